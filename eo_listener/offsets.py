@@ -1,0 +1,89 @@
+"""Positions in Kafka topics: what the rest of the package speaks about.
+
+An offset is always the *next* record to read, as in Kafka's own group offsets and in
+Spark's progress events. Nothing in this package adds or takes away one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Offsets(Mapping[TopicPartition, int]):
+    """An immutable map from partition to the next offset to read, in sorted order.
+
+    Raises ValueError for a negative partition or offset: Spark's -1 and -2 (latest and
+    earliest) and Kafka's -1001 are wishes, not positions.
+    """
+
+    __slots__ = ("_hash", "_map")
+
+    def __init__(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
+        ordered = dict(sorted((positions or {}).items()))
+        for tp, offset in ordered.items():
+            if tp.partition < 0 or offset < 0:
+                raise ValueError(f"{tp} at {offset} is not a position")
+        self._map = ordered
+        self._hash: int | None = None
+
+    @classmethod
+    def of(cls, topics: Mapping[str, Mapping[int, int]]) -> Offsets:
+        """Build from `{topic: {partition: offset}}`."""
+        return cls({TopicPartition(t, p): o for t, ps in topics.items() for p, o in ps.items()})
+
+    def __getitem__(self, tp: TopicPartition) -> int:
+        return self._map[tp]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._map)
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(tuple(self._map.items()))
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Offsets({', '.join(f'{tp}: {offset}' for tp, offset in self._map.items())})"
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics named, each once, in order."""
+        return tuple(dict.fromkeys(tp.topic for tp in self._map))
+
+    def where(self, keep: Callable[[TopicPartition], bool]) -> Offsets:
+        """The partitions for which `keep` is true."""
+        return Offsets({tp: offset for tp, offset in self._map.items() if keep(tp)})
+
+    def merge(self, other: Mapping[TopicPartition, int]) -> Offsets:
+        """Both maps; where both name a partition, the greater offset."""
+        merged = dict(self._map)
+        for tp, offset in other.items():
+            merged[tp] = max(offset, merged.get(tp, offset))
+        return Offsets(merged)
+
+    def without(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """All but `partitions`."""
+        dropped = frozenset(partitions)
+        return self.where(lambda tp: tp not in dropped)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """What a consumer group holds, or is to hold, for one partition."""
+
+    offset: int
+    metadata: str = ""
