@@ -1,0 +1,74 @@
+"""The text that every commit carries: who committed, and for which batch.
+
+The format stands in DESIGN.md under "Commit metadata". At most 120 bytes of UTF-8: a longer
+one makes Burrow misread the commit time that brokers from 4.1 write.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+MAX_BYTES = 120
+FORMAT = 1
+_SHORT = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMetadata:
+    """Query, run and batch behind a committed offset.
+
+    `query_id` and `run_id` are the first eight hex digits of Spark's UUIDs: enough to tell
+    two queries, or two runs, on one group apart. `name` may have been cut (it ends with `~`).
+    """
+
+    name: str
+    query_id: str
+    run_id: str
+    batch_id: int
+
+    @classmethod
+    def of(cls, *, name: str | None, query_id: str, run_id: str, batch_id: int) -> CommitMetadata:
+        """Build from what a progress event says, ids shortened."""
+        return cls(
+            name=name or "",
+            query_id=query_id[:_SHORT],
+            run_id=run_id[:_SHORT],
+            batch_id=batch_id,
+        )
+
+    def text(self) -> str:
+        """Return compact JSON of at most 120 bytes of UTF-8; the name gives way."""
+        name = self.name.encode("utf-8", "replace").decode("utf-8")
+        whole = self._json(name)
+        cut = len(name)
+        while len(whole.encode()) > MAX_BYTES:
+            cut -= 1
+            whole = self._json(name[:cut] + "~")
+        return whole
+
+    def _json(self, name: str) -> str:
+        fields = {
+            "v": FORMAT,
+            "i": self.query_id,
+            "r": self.run_id,
+            "b": self.batch_id,
+            "q": name,
+        }
+        return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def parse(cls, text: str | None) -> CommitMetadata | None:
+        """Read a committed text back; None for one that another program wrote.
+
+        A trailing NUL, which confluent-kafka writes by every route, is dropped.
+        """
+        try:
+            fields = json.loads((text or "").rstrip("\0"))
+        except ValueError:
+            return None
+        match fields:
+            case {"v": int(), "i": str(query), "r": str(run), "b": int(batch), "q": str(name)}:
+                return cls(name=name, query_id=query, run_id=run, batch_id=batch)
+            case _:
+                return None
