@@ -20,38 +20,48 @@ class Event:
 class Committed(Event):
     """The group coordinator confirmed these offsets.
 
-    `seconds` is the time from the request to its answer; `attempts` counts the requests
-    since the last success, this one included; `waited` is the time in seconds since the
-    first failure of that row, 0.0 when there was none.
+    `seconds` is the time from the request to its answer.
     """
 
     cluster: str
     group: str
     offsets: Offsets
     seconds: float
-    attempts: int = 1
-    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailed(Event):
     """A commit, or a part of it, was not confirmed; it is kept and tried again.
 
-    `errors` holds Kafka's error name of each partition. `refused` tells an answer that will
-    not change by itself (members in the group, a missing right) from a passing fault.
-    `unknown` says that the commit may have landed all the same.
+    `errors` holds Kafka's error name of each partition, `code` the one that decides when the
+    next try is made. `refused` tells an answer that will not change by itself (members in the
+    group, a missing right) from a passing fault; `unknown` says that the commit may have
+    landed all the same. `failures` counts those in a row, `retry_in` is in seconds.
     """
 
     cluster: str
     group: str
     errors: Mapping[TopicPartition, str]
-    problem: str
+    code: str
     cause: str
     fix: str
     refused: bool
     unknown: bool
-    attempts: int
+    failures: int
     retry_in: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRefused(Event):
+    """Offsets below what the group was told already; they are not sent.
+
+    `offered` and `held` name the same partitions.
+    """
+
+    cluster: str
+    group: str
+    offered: Offsets
+    held: Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

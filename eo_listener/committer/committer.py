@@ -1,0 +1,104 @@
+"""All clusters' workers behind one front."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from eo_listener.committer.board import Retry
+from eo_listener.committer.worker import Worker
+from eo_listener.events import Event, Observer
+from eo_listener.protocols import GroupStore
+from eo_listener.routing import Cluster, Commit
+
+logger = logging.getLogger("eo_listener")
+
+
+class Committer:
+    """Commits positions to the groups of any number of clusters, one client for each.
+
+    Every method but `flush` and `close` returns at once. The greatest offset of a partition
+    wins, however offers arrive; nothing is dropped but by `close`.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[Cluster], GroupStore],
+        *,
+        observers: Iterable[Observer] = (),
+        retry: Retry | None = None,
+    ) -> None:
+        self._open_store = open_store
+        self._observers = tuple(observers)
+        self._retry = retry
+        self._workers: dict[Cluster, Worker] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def offer(self, commit: Commit) -> None:
+        """Hand positions over for committing. After `close` they are refused with a log line."""
+        with self._lock:
+            if self._closed:
+                logger.warning(
+                    "group %s: offsets arrived after the committer was closed and are not "
+                    "committed: %s",
+                    commit.group,
+                    sorted(commit.positions),
+                )
+                return
+            worker = self._workers.get(commit.cluster)
+            if worker is None:
+                worker = self._workers[commit.cluster] = self._start(commit.cluster)
+        worker.offer(commit.group, commit.positions)
+
+    def hurry(self) -> None:
+        """Try everything that waits for a retry now."""
+        for worker in self._all():
+            worker.hurry()
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all is confirmed, for at most `timeout` seconds; say whether it is."""
+        deadline = time.monotonic() + timeout
+        flushed = [
+            worker.flush(deadline) for worker in self._all()
+        ]  # each of them, also after a False
+        return all(flushed)
+
+    def close(self, timeout: float) -> None:
+        """Flush, stop all threads and let go of the clients, within about `timeout` seconds.
+
+        What is unconfirmed then is given up and reported as CommitAbandoned. Idempotent.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        deadline = time.monotonic() + timeout
+        self.flush(timeout)
+        for worker in self._all():
+            worker.close(deadline)
+
+    def observe(self, event: Event) -> None:
+        """Show an event to every observer; one that raises does not keep the others from it."""
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:  # noqa: PERF203  # a stranger's code: it must not stop the committing
+                logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
+
+    def _start(self, cluster: Cluster) -> Worker:
+        return Worker(
+            f"eo-listener-commit-{next(self._numbers)}",
+            lambda: self._open_store(cluster),
+            cluster=str(cluster),
+            observe=self.observe,
+            retry=self._retry,
+        )
+
+    def _all(self) -> tuple[Worker, ...]:
+        with self._lock:
+            return tuple(self._workers.values())

@@ -1,0 +1,146 @@
+"""The thread that commits to one cluster, with one client that it keeps."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from eo_listener.committer.board import Attempt, Board, Retry
+from eo_listener.errors import KafkaError
+from eo_listener.events import Event, Observer
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.protocols import GroupStore
+
+REQUEST_TIMEOUT = 5.0
+_TEND_EVERY = 5.0
+
+logger = logging.getLogger("eo_listener")
+
+
+class Worker:
+    """Commits to the groups of one cluster; offers never block on Kafka.
+
+    `open_store` is called on the thread itself, at the first commit: building a client may
+    take time, and must not take the caller's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_store: Callable[[], GroupStore],
+        *,
+        cluster: str,
+        observe: Observer,
+        retry: Retry | None = None,
+        request_timeout: float = REQUEST_TIMEOUT,
+    ) -> None:
+        self._open_store = open_store
+        self._observe = observe
+        self._request_timeout = request_timeout
+        self._board = Board(cluster, retry)
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._store: GroupStore | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def offer(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        """Hand positions over; returns at once."""
+        with self._changed:
+            refused = self._board.offer(group, positions)
+            self._changed.notify_all()
+        if refused is not None:
+            self._tell((refused,))
+
+    def hurry(self) -> None:
+        """Try everything that waits for a retry now; returns at once."""
+        with self._changed:
+            self._board.hurry()
+            self._changed.notify_all()
+
+    def flush(self, deadline: float) -> bool:
+        """Wait until all is confirmed; say whether it is.
+
+        Gives up when the monotonic clock passes `deadline`, and at once when Kafka refused
+        all that is left: that lasts until somebody changes something.
+        """
+        with self._changed:
+            self._board.hurry()
+            self._changed.notify_all()
+            while not self._board.idle():
+                now = time.monotonic()
+                left = deadline - now
+                if left <= 0 or self._board.stuck(now):
+                    return False
+                self._changed.wait(left)
+        return True
+
+    def close(self, deadline: float) -> None:
+        """Stop the thread, give up what is unconfirmed, and say so.
+
+        The thread is joined until `deadline`; a request that is still unanswered then is
+        left behind on its daemon thread and named in the log.
+        """
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join(max(0.1, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            logger.warning(
+                "%s did not stop in time: Kafka has not answered its last request",
+                self._thread.name,
+            )
+        with self._changed:
+            given_up = self._board.abandon()
+        self._tell(given_up)
+
+    def _run(self) -> None:
+        try:
+            while True:
+                attempts = self._next()
+                if attempts is None:
+                    return
+                for attempt in attempts:
+                    self._try(attempt)
+                if self._store is not None:
+                    self._store.tend()
+        finally:
+            if self._store is not None:
+                self._store.close()
+
+    def _next(self) -> tuple[Attempt, ...] | None:
+        """Wait for work, for at most the time between two looks at the client."""
+        with self._changed:
+            if self._stopping:
+                return None
+            attempts = self._board.due(time.monotonic())
+            if not attempts:
+                wait = self._board.wait(time.monotonic())
+                self._changed.wait(_TEND_EVERY if wait is None else min(wait, _TEND_EVERY))
+            return attempts
+
+    def _try(self, attempt: Attempt) -> None:
+        answer: Mapping[TopicPartition, str | None]
+        try:
+            if self._store is None:
+                self._store = self._open_store()
+            answer = self._store.commit(
+                attempt.group, attempt.positions, timeout=self._request_timeout
+            )
+        except KafkaError as error:
+            answer = dict.fromkeys(attempt.positions, error.code)
+        except Exception:
+            # A fault of ours or of the client library. The thread must outlive it, or every
+            # later commit would be lost in silence: say it, and let the retry run its course.
+            logger.exception("eo_listener could not commit to group %s", attempt.group)
+            answer = dict.fromkeys(attempt.positions, "_MALFUNCTION")
+        with self._changed:
+            events = self._board.settle(attempt, answer, time.monotonic())
+            self._changed.notify_all()
+        self._tell(events)
+
+    def _tell(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            self._observe(event)
