@@ -1,0 +1,141 @@
+package io.github.eolistener;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeMap;
+
+/** Tells which sources a streaming query reads, and with which reader options. */
+public final class SourceInspector {
+  private static final int FORMAT = 1;
+  private static final String KAFKA_PACKAGE = "org.apache.spark.sql.kafka010.";
+
+  private SourceInspector() {}
+
+  /**
+   * Describes the sources of {@code query}, a StreamExecution or the StreamingQueryWrapper around
+   * one, running or ended.
+   *
+   * <p>The answer is {@code {"v":1,"query":{"id","runId","name"},"sources":[{"index","kafka",
+   * "class","options"}]}}; {@code index} counts as the progress event's {@code sources} does, and
+   * {@code options} is null for a source that is not Kafka. It holds passwords: keep it out of logs.
+   *
+   * @throws IllegalStateException when the query has not planned its sources yet, or when Spark's
+   *     objects are not as expected
+   */
+  public static String inspect(Object query) {
+    LiveObject given = new LiveObject(query);
+    LiveObject execution = given.find("streamingQuery").orElse(given);
+    Map<String, Object> answer = new LinkedHashMap<>();
+    answer.put("v", FORMAT);
+    answer.put("query", identity(execution));
+    answer.put("sources", sources(execution));
+    try {
+      return new ObjectMapper().writeValueAsString(answer);
+    } catch (JsonProcessingException impossible) {
+      throw new IllegalStateException("maps, lists and texts could not be written as JSON");
+    }
+  }
+
+  private static Map<String, Object> identity(LiveObject execution) {
+    Map<String, Object> identity = new LinkedHashMap<>();
+    identity.put("id", execution.ask("id").get().toString());
+    identity.put("runId", execution.ask("runId").get().toString());
+    identity.put("name", execution.find("name").map(LiveObject::get).orElse(null));
+    return identity;
+  }
+
+  private static List<Map<String, Object>> sources(LiveObject execution) {
+    List<Object> streams = distinctStreams(execution);
+    Map<Object, Map<String, String>> options = kafkaOptions(execution, streams);
+    List<Map<String, Object>> described = new ArrayList<>();
+    for (Object stream : streams) {
+      Map<String, Object> source = new LinkedHashMap<>();
+      source.put("index", described.size());
+      source.put("kafka", isKafka(stream));
+      source.put("class", stream.getClass().getName());
+      source.put("options", options.get(stream));
+      described.add(source);
+    }
+    return described;
+  }
+
+  /**
+   * The streams in the order of the progress event: Spark's {@code sources().distinct()}.
+   *
+   * <p>They are set while the query's own thread builds {@code logicalPlan}, a lazy value that must
+   * not be touched by another thread before. So this comes first and stops early.
+   */
+  private static List<Object> distinctStreams(LiveObject execution) {
+    Set<Object> streams = new LinkedHashSet<>();
+    execution
+        .find("sources")
+        .map(LiveObject::elements)
+        .ifPresent(found -> found.forEach(stream -> streams.add(stream.get())));
+    if (streams.isEmpty()) {
+      throw new IllegalStateException("the query has not planned its sources yet");
+    }
+    return new ArrayList<>(streams);
+  }
+
+  private static Map<Object, Map<String, String>> kafkaOptions(
+      LiveObject execution, List<Object> streams) {
+    List<LiveObject> planned = leaves(execution, "logicalPlan");
+    List<LiveObject> analyzed = leaves(execution, "analyzedPlan");
+    Map<Object, Map<String, String>> options = new LinkedHashMap<>();
+    for (int i = 0; i < planned.size(); i++) {
+      Optional<Object> stream = streamOf(planned.get(i)).filter(streams::contains);
+      if (stream.isPresent() && isKafka(stream.get())) {
+        // Spark makes the planned tree from the analyzed one leaf by leaf, so equal positions
+        // mean the same source; unequal numbers mean that this is no longer so.
+        LiveObject origin = planned.size() == analyzed.size() ? analyzed.get(i) : null;
+        readerOptions(planned.get(i), origin).ifPresent(o -> options.put(stream.get(), o));
+      }
+    }
+    for (Object stream : streams) {
+      if (isKafka(stream) && !options.containsKey(stream)) {
+        throw new IllegalStateException(
+            "no reader options were found for a " + stream.getClass().getName());
+      }
+    }
+    return options;
+  }
+
+  private static List<LiveObject> leaves(LiveObject execution, String plan) {
+    return execution.ask(plan).ask("collectLeaves").elements();
+  }
+
+  /** The stream of a planned leaf: {@code stream} in data source V2, {@code source} in V1. */
+  private static Optional<Object> streamOf(LiveObject leaf) {
+    return leaf.find("stream").or(() -> leaf.find("source")).map(LiveObject::get);
+  }
+
+  /** From Spark 4.0 the planned leaf knows its options; before, only the analyzed one does. */
+  private static Optional<Map<String, String>> readerOptions(LiveObject leaf, LiveObject origin) {
+    return leaf.find("relation")
+        .flatMap(relation -> relation.find("options"))
+        .or(() -> Optional.ofNullable(origin).flatMap(from -> from.find("extraOptions")))
+        .map(LiveObject::get)
+        .filter(Map.class::isInstance)
+        .map(found -> lowerCased((Map<?, ?>) found));
+  }
+
+  private static Map<String, String> lowerCased(Map<?, ?> options) {
+    Map<String, String> lowered = new TreeMap<>();
+    options.forEach(
+        (key, value) ->
+            lowered.put(String.valueOf(key).toLowerCase(Locale.ROOT), String.valueOf(value)));
+    return lowered;
+  }
+
+  private static boolean isKafka(Object stream) {
+    return stream.getClass().getName().startsWith(KAFKA_PACKAGE);
+  }
+}

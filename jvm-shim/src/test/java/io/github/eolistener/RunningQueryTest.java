@@ -1,0 +1,62 @@
+package io.github.eolistener;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.nio.file.Path;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.streaming.StreamingQuery;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.DisplayName;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** On a real query of the Spark version that this is compiled against. */
+class RunningQueryTest {
+  private static SparkSession spark;
+
+  @BeforeAll
+  static void start(@TempDir Path folder) {
+    spark =
+        SparkSession.builder()
+            .master("local[1]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.sql.warehouse.dir", folder.toString())
+            .getOrCreate();
+  }
+
+  @AfterAll
+  static void stop() {
+    spark.stop();
+  }
+
+  @Test
+  @DisplayName("A self-join of one rate source has one source, running and ended")
+  void selfJoin() throws Exception {
+    Dataset<Row> rows = spark.readStream().format("rate").load();
+    StreamingQuery query =
+        rows.union(rows).writeStream().format("noop").queryName("twice").start();
+    try {
+      query.processAllAvailable();
+      check(query);
+    } finally {
+      query.stop();
+    }
+    check(query);
+  }
+
+  private static void check(StreamingQuery query) throws Exception {
+    JsonNode answer = new ObjectMapper().readTree(SourceInspector.inspect(query));
+    assertEquals(query.runId().toString(), answer.at("/query/runId").asText());
+    assertEquals("twice", answer.at("/query/name").asText());
+    assertEquals(query.lastProgress().sources().length, answer.get("sources").size());
+    assertFalse(answer.at("/sources/0/kafka").asBoolean());
+  }
+}
