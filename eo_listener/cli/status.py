@@ -1,0 +1,133 @@
+"""`eo-listener status`: where a group stands, and which query put it there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from eo_listener import lag
+from eo_listener.cli.options import BootstrapServers, KafkaProperties, as_properties
+from eo_listener.cli.output import console, print_json
+from eo_listener.errors import SettingsError
+from eo_listener.kafka import ClusterReader
+
+EXAMPLE = "Example: eo-listener status flights-to-pg -b localhost:9092 --watch 5"
+
+Rows = tuple[lag.PartitionLag, ...]
+
+
+def status(
+    group: Annotated[str, typer.Argument(help="The consumer group.")],
+    servers: BootstrapServers,
+    properties: KafkaProperties = None,
+    max_lag: Annotated[
+        int | None,
+        typer.Option(min=0, help="Exit with 1 when the group is further behind than this."),
+    ] = None,
+    watch: Annotated[
+        float | None, typer.Option(min=0.2, help="Look again every so many seconds, until Ctrl-C.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document for each look.")
+    ] = False,
+) -> None:
+    """Show committed offset, log end and lag of each partition of a group.
+
+    A lag of `-` is unknown: the topic is gone, or nothing is committed there yet.
+    """
+    if not group.strip():
+        raise SettingsError("the group is empty", fix="Name the consumer group to look at")
+    reader = ClusterReader(as_properties(servers, properties))
+    rows = _look(reader, group)
+    if watch is None:
+        _print(group, rows, as_json)
+    else:
+        _watch(reader, group, rows, watch, as_json)
+    if not rows or _over(rows, max_lag):
+        raise typer.Exit(1)
+
+
+def _look(reader: ClusterReader, group: str) -> Rows:
+    committed = reader.group(group)
+    topics = {tp.topic for tp in committed}
+    return lag.compare(committed, reader.log_ends(reader.partitions(topics)))
+
+
+def _over(rows: Rows, max_lag: int | None) -> bool:
+    if max_lag is None:
+        return False
+    total = lag.total(rows)
+    return total is None or total > max_lag
+
+
+def _watch(reader: ClusterReader, group: str, rows: Rows, every: float, as_json: bool) -> None:
+    out = console()
+    try:
+        if as_json or not out.is_terminal:
+            while True:
+                _print(group, rows, as_json)
+                time.sleep(every)
+                rows = _look(reader, group)
+        with Live(_table(group, rows), console=out, auto_refresh=False) as live:
+            while True:
+                time.sleep(every)
+                rows = _look(reader, group)
+                live.update(_table(group, rows), refresh=True)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def _print(group: str, rows: Rows, as_json: bool) -> None:
+    if as_json:
+        print_json(_document(group, rows))
+    else:
+        console().print(_table(group, rows))
+
+
+def _document(group: str, rows: Rows) -> Mapping[str, object]:
+    return {
+        "group": group,
+        "lag": lag.total(rows) if rows else None,
+        "partitions": [
+            {
+                "topic": row.partition.topic,
+                "partition": row.partition.partition,
+                "committed": row.committed,
+                "log_end": row.log_end,
+                "lag": row.lag,
+                "query": row.writer.name or row.writer.query_id if row.writer else None,
+                "run": row.writer.run_id if row.writer else None,
+                "batch": row.writer.batch_id if row.writer else None,
+            }
+            for row in rows
+        ],
+    }
+
+
+def _table(group: str, rows: Rows) -> RenderableType:
+    if not rows:
+        return Text(f"group {group}: holds no offsets (or does not exist)")
+    table = Table(title=f"group {group}", title_justify="left")
+    table.add_column("topic")
+    for numeric in ("partition", "committed", "log end", "lag"):
+        table.add_column(numeric, justify="right")
+    table.add_column("query")
+    table.add_column("batch", justify="right")
+    for row in rows:
+        writer = row.writer
+        table.add_row(
+            row.partition.topic,
+            str(row.partition.partition),
+            *("-" if n is None else str(n) for n in (row.committed, row.log_end, row.lag)),
+            (writer.name or writer.query_id) if writer else "-",
+            str(writer.batch_id) if writer else "-",
+        )
+    total = lag.total(rows)
+    return Group(table, Text(f"lag in total: {'unknown' if total is None else total}"))

@@ -1,0 +1,202 @@
+"""The board's decisions, with time as an argument."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eo_listener.committer.board import Board, Retry
+from eo_listener.events import CommitAbandoned, CommitFailed, Committed
+from eo_listener.offsets import Offsets, Position, TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def at(**offsets: int) -> Mapping[TopicPartition, Position]:
+    """Positions of partitions p0, p1 of topic t."""
+    return {
+        TopicPartition("t", int(name[1:])): Position(offset=offset, metadata=f"m{offset}")
+        for name, offset in offsets.items()
+    }
+
+
+def board() -> Board:
+    return Board("k:9092", Retry(first=1.0, longest=8.0, refused=60.0), random.Random(1))
+
+
+def test_what_is_offered_is_sent_once_and_not_again() -> None:
+    """A confirmed offset is not committed a second time."""
+    b = board()
+    b.offer("g", at(p0=5))
+    (attempt,) = b.due(0.0)
+    assert attempt.positions[P0] == Position(offset=5, metadata="m5")
+    (event,) = b.settle(attempt, {P0: None}, 0.25)
+    assert event == Committed(cluster="k:9092", group="g", offsets=Offsets({P0: 5}), seconds=0.25)
+    b.offer("g", at(p0=5))
+    assert b.due(1.0) == ()
+    assert b.idle()
+
+
+def test_newer_offsets_take_the_place_of_waiting_ones() -> None:
+    """Many events while Kafka is slow become one request with the newest offsets."""
+    b = board()
+    for offset in range(5, 100):
+        b.offer("g", at(p0=offset))
+    (attempt,) = b.due(0.0)
+    assert attempt.positions[P0].offset == 99
+
+
+def test_a_group_has_one_request_in_flight() -> None:
+    """While an answer is out nothing more is sent for this group; other groups go on."""
+    b = board()
+    b.offer("g", at(p0=5))
+    b.offer("h", at(p0=1))
+    first, other = b.due(0.0)
+    assert (first.group, other.group) == ("g", "h")
+    b.offer("g", at(p0=6))
+    assert b.due(10.0) == ()
+    b.settle(first, {P0: None}, 11.0)
+    (second,) = b.due(11.0)
+    assert second.positions[P0].offset == 6
+
+
+def test_an_offset_below_is_not_sent_and_said() -> None:
+    """Lower than pending or confirmed is refused, with both offsets named; equal is silent."""
+    b = board()
+    b.offer("g", at(p0=5, p1=5))
+    refused = b.offer("g", at(p0=3, p1=6))
+    assert refused is not None
+    assert (refused.offered, refused.held) == (Offsets({P0: 3}), Offsets({P0: 5}))
+    (attempt,) = b.due(0.0)
+    assert {tp: p.offset for tp, p in attempt.positions.items()} == {P0: 5, P1: 6}
+    b.settle(attempt, {P0: None, P1: None}, 0.0)
+    assert b.offer("g", at(p0=5)) is None
+    assert b.offer("g", at(p0=4)) is not None
+    assert b.due(1.0) == ()
+
+
+def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
+    """A missing answer is an error of that partition, and is tried again."""
+    b = board()
+    b.offer("g", at(p0=5, p1=6))
+    (attempt,) = b.due(0.0)
+    events = b.settle(attempt, {P0: None}, 0.0)
+    assert isinstance(events[0], Committed)
+    assert isinstance(events[1], CommitFailed)
+    assert events[1].errors == {P1: "_MISSING_ANSWER"}
+    assert events[1].unknown
+    (again,) = b.due(100.0)
+    assert set(again.positions) == {P1}
+
+
+def test_waits_grow_are_spread_and_stay_bounded() -> None:
+    """After n faults in a row the wait is within half and whole of min(longest, first * 2^n)."""
+    b = board()
+    b.offer("g", at(p0=5))
+    now, waits = 0.0, []
+    for _ in range(6):
+        (attempt,) = b.due(now)
+        (event,) = b.settle(attempt, {P0: "_TRANSPORT"}, now)
+        assert isinstance(event, CommitFailed)
+        assert b.due(now + event.retry_in - 0.01) == ()
+        assert b.wait(now) == pytest.approx(event.retry_in)
+        waits.append(event.retry_in)
+        now += event.retry_in
+    for wait, bound in zip(waits, [1, 2, 4, 8, 8, 8], strict=True):
+        assert bound / 2 <= wait <= bound
+    assert len(set(waits)) == len(waits)
+
+
+def test_success_ends_the_back_off() -> None:
+    """After a success the next fault waits as short as the first did."""
+    b = board()
+    b.offer("g", at(p0=5))
+    for _ in range(4):
+        (attempt,) = b.due(1e6)
+        b.settle(attempt, {P0: "_TIMED_OUT"}, 0.0)
+    (attempt,) = b.due(1e6)
+    b.settle(attempt, {P0: None}, 0.0)
+    b.offer("g", at(p0=6))
+    (attempt,) = b.due(1e6)
+    (event,) = b.settle(attempt, {P0: "_TIMED_OUT"}, 0.0)
+    assert isinstance(event, CommitFailed)
+    assert event.retry_in <= 1.0
+    assert event.failures == 1
+
+
+def test_a_refused_partition_does_not_hold_up_the_others() -> None:
+    """A deleted topic's partition waits its minute; its neighbour commits at once."""
+    b = board()
+    b.offer("g", at(p0=5, p1=6))
+    (attempt,) = b.due(0.0)
+    b.settle(attempt, {P0: None, P1: "UNKNOWN_TOPIC_OR_PART"}, 0.0)
+    b.offer("g", at(p0=7, p1=8))
+    (attempt,) = b.due(0.1)
+    assert set(attempt.positions) == {P0}
+    b.settle(attempt, {P0: None}, 0.1)
+    assert b.stuck(0.2)
+    assert not b.idle()
+    (attempt,) = b.due(60.0)
+    assert set(attempt.positions) == {P1}
+
+
+def test_hurry_forgets_every_wait() -> None:
+    """On termination all that waits is due at once, refused or not."""
+    b = board()
+    b.offer("g", at(p0=5, p1=6))
+    (attempt,) = b.due(0.0)
+    b.settle(attempt, {P0: "_TRANSPORT", P1: "UNKNOWN_MEMBER_ID"}, 0.0)
+    assert b.due(0.0) == ()
+    b.hurry()
+    (attempt,) = b.due(0.0)
+    assert set(attempt.positions) == {P0, P1}
+
+
+def test_what_is_abandoned_is_named() -> None:
+    """Giving up says which group stays behind, and where it should have been."""
+    b = board()
+    b.offer("g", at(p0=5))
+    b.due(0.0)
+    assert b.abandon() == (CommitAbandoned(cluster="k:9092", group="g", offsets=Offsets({P0: 5})),)
+    assert b.abandon() == ()
+
+
+OFFERS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=4)
+ANSWERS = st.sampled_from([None, "_TIMED_OUT", "UNKNOWN_TOPIC_OR_PART", "NOT_COORDINATOR", "?"])
+
+
+@given(st.lists(st.tuples(OFFERS, st.lists(ANSWERS, max_size=3), st.floats(0, 100)), max_size=30))
+def test_for_any_offers_and_faults_the_group_is_monotone_and_ends_right(
+    steps: list[tuple[list[tuple[int, int]], list[str | None], float]],
+) -> None:
+    """Commits that land never go back, and once Kafka answers the greatest offers stand."""
+    b = board()
+    group: dict[TopicPartition, int] = {}
+    offered: dict[TopicPartition, int] = {}
+    now = 0.0
+
+    def land(attempt_positions: Mapping[TopicPartition, Position]) -> None:
+        for tp, position in attempt_positions.items():
+            assert position.offset >= group.get(tp, -1)
+            group[tp] = position.offset
+
+    for offers, answers, pause in steps:
+        now += pause
+        for partition, offset in offers:
+            tp = TopicPartition("t", partition)
+            offered[tp] = max(offset, offered.get(tp, -1))
+            b.offer("g", {tp: Position(offset=offset)})
+        for attempt in b.due(now):
+            answer = dict(zip(attempt.positions, answers, strict=False))
+            land({tp: attempt.positions[tp] for tp, error in answer.items() if error is None})
+            b.settle(attempt, answer, now)
+    b.hurry()
+    for attempt in b.due(now):
+        land(attempt.positions)
+        b.settle(attempt, dict.fromkeys(attempt.positions), now)
+    assert group == offered
+    assert b.idle()

@@ -1,0 +1,123 @@
+"""Spark's recorded events become typed offsets, the same in every version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eo_listener.errors import FormatError
+from eo_listener.offsets import Offsets
+from eo_listener.progress import Progress
+
+VERSIONS = ("3.5.7", "4.0.0", "4.2.0")
+
+
+def recorded(version: str, case: str) -> list[Mapping[str, Any]]:
+    """The progress events that Spark of this version sent in this case."""
+    text = Path(__file__).with_name("data").joinpath(f"events-{version}.json").read_text()
+    return [
+        event["json"]
+        for event in json.loads(text)["events"]
+        if event["event"] == "progress" and event["case"] == case
+    ]
+
+
+def parsed(version: str, case: str) -> list[Progress]:
+    return [Progress.parse(json.dumps(event)) for event in recorded(version, case)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+class TestRecorded:
+    """The same small program on each version: three partitions, 100 rows, then ten more."""
+
+    def topic(self, version: str, suffix: str) -> str:
+        return "rec" + version.replace(".", "") + suffix
+
+    def test_one_source(self, version: str) -> None:
+        """End offsets are read as the next record to read, start is None in batch 0 only."""
+        first, second = parsed(version, "one")
+        topic = self.topic(version, "a")
+        assert (first.name, first.batch_id, second.batch_id) == ("flights", 0, 1)
+        assert first.sources[0].start is None
+        assert first.sources[0].end == Offsets.of({topic: {0: 42, 1: 37, 2: 21}})
+        assert second.sources[0].start == first.sources[0].end
+        assert second.sources[0].end == Offsets.of({topic: {0: 44, 1: 42, 2: 24}})
+        assert first.run_id == second.run_id
+        assert first.query == "flights"
+
+    def test_two_sources_keep_their_index(self, version: str) -> None:
+        """Each source of a union has its own index and offsets."""
+        last = parsed(version, "two_sources")[-1]
+        assert [source.index for source in last.sources] == [0, 1]
+        ends = [source.end.topics() for source in last.sources if source.end]
+        assert ends == [(self.topic(version, "a"),), (self.topic(version, "b"),)]
+
+    def test_other_sources_are_left_out(self, version: str) -> None:
+        """A rate source beside a Kafka source does not shift or hide it."""
+        last = parsed(version, "rate_mixed")[-1]
+        assert [source.index for source in last.sources] == [0]
+        assert parsed(version, "rate_only")[0].sources == ()
+
+    def test_pattern_and_assign(self, version: str) -> None:
+        """subscribePattern gives every topic, assign only the partitions assigned."""
+        pattern = parsed(version, "pattern")[0].sources[0].end
+        assert pattern is not None
+        assert pattern.topics() == (self.topic(version, "p1"), self.topic(version, "p2"))
+        assigned = parsed(version, "assign")[0].sources[0].end
+        assert assigned == Offsets.of({self.topic(version, "a"): {0: 44, 2: 24}})
+
+    def test_transactional_end_is_after_the_marker(self, version: str) -> None:
+        """On a topic written by one transaction each end is one more than its records: 100 + 3."""
+        end = parsed(version, "transactional")[0].sources[0].end
+        assert end is not None
+        assert sum(end.values()) == 103
+
+
+def event(**changes: object) -> str:
+    base = dict(recorded("4.0.0", "one")[0])
+    base.update(changes)
+    return json.dumps(base)
+
+
+def source(**changes: object) -> list[dict[str, object]]:
+    return [{"description": "KafkaV2[Subscribe[t]]", "startOffset": None, **changes}]
+
+
+def test_an_offset_given_as_text_is_read_too() -> None:
+    """Some writers of the event put the offset JSON into a string."""
+    progress = Progress.parse(event(sources=source(endOffset='{"t":{"0":5}}')))
+    assert progress.sources[0].end == Offsets.of({"t": {0: 5}})
+
+
+def test_an_event_without_end_offsets_has_none() -> None:
+    """An idle event says nothing about positions, which is not position zero."""
+    progress = Progress.parse(event(sources=source(endOffset=None)))
+    assert progress.sources[0].end is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "{",
+        '"text"',
+        event(sources=None),
+        event(sources=[{}]),
+        event(sources=source(endOffset={"t": {"x": 5}})),
+        event(sources=source(endOffset={"t": {"0": -1}})),
+        event(sources=source(endOffset={"t": 5})),
+        event(sources=source(endOffset="None")),
+        event(batchId=None),
+    ],
+)
+def test_anything_else_is_refused_in_one_error(text: str) -> None:
+    """What is not a progress event raises FormatError, never another exception."""
+    with pytest.raises(FormatError, match="progress event"):
+        Progress.parse(text)

@@ -1,0 +1,228 @@
+"""Which group and cluster each source goes to, and what is said when none can be found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from eo_listener.errors import SettingsError
+from eo_listener.metadata import CommitMetadata
+from eo_listener.offsets import Offsets, TopicPartition
+from eo_listener.progress import Progress, SourceProgress
+from eo_listener.routing import Cluster, Route, Rules
+
+SERVERS = {"kafka.bootstrap.servers": "k:9092"}
+
+
+def options(**more: str) -> dict[str, str]:
+    return {**SERVERS, **{key.replace("_", "."): value for key, value in more.items()}}
+
+
+def progress(*ends: Mapping[str, Mapping[int, int]], name: str | None = "q") -> Progress:
+    sources = tuple(
+        SourceProgress(index=i, description="KafkaV2[..]", start=None, end=Offsets.of(end))
+        for i, end in enumerate(ends)
+    )
+    return Progress(
+        query_id="11111111-aaaa",
+        run_id="22222222-bbbb",
+        name=name,
+        batch_id=7,
+        timestamp="",
+        sources=sources,
+    )
+
+
+def groups(route: Route) -> dict[str, dict[TopicPartition, int]]:
+    return {c.group: {tp: p.offset for tp, p in c.positions.items()} for c in route.commits}
+
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+class TestWhichGroup:
+    """An explicit mapping goes before the options, these before the template."""
+
+    def test_the_option_people_already_use(self) -> None:
+        """`kafka.consumer.commit.groupid` names the group, the source its own servers."""
+        route = Rules().route(
+            progress({"t": {0: 5}}), {0: options(kafka_consumer_commit_groupid="g")}
+        )
+        assert groups(route) == {"g": {T0: 5}}
+        assert str(route.commits[0].cluster) == "k:9092"
+        written = CommitMetadata.parse(route.commits[0].positions[T0].metadata)
+        assert written == CommitMetadata(
+            name="q", query_id="11111111", run_id="22222222", batch_id=7
+        )
+
+    def test_our_own_option(self) -> None:
+        """`eo.commit.group` names the group as well."""
+        route = Rules().route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
+        assert groups(route) == {"g": {T0: 5}}
+
+    @pytest.mark.parametrize("key", ["q", "11111111-aaaa", ("q", "t"), ("11111111-aaaa", "t")])
+    def test_the_mapping_wins(self, key: str | tuple[str, str]) -> None:
+        """A mapping by query, by id, or by query and topic goes before the source's option."""
+        rules = Rules(groups={key: "mine"}, template="x-{topic}")
+        route = rules.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
+        assert groups(route) == {"mine": {T0: 5}}
+
+    def test_a_topic_goes_before_its_query(self) -> None:
+        """Of one source, one topic may go to a group of its own."""
+        rules = Rules(groups={"q": "rest", ("q", "u"): "special"})
+        route = rules.route(progress({"t": {0: 5}, "u": {0: 6}}), {0: options()})
+        assert groups(route) == {"rest": {T0: 5}, "special": {U0: 6}}
+
+    def test_the_template_comes_last(self) -> None:
+        """The template fills in query, id and topic where nothing else names a group."""
+        rules = Rules(template="spark-{query_name}-{topic}-{query_id}")
+        route = rules.route(progress({"t": {0: 5}}), {0: options()})
+        assert groups(route) == {"spark-q-t-11111111-aaaa": {T0: 5}}
+        route = rules.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
+        assert groups(route) == {"g": {T0: 5}}
+
+    def test_two_sources_two_groups_or_one(self) -> None:
+        """Sources keep their own groups, and are united where they name the same one."""
+        both = progress({"t": {0: 5}}, {"u": {0: 6}})
+        apart = {0: options(eo_commit_group="a"), 1: options(eo_commit_group="b")}
+        assert groups(Rules().route(both, apart)) == {"a": {T0: 5}, "b": {U0: 6}}
+        together = {0: options(eo_commit_group="a"), 1: options(eo_commit_group="a")}
+        route = Rules().route(both, together)
+        assert groups(route) == {"a": {T0: 5, U0: 6}}
+        assert len(route.commits) == 1
+
+    def test_two_clusters_are_two_commits(self) -> None:
+        """The same group name on two clusters is two groups."""
+        other = {"kafka.bootstrap.servers": "other:9092", "eo.commit.group": "a"}
+        both = progress({"t": {0: 5}}, {"u": {0: 6}})
+        route = Rules().route(both, {0: options(eo_commit_group="a"), 1: other})
+        assert [str(c.cluster) for c in route.commits] == ["k:9092", "other:9092"]
+
+    def test_of_two_sources_on_one_partition_the_lesser_counts(self) -> None:
+        """A self-join reads a partition twice: only what both have read is done."""
+        twice = progress({"t": {0: 5, 1: 9}}, {"t": {0: 8, 1: 3}})
+        same = {i: options(eo_commit_group="a") for i in (0, 1)}
+        assert groups(Rules().route(twice, same)) == {"a": {T0: 5, T1: 3}}
+
+    def test_an_event_without_end_offsets_commits_nothing(self) -> None:
+        """No end offset, no commit, no complaint."""
+        source = SourceProgress(index=0, description="", start=None, end=None)
+        idle = Progress(
+            query_id="i", run_id="r", name=None, batch_id=1, timestamp="", sources=(source,)
+        )
+        route = Rules().route(idle, {0: options(eo_commit_group="a")})
+        assert route == Route(commits=(), ignored=())
+
+
+class TestNoGroup:
+    """A source that cannot be committed is left out with a reason and a way out."""
+
+    @pytest.mark.parametrize(
+        ("given", "problem", "fix", "wrong"),
+        [
+            (options(), "no consumer group is named", "kafka.consumer.commit.groupid", False),
+            (options(eo_commit_group=" "), "is empty", "leave the option out", True),
+            (
+                options(kafka_consumer_commit_groupid=""),
+                "kafka.consumer.commit.groupid is empty",
+                "leave the option out",
+                True,
+            ),
+            (options(eo_commit_groupid="g"), "'eo.commit.groupid'", "groupid", True),
+            (
+                options(kafka_consumer_commit_group_id="g"),
+                "'kafka.consumer.commit.group.id'",
+                "kafka.consumer.commit.groupid",
+                True,
+            ),
+            (options(kafka_commit_groupid="g"), "'kafka.commit.groupid'", "groupid", True),
+            (
+                options(eo_commit_group="a", kafka_consumer_commit_groupid="b"),
+                "two groups, 'b' and 'a'",
+                "only one",
+                True,
+            ),
+            ({"eo.commit.group": "g"}, "bootstrap servers", "bootstrap_servers=", True),
+            (
+                options(eo_commit_group="g", kafka_security_protocol="SASL_SSL"),
+                "SASL_SSL",
+                "OffsetCommitListener(kafka=",
+                True,
+            ),
+            (None, "could not be read", "groups=", True),
+        ],
+    )
+    def test_one_clear_reason(
+        self, given: Mapping[str, str] | None, problem: str, fix: str, wrong: bool
+    ) -> None:
+        """Each mistake has its own text, and names what to change."""
+        options_ = None if given is None else {0: given}
+        route = Rules().route(progress({"t": {0: 5}}), options_)
+        assert route.commits == ()
+        (why,) = route.ignored
+        assert problem in why.problem
+        assert fix in why.fix
+        assert why.wrong is wrong
+        assert why.source == 0
+
+    @pytest.mark.parametrize(
+        "innocent",
+        ["kafka.group.id", "groupidprefix", "kafka.consumer.cache.capacity", "failondataloss"],
+    )
+    def test_other_options_are_no_misspelling(self, innocent: str) -> None:
+        """Spark's own options are not taken for a misspelt group option."""
+        route = Rules().route(progress({"t": {0: 5}}), {0: {**SERVERS, innocent: "x"}})
+        assert route.ignored[0].wrong is False
+
+    def test_one_bad_source_does_not_stop_the_other(self) -> None:
+        """The good source of a query is committed beside the bad one."""
+        both = progress({"t": {0: 5}}, {"u": {0: 6}})
+        route = Rules().route(both, {0: options(), 1: options(eo_commit_group="g")})
+        assert groups(route) == {"g": {U0: 6}}
+        assert [why.source for why in route.ignored] == [0]
+
+    def test_a_template_with_a_name_needs_a_name(self) -> None:
+        """An unnamed query does not end up in a group called None."""
+        route = Rules(template="x-{query_name}").route(
+            progress({"t": {0: 5}}, name=None), {0: options()}
+        )
+        assert route.commits == ()
+        assert "queryName" in route.ignored[0].fix
+
+
+class TestSettings:
+    """What the user gives is checked when it is given."""
+
+    @pytest.mark.parametrize("group", ["", "  ", None, 5])
+    def test_an_empty_group_is_refused(self, group: str) -> None:
+        """A group must be a name."""
+        with pytest.raises(SettingsError, match="no consumer group"):
+            Rules(groups={"q": group})
+
+    @pytest.mark.parametrize("template", ["", "{nosuch}", "{", "{}", "{query_name.x}"])
+    def test_a_bad_template_is_refused(self, template: str) -> None:
+        """A template has known fields only."""
+        with pytest.raises(SettingsError):
+            Rules(template=template)
+
+    def test_explicit_servers_serve_without_the_query(self) -> None:
+        """With servers and group given, nothing needs to be read from the running query."""
+        rules = Rules(groups={"q": "g"}, kafka={"bootstrap.servers": "mine:1"})
+        route = rules.route(progress({"t": {0: 5}}), None)
+        assert groups(route) == {"g": {T0: 5}}
+        assert str(route.commits[0].cluster) == "mine:1"
+
+    def test_client_settings_win_and_stay_hidden(self) -> None:
+        """The listener's own client settings go to the client and to no text."""
+        secret = {"security.protocol": "SASL_SSL", "sasl.password": "hunter2"}
+        rules = Rules(kafka=secret)
+        given = options(eo_commit_group="g", kafka_security_protocol="SASL_SSL")
+        (commit,) = rules.route(progress({"t": {0: 5}}), {0: given}).commits
+        assert dict(commit.cluster.properties)["sasl.password"] == "hunter2"
+        for shown in (repr(rules), repr(commit), str(commit.cluster), repr(commit.cluster)):
+            assert "hunter2" not in shown
+
+    def test_equal_properties_are_one_cluster(self) -> None:
+        """Two sources with the same settings share a client."""
+        assert Cluster.of({"a": "1", "b": "2"}) == Cluster.of({"b": "2", "a": "1"})
