@@ -1,3 +1,3 @@
 """Knowing, and proving, where Spark Structured Streaming stands in Kafka."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"

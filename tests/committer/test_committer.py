@@ -1,0 +1,262 @@
+"""The threads around the board: they hand over at once, outlive faults, and end in time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from eo_listener.committer import Committer, Retry, Router
+from eo_listener.errors import JvmError, KafkaError
+from eo_listener.events import CommitAbandoned, CommitFailed, Committed, Event, SourceIgnored
+from eo_listener.offsets import Offsets, Position, TopicPartition
+from eo_listener.progress import Progress, SourceProgress
+from eo_listener.routing import Cluster, Commit, Rules
+from eo_listener.testing import Fault, MemoryGroups
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+K = Cluster.of({"bootstrap.servers": "k:9092"})
+OTHER = Cluster.of({"bootstrap.servers": "other:9092"})
+QUICK = Retry(first=0.01, longest=0.05, refused=30.0)
+
+
+def commit(offset: int, tp: TopicPartition = P0, cluster: Cluster = K, group: str = "g") -> Commit:
+    return Commit(cluster=cluster, group=group, positions={tp: Position(offset=offset)})
+
+
+def hanging(release: threading.Event) -> Fault:
+    """A request that is held until `release` is set, and then let through."""
+
+    def hold(group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        release.wait(10.0)
+
+    return hold
+
+
+class House:
+    """A committer over in-memory groups, and all that it told."""
+
+    def __init__(self) -> None:
+        self.stores: dict[Cluster, MemoryGroups] = {}
+        self.events: list[Event] = []
+        self.committer = Committer(self.open, observers=[self.events.append], retry=QUICK)
+
+    def open(self, cluster: Cluster) -> MemoryGroups:
+        return self.store(cluster)
+
+    def store(self, cluster: Cluster = K) -> MemoryGroups:
+        return self.stores.setdefault(cluster, MemoryGroups())
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    before = {thread.ident for thread in threading.enumerate()}
+    house = House()
+    yield house
+    house.committer.close(2.0)
+    left = [t.name for t in threading.enumerate() if t.ident not in before and t.is_alive()]
+    assert not [name for name in left if name.startswith("eo-listener")]
+
+
+def test_offers_are_committed_and_told(house: House) -> None:
+    """What is offered lands in the group, and an event says so."""
+    house.committer.offer(commit(5))
+    assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 5
+    assert [e.offsets for e in house.of(Committed) if isinstance(e, Committed)] == [
+        Offsets({P0: 5})
+    ]
+
+
+def test_an_offer_returns_at_once_while_kafka_hangs(house: House) -> None:
+    """A thousand offers to a cluster that does not answer take no time, and one request."""
+    release = threading.Event()
+    house.store().faults.append(hanging(release))
+    started = time.monotonic()
+    for offset in range(1000):
+        house.committer.offer(commit(offset))
+    assert time.monotonic() - started < 1.0
+    release.set()
+    assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 999
+    assert house.store().requests <= 3
+
+
+def test_a_dead_cluster_does_not_hold_up_another(house: House) -> None:
+    """Each cluster has a thread and a client of its own."""
+    release = threading.Event()
+    house.store(K).faults.append(hanging(release))
+    house.committer.offer(commit(5, cluster=K))
+    house.committer.offer(commit(7, cluster=OTHER))
+    deadline = time.monotonic() + 5.0
+    while not house.store(OTHER).history and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert house.store(OTHER).groups["g"][P0].offset == 7
+    assert house.store(K).history == []
+    release.set()
+
+
+def test_faults_of_every_kind_end_in_a_commit(house: House) -> None:
+    """Errors by partition, of the whole request, a missing answer and a crash are all retried."""
+
+    def whole(group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        raise KafkaError("no answer", code="_TIMED_OUT")
+
+    def crash(group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        raise RuntimeError("a bug in a client library")
+
+    house.store().faults.extend(
+        [
+            whole,
+            lambda group, positions: dict.fromkeys(positions, "NOT_COORDINATOR"),
+            lambda group, positions: {},
+            crash,
+        ]
+    )
+    house.committer.offer(commit(5))
+    assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 5
+    codes = [e.code for e in house.of(CommitFailed) if isinstance(e, CommitFailed)]
+    assert codes == ["_TIMED_OUT", "NOT_COORDINATOR", "_MISSING_ANSWER", "_MALFUNCTION"]
+
+
+def test_flush_gives_up_at_once_on_a_refusal(house: House) -> None:
+    """What lasts until somebody acts is not waited for at the end of a program."""
+    house.store().faults.extend([lambda g, p: dict.fromkeys(p, "UNKNOWN_MEMBER_ID")] * 3)
+    house.committer.offer(commit(5))
+    started = time.monotonic()
+    assert not house.committer.flush(20.0)
+    assert time.monotonic() - started < 5.0
+
+
+def test_close_is_bounded_and_names_what_is_lost(house: House) -> None:
+    """Against a cluster that never answers, close ends in its time and says what stays behind."""
+    release = threading.Event()
+    house.store().faults.append(hanging(release))
+    house.committer.offer(commit(5))
+    started = time.monotonic()
+    house.committer.close(0.5)
+    assert time.monotonic() - started < 2.0
+    (lost,) = house.of(CommitAbandoned)
+    assert isinstance(lost, CommitAbandoned)
+    assert lost.offsets == Offsets({P0: 5})
+    release.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("eo-listener-commit"):
+            thread.join(5.0)
+    assert house.store().closed
+
+
+def test_after_close_nothing_is_taken(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """An offer after close is refused aloud, and a second close does nothing."""
+    house.committer.close(1.0)
+    house.committer.close(1.0)
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        house.committer.offer(commit(5))
+    assert "after the committer was closed" in caplog.text
+    assert house.store().history == []
+
+
+def test_an_observer_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A failing observer is logged; the next observer and the commits go on."""
+    seen: list[Event] = []
+
+    def broken(event: Event) -> None:
+        raise RuntimeError("observer")
+
+    store = MemoryGroups()
+    committer = Committer(lambda cluster: store, observers=[broken, seen.append], retry=QUICK)
+    for offset in (5, 6):
+        committer.offer(commit(offset))
+        assert committer.flush(5.0)
+    committer.close(2.0)
+    assert store.groups["g"][P0].offset == 6
+    assert len(seen) == 2
+    assert "an observer of eo_listener failed" in caplog.text
+
+
+class Sources:
+    """Reader options of running queries, as a test wants them."""
+
+    def __init__(self, options: Mapping[int, Mapping[str, str]] | None) -> None:
+        self.answer = options
+        self.asked = 0
+        self.forgotten: list[str] = []
+
+    def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
+        self.asked += 1
+        if self.answer is None:
+            raise JvmError("gone")
+        return self.answer
+
+    def forget(self, run_id: str) -> None:
+        self.forgotten.append(run_id)
+
+
+def progress(batch: int, end: int | None, run: str = "r1") -> Progress:
+    source = SourceProgress(
+        index=0,
+        description="",
+        start=None,
+        end=None if end is None else Offsets({P0: end}),
+    )
+    return Progress(
+        query_id="q1", run_id=run, name="q", batch_id=batch, timestamp="", sources=(source,)
+    )
+
+
+OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
+
+
+def test_the_router_asks_a_run_once_and_commits_its_newest(house: House) -> None:
+    """Options are read once a run; the newest event decides; the end of a run is forgotten."""
+    sources = Sources(OPTIONS)
+    router = Router(Rules(), sources, house.committer)
+    for batch in range(50):
+        router.progressed(progress(batch, 100 + batch))
+    router.progressed(progress(50, None))
+    router.ended("r1")
+    router.close(time.monotonic() + 5.0)
+    assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 149
+    assert sources.asked == 1
+    assert sources.forgotten == ["r1"]
+
+
+def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
+    """Without options and settings the source is named once a run, and asked a few times only."""
+    sources = Sources(None)
+    router = Router(Rules(), sources, house.committer)
+    for batch in range(10):
+        router.progressed(progress(batch, 100 + batch))
+        router.flush(time.monotonic() + 5.0)
+    router.close(time.monotonic() + 5.0)
+    assert len(house.of(SourceIgnored)) == 1
+    assert sources.asked == 3
+
+
+def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """Closing does not wait for a Spark that no longer answers, and says so."""
+    release = threading.Event()
+
+    class Hanging(Sources):
+        def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
+            release.wait(10.0)
+            return OPTIONS
+
+    router = Router(Rules(), Hanging(None), house.committer)
+    router.progressed(progress(1, 5))
+    started = time.monotonic()
+    router.close(time.monotonic() + 0.3)
+    assert time.monotonic() - started < 2.0
+    assert "did not finish in time" in caplog.text
+    release.set()
+    for thread in threading.enumerate():
+        if thread.name == "eo-listener-router":
+            thread.join(5.0)

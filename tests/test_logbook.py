@@ -1,0 +1,87 @@
+"""What the log says: each trouble once, and its end."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from eo_listener.events import CommitFailed, CommitRefused, Committed, Event, SourceIgnored
+from eo_listener.logbook import Logbook
+from eo_listener.offsets import Offsets, TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def failed(code: str = "_TRANSPORT", tp: TopicPartition = P0) -> CommitFailed:
+    return CommitFailed(
+        cluster="k:9092",
+        group="g",
+        errors={tp: code},
+        code=code,
+        cause="the cause",
+        fix="the fix",
+        refused=False,
+        unknown=True,
+        failures=1,
+        retry_in=1.0,
+    )
+
+
+def committed(*partitions: TopicPartition) -> Committed:
+    offsets = Offsets(dict.fromkeys(partitions or (P0,), 5))
+    return Committed(cluster="k:9092", group="g", offsets=offsets, seconds=0.01)
+
+
+def told(caplog: pytest.LogCaptureFixture, *events: Event) -> list[tuple[int, str]]:
+    logbook = Logbook()
+    with caplog.at_level(logging.INFO, "eo_listener"):
+        for event in events:
+            logbook(event)
+    return [(record.levelno, record.getMessage()) for record in caplog.records]
+
+
+def test_an_outage_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """A hundred failures in a row are one warning, with cause and fix, and one line at the end."""
+    lines = told(caplog, *[failed()] * 100, committed())
+    assert [level for level, _ in lines] == [logging.WARNING, logging.INFO, logging.INFO]
+    assert "the cause" in lines[0][1]
+    assert "the fix" in lines[0][1]
+    assert "committed again, after 100 failures" in lines[1][1]
+
+
+def test_another_kind_of_trouble_is_said_again(caplog: pytest.LogCaptureFixture) -> None:
+    """When the reason changes, the new one is told, once."""
+    lines = told(caplog, failed(), failed("UNKNOWN_MEMBER_ID"), failed(), failed())
+    assert len(lines) == 2
+
+
+def test_trouble_of_one_partition_lasts_while_others_commit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A partition that stays refused is not reported again after each good commit around it."""
+    bad = failed("UNKNOWN_TOPIC_OR_PART", P1)
+    lines = told(caplog, bad, committed(P0), bad, committed(P0), bad)
+    assert [text for _, text in lines if "not committed" in text] == [lines[0][1]]
+    assert not [text for _, text in lines if "again" in text and "committed again" in text]
+
+
+def test_a_rewind_is_said_once_a_group(caplog: pytest.LogCaptureFixture) -> None:
+    """Two queries that fight over a group do not fill the log."""
+    refused = CommitRefused(
+        cluster="k:9092", group="g", offered=Offsets({P0: 3}), held=Offsets({P0: 5})
+    )
+    lines = told(caplog, refused, refused)
+    assert len(lines) == 1
+    assert "share the group" in lines[0][1]
+
+
+@pytest.mark.parametrize(("wrong", "level"), [(True, logging.WARNING), (False, logging.INFO)])
+def test_a_source_left_alone_is_no_warning(
+    caplog: pytest.LogCaptureFixture, wrong: bool, level: int
+) -> None:
+    """Only a mistake is a warning; a source nobody asked to commit is an information."""
+    why = SourceIgnored(
+        query="q", run_id="r", source=1, problem="p", cause="c", fix="f", wrong=wrong
+    )
+    assert told(caplog, why) == [(level, "query q, source 1: p (c). To do: f")]
