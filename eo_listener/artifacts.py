@@ -51,7 +51,11 @@ _FAILED = re.compile(r"^\s*\[(?:FAILED|NOT FOUND)\s*\] (\S+#\S+;\S+!\S+)", re.MU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """One thing to fetch by its Maven coordinates; `transitive` brings what it depends on."""
+    """One thing to fetch by its Maven coordinates.
+
+    `transitive` brings what it depends on, except for `without` (`"organisation:name"` each)
+    and what only those need.
+    """
 
     organisation: str
     name: str
@@ -59,6 +63,7 @@ class Artifact:
     classifier: str | None = None
     extension: str = "jar"
     transitive: bool = True
+    without: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.organisation}:{self.name}:{self.revision}"
@@ -233,11 +238,16 @@ def _render_dependency(artifact: Artifact) -> str:
         f' rev={quoteattr(artifact.revision)} conf="default->default"'
         f' transitive="{str(artifact.transitive).lower()}"'
     )
-    if artifact.classifier is None and artifact.extension == "jar":
-        return f"{head}/>"
-    classifier = f" m:classifier={quoteattr(artifact.classifier)}" if artifact.classifier else ""
-    inner = f"<artifact name={name} type={extension} ext={extension}{classifier}/>"
-    return f"{head}>{inner}</dependency>"
+    parts = []
+    if artifact.classifier is not None or artifact.extension != "jar":
+        classifier = (
+            f" m:classifier={quoteattr(artifact.classifier)}" if artifact.classifier else ""
+        )
+        parts.append(f"<artifact name={name} type={extension} ext={extension}{classifier}/>")
+    for excluded in artifact.without:
+        organisation, _, module = excluded.partition(":")
+        parts.append(f"<exclude org={quoteattr(organisation)} module={quoteattr(module)}/>")
+    return f"{head}>{''.join(parts)}</dependency>"
 
 
 def progress(line: str, lines: Sequence[str]) -> str | None:

@@ -1,0 +1,343 @@
+"""A real Apache Kafka on this machine, for development and tests."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, final
+
+from eo_listener import java
+from eo_listener.broker import ports, ready, tools
+from eo_listener.broker.commands import Commands
+from eo_listener.broker.guard import Guard
+from eo_listener.broker.listeners import CONTROLLER, HOST, MAIN, Listener
+from eo_listener.broker.node import Node
+from eo_listener.broker.properties import node_properties, parse, render
+from eo_listener.broker.record import NodeRecord, Record
+from eo_listener.broker.storage import NodeFolder, Storage
+from eo_listener.broker.versions import DEFAULT, Release
+from eo_listener.errors import BrokerError, SettingsError
+
+TRIES: Final = 3  # a free port can be taken between its choice and its use
+STOP_PATIENCE: Final = 20.0  # seconds between the polite and the hard end
+
+
+@final
+class Broker:
+    """One or more nodes of Kafka in KRaft mode; a context manager that leaves nothing behind.
+
+    `version` is a release of Kafka; `nodes` how many processes, each broker and controller;
+    `port` that of the plain listener (None takes a free one); `properties` any broker settings,
+    which win over ours; `listeners` further ones; `data` a folder that is kept and used again
+    (None takes a temporary one, removed at the end); `java_options` further ones for the JVM;
+    `on_progress` is told what is going on, in lines for people.
+
+    The processes end with this Python however it ends; with `detached` they outlive it.
+    Not for use by several threads at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        version: str = DEFAULT,
+        nodes: int = 1,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        listeners: Sequence[Listener] = (),
+        data: Path | None = None,
+        java_options: Sequence[str] = (),
+        on_progress: Callable[[str], None] = lambda _: None,
+        detached: bool = False,
+    ) -> None:
+        if nodes < 1:
+            raise SettingsError(f"A broker cannot have {nodes} nodes", fix="Use --nodes 1 or more")
+        self.release = Release(version=version)
+        self._size = nodes
+        self._named = {MAIN: port, CONTROLLER: None} | {item.name: item.port for item in listeners}
+        self._properties = dict(properties or {})
+        self._listeners = tuple(listeners)
+        self._kept = data.absolute() if data is not None else None
+        self._options = tuple(java_options)
+        self._say = on_progress
+        self._detached = detached
+        self._data: Path | None = None
+        self._commands: Commands | None = None
+        self._guard: Guard | None = None
+        self._ports: dict[int, dict[str, int]] = {}
+        self._nodes: dict[int, Node] = {}
+        self._owner = os.getpid()
+
+    def __enter__(self) -> Broker:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The plain listener of every node, as clients want it."""
+        return self.addresses(MAIN)
+
+    @property
+    def data(self) -> Path:
+        """The folder of this broker: one folder for each node, with its log and settings."""
+        if self._data is None:
+            raise BrokerError("The broker was not started")
+        return self._data
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The process id of each node that runs."""
+        return {number: node.pid for number, node in self._nodes.items() if node.pid is not None}
+
+    def addresses(self, listener: str) -> str:
+        """Return where the nodes listen under this name, whatever they advertise."""
+        return ",".join(f"{HOST}:{own[listener]}" for own in self._ports.values())
+
+    def log(self, node: int = 1) -> Path:
+        """Return the log file of a node."""
+        return NodeFolder(data=self.data, node=node).log
+
+    def start(self) -> None:
+        """Start all nodes and return when they answer.
+
+        Raises SettingsError, JavaError or DownloadError before a process is started, and
+        BrokerError when Kafka does not start; its logs are then kept.
+        """
+        if self._nodes:
+            raise BrokerError("The broker was started already", fix="Use restart()")
+        runtime = java.find()
+        previous = self._previous_ports()
+        assigned = ports.assign(self._size, self._named, previous)  # a taken port is said first
+        self._commands = Commands(
+            java=runtime, release=self.release, jars=self.release.jars(self._say)
+        )
+        self._data = self._kept or Path(tempfile.mkdtemp(prefix="eo-broker-"))
+        self._data.mkdir(parents=True, exist_ok=True)
+        try:
+            if not self._detached:
+                self._guard = Guard()
+                atexit.register(self._at_exit)
+            self._start_somewhere(assigned)
+        except BrokerError:
+            self._end(keep=True)
+            raise
+        except BaseException:
+            self._end(keep=False)
+            raise
+
+    def stop(self) -> None:
+        """End all nodes and, when the data folder is a temporary one, remove it."""
+        if os.getpid() == self._owner:  # a fork of this Python does not own the processes
+            self._end(keep=False)
+
+    def kill(self, node: int | None = None) -> None:
+        """End one node, or all, as a power cut would (SIGKILL)."""
+        for one in self._chosen(node):
+            one.kill()
+
+    def restart(self, node: int | None = None) -> None:
+        """Start one node, or all, on the same data and ports; stop it before if it runs."""
+        chosen = self._chosen(node)
+        _stop(chosen)
+        for one in chosen:
+            one.start()
+        self._wait(chosen)
+
+    def pause(self, node: int | None = None) -> None:
+        """Hold one node, or all: connections stay open and nothing answers (SIGSTOP)."""
+        for one in self._chosen(node):
+            one.pause()
+
+    def resume(self, node: int | None = None) -> None:
+        """Let one node, or all, go on after a pause."""
+        for one in self._chosen(node):
+            one.resume()
+
+    def consumer_groups(self, group: str, *arguments: str) -> str:
+        """Return what Kafka's own kafka-consumer-groups prints for a group.
+
+        `arguments` follow `--describe`, such as `--state`. Raises BrokerError.
+        """
+        if self._commands is None:
+            raise BrokerError("The broker was not started")
+        return tools.consumer_groups(self._commands, self.bootstrap_servers, group, *arguments)
+
+    def release_processes(self) -> Record:
+        """Let the nodes of a detached broker live on; the record is how to find them again."""
+        record = Record(
+            version=self.release.version,
+            data=str(self.data),
+            nodes=tuple(
+                NodeRecord(
+                    node=node.number,
+                    pid=pid,
+                    created=node.created(),
+                    port=self._ports[node.number][MAIN],
+                    log=str(node.folder.log),
+                )
+                for node in self._nodes.values()
+                if (pid := node.pid) is not None
+            ),
+        )
+        for node in self._nodes.values():
+            node.release()
+        self._nodes.clear()
+        return record
+
+    def _previous_ports(self) -> dict[int, dict[str, int]]:
+        """Read the ports of an earlier start on the same data, which clients may remember."""
+        found: dict[int, dict[str, int]] = {}
+        if self._kept is None:
+            return found
+        storage = Storage.read(self._kept)
+        if storage is not None:
+            storage.require(nodes=self._size, version=self.release.version, data=self._kept)
+            for number in range(1, self._size + 1):
+                settings = parse(NodeFolder(data=self._kept, node=number).settings.read_text())
+                pairs = (item.split("://") for item in settings["listeners"].split(","))
+                found[number] = {name: int(at.rpartition(":")[2]) for name, at in pairs}
+        return found
+
+    def _start_somewhere(self, assigned: dict[int, dict[str, int]]) -> None:
+        for attempt in range(1, TRIES + 1):
+            self._ports = assigned
+            self._prepare()
+            for node in self._nodes.values():
+                node.start()
+            try:
+                self._wait(self._nodes.values())
+            except BrokerError:
+                taken = any(node.port_was_taken() for node in self._nodes.values())
+                if not taken or attempt == TRIES:
+                    raise
+                self._say("a free port was taken meanwhile: choosing others")
+                _stop(self._nodes.values())
+                assigned = ports.assign(self._size, self._named, {})
+            else:
+                return
+
+    def _prepare(self) -> None:
+        """Write each node's settings, and format its storage unless that was done before."""
+        assert self._commands is not None  # noqa: S101 - for the type checker: set by start
+        stored = Storage.read(self.data)
+        storage = stored or Storage.new(self._size, self.release.version)
+        self._nodes = {}
+        for number in range(1, self._size + 1):
+            folder = NodeFolder(data=self.data, node=number)
+            settings = node_properties(
+                node=number,
+                ports=self._ports,
+                listeners=self._listeners,
+                folder=folder.records,
+                wanted=self._properties,
+            )
+            folder.prepare(render(settings), formatted=stored is not None)
+            if stored is None:
+                self._say(f"formatting the storage of node {number}")
+                _format(self._commands.format(folder.settings, storage.cluster_id), folder)
+            command = self._commands.serve(folder.settings, folder.log, self._options)
+            self._nodes[number] = Node(folder, command, self._guard)
+        Storage(
+            cluster_id=storage.cluster_id, nodes=self._size, version=self.release.version
+        ).write(self.data)
+
+    def _wait(self, started: Iterable[Node]) -> None:
+        nodes = list(started)
+        self._say("waiting for Kafka to answer")
+
+        def check() -> None:
+            for node in nodes:
+                if not node.running:
+                    raise _failed(node, "ended instead of answering")
+
+        addresses = [f"{HOST}:{self._ports[node.number][MAIN]}" for node in nodes]
+        running = frozenset(self.pids)
+        if not ready.wait(addresses, running, check):
+            raise _failed(nodes[0], f"did not answer within {ready.PATIENCE:.0f} s")
+
+    def _chosen(self, node: int | None) -> list[Node]:
+        if not self._nodes:
+            raise BrokerError("The broker is not running", fix="Start it first")
+        if node is None:
+            return list(self._nodes.values())
+        if node not in self._nodes:
+            raise SettingsError(
+                f"There is no node {node}", fix=f"Choose one from 1 to {self._size}"
+            )
+        return [self._nodes[node]]
+
+    def _at_exit(self) -> None:
+        self.stop()
+
+    def _end(self, *, keep: bool) -> None:
+        temporary = self._kept is None and self._data is not None
+        if temporary:
+            for node in self._nodes.values():
+                node.kill()  # nobody reads these data again: no reason to be polite
+        _stop(self._nodes.values())
+        self._nodes.clear()
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
+        atexit.unregister(self._at_exit)
+        if temporary and not keep and self._data is not None:
+            shutil.rmtree(self._data, ignore_errors=True)
+
+
+def _stop(nodes: Iterable[Node]) -> None:
+    chosen = list(nodes)
+    for node in chosen:
+        node.terminate()
+    for node in chosen:
+        if not node.reap(STOP_PATIENCE):
+            node.kill()
+
+
+def _format(command: Sequence[str], folder: NodeFolder) -> None:
+    try:
+        answer = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=ready.PATIENCE,
+            check=False,
+            cwd=folder.path,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BrokerError(
+            f"Formatting {folder.records} took longer than {ready.PATIENCE:.0f} s",
+            fix="Try again when the machine has less to do",
+        ) from error
+    if answer.returncode != 0:
+        folder.output.write_text(answer.stdout)
+        said = [line for line in answer.stdout.splitlines() if line.strip()]
+        thrown = [line for line in said if "Exception" in line and not line.startswith("\t")]
+        raise BrokerError(
+            f"Kafka refused to format the storage of node {folder.node}",
+            cause=(thrown or said or ["it printed nothing"])[-1],
+            fix=f"Check the properties. Full output: {folder.output}",
+        )
+
+
+def _failed(node: Node, what: str) -> BrokerError:
+    quoted = node.last_error()
+    return BrokerError(
+        f"Node {node.number} of the broker {what}",
+        cause=f"its last error: {quoted}" if quoted else "it logged no error",
+        fix=f"Read its log: {node.folder.log} (what the JVM printed: {node.folder.output})",
+    )

@@ -1,0 +1,84 @@
+"""The note that a detached broker leaves, so that it can be found and ended by its id."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from eo_listener.broker.listeners import HOST
+from eo_listener.broker.storage import replace_text
+from eo_listener.errors import FormatError
+
+_CLOSE = 0.5  # seconds; Linux counts a process's creation in hundredths since boot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """One node: its process, by id and time of creation, and where it listens and logs."""
+
+    node: int
+    pid: int
+    created: float
+    port: int
+    log: str
+
+    def process(self) -> psutil.Process | None:
+        """Return the process if it still is this one, never another that was given its id."""
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.created) < _CLOSE
+            if same and process.status() != psutil.STATUS_ZOMBIE:
+                return process
+        except psutil.NoSuchProcess:
+            pass  # it has ended: the answer is None
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A detached broker, as it was when it started."""
+
+    version: str
+    data: str
+    nodes: tuple[NodeRecord, ...]
+
+    @classmethod
+    def read(cls, data: Path) -> Record | None:
+        """Return the record that lies in `data`, or None. Raises FormatError."""
+        file = _file(data)
+        try:
+            fields = json.loads(file.read_text())
+            nodes = tuple(NodeRecord(**node) for node in fields.pop("nodes"))
+            return cls(**fields, nodes=nodes)
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise FormatError(
+                f"{file} cannot be read",
+                cause=str(error),
+                fix="End the broker's Java process yourself, then remove this file",
+            ) from error
+
+    def write(self) -> None:
+        """Write it into its data folder, whole or not at all."""
+        replace_text(_file(Path(self.data)), json.dumps(asdict(self), indent=2) + "\n")
+
+    def remove(self) -> None:
+        """Take it away once nothing of the broker runs any more."""
+        _file(Path(self.data)).unlink(missing_ok=True)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The plain listener of every node."""
+        return ",".join(f"{HOST}:{node.port}" for node in self.nodes)
+
+    def running(self) -> tuple[NodeRecord, ...]:
+        """Return the nodes whose process is there."""
+        return tuple(node for node in self.nodes if node.process() is not None)
+
+
+def _file(data: Path) -> Path:
+    return data / "broker.json"

@@ -1,0 +1,112 @@
+"""The data folder of a broker: where its parts lie, and what was formatted in it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from eo_listener.broker.versions import Release
+from eo_listener.errors import FormatError, SettingsError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """What a data folder was formatted for; written only after every node was formatted."""
+
+    cluster_id: str
+    nodes: int
+    version: str
+
+    @classmethod
+    def new(cls, nodes: int, version: str) -> Storage:
+        """Make up a cluster; its id is in Kafka's form, URL-safe base64 of 16 bytes."""
+        # An id that begins with "-" would be taken for an option by the StorageTool.
+        identity = "-"
+        while identity.startswith("-"):
+            identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        return cls(cluster_id=identity, nodes=nodes, version=version)
+
+    @classmethod
+    def read(cls, data: Path) -> Storage | None:
+        """Return what `data` was formatted for, or None when it was not. Raises FormatError."""
+        file = data / "storage.json"
+        try:
+            return cls(**json.loads(file.read_text()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:
+            raise FormatError(
+                f"{file} cannot be read", cause=str(error), fix="Choose another data folder"
+            ) from error
+
+    def write(self, data: Path) -> None:
+        """Write it into `data`, whole or not at all."""
+        replace_text(data / "storage.json", json.dumps(asdict(self)) + "\n")
+
+    def require(self, *, nodes: int, version: str, data: Path) -> None:
+        """Raise SettingsError when a broker of this size and release cannot open the data."""
+        if nodes != self.nodes:
+            raise SettingsError(
+                f"{data} was made for {self.nodes} node(s), not {nodes}",
+                fix=f"Use --nodes {self.nodes}, or another data folder",
+            )
+        if Release(version=version).number < Release(version=self.version).number:
+            raise SettingsError(
+                f"{data} was written by Kafka {self.version}, which {version} cannot read",
+                fix=f"Use --version {self.version}, or another data folder",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFolder:
+    """Where one node keeps its settings, its logs and its records."""
+
+    data: Path
+    node: int
+
+    @property
+    def path(self) -> Path:
+        """The folder of the node."""
+        return self.data / f"node-{self.node}"
+
+    @property
+    def settings(self) -> Path:
+        """Its server.properties."""
+        return self.path / "server.properties"
+
+    @property
+    def records(self) -> Path:
+        """What Kafka calls its log directory."""
+        return self.path / "records"
+
+    @property
+    def log(self) -> Path:
+        """What Kafka logs."""
+        return self.path / "server.log"
+
+    @property
+    def output(self) -> Path:
+        """What the JVM itself printed."""
+        return self.path / "output.log"
+
+    def prepare(self, settings: str, *, formatted: bool) -> None:
+        """Write the settings; records of a format that was cut short are thrown away."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not formatted:
+            shutil.rmtree(self.records, ignore_errors=True)
+        replace_text(self.settings, settings)
+
+
+def replace_text(file: Path, text: str) -> None:
+    """Write `file` whole or not at all, readable by its owner alone: it may hold passwords."""
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    new.unlink(missing_ok=True)
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as opened:
+        opened.write(text)
+    new.replace(file)
