@@ -1,0 +1,80 @@
+# Everything a newcomer types. Each target makes what it needs; nothing is installed outside
+# this folder and the user's cache folder.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+SHIM := eo_listener/jars/eo-listener-shim-0.1.0.jar
+SHIM_SOURCES := jvm-shim/pom.xml $(shell find jvm-shim/src -name '*.java')
+SPARKS := 3.5.7 4.0.0 4.2.0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help needs demo test test-all test-matrix check jar wheel bench lock clean
+.DELETE_ON_ERROR:
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+needs:
+	@.ci/needs "$(PYTHON)"
+
+$(STAMP): requirements/dev.lock pyproject.toml hatch_build.py | needs
+	@echo "== virtual environment in $(VENV) (first time: some minutes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --progress-bar on --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(SHIM): $(SHIM_SOURCES) | $(STAMP)
+	@echo "== shim jar"
+	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml -DskipTests package
+	@touch $@
+
+demo: $(STAMP) $(SHIM) ## real flights through a real broker and a real query; ends at lag 0
+	@$(BIN)/eo-listener demo $(ARGS)
+
+test: $(STAMP) $(SHIM) check ## every test but the slow ones
+	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml test
+	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-all: $(STAMP) $(SHIM) check ## every test, the slow ones too
+	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml test
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-matrix: $(SPARKS:%=test-spark-%) ## the Spark tests on each supported Spark
+
+test-spark-%: $(STAMP) $(SHIM)
+	@echo "== pyspark $*"
+	@test -f $(VENV)-spark-$*/.ready || sh -ec '\
+	  $(PYTHON) -m venv $(VENV)-spark-$*; \
+	  $(VENV)-spark-$*/bin/python -m pip install --quiet --require-hashes -r requirements/dev.lock; \
+	  $(VENV)-spark-$*/bin/python -m pip install pyspark==$*; \
+	  $(VENV)-spark-$*/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
+	  touch $(VENV)-spark-$*/.ready'
+	@$(VENV)-spark-$*/bin/python -m pytest -m "spark and not slow" $(ARGS)
+
+check: $(STAMP) ## lint, types and layers
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; false; }
+
+jar: $(STAMP) $(SHIM) ## build the shim jar into eo_listener/jars
+	@$(BIN)/eo-listener jar
+
+wheel: $(STAMP) $(SHIM) ## put one wheel into dist/
+	@rm -rf dist
+	@$(BIN)/hatchling build -t wheel
+
+bench: $(STAMP) $(SHIM) ## the short benchmarks; results in benchmarks/results
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lock: $(STAMP) ## renew requirements/dev.lock
+	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv
+	@build/lock/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
+	  --no-emit-index-url --no-header requirements/dev.in -o requirements/dev.lock
+
+clean: ## remove all that was built, the virtual environments too
+	rm -rf $(VENV) $(VENV)-spark-* build dist eo_listener/jars jvm-shim/target
