@@ -1,0 +1,51 @@
+"""The live query behind an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eo_listener.errors import JvmError
+from eo_listener.jvm.calls import asking
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunningQuery:
+    """One run of a query. It can still be asked when the run has ended: it holds the object."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    execution: Any = field(repr=False)  # Spark's StreamExecution
+    jvm: Any = field(repr=False)
+
+
+def find(session: SparkSession, query_id: str, run_id: str) -> RunningQuery | None:
+    """Return the query that runs now under both ids, in whichever session it was started.
+
+    Raises JvmError when Spark cannot be asked.
+    """
+    state = shared_state(session)
+    jvm: Any = session._jvm  # noqa: SLF001 - pyspark offers no public way to its JVM
+    with asking("which queries run"):
+        execution = state.activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
+        if execution is None or str(execution.runId().toString()) != run_id:
+            return None
+        name = execution.name()
+    return RunningQuery(query_id=query_id, run_id=run_id, name=name, execution=execution, jvm=jvm)
+
+
+def shared_state(session: SparkSession) -> Any:
+    """Return what all sessions of one SparkContext share. Raises JvmError."""
+    java_session = getattr(session, "_jsparkSession", None)
+    if java_session is None:
+        raise JvmError(
+            "This session has no JVM to ask",
+            cause="it is a Spark Connect session",
+            fix="Use a classic session, in the process of the driver",
+        )
+    with asking("for its shared state"):
+        return java_session.sharedState()

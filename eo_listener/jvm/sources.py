@@ -1,0 +1,138 @@
+"""The reader options of a running query's Kafka sources.
+
+They come from the shim in one call, or without it by asking Spark's objects one by one. Both
+roads do the same steps; the Java class SourceInspector says why they are right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from py4j.java_gateway import JavaClass
+
+from eo_listener.errors import JvmError
+from eo_listener.jvm.calls import asking, call
+from eo_listener.jvm.queries import RunningQuery
+
+FORMAT: Final = 1
+KAFKA_PACKAGE: Final = "org.apache.spark.sql.kafka010."
+
+_WHAT = "which sources the query reads"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """One source of a query.
+
+    `index` is its place among the sources of a progress event. `options` are all options of the
+    reader with keys in lower case, none for a source that is not Kafka. They hold passwords, so
+    they are not shown.
+    """
+
+    index: int
+    kafka: bool
+    options: Mapping[str, str] = field(repr=False)
+
+
+def source_options(query: RunningQuery) -> tuple[SourceOptions, ...]:
+    """Return the sources of `query` in the order of its progress events.
+
+    To be called after its first progress event: before, the sources are not planned.
+    Raises JvmError.
+    """
+    with asking(_WHAT):
+        inspector = query.jvm.io.github.eolistener.SourceInspector
+    # Where the shim is not loaded py4j takes the name for one more package.
+    return by_shim(query) if isinstance(inspector, JavaClass) else by_reflection(query)
+
+
+def by_shim(query: RunningQuery) -> tuple[SourceOptions, ...]:
+    """Ask the shim: one round trip. Raises JvmError."""
+    with asking(_WHAT):
+        text = query.jvm.io.github.eolistener.SourceInspector.inspect(query.execution)
+    answer = json.loads(text)
+    if answer["v"] != FORMAT:
+        raise JvmError(
+            f"The shim answers in format {answer['v']}, not {FORMAT}",
+            cause="the jar given to Spark is of another version than this package",
+            fix="Give Spark the jar that `eo-listener jar` names",
+        )
+    return tuple(
+        SourceOptions(
+            index=source["index"],
+            kafka=source["kafka"],
+            options=MappingProxyType(source["options"] or {}),
+        )
+        for source in answer["sources"]
+    )
+
+
+def by_reflection(query: RunningQuery) -> tuple[SourceOptions, ...]:
+    """Ask Spark's objects: some tens of round trips. Raises JvmError."""
+    with asking(_WHAT):
+        # First this, which may be asked at any time: `logicalPlan` is lazy and has to be made
+        # by the query's own thread, which sets the sources while it does so.
+        streams = list(_elements(call(query.execution, "sources"), distinct=True))
+        if not streams:
+            raise JvmError(
+                f"Spark's JVM could not say {_WHAT}",
+                cause="the query has not planned its sources yet",
+            )
+        options = _kafka_options(query.execution, [s for s in streams if _is_kafka(s)])
+        return tuple(
+            SourceOptions(
+                index=index,
+                kafka=_is_kafka(stream),
+                options=MappingProxyType(_of(stream, options) if _is_kafka(stream) else {}),
+            )
+            for index, stream in enumerate(streams)
+        )
+
+
+def _kafka_options(execution: Any, streams: list[Any]) -> list[tuple[Any, dict[str, str]]]:
+    planned = list(_elements(execution.logicalPlan().collectLeaves()))
+    analyzed = list(_elements(execution.analyzedPlan().collectLeaves()))
+    matched = len(planned) == len(analyzed)
+    found = []
+    for place, leaf in enumerate(planned):
+        stream = call(leaf, "stream") or call(leaf, "source")
+        if stream is None or stream not in streams:
+            continue
+        relation = call(leaf, "relation")
+        options = None if relation is None else call(relation, "options")
+        if options is None and matched:
+            options = call(analyzed[place], "extraOptions")
+        if options is not None:
+            found.append((stream, {str(k).lower(): str(v) for k, v in options.items()}))
+    return found
+
+
+def _of(stream: Any, options: list[tuple[Any, dict[str, str]]]) -> dict[str, str]:
+    for owner, found in options:
+        if owner == stream:
+            return found
+    raise JvmError(
+        f"Spark's JVM could not say {_WHAT}",
+        cause=f"no reader options were found for a {_class_name(stream)}",
+        fix="Give Spark the shim (the jar that `eo-listener jar` names)",
+    )
+
+
+def _elements(sequence: Any, *, distinct: bool = False) -> Iterator[Any]:
+    """The elements of a Scala Seq; none when there is no Seq yet."""
+    if sequence is not None:
+        chosen = sequence.distinct() if distinct else sequence
+        for place in range(chosen.size()):
+            yield chosen.apply(place)
+
+
+def _is_kafka(stream: Any) -> bool:
+    return _class_name(stream).startswith(KAFKA_PACKAGE)
+
+
+def _class_name(stream: Any) -> str:
+    return str(stream.getClass().getName())
