@@ -1,0 +1,173 @@
+"""The listener that users add: it wires Spark's events to the committer."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from eo_listener.committer import Committer, Router
+from eo_listener.errors import FormatError
+from eo_listener.events import Malfunction, Observer
+from eo_listener.jvm import RunningQuery, drain, wrap
+from eo_listener.jvm.live import LiveSources
+from eo_listener.kafka import ConfluentGroups, check
+from eo_listener.logbook import Logbook
+from eo_listener.progress import Progress
+from eo_listener.routing import Groups, Rules
+
+logger = logging.getLogger("eo_listener")
+
+_DRAIN = 5.0  # seconds for Spark to deliver the last events, of the time that a close may take
+_open: weakref.WeakSet[OffsetCommitListener] = weakref.WeakSet()
+
+
+class _Intake:
+    """What Spark's one thread for all listeners calls: hands over, and returns at once."""
+
+    def __init__(self, sources: LiveSources, router: Router, committer: Committer) -> None:
+        self._sources = sources
+        self._router = router
+        self._committer = committer
+
+    def started(self, query: RunningQuery) -> None:
+        """Hold the query; its options are read when its first batch has ended."""
+        self._sources.started(query)
+
+    def progressed(self, text: str) -> None:
+        """Parse the JSON of a progress event, and hand it over."""
+        try:
+            self._router.progressed(Progress.parse(text))
+        except FormatError as error:
+            self._committer.observe(Malfunction(where="a progress event", problem=str(error)))
+
+    def idle(self, query_id: str, run_id: str) -> None:
+        """An idle query has nothing new to commit."""
+
+    def terminated(self, query_id: str, run_id: str, exception: str | None) -> None:  # noqa: ARG002  # the protocol's
+        """Hand over that a run has ended."""
+        self._router.ended(run_id)
+
+
+class OffsetCommitListener(StreamingQueryListener):
+    """Commits what queries have processed to Kafka consumer groups.
+
+        spark.streams.addListener(OffsetCommitListener())
+
+    After each batch that Spark has made durable, the end offsets of its Kafka sources are
+    committed to the group that the source option `kafka.consumer.commit.groupid` (or
+    `eo.commit.group`) names. A source without a group is left alone.
+
+    `groups` names groups from outside: by query name (or id), or by `(query, topic)`; it goes
+    before the options. `group_template` is for sources with neither: a text with `{query_name}`,
+    `{query_id}` or `{topic}`. `bootstrap_servers` and `kafka` (librdkafka properties) go before
+    what the sources say of the cluster. `observers` are called with every event of
+    `eo_listener.events`, on the thread that saw it. `flush_timeout` is how long `close`, and the
+    end of the program, wait for Kafka, in seconds.
+
+    Nothing here blocks, slows or fails a query: commits are made by threads of their own, kept
+    and repeated while Kafka is away. Raises SettingsError for settings that cannot be used.
+    """
+
+    def __init__(
+        self,
+        groups: Groups = MappingProxyType({}),
+        *,
+        group_template: str | None = None,
+        bootstrap_servers: str | None = None,
+        kafka: Mapping[str, str] = MappingProxyType({}),
+        observers: Iterable[Observer] = (),
+        flush_timeout: float = 10.0,
+    ) -> None:
+        properties = dict(kafka)
+        if bootstrap_servers is not None:
+            properties["bootstrap.servers"] = bootstrap_servers
+        check(properties)
+        rules = Rules(groups=groups, template=group_template, kafka=properties)
+        self._flush_timeout = flush_timeout
+        self._process = os.getpid()
+        self._java_listener: Any = None
+        self._sources = LiveSources()
+        self._committer = Committer(
+            lambda cluster: ConfluentGroups(dict(cluster.properties)),
+            observers=(Logbook(), *observers),
+        )
+        self._router = Router(rules, self._sources, self._committer)
+        self._intake = _Intake(self._sources, self._router, self._committer)
+        self._session: SparkSession | None = None
+        _open.add(self)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
+        """Only its ids are known here: classic PySpark comes through `_jlistener` instead."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
+        """Take the event's JSON; returns at once."""
+        self._intake.progressed(event.progress.json)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
+        """Take the ids; returns at once."""
+        self._intake.idle(str(event.id), str(event.runId))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
+        """Take the ids; returns at once."""
+        self._intake.terminated(str(event.id), str(event.runId), event.exception)
+
+    @property
+    def _jlistener(self) -> Any:
+        """What classic PySpark registers in the JVM; pyspark's own costs 80 calls an event."""
+        if self._java_listener is None:
+            session = SparkSession._instantiatedSession  # noqa: SLF001  # as pyspark itself asks
+            self._java_listener = wrap(self._intake, session)
+            self._session = session
+            if session is not None:
+                self._sources.attach(session)
+        return self._java_listener
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until all that Spark has processed so far is committed; say whether it is.
+
+        At most `timeout` seconds (default: `flush_timeout`). Not to be called from a listener.
+        """
+        deadline = time.monotonic() + (self._flush_timeout if timeout is None else timeout)
+        drained = self._drain(deadline)
+        routed = self._router.flush(deadline)
+        return self._committer.flush(max(0.0, deadline - time.monotonic())) and drained and routed
+
+    def close(self) -> None:
+        """Commit what is left and let go of threads and connections; also done at program end.
+
+        Waits at most `flush_timeout` seconds and a little; what could not be confirmed by then is
+        named in the log and as CommitAbandoned. Idempotent.
+        """
+        _open.discard(self)
+        if os.getpid() != self._process:  # a fork has the object, but none of its threads
+            return
+        deadline = time.monotonic() + self._flush_timeout
+        self._drain(deadline)
+        self._router.close(deadline)
+        self._committer.close(max(0.0, deadline - time.monotonic()))
+
+    def _drain(self, deadline: float) -> bool:
+        if self._session is None:
+            return True
+        return drain(self._session, min(_DRAIN, max(0.0, deadline - time.monotonic())))
+
+
+@atexit.register
+def _close_all() -> None:
+    for listener in list(_open):
+        listener.close()
