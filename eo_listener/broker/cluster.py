@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +14,13 @@ from typing import Final, final
 from eo_listener import java
 from eo_listener.broker import ports, ready, tools
 from eo_listener.broker.commands import Commands
+from eo_listener.broker.formatting import format_storage
 from eo_listener.broker.guard import Guard
 from eo_listener.broker.listeners import CONTROLLER, HOST, MAIN, Listener
 from eo_listener.broker.node import Node
-from eo_listener.broker.properties import node_properties, parse, render
+from eo_listener.broker.properties import node_properties, render, require_settable
 from eo_listener.broker.record import NodeRecord, Record
-from eo_listener.broker.storage import NodeFolder, Storage
+from eo_listener.broker.storage import NodeFolder, Storage, make_folder
 from eo_listener.broker.versions import DEFAULT, Release
 from eo_listener.errors import BrokerError, SettingsError
 
@@ -38,7 +38,7 @@ class Broker:
     (None takes a temporary one, removed at the end); `java_options` further ones for the JVM;
     `on_progress` is told what is going on, in lines for people.
 
-    The processes end with this Python however it ends; with `detached` they outlive it.
+    The processes end with this Python however it ends, unless `detach` lets them live on.
     Not for use by several threads at once.
     """
 
@@ -53,19 +53,19 @@ class Broker:
         data: Path | None = None,
         java_options: Sequence[str] = (),
         on_progress: Callable[[str], None] = lambda _: None,
-        detached: bool = False,
     ) -> None:
         if nodes < 1:
             raise SettingsError(f"A broker cannot have {nodes} nodes", fix="Use --nodes 1 or more")
         self.release = Release(version=version)
         self._size = nodes
+        self._numbers = range(1, nodes + 1)
         self._named = {MAIN: port, CONTROLLER: None} | {item.name: item.port for item in listeners}
         self._properties = dict(properties or {})
+        require_settable(self._properties)
         self._listeners = tuple(listeners)
         self._kept = data.absolute() if data is not None else None
         self._options = tuple(java_options)
         self._say = on_progress
-        self._detached = detached
         self._data: Path | None = None
         self._commands: Commands | None = None
         self._guard: Guard | None = None
@@ -125,11 +125,10 @@ class Broker:
             java=runtime, release=self.release, jars=self.release.jars(self._say)
         )
         self._data = self._kept or Path(tempfile.mkdtemp(prefix="eo-broker-"))
-        self._data.mkdir(parents=True, exist_ok=True)
+        make_folder(self._data)
         try:
-            if not self._detached:
-                self._guard = Guard()
-                atexit.register(self._at_exit)
+            self._guard = Guard()
+            atexit.register(self._at_exit)
             self._start_somewhere(assigned)
         except BrokerError:
             self._end(keep=True)
@@ -175,41 +174,43 @@ class Broker:
             raise BrokerError("The broker was not started")
         return tools.consumer_groups(self._commands, self.bootstrap_servers, group, *arguments)
 
-    def release_processes(self) -> Record:
-        """Let the nodes of a detached broker live on; the record is how to find them again."""
-        record = Record(
+    def record(self) -> Record:
+        """Return how to find the running nodes again after this Python."""
+        return Record(
             version=self.release.version,
             data=str(self.data),
             nodes=tuple(
                 NodeRecord(
-                    node=node.number,
+                    node=number,
                     pid=pid,
-                    created=node.created(),
-                    port=self._ports[node.number][MAIN],
-                    log=str(node.folder.log),
+                    created=self._nodes[number].created(),
+                    port=self._ports[number][MAIN],
+                    log=str(self.log(number)),
                 )
-                for node in self._nodes.values()
-                if (pid := node.pid) is not None
+                for number, pid in self.pids.items()
             ),
         )
+
+    def detach(self) -> None:
+        """Let the nodes live on when this Python ends; keep a `record` to stop them by.
+
+        Raises SettingsError for a broker on a temporary folder, which nobody would remove.
+        """
+        if self._kept is None:
+            raise SettingsError(
+                "A broker on a temporary folder cannot be detached", fix="Give it a data folder"
+            )
         for node in self._nodes.values():
             node.release()
-        self._nodes.clear()
-        return record
+        self._end(keep=True)
 
     def _previous_ports(self) -> dict[int, dict[str, int]]:
-        """Read the ports of an earlier start on the same data, which clients may remember."""
-        found: dict[int, dict[str, int]] = {}
-        if self._kept is None:
-            return found
-        storage = Storage.read(self._kept)
-        if storage is not None:
-            storage.require(nodes=self._size, version=self.release.version, data=self._kept)
-            for number in range(1, self._size + 1):
-                settings = parse(NodeFolder(data=self._kept, node=number).settings.read_text())
-                pairs = (item.split("://") for item in settings["listeners"].split(","))
-                found[number] = {name: int(at.rpartition(":")[2]) for name, at in pairs}
-        return found
+        stored = Storage.read(self._kept) if self._kept is not None else None
+        if self._kept is None or stored is None:
+            return {}
+        stored.require(nodes=self._size, version=self.release.version, data=self._kept)
+        folders = (NodeFolder(data=self._kept, node=number) for number in self._numbers)
+        return {folder.node: folder.ports() for folder in folders}
 
     def _start_somewhere(self, assigned: dict[int, dict[str, int]]) -> None:
         for attempt in range(1, TRIES + 1):
@@ -231,11 +232,12 @@ class Broker:
 
     def _prepare(self) -> None:
         """Write each node's settings, and format its storage unless that was done before."""
-        assert self._commands is not None  # noqa: S101 - for the type checker: set by start
+        if self._commands is None or self._guard is None:
+            raise BrokerError("The broker was not started")
         stored = Storage.read(self.data)
         storage = stored or Storage.new(self._size, self.release.version)
         self._nodes = {}
-        for number in range(1, self._size + 1):
+        for number in self._numbers:
             folder = NodeFolder(data=self.data, node=number)
             settings = node_properties(
                 node=number,
@@ -247,7 +249,7 @@ class Broker:
             folder.prepare(render(settings), formatted=stored is not None)
             if stored is None:
                 self._say(f"formatting the storage of node {number}")
-                _format(self._commands.format(folder.settings, storage.cluster_id), folder)
+                format_storage(self._commands.format(folder.settings, storage.cluster_id), folder)
             command = self._commands.serve(folder.settings, folder.log, self._options)
             self._nodes[number] = Node(folder, command, self._guard)
         Storage(
@@ -261,12 +263,12 @@ class Broker:
         def check() -> None:
             for node in nodes:
                 if not node.running:
-                    raise _failed(node, "ended instead of answering")
+                    raise node.failure("ended instead of answering")
 
         addresses = [f"{HOST}:{self._ports[node.number][MAIN]}" for node in nodes]
         running = frozenset(self.pids)
         if not ready.wait(addresses, running, check):
-            raise _failed(nodes[0], f"did not answer within {ready.PATIENCE:.0f} s")
+            raise nodes[0].failure(f"did not answer within {ready.PATIENCE:.0f} s")
 
     def _chosen(self, node: int | None) -> list[Node]:
         if not self._nodes:
@@ -304,40 +306,3 @@ def _stop(nodes: Iterable[Node]) -> None:
     for node in chosen:
         if not node.reap(STOP_PATIENCE):
             node.kill()
-
-
-def _format(command: Sequence[str], folder: NodeFolder) -> None:
-    try:
-        answer = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=ready.PATIENCE,
-            check=False,
-            cwd=folder.path,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise BrokerError(
-            f"Formatting {folder.records} took longer than {ready.PATIENCE:.0f} s",
-            fix="Try again when the machine has less to do",
-        ) from error
-    if answer.returncode != 0:
-        folder.output.write_text(answer.stdout)
-        said = [line for line in answer.stdout.splitlines() if line.strip()]
-        thrown = [line for line in said if "Exception" in line and not line.startswith("\t")]
-        raise BrokerError(
-            f"Kafka refused to format the storage of node {folder.node}",
-            cause=(thrown or said or ["it printed nothing"])[-1],
-            fix=f"Check the properties. Full output: {folder.output}",
-        )
-
-
-def _failed(node: Node, what: str) -> BrokerError:
-    quoted = node.last_error()
-    return BrokerError(
-        f"Node {node.number} of the broker {what}",
-        cause=f"its last error: {quoted}" if quoted else "it logged no error",
-        fix=f"Read its log: {node.folder.log} (what the JVM printed: {node.folder.output})",
-    )

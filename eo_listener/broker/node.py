@@ -21,7 +21,7 @@ _THROWN = re.compile(r"^[\w.$]+(?:Exception|Error)\b")
 class Node:
     """A node of the broker, running or not; its folder stays the same all the while."""
 
-    def __init__(self, folder: NodeFolder, command: Sequence[str], guard: Guard | None) -> None:
+    def __init__(self, folder: NodeFolder, command: Sequence[str], guard: Guard) -> None:
         self.folder = folder
         self.number = folder.node
         self._command = list(command)
@@ -60,8 +60,7 @@ class Node:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches only us, who then stop it in order
             )
-        if self._guard is not None:
-            self._guard.watch(self._process.pid)
+        self._guard.watch(self._process.pid)
 
     def terminate(self) -> None:
         """Ask the process to stop; a paused one is woken, else it could not hear."""
@@ -83,8 +82,7 @@ class Node:
             self._process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             return False
-        if self._guard is not None:
-            self._guard.forget(self._process.pid)
+        self._guard.forget(self._process.pid)
         return True
 
     def pause(self) -> None:
@@ -98,6 +96,7 @@ class Node:
     def release(self) -> None:
         """Let the process live on after this Python; it is no child to wait for any more."""
         if self._process is not None:
+            self._guard.forget(self._process.pid)
             self._process.returncode = 0  # else Popen warns of a child that nobody waited for
             self._process = None
 
@@ -111,6 +110,15 @@ class Node:
             return " ".join([logged[last].strip(), *thrown])
         printed = [line for line in _tail(self.folder.output, 0) if line.strip()]
         return printed[-1].strip() if printed else None
+
+    def failure(self, what: str) -> BrokerError:
+        """Return the error that says `what` this node did, and quotes why."""
+        quoted = self.last_error()
+        return BrokerError(
+            f"Node {self.number} of the broker {what}",
+            cause=f"its last error: {quoted}" if quoted else "it logged no error",
+            fix=f"Read its log: {self.folder.log} (what the JVM printed: {self.folder.output})",
+        )
 
     def port_was_taken(self) -> bool:
         """Say whether it ended because something else listened on a port of its own."""

@@ -31,6 +31,16 @@ _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LINE = re.compile(r"((?:\\.|[^\\=:\s])+)\s*(?:[=:]\s*)?(.*)", re.DOTALL)
 
 
+def require_settable(wanted: Mapping[str, str]) -> None:
+    """Raise SettingsError when a property is among those that only a parameter can set."""
+    for name in wanted:
+        if name in OURS:
+            raise SettingsError(
+                f"The broker property {name} cannot be set directly",
+                fix=f"Use the parameter {OURS[name]} instead",
+            )
+
+
 def node_properties(
     *,
     node: int,
@@ -44,14 +54,8 @@ def node_properties(
     `ports` holds for each node the port of each listener, the plain one and the controller's
     included; `folder` is where the node keeps its records.
 
-    Raises SettingsError when `wanted` sets what only a parameter of the broker can set.
+    Raises SettingsError when a listener advertises too few addresses.
     """
-    for name in wanted:
-        if name in OURS:
-            raise SettingsError(
-                f"The broker property {name} cannot be set directly",
-                fix=f"Use the parameter {OURS[name]} instead",
-            )
     own = ports[node]
     protocols = {MAIN: "PLAINTEXT", CONTROLLER: "PLAINTEXT"}
     protocols |= {listener.name: listener.security_protocol for listener in listeners}
@@ -126,7 +130,7 @@ def parse_pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
         raise SettingsError(
-            f"{text!r} is no broker property", fix="Give key=value, such as log.retention.ms=60000"
+            f"{name!r} is no broker property", fix="Give key=value, such as log.retention.ms=60000"
         )
     return name.strip(), value.strip()
 

@@ -10,6 +10,7 @@ import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from eo_listener.broker.properties import parse
 from eo_listener.broker.versions import Release
 from eo_listener.errors import FormatError, SettingsError
 
@@ -94,12 +95,30 @@ class NodeFolder:
         """What the JVM itself printed."""
         return self.path / "output.log"
 
+    def ports(self) -> dict[str, int]:
+        """Return the port of each listener in its settings, which clients may remember."""
+        pairs = (at.split("://") for at in parse(self.settings.read_text())["listeners"].split(","))
+        return {name: int(address.rpartition(":")[2]) for name, address in pairs}
+
     def prepare(self, settings: str, *, formatted: bool) -> None:
         """Write the settings; records of a format that was cut short are thrown away."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not formatted:
             shutil.rmtree(self.records, ignore_errors=True)
         replace_text(self.settings, settings)
+
+
+def make_folder(data: Path) -> None:
+    """Make sure that the data folder is there and can be written. Raises SettingsError."""
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        cause = str(error)
+    else:
+        if os.access(data, os.W_OK):
+            return
+        cause = "this user may not write there"
+    raise SettingsError(f"{data} cannot hold data", cause=cause, fix="Choose another with --data")
 
 
 def replace_text(file: Path, text: str) -> None:

@@ -1,0 +1,116 @@
+"""A broker that outlives the command that started it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+import psutil
+
+from eo_listener.artifacts import CACHE_VARIABLE, cache_folder
+from eo_listener.broker.cluster import STOP_PATIENCE, Broker
+from eo_listener.broker.record import NodeRecord, Record
+from eo_listener.broker.storage import make_folder
+from eo_listener.errors import BrokerError
+
+NAME: Final = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The broker that now runs, and whether it did so before."""
+
+    record: Record
+    already: bool
+
+
+def default_data() -> Path:
+    """Return where a broker keeps its data: beside the cache where that was named."""
+    if os.environ.get(CACHE_VARIABLE):
+        return cache_folder() / "broker" / NAME
+    return platformdirs.user_data_path("eo-listener") / "broker" / NAME
+
+
+def start(
+    data: Path,
+    *,
+    version: str,
+    nodes: int = 1,
+    port: int | None = None,
+    properties: Mapping[str, str] | None = None,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> Started:
+    """Start a broker on `data`, unless one runs there, and let it live on.
+
+    Raises what `Broker.start` raises.
+    """
+    broker = Broker(
+        version=version,
+        nodes=nodes,
+        port=port,
+        properties=properties,
+        data=data,
+        on_progress=on_progress,
+    )
+    make_folder(data)
+    with _alone(data):
+        earlier = Record.read(data)
+        if earlier is not None and earlier.running():
+            if port is not None and port != earlier.nodes[0].port:
+                raise BrokerError(
+                    f"The broker on {data} runs already, on port {earlier.nodes[0].port}",
+                    fix="Stop it first, or leave the port out",
+                )
+            return Started(record=earlier, already=True)
+        broker.start()
+        record = broker.record()
+        record.write()
+        broker.detach()
+        return Started(record=record, already=False)
+
+
+def stop(data: Path) -> tuple[NodeRecord, ...]:
+    """End the broker that runs on `data`; return the nodes that ran, none when nothing did.
+
+    Raises BrokerError when a process does not end.
+    """
+    record = Record.read(data)
+    if record is None:
+        return ()
+    ended = record.running()
+    processes = [process for node in ended if (process := node.process()) is not None]
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself meanwhile
+            process.terminate()
+            process.resume()  # one that is held could not hear
+    _, left = psutil.wait_procs(processes, timeout=STOP_PATIENCE)
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    _, left = psutil.wait_procs(left, timeout=5)
+    if left:
+        raise BrokerError(
+            f"Process {left[0].pid} did not end",
+            cause="the system did not end it even by force",
+            fix=f"Look at it with: ps -o stat,cmd {left[0].pid}",
+        )
+    record.remove()
+    return ended
+
+
+@contextlib.contextmanager
+def _alone(data: Path) -> Iterator[None]:
+    with (data / ".lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BrokerError(
+                f"A broker is just being started on {data}", fix="Wait for it, or choose --data"
+            ) from None
+        yield
