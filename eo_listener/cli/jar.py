@@ -1,0 +1,12 @@
+"""`eo-listener jar`: where the jar for Spark's JVM is."""
+
+from __future__ import annotations
+
+from eo_listener import shim
+
+EXAMPLE = 'Example: spark-submit --jars "$(eo-listener jar)" job.py'
+
+
+def jar() -> None:
+    """Print the path of the jar for Spark's JVM, and nothing else."""
+    print(shim.jar())

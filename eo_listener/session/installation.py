@@ -1,0 +1,71 @@
+"""The Spark that pyspark will start, as its files tell."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from eo_listener.errors import SettingsError
+
+OLDEST: Final = (3, 5)
+CONNECTOR: Final = "spark-sql-kafka-0-10"
+INSTALL: Final = "pip install 'eo-listener[spark]'"
+
+_SPARK_SQL: Final = re.compile(r"spark-sql_(\d+\.\d+)-((\d+)\.(\d+).*)\.jar")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """Where Spark is, and which: `scala` as in `2.13`, `version` as in `4.0.0`."""
+
+    home: Path
+    scala: str
+    version: str
+
+    @classmethod
+    def find(cls) -> Installation:
+        """Return `$SPARK_HOME`, or the Spark inside pyspark.
+
+        Raises SettingsError when there is none, or when it is older than 3.5.
+        """
+        home = _home()
+        names = sorted(file.name for file in home.glob("jars/spark-sql_*.jar"))
+        match = next((m for name in names if (m := _SPARK_SQL.fullmatch(name))), None)
+        if match is None:
+            raise SettingsError(
+                f"There is no Spark in {home}: it has no jars/spark-sql_*.jar",
+                cause="SPARK_HOME names another folder, or pyspark-client is installed",
+                fix=f"Correct or unset SPARK_HOME; or {INSTALL}",
+            )
+        scala, version, major, minor = match.groups()
+        if (int(major), int(minor)) < OLDEST:
+            raise SettingsError(
+                f"Spark {version} in {home} is too old",
+                cause="eo-listener needs Spark 3.5 or later",
+                fix="pip install 'pyspark>=3.5,<5'; and look at SPARK_HOME",
+            )
+        return cls(home=home, scala=scala, version=version)
+
+    @property
+    def connector(self) -> str:
+        """The Maven coordinates of the Kafka connector made with this Spark."""
+        return f"org.apache.spark:{CONNECTOR}_{self.scala}:{self.version}"
+
+    @property
+    def has_connector(self) -> bool:
+        """Whether somebody put the connector among Spark's own jars."""
+        return any(self.home.glob(f"jars/{CONNECTOR}_*.jar"))
+
+
+def _home() -> Path:
+    named = os.environ.get("SPARK_HOME")
+    if named:
+        return Path(named)
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SettingsError("pyspark is not installed", fix=INSTALL)
+    return Path(spec.origin).parent
