@@ -1,0 +1,41 @@
+"""Brokers for the tests: one that all share, and a way to start another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from eo_listener.broker import DEFAULT, Broker
+
+StartBroker = Callable[..., Broker]
+
+
+def kafka_version() -> str:
+    """Return the release of Kafka under test."""
+    return os.environ.get("EO_TEST_KAFKA", DEFAULT)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """One node that all tests share: choose topics and groups of your own, never stop it."""
+    with Broker(version=kafka_version()) as running:
+        yield running
+
+
+@pytest.fixture
+def start_broker() -> Iterator[StartBroker]:
+    """Start brokers of the test's own, with the arguments of Broker; they end with the test."""
+    started: list[Broker] = []
+
+    def start(**options: Any) -> Broker:
+        one = Broker(**{"version": kafka_version(), **options})
+        started.append(one)
+        one.start()
+        return one
+
+    yield start
+    for one in started:
+        one.stop()
