@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from eo_listener import __version__
-from eo_listener.cli import status
+from eo_listener.cli import demo, status
 from eo_listener.errors import EoListenerError
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ def root(
     """Knowing, and proving, where Spark stands in Kafka."""
 
 
+app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command(name="status", epilog=status.EXAMPLE)(status.status)
 
 

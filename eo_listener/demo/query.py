@@ -1,0 +1,203 @@
+"""The Spark side: a session, the query, and the listener that commits, in a thread of their own.
+
+Not in the main thread, for two reasons. There pyspark would put a handler of its own on Ctrl-C,
+and a KeyboardInterrupt in the middle of a py4j call leaves its connection unusable for the calls
+that stop Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import psutil
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
+
+from eo_listener.demo.flights import Flight
+from eo_listener.demo.settings import GROUP, QUERY, TOPIC
+from eo_listener.demo.snapshot import Delay
+from eo_listener.demo.tally import Tally
+from eo_listener.errors import UnavailableError
+from eo_listener.listener import OffsetCommitListener
+from eo_listener.session import configure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from eo_listener.events import Observer
+
+_LOOK: Final = 0.25  # seconds between two looks at the query
+_PATIENCE: Final = 40.0  # seconds for the query, the last commits and Spark to end in order
+_MARKS: Final = ("org.apache.spark", "spark-submit", "spark-class")
+
+
+class FlightsQuery:
+    """Runs the query from `start` to `stop`; what Spark prints goes to `folder`/spark.log."""
+
+    def __init__(self, servers: str, folder: Path, tally: Tally, observer: Observer) -> None:
+        self.log = folder / "spark.log"
+        self._servers = servers
+        self._checkpoint = folder / "checkpoint"
+        self._tally = tally
+        self._observer = observer
+        self._running = threading.Event()
+        self._stopping = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="demo-spark", daemon=True)
+
+    def start(self) -> None:
+        """Begin to start Spark, and return at once."""
+        self._thread.start()
+
+    def wait_until_running(self, seconds: float) -> bool:
+        """Wait for the query to run. Raises what `check` raises."""
+        running = self._running.wait(seconds)
+        self.check()
+        return running
+
+    def check(self) -> None:
+        """Raise what ended the thread: UnavailableError when Spark or the query failed."""
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Stop the query, commit what it has processed, end Spark and its JVM. Idempotent."""
+        self._stopping.set()
+        if self._thread.ident is None:
+            return
+        deadline = time.monotonic() + _PATIENCE
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            if not self._running.is_set():  # in the middle of its start, which nothing else ends
+                _end_jvm()
+            self._thread.join(_LOOK)
+        _end_jvm()
+        self._thread.join(_PATIENCE)
+
+    def _run(self) -> None:
+        try:
+            with self._session() as spark:
+                listener = OffsetCommitListener(observers=[self._observer])
+                spark.streams.addListener(listener)
+                query = self._query(spark)
+                try:
+                    self._running.set()
+                    self._watch(query)
+                    query.stop()
+                finally:
+                    listener.flush(_PATIENCE / 4)
+                    listener.close()
+        except Exception as error:  # noqa: BLE001  # handed to the main thread, which raises it
+            if not self._stopping.is_set():
+                self._failure = error
+        finally:
+            self._running.set()
+
+    @contextlib.contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # else Spark takes any python3 of the PATH
+        builder = (
+            configure(SparkSession.builder.appName("eo-listener demo"))
+            .master("local[2]")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+        )
+        try:
+            with _output_to(self.log):
+                spark = builder.getOrCreate()
+        except Exception as error:
+            raise UnavailableError(
+                "Spark did not start",
+                cause=str(error).strip().partition("\n")[0],
+                fix=f"Read its log: {self.log}",
+            ) from error
+        try:
+            yield spark
+        finally:
+            spark.stop()
+            _end_jvm()
+
+    def _query(self, spark: SparkSession) -> StreamingQuery:
+        flights = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", self._servers)
+            .option("subscribe", TOPIC)
+            .option("startingOffsets", "earliest")
+            .option("kafka.consumer.commit.groupid", GROUP)  # what the listener goes by
+            .load()
+            .select(F.from_json(F.col("value").cast("string"), Flight.SCHEMA).alias("flight"))
+            .select("flight.*")
+        )
+        delays = flights.groupBy("origin", "hour").agg(
+            F.count("*").alias("flights"),
+            F.count_if(F.col("dep_delay").isNull()).alias("cancelled"),
+            F.avg("dep_delay").alias("minutes"),
+        )
+        return (
+            delays.writeStream.queryName(QUERY)
+            .outputMode("update")
+            .option("checkpointLocation", str(self._checkpoint))
+            .foreachBatch(self._write)
+            .start()
+        )
+
+    def _write(self, changed: DataFrame, number: int) -> None:
+        begun = time.monotonic()
+        rows = [Delay(**row.asDict()) for row in changed.collect()]
+        self._tally.write(number, rows, time.monotonic() - begun)
+
+    def _watch(self, query: StreamingQuery) -> None:
+        while not self._stopping.wait(_LOOK):
+            if not query.isActive:
+                raise UnavailableError(
+                    "The query has ended by itself",
+                    cause=str(query.exception() or "it gave no reason").partition("\n")[0],
+                    fix=f"Read Spark's log: {self.log}",
+                )
+
+
+@contextlib.contextmanager
+def _output_to(file: Path) -> Iterator[None]:
+    """Let processes that start meanwhile write to `file` instead of to our stdout and stderr.
+
+    Our own output is turned away as well: a screen that goes on writing needs a copy of the
+    descriptor, made before.
+    """
+    with file.open("ab") as log:
+        kept = {number: os.dup(number) for number in (1, 2)}
+        for number in kept:
+            os.dup2(log.fileno(), number)
+    try:
+        yield
+    finally:
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def _end_jvm() -> None:
+    """End Spark's JVM, which pyspark leaves running until this Python ends, or its launcher."""
+    jvms = [child for child in psutil.Process().children() if _is_spark(child)]
+    for jvm in jvms:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            jvm.terminate()
+    for jvm in psutil.wait_procs(jvms, timeout=10)[1]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            jvm.kill()
+            jvm.wait(5)
+
+
+def _is_spark(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+        return any(mark in word for word in process.cmdline() for mark in _MARKS)
+    return False
