@@ -119,13 +119,14 @@ class Broker:
         if self._nodes:
             raise BrokerError("The broker was started already", fix="Use restart()")
         runtime = java.find()
+        if self._kept is not None:
+            make_folder(self._kept)
         previous = self._previous_ports()
         assigned = ports.assign(self._size, self._named, previous)  # a taken port is said first
         self._commands = Commands(
             java=runtime, release=self.release, jars=self.release.jars(self._say)
         )
         self._data = self._kept or Path(tempfile.mkdtemp(prefix="eo-broker-"))
-        make_folder(self._data)
         try:
             self._guard = Guard()
             atexit.register(self._at_exit)

@@ -108,8 +108,9 @@ class Node:
             last = errors[-1]
             thrown = [line for line in logged[last + 1 : last + 2] if _THROWN.match(line)]
             return " ".join([logged[last].strip(), *thrown])
-        printed = [line for line in _tail(self.folder.output, 0) if line.strip()]
-        return printed[-1].strip() if printed else None
+        printed = [line.strip() for line in _tail(self.folder.output, 0) if line.strip()]
+        telling = (line for line in printed if "warning" not in line and "Picked up" not in line)
+        return next(telling, None)  # what follows the first line only repeats that it failed
 
     def failure(self, what: str) -> BrokerError:
         """Return the error that says `what` this node did, and quotes why."""

@@ -53,9 +53,9 @@ class Record:
             fields = json.loads(file.read_text())
             nodes = tuple(NodeRecord(**node) for node in fields.pop("nodes"))
             return cls(**fields, nodes=nodes)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise FormatError(
                 f"{file} cannot be read",
                 cause=str(error),

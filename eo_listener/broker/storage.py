@@ -38,9 +38,9 @@ class Storage:
         file = data / "storage.json"
         try:
             return cls(**json.loads(file.read_text()))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError) as error:
             raise FormatError(
                 f"{file} cannot be read", cause=str(error), fix="Choose another data folder"
             ) from error

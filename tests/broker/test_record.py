@@ -1,0 +1,105 @@
+"""The note of a running broker, and what is never done on its word alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from eo_listener.broker import detached
+from eo_listener.broker.record import NodeRecord, Record
+from eo_listener.broker.storage import Storage
+from eo_listener.errors import FormatError, SettingsError
+
+
+@pytest.fixture
+def other() -> Iterator[psutil.Process]:
+    """A process that has nothing to do with a broker."""
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with subprocess.Popen(command) as process:
+        yield psutil.Process(process.pid)
+        process.kill()
+
+
+def record_of(process: psutil.Process, data: Path) -> Record:
+    node = NodeRecord(
+        node=1, pid=process.pid, created=process.create_time(), port=9092, log="server.log"
+    )
+    return Record(version="4.1.2", data=str(data), nodes=(node,))
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path, other: psutil.Process) -> None:
+    """Round trip through the file, which only its owner can read."""
+    record = record_of(other, tmp_path)
+    record.write()
+    assert Record.read(tmp_path) == record
+    assert record.bootstrap_servers == "127.0.0.1:9092"
+    assert stat.S_IMODE((tmp_path / "broker.json").stat().st_mode) == 0o600
+    assert os.listdir(tmp_path) == ["broker.json"]  # noqa: PTH208 - names are what is meant
+
+
+def test_a_recycled_process_id_is_left_alone(tmp_path: Path, other: psutil.Process) -> None:
+    """A process that was given the broker's old id is neither seen as running nor ended."""
+    record = record_of(other, tmp_path)
+    (node,) = record.nodes
+    assert record.running() == (node,)
+    recycled = replace(record, nodes=(replace(node, created=node.created - 60),))
+    recycled.write()
+    assert recycled.running() == ()
+    assert detached.stop(tmp_path) == ()
+    assert other.is_running()
+    assert other.status() != psutil.STATUS_ZOMBIE
+
+
+def test_the_recorded_process_is_ended(tmp_path: Path, other: psutil.Process) -> None:
+    """With the right time of creation the process ends and the record goes."""
+    record_of(other, tmp_path).write()
+    assert [node.pid for node in detached.stop(tmp_path)] == [other.pid]
+    assert not other.is_running()
+    assert Record.read(tmp_path) is None
+
+
+def test_a_process_that_is_held_is_ended_too(tmp_path: Path, other: psutil.Process) -> None:
+    """A paused process cannot hear the polite request before it is woken."""
+    record_of(other, tmp_path).write()
+    other.suspend()
+    assert len(detached.stop(tmp_path)) == 1
+    assert not other.is_running()
+
+
+def test_nothing_is_stopped_where_nothing_ran(tmp_path: Path) -> None:
+    """An empty folder holds no broker."""
+    assert Record.read(tmp_path) is None
+    assert detached.stop(tmp_path) == ()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"nodes": [{}]}', '{"version": "4.1.2"}'])
+def test_a_damaged_record_is_said(text: str, tmp_path: Path) -> None:
+    """A record that cannot be read is an error, not a broker that does not run."""
+    (tmp_path / "broker.json").write_text(text)
+    with pytest.raises(FormatError, match=r"broker\.json"):
+        Record.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "version", "said"),
+    [(3, "4.1.2", "--nodes 1"), (1, "3.9.2", "--version 4.1.2")],
+)
+def test_data_of_another_size_or_a_newer_release_are_refused(
+    nodes: int, version: str, said: str, tmp_path: Path
+) -> None:
+    """What Kafka could not open is said before it tries."""
+    Storage.new(1, "4.1.2").write(tmp_path)
+    stored = Storage.read(tmp_path)
+    assert stored is not None
+    assert len(stored.cluster_id) == 22
+    stored.require(nodes=1, version="4.2.0", data=tmp_path)
+    with pytest.raises(SettingsError, match=said):
+        stored.require(nodes=nodes, version=version, data=tmp_path)
