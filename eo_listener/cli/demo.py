@@ -30,7 +30,7 @@ def demo(
     rate: Annotated[
         int, typer.Option(min=0, help="Flights a second; 0 for as fast as possible.")
     ] = _RATE,
-    partitions: Annotated[int, typer.Option(min=1, max=100, help="Partitions of the topic.")] = 6,
+    partitions: Annotated[int, typer.Option(min=1, max=100, help="Partitions of the topic.")] = 4,
     key: Annotated[Key, typer.Option(help="What decides a flight's partition.")] = Key.CARRIER,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the broker running, to look around.")
@@ -80,11 +80,10 @@ def _print(out: Console, outcome: Outcome) -> None:
     else:
         late = "" if outcome.drained else ", lag 0 was not reached in time"
         out.print(Text(f"FAILED after {seconds}{late}", style="bold red"), soft_wrap=True)
-        out.print(f"Spark's log: {outcome.logs}/spark.log", soft_wrap=True)
+        out.print(f"Spark's log: {outcome.logs}", soft_wrap=True)
     if outcome.kept is not None:
         data = shlex.quote(str(Path(outcome.kept.data)))
         out.print("\nThe broker was kept:")
         servers = outcome.kept.bootstrap_servers
         out.print(f"  look   eo-listener status {GROUP} -b {servers}", soft_wrap=True)
         out.print(f"  stop   eo-listener broker stop --data {data}", soft_wrap=True)
-        out.print(f"  then   rm -r {shlex.quote(str(outcome.logs))}", soft_wrap=True)

@@ -19,7 +19,7 @@ class Outcome:
     """The verdict and what it rests on. `table` is what kafka-consumer-groups printed at the end.
 
     `drained` tells whether lag 0 was reached in time; `kept` is the broker that still runs;
-    `logs` is the folder of what Spark said, where it was kept.
+    `logs` is the file of what Spark said, where it was kept.
     """
 
     settings: DemoSettings

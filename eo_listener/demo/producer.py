@@ -34,8 +34,12 @@ def create_topic(servers: str, topic: str, partitions: int) -> None:
 class Replay:
     """Sends `flights` in their order; a row counts as produced when Kafka has acknowledged it.
 
-    `rate` is in rows per second, 0 as fast as possible.
+    The first `HEAD` rows are sent at once, the others after `go_on`: Spark's first batch takes
+    long, and is to be over when the speed is watched. `rate` is in rows per second, 0 as fast as
+    possible.
     """
+
+    HEAD: Final = 500
 
     def __init__(
         self, servers: str, topic: str, flights: Sequence[Flight], *, key: Key, rate: int
@@ -47,6 +51,7 @@ class Replay:
         self._acknowledged = 0
         self._failure: str | None = None
         self._stopping = threading.Event()
+        self._released = threading.Event()
         self._producer = Producer(
             {
                 "bootstrap.servers": servers,
@@ -70,8 +75,12 @@ class Replay:
         return not self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin to send."""
+        """Send the first rows."""
         self._thread.start()
+
+    def go_on(self) -> None:
+        """Send the rest."""
+        self._released.set()
 
     def check(self) -> None:
         """Raise UnavailableError when a row could not be produced."""
@@ -81,12 +90,17 @@ class Replay:
     def stop(self) -> None:
         """End the thread, now or when it has ended by itself; rows in flight are given up."""
         self._stopping.set()
+        self._released.set()
         if self._thread.ident is not None:
             self._thread.join(_PATIENCE)
 
     def _run(self) -> None:
-        begun = time.monotonic()
-        at = 0
+        at = self.HEAD
+        for flight in self._flights[:at]:
+            self._send(flight)
+        self._producer.flush(_PATIENCE)
+        self._released.wait()
+        begun = time.monotonic() - at / max(1, self._rate)
         while at < len(self._flights) and not self._stopping.is_set() and self._failure is None:
             until = self._due(at, time.monotonic() - begun)
             for flight in self._flights[at:until]:

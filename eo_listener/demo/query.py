@@ -34,18 +34,21 @@ if TYPE_CHECKING:
 
     from eo_listener.events import Observer
 
+_MOST: Final = 30_000  # rows in a batch, so that there is something to see on a slow machine too
 _LOOK: Final = 0.25  # seconds between two looks at the query
 _PATIENCE: Final = 40.0  # seconds for the query, the last commits and Spark to end in order
 _MARKS: Final = ("org.apache.spark", "spark-submit", "spark-class")
 
 
 class FlightsQuery:
-    """Runs the query from `start` to `stop`; what Spark prints goes to `folder`/spark.log."""
+    """Runs the query from `start` to `stop`; `log` is where Spark's output goes, for its errors."""
 
-    def __init__(self, servers: str, folder: Path, tally: Tally, observer: Observer) -> None:
-        self.log = folder / "spark.log"
+    def __init__(
+        self, servers: str, checkpoint: Path, log: Path, tally: Tally, observer: Observer
+    ) -> None:
+        self.log = log
         self._servers = servers
-        self._checkpoint = folder / "checkpoint"
+        self._checkpoint = checkpoint
         self._tally = tally
         self._observer = observer
         self._running = threading.Event()
@@ -113,8 +116,7 @@ class FlightsQuery:
             .config("spark.ui.showConsoleProgress", "false")
         )
         try:
-            with _output_to(self.log):
-                spark = builder.getOrCreate()
+            spark = builder.getOrCreate()
         except Exception as error:
             raise UnavailableError(
                 "Spark did not start",
@@ -133,6 +135,7 @@ class FlightsQuery:
             .option("kafka.bootstrap.servers", self._servers)
             .option("subscribe", TOPIC)
             .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", _MOST)
             .option("kafka.consumer.commit.groupid", GROUP)  # what the listener goes by
             .load()
             .select(F.from_json(F.col("value").cast("string"), Flight.SCHEMA).alias("flight"))
@@ -164,25 +167,6 @@ class FlightsQuery:
                     cause=str(query.exception() or "it gave no reason").partition("\n")[0],
                     fix=f"Read Spark's log: {self.log}",
                 )
-
-
-@contextlib.contextmanager
-def _output_to(file: Path) -> Iterator[None]:
-    """Let processes that start meanwhile write to `file` instead of to our stdout and stderr.
-
-    Our own output is turned away as well: a screen that goes on writing needs a copy of the
-    descriptor, made before.
-    """
-    with file.open("ab") as log:
-        kept = {number: os.dup(number) for number in (1, 2)}
-        for number in kept:
-            os.dup2(log.fileno(), number)
-    try:
-        yield
-    finally:
-        for number, copy in kept.items():
-            os.dup2(copy, number)
-            os.close(copy)
 
 
 def _end_jvm() -> None:

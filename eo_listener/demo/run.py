@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import shutil
 import signal
 import tempfile
@@ -22,13 +21,14 @@ from eo_listener.demo import flights
 from eo_listener.demo.outcome import Outcome
 from eo_listener.demo.producer import Replay, create_topic
 from eo_listener.demo.query import FlightsQuery
-from eo_listener.demo.screen import shown
+from eo_listener.demo.screen import output_to, shown
 from eo_listener.demo.settings import TOPIC, DemoSettings
 from eo_listener.demo.stage import Stage
 from eo_listener.demo.verdict import judge
 from eo_listener.demo.watch import GroupView, ToolView, Watch
 from eo_listener.errors import UnavailableError
 
+LOG: Final = "demo.log"
 DRAIN: Final = 60.0  # seconds from the last row produced to lag 0
 _SPARK_START: Final = 900.0  # seconds; the first time the Kafka connector is downloaded
 _LOOK: Final = 0.1  # seconds between two looks at how far it is
@@ -42,34 +42,41 @@ def run(settings: DemoSettings, stream: TextIO) -> Outcome:
     left, and named, when it failed. To be called in the main thread, once in a process. Raises
     KeyboardInterrupt after Ctrl-C, when all has ended, and the errors of the parts.
     """
-    folder = Path(tempfile.mkdtemp(prefix="eo-demo-"))
     stage = Stage(wanted=min(settings.rows or flights.TOTAL, flights.TOTAL))
-    kept: Record | None = None
-    useful = False  # whether the folder is worth keeping
-    try:
-        with _interrupted_once(stage), _log_to(folder / "demo.log"), shown(stream, stage.snapshot):
-            node = broker.Broker(
-                version=settings.kafka_version,
-                data=folder / "broker" if settings.keep else None,
-                on_progress=lambda news: stage.say(f"starting Kafka: {news}"),
-            )
-            with node:
-                outcome = _stream(settings, node.bootstrap_servers, folder, stage)
-                if settings.keep:
-                    record = node.record()
-                    record.write()
-                    node.detach()
-                    kept = record
-            stage.say("done")
-        useful = kept is not None or not outcome.verdict.passed
-        return replace(outcome, kept=kept, logs=folder if useful else None)
-    except UnavailableError:
-        useful = (folder / "spark.log").exists()
-        raise
-    finally:
-        _sweep(kept)
-        if not useful:
-            shutil.rmtree(folder, ignore_errors=True)
+    with _interrupted_once(stage):
+        folder = Path(tempfile.mkdtemp(prefix="eo-demo-"))
+        keep_folder = False
+        kept: Record | None = None
+        try:
+            with shown(stream, stage.snapshot), output_to(folder / LOG):
+                outcome = _on_a_broker(settings, folder, stage)
+                kept = outcome.kept
+                stage.say("done")
+            keep_folder = kept is not None or not outcome.verdict.passed
+            return replace(outcome, logs=folder / LOG if keep_folder else None)
+        except UnavailableError:
+            keep_folder = (folder / LOG).stat().st_size > 0  # its errors name this file
+            raise
+        finally:
+            _sweep(kept)
+            if not keep_folder:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _on_a_broker(settings: DemoSettings, folder: Path, stage: Stage) -> Outcome:
+    node = broker.Broker(
+        version=settings.kafka_version,
+        data=folder / "broker" if settings.keep else None,
+        on_progress=lambda news: stage.say(f"starting Kafka: {news}"),
+    )
+    with node:
+        outcome = _stream(settings, node.bootstrap_servers, folder, stage)
+        if not settings.keep:
+            return outcome
+        record = node.record()
+        record.write()
+        node.detach()
+    return replace(outcome, kept=record)
 
 
 def _stream(settings: DemoSettings, servers: str, folder: Path, stage: Stage) -> Outcome:
@@ -78,7 +85,7 @@ def _stream(settings: DemoSettings, servers: str, folder: Path, stage: Stage) ->
     create_topic(servers, TOPIC, settings.partitions)
     stage.group = group = GroupView(servers, settings.partitions)
     stage.tool = tool = ToolView(servers, settings.kafka_version)
-    query = FlightsQuery(servers, folder, stage.tally, stage.observe)
+    query = FlightsQuery(servers, folder / "checkpoint", folder / LOG, stage.tally, stage.observe)
     with contextlib.ExitStack() as parts:
         parts.callback(query.stop)
         _start(query, stage)
@@ -131,8 +138,15 @@ def _await(query: FlightsQuery) -> None:
 
 def _replay(replay: Replay, query: FlightsQuery, stage: Stage) -> bool:
     """Produce all rows, then wait for the group to reach the log ends; say whether it did."""
-    stage.say("replaying the flights of 2013")
+    stage.say("the first flights are in Kafka: waiting for Spark's first batch")
     replay.start()
+    deadline = time.monotonic() + DRAIN
+    while not stage.tally.counted and time.monotonic() < deadline:
+        query.check()
+        replay.check()
+        time.sleep(_LOOK)
+    stage.say("replaying the flights of 2013")
+    replay.go_on()
     while not replay.done:
         query.check()
         time.sleep(_LOOK)
@@ -171,19 +185,6 @@ def _interrupted_once(stage: Stage) -> Iterator[None]:
     finally:
         for each, handler in previous.items():
             signal.signal(each, handler)
-
-
-@contextlib.contextmanager
-def _log_to(file: Path) -> Iterator[None]:
-    """Send log lines to `file`: on the terminal they would break the picture."""
-    handler = logging.FileHandler(file, delay=True)
-    root = logging.getLogger()
-    root.addHandler(handler)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        handler.close()
 
 
 def _sweep(kept: Record | None) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions, RenderableType
 from rich.live import Live
 
 from eo_listener.demo import view
@@ -24,8 +26,7 @@ _FRAMES: Final = 5  # pictures a second
 def shown(stream: TextIO, now: Callable[[], Snapshot]) -> Iterator[None]:
     """Show what `now` returns for as long as the context lasts.
 
-    Writes to a copy of the stream's descriptor: the query turns the first two away while Spark
-    starts.
+    It has a copy of the stream's descriptor, so that `output_to` does not turn it away too.
     """
     stream.flush()
     with (
@@ -36,11 +37,41 @@ def shown(stream: TextIO, now: Callable[[], Snapshot]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def output_to(file: Path) -> Iterator[None]:
+    """Turn all that is written to stdout and stderr into `file`.
+
+    On the level of descriptors, because of what Spark's JVM, librdkafka and the JVM's launcher
+    print past Python: one line of theirs would tear a live picture apart.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    kept = {number: os.dup(number) for number in (1, 2)}
+    try:
+        with file.open("ab") as log:
+            for number in kept:
+                os.dup2(log.fileno(), number)
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+@contextlib.contextmanager
 def _pictures(stream: TextIO, now: Callable[[], Snapshot]) -> Iterator[None]:
     console = Console(file=stream, highlight=False)
+
+    def picture() -> RenderableType:
+        # Not the descriptors that rich would ask for the size: these may be turned away.
+        columns, lines = os.get_terminal_size(stream.fileno())
+        console.size = ConsoleDimensions(columns, lines)
+        return view.picture(now(), lines)
+
     with Live(
         console=console,
-        get_renderable=lambda: view.picture(now(), console.height),
+        get_renderable=picture,
         refresh_per_second=_FRAMES,
         redirect_stdout=False,
         redirect_stderr=False,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from eo_listener.broker import GroupRow
 from eo_listener.lag import PartitionLag
 
+_RARE = 500  # an hour with less than one of so many flights says nothing
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
@@ -71,6 +73,6 @@ class Snapshot:
         return sum(lags) if lags else None
 
     def worst(self, count: int) -> tuple[Delay, ...]:
-        """The airports and hours with the greatest average delay."""
-        known = [delay for delay in self.delays if delay.minutes is not None]
-        return tuple(sorted(known, key=lambda delay: -(delay.minutes or 0.0))[:count])
+        """The airports and hours with the greatest average delay, those with few flights aside."""
+        usual = [delay for delay in self.delays if delay.flights * _RARE >= self.counted]
+        return tuple(sorted(usual, key=lambda delay: -(delay.minutes or 0.0))[:count])

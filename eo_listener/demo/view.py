@@ -15,6 +15,7 @@ from eo_listener.demo.snapshot import Delay, Snapshot
 
 AIRPORTS: Final = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 
+_SPINNER: Final = "|/-\\"
 _FIXED_LINES: Final = 17  # of a full picture, beside the partitions and the results
 _FEWEST, _MOST = 3, 10  # rows of results that are worth a table, and that are enough
 
@@ -53,10 +54,16 @@ def _title(snapshot: Snapshot) -> RenderableType:
     head.add_column()
     head.add_column(justify="right")
     head.add_row(
-        Text("Real flights -> Kafka -> Spark -> and back: the consumer group knows", style="bold"),
+        Text(
+            "Spark reads real flights from Kafka; eo-listener tells Kafka how far it is",
+            style="bold",
+        ),
         Text(f"{snapshot.elapsed:.0f} s", style="bold"),
     )
-    head.add_row(Text(snapshot.stage, style="cyan"), Text("Ctrl-C ends all of it", style="dim"))
+    sign = _SPINNER[int(snapshot.elapsed * 4) % len(_SPINNER)]
+    head.add_row(
+        Text(f"{sign} {snapshot.stage}", style="cyan"), Text("Ctrl-C ends all of it", style="dim")
+    )
     return head
 
 
@@ -87,7 +94,7 @@ def _ours(snapshot: Snapshot) -> RenderableType:
         (row.partition.partition, row.committed, row.log_end, row.lag)
         for row in snapshot.partitions
     ]
-    what = f"{snapshot.commits:,} commits by eo-listener, seen now"
+    what = f"The group as eo-listener reads it, now ({snapshot.commits:,} commits)"
     return _offsets(what, ("committed", "log end", "lag"), rows)
 
 
@@ -103,8 +110,8 @@ def _theirs(snapshot: Snapshot) -> RenderableType:
             else (number, None, None, None)
         )
     ago = snapshot.told_ago
-    when = "asked for the first time" if ago is None else f"said {ago:.0f} s ago"
-    what = f"kafka-consumer-groups (Java), {when}"
+    when = "will say" if ago is None else f"said {ago:.0f} s ago"
+    what = f"As Kafka's own kafka-consumer-groups {when}"
     return _offsets(what, ("CURRENT", "LOG-END", "LAG"), rows)
 
 
@@ -113,17 +120,17 @@ def _offsets(
     names: tuple[str, str, str],
     rows: list[tuple[int, int | None, int | None, int | None]],
 ) -> RenderableType:
-    table = _table(title)
+    table = _table()
     for name in ("partition", *names):
         table.add_column(name, justify="right", no_wrap=True)
     for number, current, end, lag in rows:
         colour = "dim" if lag is None else "green" if lag == 0 else "yellow"
         table.add_row(str(number), _count(current), _count(end), Text(_count(lag), style=colour))
-    return table
+    return _titled(title, table)
 
 
 def _delays(snapshot: Snapshot, count: int) -> RenderableType:
-    table = _table("The query's result: where and when you wait longest")
+    table = _table()
     table.add_column("airport", no_wrap=True)
     table.add_column("hour", no_wrap=True)
     table.add_column("flights", justify="right")
@@ -135,27 +142,29 @@ def _delays(snapshot: Snapshot, count: int) -> RenderableType:
             f"{delay.flights:,}",
             Text(_minutes(delay), style="red"),
         )
-    return table
+    return _titled("The query's result: where and when one waits longest", table)
 
 
 def _batches(snapshot: Snapshot, count: int) -> RenderableType:
-    table = _table("Spark's last batches")
+    table = _table()
     for name in ("batch", "rows", "seconds"):
         table.add_column(name, justify="right")
     for batch in reversed(snapshot.batches[-count:]):
         table.add_row(f"{batch.number}", f"{batch.rows:,}", f"{batch.seconds:.1f}")
-    return table
+    return _titled(f"Spark's batches ({snapshot.batch_count:,})", table)
 
 
-def _table(title: str) -> Table:
+def _table() -> Table:
     return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
         box=box.SIMPLE_HEAD,
-        expand=True,
+        padding=(0, 2),
+        show_edge=False,
         pad_edge=False,
     )
+
+
+def _titled(title: str, table: Table) -> RenderableType:
+    return Group(Text(title, style="bold"), table)
 
 
 def _halves(left: RenderableType, right: RenderableType) -> RenderableType:
