@@ -15,12 +15,15 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
+from eo_listener import java
 from eo_listener.broker import Broker, GroupRow, Listener, parse_rows, parse_states
 from eo_listener.errors import BrokerError, SettingsError
 from tests.broker.clients import admin, commit, create, produce
 from tests.conftest import StartBroker
 
 pytestmark = pytest.mark.kafka
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="secret";'
 
 
 def test_kafkas_own_tool_describes_a_group(broker: Broker) -> None:
@@ -82,9 +85,7 @@ def test_data_survive_a_kill_and_a_restart_from_another_python(
 
 
 def _cluster_id(servers: str) -> str:
-    identity = admin(servers).list_topics(timeout=10).cluster_id
-    assert isinstance(identity, str)
-    return identity
+    return str(admin(servers).list_topics(timeout=10).cluster_id)
 
 
 def _assert_kept(broker: Broker, cluster: str) -> None:
@@ -96,8 +97,8 @@ def _assert_kept(broker: Broker, cluster: str) -> None:
 def test_settings_and_further_listeners_reach_kafka(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """Any property can be set; a listener advertises a proxy's address; SASL asks for a name."""
-    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required user_ann='secret';"
+    """Any property can be set; TLS is spoken, SASL asks for a name, a proxy is advertised."""
+    keystore, certificate = make_certificate(tmp_path)
     broker = start_broker(
         properties={"log.retention.ms": "60000", "offsets.topic.num.partitions": "3"},
         listeners=[
@@ -105,21 +106,30 @@ def test_settings_and_further_listeners_reach_kafka(
             Listener(
                 name="SASL",
                 security_protocol="SASL_PLAINTEXT",
+                properties={"sasl.enabled.mechanisms": "PLAIN", "plain.sasl.jaas.config": JAAS},
+            ),
+            Listener(
+                name="TLS",
+                security_protocol="SSL",
                 properties={
-                    "sasl.enabled.mechanisms": "PLAIN",
-                    "plain.sasl.jaas.config": jaas.replace("'", '"'),
+                    "ssl.keystore.type": "PKCS12",
+                    "ssl.keystore.location": str(keystore),
+                    "ssl.keystore.password": "secret",
                 },
             ),
         ],
     )
-    resource = ConfigResource(ResourceType.BROKER, "1")
     client = admin(broker.bootstrap_servers)
-    (future,) = client.describe_configs([resource]).values()
+    (future,) = client.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
     settings = future.result(timeout=20)
     assert settings["log.retention.ms"].value == "60000"
     assert settings["offsets.topic.num.partitions"].value == "3"
+
     proxied = admin(broker.addresses("PROXIED")).list_topics(timeout=10).brokers[1]
     assert f"{proxied.host}:{proxied.port}" == "127.0.0.1:9999"
+
+    trust = {"security.protocol": "SSL", "ssl.ca.location": str(certificate)}
+    assert admin(broker.addresses("TLS"), **trust).list_topics(timeout=10).brokers
     login = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
@@ -127,13 +137,30 @@ def test_settings_and_further_listeners_reach_kafka(
     }
     right = admin(broker.addresses("SASL"), **login, **{"sasl.password": "secret"})
     assert right.list_topics(timeout=10).brokers
-    wrong = admin(broker.addresses("SASL"), **login, **{"sasl.password": "guess"})
-    with pytest.raises(KafkaException):
-        wrong.list_topics(timeout=2)
+    strangers = [
+        admin(broker.addresses("SASL"), **login, **{"sasl.password": "guess"}),
+        admin(broker.addresses("TLS")),
+    ]
+    for stranger in strangers:
+        with pytest.raises(KafkaException):
+            stranger.list_topics(timeout=1)
+
     data = broker.data
     assert "INFO" in broker.log().read_text()
     broker.stop()
     assert not data.exists()
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a key store (password "secret") and its certificate with the JDK's keytool."""
+    keytool = java.find().executable.resolve().with_name("keytool")
+    keystore, certificate = folder / "broker.p12", folder / "broker.pem"
+    common = ["-keystore", str(keystore), "-storepass", "secret", "-alias", "broker"]
+    make = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=localhost", "-ext", "san=ip:127.0.0.1"]
+    show = ["-exportcert", "-rfc", "-file", str(certificate)]
+    for command in (make, show):
+        subprocess.run([str(keytool), *command, *common], capture_output=True, check=True)
+    return keystore, certificate
 
 
 def test_a_paused_node_keeps_its_connections_and_does_not_answer(
