@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+
+import pytest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pyspark's own imports warn, of pandas and the like
@@ -65,3 +67,11 @@ def new_session(
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return configure(builder(conf), connector=connector, shim=shim).getOrCreate()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session that the tests of one process share; import it in a conftest.py."""
+    session = new_session()
+    yield session
+    session.stop()

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
 
 from eo_listener.errors import JvmError
 
 # py4j reports a JVM that has gone as Py4JNetworkError, as its plain parent, or as the
 # ConnectionRefusedError of the socket, depending on what the connection was doing.
-FAILURES = (Py4JError, OSError)
+# pyspark turns some Java exceptions into its own, by their class.
+FAILURES = (Py4JError, PySparkException, OSError)
 
 
 @contextmanager
@@ -22,6 +24,8 @@ def asking(what: str) -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         raise JvmError(f"Spark's JVM could not say {what}", cause=_thrown(error)) from error
+    except PySparkException as error:
+        raise JvmError(f"Spark's JVM could not say {what}", cause=type(error).__name__) from error
     except FAILURES as error:
         raise JvmError(
             f"Spark's JVM could not be asked {what}",
