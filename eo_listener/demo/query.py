@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from eo_listener.events import Observer
 
 _MOST: Final = 30_000  # rows in a batch, so that there is something to see on a slow machine too
+_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # best for a JVM of one minute
 _LOOK: Final = 0.25  # seconds between two looks at the query
 _PATIENCE: Final = 40.0  # seconds for the query, the last commits and Spark to end in order
 _MARKS: Final = ("org.apache.spark", "spark-submit", "spark-class")
@@ -107,16 +108,18 @@ class FlightsQuery:
     def _session(self) -> Iterator[SparkSession]:
         os.environ["PYSPARK_PYTHON"] = sys.executable  # else Spark takes any python3 of the PATH
         builder = (
-            configure(SparkSession.builder.appName("eo-listener demo"))
+            SparkSession.builder.appName("eo-listener demo")
             .master("local[2]")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.extraJavaOptions", _QUICK)
         )
+        configured = configure(builder)
         try:
-            spark = builder.getOrCreate()
+            spark = configured.getOrCreate()
         except Exception as error:
             raise UnavailableError(
                 "Spark did not start",

@@ -88,7 +88,8 @@ def _stream(settings: DemoSettings, servers: str, folder: Path, stage: Stage) ->
     query = FlightsQuery(servers, folder / "checkpoint", folder / LOG, stage.tally, stage.observe)
     with contextlib.ExitStack() as parts:
         parts.callback(query.stop)
-        _start(query, stage)
+        stage.say("starting Spark (the first time it downloads the Kafka connector)")
+        query.start()
         rows = flights.load()[: stage.wanted]
         _await(query)
         stage.replay = replay = Replay(servers, TOPIC, rows, key=settings.key, rate=settings.rate)
@@ -122,11 +123,6 @@ def _stream(settings: DemoSettings, servers: str, folder: Path, stage: Stage) ->
         last=stage.snapshot(),
         drained=drained,
     )
-
-
-def _start(query: FlightsQuery, stage: Stage) -> None:
-    stage.say("starting Spark (the first time it downloads the Kafka connector)")
-    query.start()
 
 
 def _await(query: FlightsQuery) -> None:

