@@ -16,8 +16,8 @@ OLDEST: Final = (3, 9)
 
 _CHECKSUMS = Path(__file__).with_name("checksums")
 _LOGGING = Path(__file__).with_name("logging")
-# Without a binding for slf4j Kafka logs nothing at all, and its poms name none. Ivy lets the
-# newest log4j-core win, so that the binding and the core always belong together.
+# Without a binding for slf4j Kafka logs nothing at all, and its poms name none. Of two versions
+# of log4j-core Ivy takes the newer one, so this binding never meets one older than itself.
 _LOG4J2 = Artifact(
     organisation="org.apache.logging.log4j", name="log4j-slf4j-impl", revision="2.25.3"
 )

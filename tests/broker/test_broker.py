@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -221,6 +222,7 @@ def test_no_process_outlives_the_python_that_started_it(end: str, broker: Broker
         kafka.wait(timeout=10)
     assert not psutil.pid_exists(int(pid))
     assert Path(data).exists() == (end == "SIGKILL")
+    shutil.rmtree(data, ignore_errors=True)
 
 
 def test_a_node_that_is_not_there_is_said(broker: Broker) -> None:

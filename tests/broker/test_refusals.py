@@ -48,13 +48,16 @@ def test_a_setting_that_kafka_refuses_is_quoted_and_its_logs_are_kept(
     assert children() == before
 
 
-def test_a_node_that_ends_at_once_is_noticed_at_once(start_broker: StartBroker) -> None:
+def test_a_node_that_ends_at_once_is_noticed_at_once(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
     """A JVM that refuses its options is not waited for, and is quoted."""
     with pytest.raises(BrokerError, match="ended instead of answering") as caught:
-        start_broker(java_options=["-XX:NoSuchOption"])
+        start_broker(data=tmp_path, java_options=["-XX:NoSuchOption"])
     assert "NoSuchOption" in str(caught.value.cause)
-    log = Path(str(caught.value.fix).split("printed: ")[1].rstrip(")"))
-    assert "NoSuchOption" in log.read_text()
+    output = tmp_path / "node-1" / "output.log"
+    assert str(output) in str(caught.value.fix)
+    assert "NoSuchOption" in output.read_text()
 
 
 def test_a_free_port_that_is_taken_meanwhile_is_exchanged(
