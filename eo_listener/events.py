@@ -33,10 +33,11 @@ class Committed(Event):
 class CommitFailed(Event):
     """A commit, or a part of it, was not confirmed; it is kept and tried again.
 
-    `errors` holds Kafka's error name of each partition, `code` the one that decides when the
-    next try is made. `refused` tells an answer that will not change by itself (members in the
-    group, a missing right) from a passing fault; `unknown` says that the commit may have
-    landed all the same. `failures` counts those in a row, `retry_in` is in seconds.
+    `errors` holds Kafka's error name of each partition, `code` that of the one to be tried again
+    first; `cause` and `fix` belong to it. `detail` is what the connection complained of, if it
+    did. `refused` tells an answer that will not change by itself (members in the group, a missing
+    right) from a passing fault; `unknown` says that the commit may have landed all the same.
+    `failures` counts those in a row, `retry_in` is in seconds.
     """
 
     cluster: str
@@ -45,6 +46,7 @@ class CommitFailed(Event):
     code: str
     cause: str
     fix: str
+    detail: str | None
     refused: bool
     unknown: bool
     failures: int

@@ -25,7 +25,7 @@ class _Trouble:
     """What a group's commits are suffering from, and since when."""
 
     since: float
-    codes: set[str] = field(default_factory=set)
+    causes: set[str] = field(default_factory=set)
     partitions: set[TopicPartition] = field(default_factory=set)
     failures: int = 0
 
@@ -87,11 +87,11 @@ class Logbook:
         trouble = self._troubles.setdefault(key, _Trouble(since=time.monotonic()))
         trouble.failures += 1
         trouble.partitions |= event.errors.keys()
-        level = logging.DEBUG if event.code in trouble.codes else logging.WARNING
-        trouble.codes.add(event.code)
+        level = logging.DEBUG if event.cause in trouble.causes else logging.WARNING
+        trouble.causes.add(event.cause)
         logger.log(
             level,
-            "group %s at %s: not committed (%s on %d partitions%s): %s. To do: %s. The query "
+            "group %s at %s: not committed (%s on %d partitions%s): %s%s. To do: %s. The query "
             "runs on; the newest offsets are kept and tried again",
             event.group,
             event.cluster,
@@ -99,6 +99,7 @@ class Logbook:
             len(event.errors),
             ", outcome unknown" if event.unknown else "",
             event.cause,
+            f" ({event.detail})" if event.detail else "",
             event.fix,
         )
 

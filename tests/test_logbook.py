@@ -19,8 +19,9 @@ def failed(code: str = "_TRANSPORT", tp: TopicPartition = P0) -> CommitFailed:
         group="g",
         errors={tp: code},
         code=code,
-        cause="the cause",
+        cause=f"the cause of {code}",
         fix="the fix",
+        detail="connection refused",
         refused=False,
         unknown=True,
         failures=1,
@@ -45,7 +46,7 @@ def test_an_outage_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
     """A hundred failures in a row are one warning, with cause and fix, and one line at the end."""
     lines = told(caplog, *[failed()] * 100, committed())
     assert [level for level, _ in lines] == [logging.WARNING, logging.INFO, logging.INFO]
-    assert "the cause" in lines[0][1]
+    assert "the cause of _TRANSPORT (connection refused)" in lines[0][1]
     assert "the fix" in lines[0][1]
     assert "committed again, after 100 failures" in lines[1][1]
 

@@ -19,25 +19,28 @@ MISSING = "_MISSING_ANSWER"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How long to wait after a failed commit, in seconds.
+    """How long a partition waits after a failed commit, in seconds.
 
-    After a passing fault the group waits, twice as long each time, from `first` to `longest`.
-    A refusal lasts until somebody changes something: only the refused partitions wait, for
-    `refused`. Each wait is spread over its upper half, so that many drivers do not come back
-    at once. There is no last try: newer offsets take the place of older ones, so what waits
-    stays small, and a group must not stay behind for good because the query had nothing new
-    to say after an outage.
+    The wait doubles with each failure in a row: after a passing fault from `first` up to
+    `longest`; after a refusal, which lasts until somebody changes something, from `refused_first`
+    up to `refused_longest`. Each wait is spread over its upper half, so that many drivers do not
+    come back at once. There is no last try: newer offsets take the place of older ones, so what
+    waits stays small, and a group must not stay behind for good because the query had nothing
+    new to say after an outage.
     """
 
     first: float = 0.1
     longest: float = 15.0
-    refused: float = 60.0
+    refused_first: float = 1.0  # a broker that has just started may not know its topics yet
+    refused_longest: float = 60.0
 
     def wait(self, failures: int, *, refused: bool, spread: float) -> float:
         """Return the wait after that many failures in a row; `spread` is from 0 to 1."""
+        first, longest = (
+            (self.refused_first, self.refused_longest) if refused else (self.first, self.longest)
+        )
         doublings = min(failures - 1, 32)
-        bound = self.refused if refused else min(self.longest, self.first * 2.0**doublings)
-        return bound * (0.5 + spread / 2)
+        return min(longest, first * 2.0**doublings) * (0.5 + spread / 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,34 +53,44 @@ class Attempt:
 
 
 @dataclass(slots=True)
+class _Trouble:
+    """Failures in a row of one partition, and when it may be tried again."""
+
+    failures: int
+    refused: bool
+    not_before: float
+
+
+@dataclass(slots=True)
 class _Lane:
-    """One group: what is confirmed, what is not, and when to try again."""
+    """One group: what is confirmed, what is not, and what has to wait."""
 
     confirmed: dict[TopicPartition, int] = field(default_factory=dict)
     pending: dict[TopicPartition, Position] = field(default_factory=dict)
-    refused_until: dict[TopicPartition, float] = field(default_factory=dict)
+    troubles: dict[TopicPartition, _Trouble] = field(default_factory=dict)
     in_flight: bool = False
-    failures: int = 0
-    not_before: float = 0.0
 
     def reached(self, tp: TopicPartition) -> int:
         held = self.pending.get(tp)
         return held.offset if held else self.confirmed.get(tp, -1)
 
+    def not_before(self, tp: TopicPartition) -> float:
+        trouble = self.troubles.get(tp)
+        return trouble.not_before if trouble else 0.0
+
     def ready(self, now: float) -> dict[TopicPartition, Position]:
-        if self.in_flight or self.not_before > now:
+        if self.in_flight:
             return {}
-        return {
-            tp: position
-            for tp, position in self.pending.items()
-            if self.refused_until.get(tp, 0.0) <= now
-        }
+        return {tp: held for tp, held in self.pending.items() if self.not_before(tp) <= now}
 
     def next_try(self) -> float | None:
         if self.in_flight or not self.pending:
             return None
-        soonest = min(self.refused_until.get(tp, 0.0) for tp in self.pending)
-        return max(self.not_before, soonest)
+        return min(self.not_before(tp) for tp in self.pending)
+
+    def stuck(self, now: float) -> bool:
+        troubles = [self.troubles.get(tp) for tp in self.pending]
+        return not self.in_flight and all(t and t.refused and t.not_before > now for t in troubles)
 
 
 class Board:
@@ -129,9 +142,16 @@ class Board:
         return max(0.0, min(times) - now) if times else None
 
     def settle(
-        self, attempt: Attempt, answer: Mapping[TopicPartition, str | None], now: float
+        self,
+        attempt: Attempt,
+        answer: Mapping[TopicPartition, str | None],
+        now: float,
+        detail: str | None = None,
     ) -> tuple[Event, ...]:
-        """Record the answer to a request; a partition it leaves out was not confirmed."""
+        """Record the answer to a request; a partition it leaves out was not confirmed.
+
+        `detail` is what the connection complained of, if it did.
+        """
         lane = self._lanes[attempt.group]
         lane.in_flight = False
         errors: dict[TopicPartition, str] = {}
@@ -142,7 +162,7 @@ class Board:
                 errors[tp] = error
                 continue
             landed[tp] = lane.confirmed[tp] = position.offset
-            lane.refused_until.pop(tp, None)
+            lane.troubles.pop(tp, None)
             held = lane.pending.get(tp)
             if held is not None and held.offset == position.offset:
                 del lane.pending[tp]
@@ -157,16 +177,14 @@ class Board:
                 )
             )
         if errors:
-            events.append(self._failed(attempt.group, lane, errors, now))
-        else:
-            lane.failures = 0
+            events.append(self._failed(attempt.group, lane, errors, now, detail))
         return tuple(events)
 
     def hurry(self) -> None:
         """Forget all waits: the next `due` takes everything that is pending."""
         for lane in self._lanes.values():
-            lane.not_before = 0.0
-            lane.refused_until.clear()
+            for trouble in lane.troubles.values():
+                trouble.not_before = 0.0
 
     def idle(self) -> bool:
         """True when everything offered has been confirmed."""
@@ -174,11 +192,7 @@ class Board:
 
     def stuck(self, now: float) -> bool:
         """True when all that is pending was refused: waiting a little will not help."""
-        pending = [lane for lane in self._lanes.values() if lane.pending]
-        return all(
-            not lane.in_flight and all(lane.refused_until.get(tp, 0.0) > now for tp in lane.pending)
-            for lane in pending
-        )
+        return all(lane.stuck(now) for lane in self._lanes.values() if lane.pending)
 
     def abandon(self) -> tuple[CommitAbandoned, ...]:
         """Give up what is still pending, and say what that is."""
@@ -193,29 +207,32 @@ class Board:
         return tuple(given_up)
 
     def _failed(
-        self, group: str, lane: _Lane, errors: Mapping[TopicPartition, str], now: float
+        self,
+        group: str,
+        lane: _Lane,
+        errors: Mapping[TopicPartition, str],
+        now: float,
+        detail: str | None,
     ) -> CommitFailed:
-        lane.failures += 1
-        # A passing fault decides before a refusal: with it the next try comes soon.
-        code = min(errors.values(), key=lambda error: (explain(error).refused, error))
-        reason = explain(code)
-        spread = self._random.random()
-        wait = self._retry.wait(lane.failures, refused=reason.refused, spread=spread)
-        if not reason.refused:
-            lane.not_before = now + wait
-        park = self._retry.wait(lane.failures, refused=True, spread=spread)
+        spread = self._random.random()  # one for all, so that they are tried in one request again
         for tp, error in errors.items():
-            if explain(error).refused:
-                lane.refused_until[tp] = now + park
+            earlier = lane.troubles.get(tp)
+            failures = earlier.failures + 1 if earlier else 1
+            refused = explain(error).refused
+            wait = self._retry.wait(failures, refused=refused, spread=spread)
+            lane.troubles[tp] = _Trouble(failures, refused, now + wait)
+        soonest = min(errors, key=lane.not_before)
+        reason = explain(errors[soonest])
         return CommitFailed(
             cluster=self._cluster,
             group=group,
             errors=errors,
-            code=code,
+            code=errors[soonest],
             cause=reason.cause,
             fix=reason.fix,
+            detail=detail,
             refused=reason.refused,
             unknown=any(explain(error).unknown for error in errors.values()),
-            failures=lane.failures,
-            retry_in=wait,
+            failures=lane.troubles[soonest].failures,
+            retry_in=lane.not_before(soonest) - now,
         )

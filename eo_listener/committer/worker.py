@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 
 from eo_listener.committer.board import Attempt, Board, Retry
-from eo_listener.errors import KafkaError
+from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.events import Event, Observer
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import GroupStore
 
-REQUEST_TIMEOUT = 5.0
+REQUEST_TIMEOUT = 8.0  # longer than the client's own, so that its answer is not missed
 _TEND_EVERY = 5.0
 
 logger = logging.getLogger("eo_listener")
@@ -123,6 +123,7 @@ class Worker:
 
     def _try(self, attempt: Attempt) -> None:
         answer: Mapping[TopicPartition, str | None]
+        detail = None
         try:
             if self._store is None:
                 self._store = self._open_store()
@@ -130,14 +131,16 @@ class Worker:
                 attempt.group, attempt.positions, timeout=self._request_timeout
             )
         except KafkaError as error:
-            answer = dict.fromkeys(attempt.positions, error.code)
+            answer, detail = dict.fromkeys(attempt.positions, error.code), error.cause
+        except SettingsError as error:
+            answer, detail = dict.fromkeys(attempt.positions, "_INVALID_ARG"), error.problem
         except Exception:
             # A fault of ours or of the client library. The thread must outlive it, or every
             # later commit would be lost in silence: say it, and let the retry run its course.
             logger.exception("eo_listener could not commit to group %s", attempt.group)
             answer = dict.fromkeys(attempt.positions, "_MALFUNCTION")
         with self._changed:
-            events = self._board.settle(attempt, answer, time.monotonic())
+            events = self._board.settle(attempt, answer, time.monotonic(), detail)
             self._changed.notify_all()
         self._tell(events)
 

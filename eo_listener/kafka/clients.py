@@ -1,61 +1,94 @@
-"""Build confluent-kafka's clients: their settings, and what they say of a failed connection."""
+"""Build confluent-kafka's client: its settings, and what it says of a failed connection.
+
+Every request goes through a Consumer that never subscribes, so it joins no group and fetches
+nothing. Not through the AdminClient: while a broker restarts, librdkafka's group requests of the
+admin kind can end the whole process, by an assertion (`rd_kafka_enq_once_del_source_return`,
+seen with 2.16.1) or through a null pointer (librdkafka#5040). DESIGN.md has the measurement.
+"""
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as Answer
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.errors import KafkaError, SettingsError
 
-DEFAULTS = {
+_DEFAULTS = {
     "client.id": "eo-listener",
     # librdkafka writes its own log lines to stderr, one a second while a broker is down:
     # what went wrong comes through error_cb, and is told once.
     "log_level": "0",
+    "enable.auto.commit": "false",
+    "socket.timeout.ms": "5000",
     "socket.connection.setup.timeout.ms": "5000",
     "reconnect.backoff.ms": "100",
     # A group should catch up within seconds of the broker's return, not after librdkafka's 10 s.
     "reconnect.backoff.max.ms": "2000",
+    # librdkafka holds a commit back for as long as this when there is no coordinator, and a close
+    # waits for it: with the default a program would need 45 s to end while its broker is down.
+    "session.timeout.ms": "5000",
+    "heartbeat.interval.ms": "1000",
+    # Only Kafka's answers are wanted, never records or news of topics.
+    "topic.metadata.refresh.interval.ms": "-1",
 }
-_REMEMBERED = 4
+
+OnCommit = Callable[[Answer | None, list[Wire]], None]
 
 
 class Client:
-    """An AdminClient for one cluster, and the last thing its connections complained of.
+    """A Consumer of one group that never subscribes, and what its connections complain of.
 
-    Not to be used after a fork: librdkafka's threads stay behind in the parent.
+    Raises SettingsError for properties that librdkafka does not accept. Not to be used by two
+    threads at once, nor after a fork.
     """
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, properties: Mapping[str, str], group: str, on_commit: OnCommit | None = None
+    ) -> None:
         self.servers = properties.get("bootstrap.servers", "")
-        self._complaints: deque[str] = deque(maxlen=_REMEMBERED)
-        self._process = os.getpid()
-        self.admin = _admin({**DEFAULTS, **properties}, self._complaints)
+        self._complaint: Answer | None = None
+        settings: dict[str, Any] = {
+            **_DEFAULTS,
+            **properties,
+            "group.id": group,
+            "error_cb": self._complain,
+        }
+        if on_commit is not None:
+            settings["on_commit"] = on_commit
+        try:
+            self.consumer = Consumer(settings)
+        except KafkaException as error:
+            raise SettingsError(
+                f"the Kafka client does not accept its settings: {answer_of(error).str()}",
+                cause="the names are librdkafka's, which differ from Java's here and there",
+                fix="Correct the property",
+            ) from None  # the library's own traceback may quote a value
 
-    def complaint(self) -> str | None:
-        """The newest thing a connection complained of since it was last asked; None if nothing."""
-        self.admin.poll(0)
-        newest = self._complaints[-1] if self._complaints else None
-        self._complaints.clear()
-        return newest
+    def poll(self, timeout: float = 0.0) -> None:
+        """Serve callbacks, for at most `timeout` seconds."""
+        self.consumer.poll(timeout)
 
-    def failure(self, what: str, error: KafkaException) -> KafkaError:
-        """Turn an exception of the library into ours, with the connection's complaint."""
-        answer = answer_of(error)
+    def failure(self, what: str, answer: Answer) -> KafkaError:
+        """Say that `what` failed; where a connection complained, that is the reason."""
+        self.poll()
+        reason, self._complaint = self._complaint or answer, None
+        unreachable = reason.name().startswith("_")
         return KafkaError(
-            f"{what} at {self.servers} failed: {answer.name()} ({answer.str()})",
-            code=answer.name(),
-            cause=self.complaint(),
-            fix="Check that the broker runs and that --bootstrap-server names it"
-            if answer.name().startswith("_")
+            f"{what} at {self.servers} failed: {reason.name()}",
+            code=reason.name(),
+            cause=reason.str(),
+            fix="Check that the broker runs and that this address is right"
+            if unreachable
             else None,
         )
+
+    def _complain(self, error: Answer) -> None:
+        if error.name() != "_ALL_BROKERS_DOWN":  # says no more than the one before it
+            self._complaint = error
 
 
 def answer_of(error: KafkaException) -> Answer:
@@ -67,20 +100,4 @@ def answer_of(error: KafkaException) -> Answer:
 
 def check(properties: Mapping[str, str]) -> None:
     """Raise SettingsError if librdkafka does not accept these properties. Connects to nothing."""
-    _admin(dict(properties), deque(maxlen=1))
-
-
-def _admin(properties: Mapping[str, str], complaints: deque[str]) -> AdminClient:
-    def complain(error: Answer) -> None:
-        if error.name() != "_ALL_BROKERS_DOWN":  # says no more than the one before it
-            complaints.append(error.str())
-
-    try:
-        settings: dict[str, Any] = {**properties, "error_cb": complain}
-        return AdminClient(settings)
-    except KafkaException as error:
-        raise SettingsError(
-            f"the Kafka client does not accept its settings: {answer_of(error).str()}",
-            cause="the names are librdkafka's, which differ from Java's here and there",
-            fix="Correct the property",
-        ) from None  # the library's own traceback may quote a value
+    Client({**properties, "bootstrap.servers": ""}, "eo-listener-check").consumer.close()

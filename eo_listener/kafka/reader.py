@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from concurrent.futures import TimeoutError as Unanswered  # its own class until Python 3.11
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import OFFSET_END, KafkaException
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
-from eo_listener.errors import KafkaError
-from eo_listener.kafka.clients import DEFAULTS, Client
+from eo_listener.kafka.clients import Client, answer_of
 from eo_listener.offsets import Position, TopicPartition
 
-_GRACE = 1.0  # seconds that a future may take longer than the request it stands for
 _AT_ONCE = 5000  # partitions in one request
 _GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 
@@ -22,12 +18,12 @@ _GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITIO
 class ClusterReader:
     """Group offsets and log ends of one cluster. Every call raises KafkaError on failure.
 
-    `timeout` bounds each request, in seconds.
+    `timeout` bounds each request, in seconds. Not to be used by two threads at once.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float = 10.0) -> None:
-        self._properties = {**DEFAULTS, **properties}
-        self._client = Client(properties)
+        self._properties = dict(properties)
+        self._client = Client(properties, "eo-listener-reader")
         self._timeout = timeout
 
     def group(
@@ -36,36 +32,30 @@ class ClusterReader:
         """The offsets that a group holds, with their metadata; empty for an unknown group.
 
         Looks at all partitions of the cluster when none are named.
-
-        Through a consumer that never subscribes, not through the admin client: librdkafka's
-        `ListConsumerGroupOffsets` follows a null pointer when the coordinator has moved
-        (librdkafka#5040, up to 2.16.1), and takes the whole process with it.
         """
-        asked = iter(self.partitions() if partitions is None else tuple(partitions))
-        settings = {**self._properties, "group.id": group, "enable.auto.commit": "false"}
-        consumer = Consumer(settings)
+        client = Client(self._properties, group)
+        asked = self.partitions() if partitions is None else partitions
         positions = {}
         try:
-            while chunk := [Wire(tp.topic, tp.partition) for tp in islice(asked, _AT_ONCE)]:
-                for part in consumer.committed(chunk, timeout=self._timeout):
-                    if part.error is not None:
-                        raise KafkaException(part.error)  # noqa: TRY301  # one way out for both kinds
-                    if part.offset >= 0:
-                        metadata = (part.metadata or "").rstrip("\0")
-                        tp = TopicPartition(part.topic, part.partition)
-                        positions[tp] = Position(offset=part.offset, metadata=metadata)
-        except KafkaException as error:
-            raise self._client.failure(f"reading group {group}", error) from error
+            for part in self._ask(
+                f"reading group {group}", client, client.consumer.committed, _wire(asked)
+            ):
+                if part.error is not None:
+                    raise client.failure(f"reading group {group}", part.error)
+                if part.offset >= 0:
+                    metadata = (part.metadata or "").rstrip("\0")
+                    tp = TopicPartition(part.topic, part.partition)
+                    positions[tp] = Position(offset=part.offset, metadata=metadata)
         finally:
-            consumer.close()
+            client.consumer.close()
         return positions
 
     def partitions(self, topics: Iterable[str] | None = None) -> tuple[TopicPartition, ...]:
         """All partitions of these topics, or of all but Kafka's own; none of an unknown topic."""
         try:
-            metadata = self._client.admin.list_topics(timeout=self._timeout)
+            metadata = self._client.consumer.list_topics(timeout=self._timeout)
         except KafkaException as error:
-            raise self._client.failure("listing topics", error) from error
+            raise self._client.failure("listing topics", answer_of(error)) from error
         wanted = None if topics is None else frozenset(topics)
         return tuple(
             sorted(
@@ -78,22 +68,36 @@ class ClusterReader:
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The next offset that each log will write; a partition that is gone is left out."""
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's gap
-        asked = {Wire(tp.topic, tp.partition): latest for tp in partitions}
-        if not asked:
-            return {}
-        futures = self._client.admin.list_offsets(asked, request_timeout=self._timeout)
+        asked = (Wire(tp.topic, tp.partition, OFFSET_END) for tp in partitions)
         ends = {}
-        for wire, future in futures.items():
-            what = f"reading the end of {wire.topic}-{wire.partition}"
-            try:
-                end = future.result(timeout=self._timeout + _GRACE).offset
-            except KafkaException as error:
-                failure = self._client.failure(what, error)
-                if failure.code not in _GONE:
-                    raise failure from error
-            except Unanswered as error:
-                raise KafkaError(f"{what} was not answered", code="_TIMED_OUT") from error
-            else:
-                ends[TopicPartition(wire.topic, wire.partition)] = end
+        for part in self._ask(
+            "reading log ends", self._client, self._client.consumer.offsets_for_times, asked
+        ):
+            if part.error is None:
+                ends[TopicPartition(part.topic, part.partition)] = part.offset
+            elif part.error.name() not in _GONE:
+                what = f"reading the end of {part.topic}-{part.partition}"
+                raise self._client.failure(what, part.error)
         return ends
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.consumer.close()
+
+    def _ask(
+        self,
+        what: str,
+        client: Client,
+        request: Callable[..., list[Wire]],
+        asked: Iterable[Wire],
+    ) -> Iterator[Wire]:
+        parts = iter(asked)
+        while chunk := list(islice(parts, _AT_ONCE)):
+            try:
+                yield from request(chunk, timeout=self._timeout)
+            except KafkaException as error:  # noqa: PERF203  # one request is thousands of partitions
+                raise client.failure(what, answer_of(error)) from error
+
+
+def _wire(partitions: Iterable[TopicPartition]) -> Iterator[Wire]:
+    return (Wire(tp.topic, tp.partition) for tp in partitions)

@@ -25,7 +25,7 @@ def at(**offsets: int) -> Mapping[TopicPartition, Position]:
 
 
 def board() -> Board:
-    return Board("k:9092", Retry(first=1.0, longest=8.0, refused=60.0), random.Random(1))
+    return Board("k:9092", Retry(first=1.0, longest=8.0, refused_first=4.0), random.Random(1))
 
 
 def test_what_is_offered_is_sent_once_and_not_again() -> None:
@@ -129,7 +129,7 @@ def test_success_ends_the_back_off() -> None:
 
 
 def test_a_refused_partition_does_not_hold_up_the_others() -> None:
-    """A deleted topic's partition waits its minute; its neighbour commits at once."""
+    """A deleted topic's partition waits its time; its neighbour commits at once."""
     b = board()
     b.offer("g", at(p0=5, p1=6))
     (attempt,) = b.due(0.0)

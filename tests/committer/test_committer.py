@@ -20,7 +20,7 @@ from eo_listener.testing import Fault, MemoryGroups
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 K = Cluster.of({"bootstrap.servers": "k:9092"})
 OTHER = Cluster.of({"bootstrap.servers": "other:9092"})
-QUICK = Retry(first=0.01, longest=0.05, refused=30.0)
+QUICK = Retry(first=0.01, longest=0.05, refused_first=30.0)
 
 
 def commit(offset: int, tp: TopicPartition = P0, cluster: Cluster = K, group: str = "g") -> Commit:
