@@ -38,6 +38,7 @@ _MOST: Final = 30_000  # rows in a batch, so that there is something to see on a
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # best for a JVM of one minute
 _LOOK: Final = 0.25  # seconds between two looks at the query
 _PATIENCE: Final = 40.0  # seconds for the query, the last commits and Spark to end in order
+_LAST_PATIENCE: Final = 5.0  # seconds for the thread to notice that the JVM has gone
 _MARKS: Final = ("org.apache.spark", "spark-submit", "spark-class")
 
 
@@ -80,10 +81,10 @@ class FlightsQuery:
         deadline = time.monotonic() + _PATIENCE
         while self._thread.is_alive() and time.monotonic() < deadline:
             if not self._running.is_set():  # in the middle of its start, which nothing else ends
-                _end_jvm()
+                _break_off_start()
             self._thread.join(_LOOK)
         _end_jvm()
-        self._thread.join(_PATIENCE)
+        self._thread.join(_LAST_PATIENCE)
 
     def _run(self) -> None:
         try:
@@ -172,9 +173,20 @@ class FlightsQuery:
                 )
 
 
+def _break_off_start() -> None:
+    """Kill the JVM that pyspark is waiting for, and the scripts that launch it.
+
+    Nobody but pyspark may wait for that process here: it asks for the exit status in a loop, and
+    a status that was fetched by others looks to it like a process that still runs.
+    """
+    for process in _spark_processes():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
 def _end_jvm() -> None:
-    """End Spark's JVM, which pyspark leaves running until this Python ends, or its launcher."""
-    jvms = [child for child in psutil.Process().children() if _is_spark(child)]
+    """End Spark's JVM, which pyspark leaves running until this Python ends."""
+    jvms = _spark_processes()
     for jvm in jvms:
         with contextlib.suppress(psutil.NoSuchProcess):
             jvm.terminate()
@@ -182,6 +194,10 @@ def _end_jvm() -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             jvm.kill()
             jvm.wait(5)
+
+
+def _spark_processes() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children(recursive=True) if _is_spark(child)]
 
 
 def _is_spark(process: psutil.Process) -> bool:

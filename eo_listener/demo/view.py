@@ -16,7 +16,7 @@ from eo_listener.demo.snapshot import Delay, Snapshot
 AIRPORTS: Final = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 
 _SPINNER: Final = "|/-\\"
-_FIXED_LINES: Final = 17  # of a full picture, beside the partitions and the results
+_FIXED_LINES: Final = 15  # of a full picture, beside the partitions and the results
 _FEWEST, _MOST = 3, 10  # rows of results that are worth a table, and that are enough
 
 
@@ -55,7 +55,7 @@ def _title(snapshot: Snapshot) -> RenderableType:
     head.add_column(justify="right")
     head.add_row(
         Text(
-            "Spark reads real flights from Kafka; eo-listener tells Kafka how far it is",
+            "eo-listener tells Kafka how far Spark has read",
             style="bold",
         ),
         Text(f"{snapshot.elapsed:.0f} s", style="bold"),
@@ -74,9 +74,9 @@ def _bars(snapshot: Snapshot) -> RenderableType:
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim", no_wrap=True)
     rows = (
-        ("produced", snapshot.produced, "blue", f"of {snapshot.wanted:,} flights, into Kafka"),
-        ("processed", snapshot.counted, "magenta", "counted by the Spark query"),
-        ("committed", snapshot.committed, "green", f"told to the group {GROUP}"),
+        ("produced", snapshot.produced, "blue", f"of {snapshot.wanted:,} flights sent"),
+        ("processed", snapshot.counted, "magenta", "counted by Spark"),
+        ("committed", snapshot.committed, "green", f"by group {GROUP}"),
     )
     for name, done, colour, meaning in rows:
         bar = ProgressBar(
@@ -94,7 +94,7 @@ def _ours(snapshot: Snapshot) -> RenderableType:
         (row.partition.partition, row.committed, row.log_end, row.lag)
         for row in snapshot.partitions
     ]
-    what = f"The group as eo-listener reads it, now ({snapshot.commits:,} commits)"
+    what = f"eo-listener, now ({snapshot.commits:,} commits)"
     return _offsets(what, ("committed", "log end", "lag"), rows)
 
 
@@ -110,8 +110,8 @@ def _theirs(snapshot: Snapshot) -> RenderableType:
             else (number, None, None, None)
         )
     ago = snapshot.told_ago
-    when = "will say" if ago is None else f"said {ago:.0f} s ago"
-    what = f"As Kafka's own kafka-consumer-groups {when}"
+    when = "not asked yet" if ago is None else f"{ago:.0f} s ago"
+    what = f"kafka-consumer-groups, {when}"
     return _offsets(what, ("CURRENT", "LOG-END", "LAG"), rows)
 
 
@@ -134,7 +134,7 @@ def _delays(snapshot: Snapshot, count: int) -> RenderableType:
     table.add_column("airport", no_wrap=True)
     table.add_column("hour", no_wrap=True)
     table.add_column("flights", justify="right")
-    table.add_column("average delay", justify="right")
+    table.add_column("delay", justify="right")
     for delay in snapshot.worst(count):
         table.add_row(
             f"{delay.origin} {AIRPORTS.get(delay.origin, '')}".strip(),
@@ -142,7 +142,7 @@ def _delays(snapshot: Snapshot, count: int) -> RenderableType:
             f"{delay.flights:,}",
             Text(_minutes(delay), style="red"),
         )
-    return _titled("The query's result: where and when one waits longest", table)
+    return _titled("Result: longest average delays", table)
 
 
 def _batches(snapshot: Snapshot, count: int) -> RenderableType:
@@ -151,13 +151,13 @@ def _batches(snapshot: Snapshot, count: int) -> RenderableType:
         table.add_column(name, justify="right")
     for batch in reversed(snapshot.batches[-count:]):
         table.add_row(f"{batch.number}", f"{batch.rows:,}", f"{batch.seconds:.1f}")
-    return _titled(f"Spark's batches ({snapshot.batch_count:,})", table)
+    return _titled(f"Spark, {snapshot.batch_count:,} batches", table)
 
 
 def _table() -> Table:
     return Table(
         box=box.SIMPLE_HEAD,
-        padding=(0, 2),
+        padding=(0, 1, 0, 0),
         show_edge=False,
         pad_edge=False,
     )
