@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from eo_listener import __version__
-from eo_listener.cli import demo, status
+from eo_listener.cli import broker, demo, jar, status
 from eo_listener.errors import EoListenerError
 
 app = typer.Typer(
@@ -43,6 +43,8 @@ def root(
 
 app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command(name="status", epilog=status.EXAMPLE)(status.status)
+app.add_typer(broker.app, name="broker")
+app.command(name="jar", epilog=jar.EXAMPLE)(jar.jar)
 
 
 def main() -> None:

@@ -1,0 +1,64 @@
+"""A session, a listener that is closed again, and topics."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener import OffsetCommitListener
+from eo_listener.broker import Broker
+from eo_listener.events import Event
+from tests.listener.queries import Queries
+from tests.spark_session import spark
+from tests.topics import Topics
+
+__all__ = ["spark"]  # a fixture, here for the tests of this folder
+
+
+class Recording:
+    """A listener on the session, and all events that it told."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.events: list[Event] = []
+        self._spark = spark
+        self._added: list[OffsetCommitListener] = []
+
+    def add(self, listener: OffsetCommitListener) -> OffsetCommitListener:
+        """Add to the session's listeners until the test ends."""
+        self._spark.streams.addListener(listener)
+        self._added.append(listener)
+        return listener
+
+    def end(self) -> None:
+        for listener in self._added:
+            self._spark.streams.removeListener(listener)
+            listener.close()
+
+
+@pytest.fixture
+def recording(spark: SparkSession) -> Iterator[Recording]:
+    recording = Recording(spark)
+    yield recording
+    recording.end()
+    left = [t.name for t in threading.enumerate() if t.name.startswith("eo-listener")]
+    assert left == []
+
+
+@pytest.fixture
+def listener(recording: Recording) -> OffsetCommitListener:
+    """A listener with default settings, whose events are recorded."""
+    return recording.add(OffsetCommitListener(observers=[recording.events.append]))
+
+
+@pytest.fixture
+def topics(broker: Broker) -> Topics:
+    return Topics(broker.bootstrap_servers)
+
+
+@pytest.fixture
+def queries(spark: SparkSession, broker: Broker, tmp_path: Path) -> Queries:
+    return Queries(spark, broker, tmp_path)

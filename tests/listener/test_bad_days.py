@@ -1,0 +1,188 @@
+"""Kafka away, slow or refusing: the query does not notice, and the group catches up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+from confluent_kafka import Consumer
+from pyspark.sql import SparkSession
+
+from eo_listener import OffsetCommitListener
+from eo_listener.broker import Broker
+from eo_listener.events import CommitFailed, Committed
+from eo_listener.kafka import ClusterReader
+from tests.listener.conftest import Recording
+from tests.listener.queries import Queries
+from tests.topics import Topics, unique
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+NOBODY = "127.0.0.1:1"
+
+
+def eventually(what: Callable[[], bool], seconds: float = 30.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if what():
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def test_a_broker_that_is_killed_and_comes_back(
+    spark: SparkSession,
+    recording: Recording,
+    start_broker: Callable[..., Broker],
+    tmp_path_factory: pytest.TempPathFactory,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Killed for 20 s in mid-stream: the query goes on, the group catches up without help."""
+    broker = start_broker()
+    topics = Topics(broker.bootstrap_servers)
+    queries = Queries(spark, broker, tmp_path_factory.mktemp("outage"))
+    topic, group = topics.create(), unique("g")
+    listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.wait(0.3):
+            topics.fill(topic, 5)
+
+    topics.fill(topic, 20)
+    query.processAllAvailable()
+    assert listener.flush()
+    with caplog.at_level(logging.INFO, "eo_listener"):
+        broker.kill()
+        time.sleep(20)
+        broker.restart()
+        writer = threading.Thread(target=write)
+        writer.start()
+        time.sleep(5)
+        stop.set()
+        writer.join(30)
+        query.processAllAvailable()
+        assert query.isActive
+        assert listener.flush(30)
+    queries.assert_drained(group, topic)
+    query.stop()
+    assert query.exception() is None
+
+
+def test_a_commit_in_the_outage_waits_and_lands(
+    start_broker: Callable[..., Broker],
+    recording: Recording,
+    queries: Queries,
+    topics: Topics,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The cluster that holds the group is down while batches end: said once, committed later."""
+    other = start_broker()
+    topic, group = topics.create(), unique("g")
+    Topics(other.bootstrap_servers).create_as(topic)
+    listener = recording.add(
+        OffsetCommitListener(
+            bootstrap_servers=other.bootstrap_servers, observers=[recording.events.append]
+        )
+    )
+    query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
+    topics.fill(topic, 20)
+    query.processAllAvailable()
+    assert listener.flush()
+    with caplog.at_level(logging.INFO, "eo_listener"):
+        other.kill()
+        for _ in range(5):
+            topics.fill(topic, 20)
+            query.processAllAvailable()
+        assert not listener.flush(3)
+        other.restart()
+        assert listener.flush(30)
+    query.stop()
+    held = ClusterReader({"bootstrap.servers": other.bootstrap_servers}).group(group)
+    assert sum(position.offset for position in held.values()) == 120
+    failures = [event for event in recording.events if isinstance(event, CommitFailed)]
+    warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+    codes = {failure.code for failure in failures}
+    assert len(warnings) == len(codes) < len(failures)
+    assert [r for r in caplog.records if "committed again" in r.getMessage()]
+
+
+def test_a_dead_address_is_said_once_and_slows_nothing(
+    recording: Recording, queries: Queries, topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ten batches against nobody: one warning with what to do, and the query at its own pace."""
+    topic, group = topics.create(), unique("g")
+    listener = recording.add(OffsetCommitListener(bootstrap_servers=NOBODY, flush_timeout=1.0))
+    query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
+    with caplog.at_level(logging.INFO, "eo_listener"):
+        for _ in range(10):
+            topics.fill(topic, 5)
+            query.processAllAvailable()
+        assert not listener.flush(8)
+    query.stop()
+    assert query.exception() is None
+    (line,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert NOBODY in line
+    assert "kafka.bootstrap.servers" in line
+    listener.close()
+
+
+def test_a_group_with_members_is_refused_and_explained(
+    listener: OffsetCommitListener,
+    queries: Queries,
+    topics: Topics,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A live consumer in the group: Kafka refuses, the log says who and what to do, once."""
+    topic, group = topics.create(), unique("g")
+    topics.fill(topic, 20)
+    consumer = Consumer({"bootstrap.servers": topics.servers, "group.id": group})
+    consumer.subscribe([topic])
+
+    def joined() -> bool:
+        consumer.poll(0.2)
+        return bool(consumer.assignment())
+
+    assert eventually(joined)
+    with caplog.at_level(logging.INFO, "eo_listener"):
+        queries.drain(queries.read(subscribe=topic, eo__commit__group=group))
+        assert not listener.flush(10)
+    consumer.close()
+    (line,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert "UNKNOWN_MEMBER_ID" in line
+    assert "live members" in line
+    assert listener.flush(10)
+    queries.assert_drained(group, topic)
+
+
+def test_one_client_a_cluster_is_reused(
+    recording: Recording, queries: Queries, topics: Topics, broker: Broker
+) -> None:
+    """Fifty commits later this process holds as many connections to the broker as after one."""
+    topic, group = topics.create(), unique("g")
+    listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
+    port = int(broker.bootstrap_servers.rsplit(":", 1)[1])
+
+    def connections() -> int:
+        ends = (connection.raddr for connection in psutil.Process().net_connections("tcp"))
+        return len([end for end in ends if end[1:] == (port,)])  # an empty tuple when not connected
+
+    writer = Topics(topics.servers)
+    counts = []
+    for _ in range(25):
+        writer.fill(topic, 3)
+        query.processAllAvailable()
+        assert listener.flush()
+        counts.append(connections())
+    query.stop()
+    assert len([e for e in recording.events if isinstance(e, Committed)]) >= 25
+    assert max(counts[5:]) <= counts[4]
+    before = connections()
+    listener.close()
+    assert eventually(lambda: connections() < before, 10)
