@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.demo.flights import Flight
+from eo_listener.demo.processes import break_off_spark, end_spark
 from eo_listener.demo.settings import GROUP, QUERY, TOPIC
 from eo_listener.demo.snapshot import Delay
 from eo_listener.demo.tally import Tally
@@ -39,7 +39,6 @@ _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # best for a JVM of 
 _LOOK: Final = 0.25  # seconds between two looks at the query
 _PATIENCE: Final = 40.0  # seconds for the query, the last commits and Spark to end in order
 _LAST_PATIENCE: Final = 5.0  # seconds for the thread to notice that the JVM has gone
-_MARKS: Final = ("org.apache.spark", "spark-submit", "spark-class")
 
 
 class FlightsQuery:
@@ -81,9 +80,9 @@ class FlightsQuery:
         deadline = time.monotonic() + _PATIENCE
         while self._thread.is_alive() and time.monotonic() < deadline:
             if not self._running.is_set():  # in the middle of its start, which nothing else ends
-                _break_off_start()
+                break_off_spark()
             self._thread.join(_LOOK)
-        _end_jvm()
+        end_spark()
         self._thread.join(_LAST_PATIENCE)
 
     def _run(self) -> None:
@@ -131,7 +130,7 @@ class FlightsQuery:
             yield spark
         finally:
             spark.stop()
-            _end_jvm()
+            end_spark()
 
     def _query(self, spark: SparkSession) -> StreamingQuery:
         flights = (
@@ -171,36 +170,3 @@ class FlightsQuery:
                     cause=str(query.exception() or "it gave no reason").partition("\n")[0],
                     fix=f"Read Spark's log: {self.log}",
                 )
-
-
-def _break_off_start() -> None:
-    """Kill the JVM that pyspark is waiting for, and the scripts that launch it.
-
-    Nobody but pyspark may wait for that process here: it asks for the exit status in a loop, and
-    a status that was fetched by others looks to it like a process that still runs.
-    """
-    for process in _spark_processes():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-
-
-def _end_jvm() -> None:
-    """End Spark's JVM, which pyspark leaves running until this Python ends."""
-    jvms = _spark_processes()
-    for jvm in jvms:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            jvm.terminate()
-    for jvm in psutil.wait_procs(jvms, timeout=10)[1]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            jvm.kill()
-            jvm.wait(5)
-
-
-def _spark_processes() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children(recursive=True) if _is_spark(child)]
-
-
-def _is_spark(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-        return any(mark in word for word in process.cmdline() for mark in _MARKS)
-    return False

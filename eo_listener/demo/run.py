@@ -13,12 +13,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, TextIO
 
-import psutil
-
 from eo_listener import broker
 from eo_listener.broker.record import Record
 from eo_listener.demo import flights
 from eo_listener.demo.outcome import Outcome
+from eo_listener.demo.processes import sweep
 from eo_listener.demo.producer import Replay, create_topic
 from eo_listener.demo.query import FlightsQuery
 from eo_listener.demo.screen import output_to, shown
@@ -58,7 +57,7 @@ def run(settings: DemoSettings, stream: TextIO) -> Outcome:
             keep_folder = (folder / LOG).stat().st_size > 0  # its errors name this file
             raise
         finally:
-            _sweep(kept)
+            sweep({node.pid for node in kept.nodes} if kept else ())
             if not keep_folder:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -181,13 +180,3 @@ def _interrupted_once(stage: Stage) -> Iterator[None]:
     finally:
         for each, handler in previous.items():
             signal.signal(each, handler)
-
-
-def _sweep(kept: Record | None) -> None:
-    """Kill what is left after an interrupt at a bad moment; all our children are the demo's."""
-    spared = {node.pid for node in kept.nodes} if kept else set()
-    left = [child for child in psutil.Process().children(recursive=True) if child.pid not in spared]
-    for child in left:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
-    psutil.wait_procs(left, timeout=5)
