@@ -28,7 +28,7 @@ from eo_listener.demo.watch import GroupView, ToolView, Watch
 from eo_listener.errors import UnavailableError
 
 LOG: Final = "demo.log"
-DRAIN: Final = 60.0  # seconds from the last row produced to lag 0
+STALL: Final = 60.0  # seconds without any progress after which the wait for lag 0 is given up
 _SPARK_START: Final = 900.0  # seconds; the first time the Kafka connector is downloaded
 _LOOK: Final = 0.1  # seconds between two looks at how far it is
 _OUR_PAUSE, _JAVA_PAUSE = 0.5, 4.0  # seconds between two looks at the group; Java's takes 2
@@ -135,7 +135,7 @@ def _replay(replay: Replay, query: FlightsQuery, stage: Stage) -> bool:
     """Produce all rows, then wait for the group to reach the log ends; say whether it did."""
     stage.say("the first flights are in Kafka: waiting for Spark's first batch")
     replay.start()
-    deadline = time.monotonic() + DRAIN
+    deadline = time.monotonic() + STALL
     while not stage.tally.counted and time.monotonic() < deadline:
         query.check()
         replay.check()
@@ -147,10 +147,18 @@ def _replay(replay: Replay, query: FlightsQuery, stage: Stage) -> bool:
         time.sleep(_LOOK)
     replay.check()
     stage.say("all flights are in Kafka: waiting for lag 0")
-    deadline = time.monotonic() + DRAIN
+    return _drained(query, stage)
+
+
+def _drained(query: FlightsQuery, stage: Stage) -> bool:
+    """Wait for lag 0 for as long as the group moves; say whether it was reached."""
+    reached, deadline = -1, 0.0
     while not _is_drained(stage):
         query.check()
-        if time.monotonic() > deadline:
+        committed = stage.snapshot().committed
+        if committed > reached:
+            reached, deadline = committed, time.monotonic() + STALL
+        elif time.monotonic() > deadline:
             return False
         time.sleep(_LOOK)
     return True
