@@ -15,6 +15,11 @@ from eo_listener.demo.snapshot import Delay, Snapshot
 
 AIRPORTS: Final = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 
+_INTRODUCTION: Final = f"""\
+Real flights of 2013 are sent to a real Kafka, and a Spark query reads them.
+Spark keeps to itself how far it has read, so Kafka's tools see nothing of it.
+eo-listener commits each batch to the consumer group {GROUP}: now they see it.
+At the end kafka-consumer-groups, which is Kafka's own, has the last word."""
 _SPINNER: Final = "|/-\\"
 _FIXED_LINES: Final = 15  # of a full picture, beside the partitions and the results
 _FEWEST, _MOST = 3, 10  # rows of results that are worth a table, and that are enough
@@ -25,6 +30,8 @@ def picture(snapshot: Snapshot, height: int) -> RenderableType:
     parts: list[RenderableType] = [_title(snapshot), Text(), _bars(snapshot), Text()]
     if snapshot.partitions:
         parts.append(_halves(_ours(snapshot), _theirs(snapshot)))
+    else:
+        parts.append(Text(_INTRODUCTION))
     room = min(_MOST, height - _FIXED_LINES - len(snapshot.partitions))
     if snapshot.batches and room >= _FEWEST:
         parts += [Text(), _halves(_delays(snapshot, room), _batches(snapshot, room))]
@@ -50,9 +57,9 @@ def line(snapshot: Snapshot) -> str:
 
 
 def _title(snapshot: Snapshot) -> RenderableType:
-    head = Table.grid(expand=True)
-    head.add_column()
-    head.add_column(justify="right")
+    head = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    head.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    head.add_column(justify="right", no_wrap=True)
     head.add_row(
         Text(
             "eo-listener tells Kafka how far Spark has read",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -60,19 +61,24 @@ def test_batches_are_newest_first() -> None:
 
 
 def test_before_kafka_is_there_only_the_bars_are_drawn() -> None:
-    """Nothing is shown of what is not known."""
+    """Nothing is shown of what is not known; instead it is said what is going to happen."""
     text = drawn(STARTING)
+    assert "eo-listener commits each batch" in text
     assert "starting Kafka" in text
     assert "partition" not in text
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (140, 50)])
-def test_the_picture_fits(width: int, height: int) -> None:
-    """No line is wider and no picture higher than the terminal; no title is broken."""
-    lines = drawn(STREAMING, width, height).splitlines()
+@pytest.mark.parametrize("stage", ["short", "a stage with a very long name " * 8])
+def test_the_picture_fits(width: int, height: int, stage: str) -> None:
+    """No line is wider and no picture higher than the terminal; no number is cut."""
+    text = drawn(replace(STREAMING, stage=stage), width, height)
+    lines = text.splitlines()
     assert len(lines) < height
     assert max(map(len, lines)) <= width
-    assert lines_with("\n".join(lines), "105,000", "committed")
+    assert lines_with(text, "105,000", "committed")
+    assert lines_with(text, "70,000", "75,000", "14,000")
+    assert text.count("\N{HORIZONTAL ELLIPSIS}") == (stage != "short")
 
 
 def test_the_plain_line_holds_the_same_numbers() -> None:
