@@ -1,0 +1,43 @@
+"""Draining the listener bus of a JVM that goes away."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = """
+import os, signal, time
+from eo_listener.errors import JvmError
+from eo_listener.jvm import drain, find
+from tests.spark_session import new_session
+spark = new_session(connector=False)
+print("RUNNING", drain(spark, 10))
+pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+os.kill(pid, signal.SIGKILL)
+begun = time.monotonic()
+print("KILLED", [drain(spark, 10) for _ in range(3)], time.monotonic() - begun < 10)
+try:
+    find(spark, "a", "b")
+except JvmError as error:
+    print("ASKED", error)
+"""
+
+
+def test_killed_jvm() -> None:
+    """With the JVM killed drain says no at once, and questions become JvmError."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    said = [line for line in done.stdout.splitlines() if line.startswith(("R", "K", "A"))]
+    assert said[:2] == ["RUNNING True", "KILLED [False, False, False] True"], done.stderr[-3000:]
+    assert "could not be asked" in said[2]
