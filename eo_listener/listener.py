@@ -6,7 +6,6 @@ import atexit
 import logging
 import os
 import time
-import weakref
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -33,7 +32,9 @@ from eo_listener.routing import Groups, Rules
 logger = logging.getLogger("eo_listener")
 
 _DRAIN = 5.0  # seconds for Spark to deliver the last events, of the time that a close may take
-_open: weakref.WeakSet[OffsetCommitListener] = weakref.WeakSet()
+# Strong references: `spark.streams.addListener(OffsetCommitListener())` leaves none elsewhere, and
+# what nobody refers to could not be closed at the end of the program.
+_open: set[OffsetCommitListener] = set()
 
 
 class _Intake:

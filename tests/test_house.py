@@ -1,0 +1,118 @@
+"""The house rules that no linter checks: sizes, names, formats, one version."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import eo_listener
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "eo_listener"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_modules_and_functions_stay_small(module: Path) -> None:
+    """No module over 400 lines, no function of 60 or more."""
+    text = module.read_text()
+    assert len(text.splitlines()) <= 400
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno + 1 < 60, node.name
+
+
+def test_no_drawers_for_everything() -> None:
+    """A module is named for what it holds."""
+    vague = {"utils", "util", "helpers", "helper", "common", "base", "misc", "core"}
+    assert not [path for path in MODULES if path.stem in vague]
+
+
+def test_the_names_exported_are_the_names_listed() -> None:
+    """Every name in `__all__` can be imported, and no other is promised."""
+    for name in eo_listener.__all__:
+        assert getattr(eo_listener, name) is not None
+    with pytest.raises(AttributeError, match="nosuch"):
+        eo_listener.nosuch  # noqa: B018  # the access is the test
+
+
+def test_python_and_java_have_one_version() -> None:
+    """The package, the shim and the changelog name the same version."""
+    pom = (ROOT / "jvm-shim" / "pom.xml").read_text()
+    version = re.search(r"<artifactId>eo-listener-shim</artifactId>\s*<version>(.*?)<", pom)
+    assert version is not None
+    assert version[1] == eo_listener.__version__
+    assert f"eo-listener-shim-{eo_listener.__version__}.jar" in (ROOT / "Makefile").read_text()
+    assert f"## {eo_listener.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def imports(module: Path) -> Iterator[str]:
+    """Every name imported anywhere in a module, inside functions and TYPE_CHECKING too."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: a relative import"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if is_module(inner) else node.module or ""
+
+
+def test_no_cycle_between_modules() -> None:
+    """Drawn from all imports, the modules form no ring."""
+    names = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in MODULES
+    }
+    graph = {
+        name: {target for target in imports(path) if target in names and target != name}
+        for name, path in names.items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join((*trail, name))
+        if name not in done:
+            for target in graph[name]:
+                visit(target, (*trail, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+ONLY_THERE = {
+    "confluent_kafka": ("kafka", "broker", "demo"),
+    "py4j": ("jvm",),
+    "pyspark": ("jvm", "listener.py", "session", "demo"),
+    "typer": ("cli",),
+    "psutil": ("broker", "demo"),
+}
+
+
+@pytest.mark.parametrize("library", ONLY_THERE)
+def test_each_foreign_library_has_its_place(library: str) -> None:
+    """One package an outside thing: a newcomer knows where Kafka or the JVM is spoken to."""
+    users = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in MODULES
+        for name in imports(path)
+        if name.split(".")[0] == library
+    }
+    assert users <= set(ONLY_THERE[library])
+
+
+def test_the_documents_name_no_registry_and_no_machine() -> None:
+    """Tracked texts hold neither a registry's host nor a folder of somebody's machine."""
+    hosts = re.compile(r"pypi\.org|maven\.org|apache\.org/maven2|repo1\.|/home/\w+/|/root/")
+    for path in [*MODULES, *ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "requirements/dev.lock"]:
+        assert not hosts.search(path.read_text()), path
