@@ -1,5 +1,5 @@
 """A Spark session with everything that eo_listener needs."""
 
-from eo_listener.session.configure import configure
+from eo_listener.session.builder import configure
 
 __all__ = ["configure"]

@@ -13,7 +13,7 @@ from eo_listener import shim
 from eo_listener.errors import EoListenerError, JavaError, SettingsError
 from eo_listener.session import configure
 from eo_listener.session.arguments import VARIABLE, SubmitArguments
-from eo_listener.session.configure import HADOOP, OUR_IVY_SETTINGS
+from eo_listener.session.builder import HADOOP, OUR_IVY_SETTINGS
 from eo_listener.session.installation import Installation
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ import pytest
 
 from eo_listener import artifacts, shim
 from eo_listener.broker import Broker
-from eo_listener.session.configure import HADOOP
+from eo_listener.session.builder import HADOOP
 from eo_listener.session.installation import Installation
 from tests.topics import Topics
 
