@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,7 @@ def test_keep_leaves_a_broker_that_the_other_commands_know() -> None:
         assert json.loads(seen.stdout)["lag"] == 0
         assert _eo_listener(*stop[1:]).returncode == 0
         assert running.left() == []
+        shutil.rmtree(Path(stop[-1]).parent)  # the folder that --keep has kept
 
 
 def test_without_its_extra_the_demo_says_what_to_install(tmp_path: Path) -> None:
