@@ -88,8 +88,8 @@ class Worker:
             self._changed.notify_all()
         self._thread.join(max(0.1, deadline - time.monotonic()))
         if self._thread.is_alive():
-            logger.warning(
-                "%s did not stop in time: Kafka has not answered its last request",
+            logger.info(
+                "%s is left behind: Kafka has not answered its last request",
                 self._thread.name,
             )
         with self._changed:

@@ -1,4 +1,4 @@
-"""Kafka through confluent-kafka: the only package that imports it, the broker's own aside."""
+"""Kafka through confluent-kafka: groups and log ends. Only the broker and the demo use it too."""
 
 from eo_listener.kafka.clients import check
 from eo_listener.kafka.groups import ConfluentGroups

@@ -38,7 +38,13 @@ def test_commit_offsets(broker: Broker, tmp_path: Path) -> None:
     )
     assert answer.returncode == 0, answer.stderr[-3000:]
     printed = re.findall(r"^ +(\d+)  (\w+)$", answer.stdout, re.MULTILINE)  # Ivy prints there too
-    assert {word: int(count) for count, word in printed} == {"to": 60, "be": 40, "not": 20, "or": 20, "see": 20}
+    assert {word: int(count) for count, word in printed} == {
+        "to": 60,
+        "be": 40,
+        "not": 20,
+        "or": 20,
+        "see": 20,
+    }
     assert "commits have begun" in answer.stderr
 
     rows = parse_rows(broker.consumer_groups(f"{topic}-counter"))

@@ -1,0 +1,1 @@
+"""Ratios, side by side, in one run: `make bench`."""
