@@ -26,7 +26,7 @@ from rich.table import Table
 from eo_listener.broker import DEFAULT, Broker
 
 RESULTS = Path(__file__).with_name("results")
-ORDER = ("none", "ours", "ancestor", "ancestor", "ours", "none")
+ORDER = ("none", "ours", "dead", "ancestor", "ancestor", "dead", "ours", "none")
 Run = dict[str, Any]
 
 
@@ -60,6 +60,9 @@ def compare(rounds: list[dict[str, list[Run]]]) -> dict[str, dict[str, float]]:
         ],
         "B1: batch duration, ours / no listener": [
             batch(a) / batch(b) for r in rounds for a, b in zip(r["ours"], r["none"], strict=True)
+        ],
+        "batch duration, ours with Kafka's address dead / no listener": [
+            batch(a) / batch(b) for r in rounds for a, b in zip(r["dead"], r["none"], strict=True)
         ],
         "batch duration, consumer per event / no listener": [
             batch(a) / batch(b)

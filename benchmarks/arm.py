@@ -1,6 +1,6 @@
 """One arm of a comparison, as a process of its own: a query of many small batches.
 
-    python -m benchmarks.arm SERVERS TOPIC {none,ours,ancestor} BATCHES
+    python -m benchmarks.arm SERVERS TOPIC {none,ours,dead,ancestor} BATCHES
 
 Prints one JSON document: batch durations in ms, as Spark reports them, and how long Spark's bus
 thread was held by streaming listeners, in ms an event, as Spark's own timer saw it.
@@ -92,6 +92,8 @@ def main(servers: str, topic: str, arm: str, batches: str) -> None:
     match arm:
         case "ours":
             spark.streams.addListener(OffsetCommitListener())
+        case "dead":
+            spark.streams.addListener(OffsetCommitListener(bootstrap_servers="127.0.0.1:1"))
         case "ancestor":
             spark.streams.addListener(Ancestor(servers, group))
         case _:

@@ -12,6 +12,7 @@ import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from eo_listener.errors import SettingsError
 from eo_listener.events import SourceIgnored
@@ -26,7 +27,9 @@ PROTOCOL_OPTION = "kafka.security.protocol"
 
 TEMPLATE_FIELDS = ("query_name", "query_id", "topic")
 
-Groups = Mapping["str | tuple[str, str]", str]
+Groups = (
+    Mapping[str, str] | Mapping[tuple[str, str], str] | Mapping["str | tuple[str, str]", str]
+)  # three, because a mapping's keys are invariant to a type checker
 """From the name (or id) of a query, or from `(query, topic)`, to a group id."""
 
 
@@ -98,6 +101,8 @@ class Rules:
         running query could not be asked. Where two sources of one query hold the same
         partition for the same group, the lesser offset counts.
         """
+        if not progress.sources:
+            return Route(commits=(), ignored=(self._no_kafka(progress),))
         found: dict[tuple[Cluster, str], dict[TopicPartition, Position]] = {}
         ignored = []
         metadata = CommitMetadata.of(
@@ -123,10 +128,23 @@ class Rules:
         )
         return Route(commits=tuple(commits), ignored=tuple(ignored))
 
+    def _no_kafka(self, progress: Progress) -> SourceIgnored:
+        names = {key if isinstance(key, str) else key[0] for key in self.groups}
+        return SourceIgnored(
+            query=progress.query,
+            run_id=progress.run_id,
+            source=None,
+            problem="the query reads nothing from Kafka, so there is nothing to commit",
+            cause="none of its sources is a Kafka source",
+            fix="leave it out of `groups`, or check that the right query has this name",
+            wrong=progress.name in names or progress.query_id in names,
+        )
+
     def _group(self, progress: Progress, topic: str, given: Mapping[str, str] | None) -> str:
+        groups: Mapping[Any, str] = self.groups
         for query in (progress.name, progress.query_id):
             if query is not None:
-                group = self.groups.get((query, topic)) or self.groups.get(query)
+                group = groups.get((query, topic)) or groups.get(query)
                 if group:
                     return group
         if given is not None:

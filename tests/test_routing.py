@@ -64,7 +64,8 @@ class TestWhichGroup:
     @pytest.mark.parametrize("key", ["q", "11111111-aaaa", ("q", "t"), ("11111111-aaaa", "t")])
     def test_the_mapping_wins(self, key: str | tuple[str, str]) -> None:
         """A mapping by query, by id, or by query and topic goes before the source's option."""
-        rules = Rules(groups={key: "mine"}, template="x-{topic}")
+        groups_: dict[str | tuple[str, str], str] = {key: "mine"}
+        rules = Rules(groups=groups_, template="x-{topic}")
         route = rules.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
         assert groups(route) == {"mine": {T0: 5}}
 
@@ -174,6 +175,17 @@ class TestNoGroup:
         """Spark's own options are not taken for a misspelt group option."""
         route = Rules().route(progress({"t": {0: 5}}), {0: {**SERVERS, innocent: "x"}})
         assert route.ignored[0].wrong is False
+
+    @pytest.mark.parametrize(
+        ("named", "wrong"), [("q", True), (("q", "t"), True), ("other", False)]
+    )
+    def test_a_query_without_kafka(self, named: str | tuple[str, str], wrong: bool) -> None:
+        """Nothing to commit is said; it is a mistake only where the user named a group for it."""
+        groups_: dict[str | tuple[str, str], str] = {named: "g"}
+        route = Rules(groups=groups_).route(progress(), None)
+        (why,) = route.ignored
+        assert route.commits == ()
+        assert (why.source, why.wrong) == (None, wrong)
 
     def test_one_bad_source_does_not_stop_the_other(self) -> None:
         """The good source of a query is committed beside the bad one."""

@@ -55,7 +55,7 @@ class Router:
 
     def progressed(self, progress: Progress) -> None:
         """Hand an event over; returns at once."""
-        if any(source.end for source in progress.sources):
+        if not progress.sources or any(source.end for source in progress.sources):
             with self._changed:
                 self._newest[progress.run_id] = progress
                 self._changed.notify_all()
@@ -111,7 +111,8 @@ class Router:
             while len(self._runs) > _RUNS_KEPT:
                 forgotten, _ = self._runs.popitem(last=False)
                 self._sources.forget(forgotten)
-            route = self._rules.route(progress, self._options(run, progress))
+            options = self._options(run, progress) if progress.sources else None
+            route = self._rules.route(progress, options)
             for why in route.ignored:
                 self._say_once(run, why)
             for commit in route.commits:

@@ -8,6 +8,7 @@ import pytest
 
 from eo_listener import OffsetCommitListener
 from eo_listener.errors import SettingsError
+from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
 
@@ -52,17 +53,26 @@ def test_a_wrong_group_option(
         assert word in record.getMessage()
 
 
-def test_a_query_without_kafka_is_left_alone(
-    listener: OffsetCommitListener, queries: Queries, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("groups", "level"), [({}, logging.INFO), ({"r": "g"}, logging.WARNING)])
+def test_a_query_without_kafka(
+    groups: dict[str, str],
+    level: int,
+    recording: Recording,
+    queries: Queries,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A query over other sources causes no commit, no word and no error."""
+    """Said once, as a warning only where a group was named for it; the query is unhurt."""
+    listener = recording.add(OffsetCommitListener(groups))
     rate = queries.spark.readStream.format("rate").option("rowsPerSecond", 50).load()
     with caplog.at_level(logging.INFO, "eo_listener"):
-        query = queries.start(rate, drain=False)
+        query = queries.start(rate, name="r", drain=False)
         query.processAllAvailable()
         assert listener.flush()
         query.stop()
-    assert caplog.records == []
+    assert query.exception() is None
+    (record,) = caplog.records
+    assert record.levelno == level
+    assert "reads nothing from Kafka" in record.getMessage()
 
 
 def test_settings_are_checked_when_given() -> None:
