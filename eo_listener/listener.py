@@ -73,8 +73,8 @@ class OffsetCommitListener(StreamingQueryListener):
     committed to the group that the source option `kafka.consumer.commit.groupid` (or
     `eo.commit.group`) names. A source without a group is left alone.
 
-    `groups` names groups from outside: by query name (or id), or by `(query, topic)`; it goes
-    before the options. `group_template` is for sources with neither: a text with `{query_name}`,
+    `groups` names groups from outside, and goes before the options: `{"query": "group"}`, or
+    `{"query": {"topic": "group", "*": "group of the rest"}}`; a query by its name or id. `group_template` is for sources with neither: a text with `{query_name}`,
     `{query_id}` or `{topic}`. `bootstrap_servers` and `kafka` (librdkafka properties) go before
     what the sources say of the cluster. `observers` are called with every event of
     `eo_listener.events`, on the thread that saw it. `flush_timeout` is how long `close`, and the

@@ -1,6 +1,6 @@
 """Which cluster and which consumer group the offsets of a source go to.
 
-The group of a topic is, in this order: what `groups` says of the query and topic, or of the
+The group of a topic is, in this order: what `groups` says of the query, or of the topic in the
 query; the source option `kafka.consumer.commit.groupid`; the source option
 `eo.commit.group`; the template. A source with none of these is left alone.
 """
@@ -12,7 +12,6 @@ import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 from eo_listener.errors import SettingsError
 from eo_listener.events import SourceIgnored
@@ -27,10 +26,8 @@ PROTOCOL_OPTION = "kafka.security.protocol"
 
 TEMPLATE_FIELDS = ("query_name", "query_id", "topic")
 
-Groups = (
-    Mapping[str, str] | Mapping[tuple[str, str], str] | Mapping["str | tuple[str, str]", str]
-)  # three, because a mapping's keys are invariant to a type checker
-"""From the name (or id) of a query, or from `(query, topic)`, to a group id."""
+Groups = Mapping[str, "str | Mapping[str, str]"]
+"""From the name (or id) of a query to a group; or from its topics to groups, `*` for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +86,12 @@ class Rules:
     kafka: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def __post_init__(self) -> None:
-        for query, group in self.groups.items():
-            _check_group(group, f"groups[{query!r}]")
+        for query, entry in self.groups.items():
+            if isinstance(entry, Mapping):
+                for topic, group in entry.items():
+                    _check_group(group, f"groups[{query!r}][{topic!r}]")
+            else:
+                _check_group(entry, f"groups[{query!r}]")
         if self.template is not None:
             _check_template(self.template)
 
@@ -129,7 +130,6 @@ class Rules:
         return Route(commits=tuple(commits), ignored=tuple(ignored))
 
     def _no_kafka(self, progress: Progress) -> SourceIgnored:
-        names = {key if isinstance(key, str) else key[0] for key in self.groups}
         return SourceIgnored(
             query=progress.query,
             run_id=progress.run_id,
@@ -137,16 +137,16 @@ class Rules:
             problem="the query reads nothing from Kafka, so there is nothing to commit",
             cause="none of its sources is a Kafka source",
             fix="leave it out of `groups`, or check that the right query has this name",
-            wrong=progress.name in names or progress.query_id in names,
+            wrong=progress.name in self.groups or progress.query_id in self.groups,
         )
 
     def _group(self, progress: Progress, topic: str, given: Mapping[str, str] | None) -> str:
-        groups: Mapping[Any, str] = self.groups
         for query in (progress.name, progress.query_id):
-            if query is not None:
-                group = groups.get((query, topic)) or groups.get(query)
-                if group:
-                    return group
+            named = self.groups.get(query) if query is not None else None
+            if isinstance(named, Mapping):
+                named = named.get(topic, named.get("*"))
+            if named is not None:
+                return named
         if given is not None:
             group = _group_option(given)
             if group is not None:

@@ -10,7 +10,7 @@ from eo_listener.errors import SettingsError
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.progress import Progress, SourceProgress
-from eo_listener.routing import Cluster, Route, Rules
+from eo_listener.routing import Cluster, Groups, Route, Rules
 
 SERVERS = {"kafka.bootstrap.servers": "k:9092"}
 
@@ -61,17 +61,24 @@ class TestWhichGroup:
         route = Rules().route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
         assert groups(route) == {"g": {T0: 5}}
 
-    @pytest.mark.parametrize("key", ["q", "11111111-aaaa", ("q", "t"), ("11111111-aaaa", "t")])
-    def test_the_mapping_wins(self, key: str | tuple[str, str]) -> None:
+    @pytest.mark.parametrize(
+        "mapping",
+        [
+            {"q": "mine"},
+            {"11111111-aaaa": "mine"},
+            {"q": {"t": "mine", "*": "rest"}},
+            {"q": {"*": "mine", "u": "other"}},
+        ],
+    )
+    def test_the_mapping_wins(self, mapping: Groups) -> None:
         """A mapping by query, by id, or by query and topic goes before the source's option."""
-        groups_: dict[str | tuple[str, str], str] = {key: "mine"}
-        rules = Rules(groups=groups_, template="x-{topic}")
+        rules = Rules(groups=mapping, template="x-{topic}")
         route = rules.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
         assert groups(route) == {"mine": {T0: 5}}
 
     def test_a_topic_goes_before_its_query(self) -> None:
         """Of one source, one topic may go to a group of its own."""
-        rules = Rules(groups={"q": "rest", ("q", "u"): "special"})
+        rules = Rules(groups={"q": {"u": "special", "*": "rest"}})
         route = rules.route(progress({"t": {0: 5}, "u": {0: 6}}), {0: options()})
         assert groups(route) == {"rest": {T0: 5}, "special": {U0: 6}}
 
@@ -181,8 +188,7 @@ class TestNoGroup:
     )
     def test_a_query_without_kafka(self, named: str | tuple[str, str], wrong: bool) -> None:
         """Nothing to commit is said; it is a mistake only where the user named a group for it."""
-        groups_: dict[str | tuple[str, str], str] = {named: "g"}
-        route = Rules(groups=groups_).route(progress(), None)
+        route = Rules(groups={named: "g"}).route(progress(), None)
         (why,) = route.ignored
         assert route.commits == ()
         assert (why.source, why.wrong) == (None, wrong)
@@ -211,6 +217,8 @@ class TestSettings:
         """A group must be a name."""
         with pytest.raises(SettingsError, match="no consumer group"):
             Rules(groups={"q": group})
+        with pytest.raises(SettingsError, match="no consumer group"):
+            Rules(groups={"q": {"t": group}})
 
     @pytest.mark.parametrize("template", ["", "{nosuch}", "{", "{}", "{query_name.x}"])
     def test_a_bad_template_is_refused(self, template: str) -> None:

@@ -139,13 +139,13 @@ def test_a_self_join_counts_once(
 def test_groups_named_in_the_constructor(
     recording: Recording, queries: Queries, topics: Topics
 ) -> None:
-    """A mapping by query and topic goes before the option; the template serves the rest."""
+    """A mapping of the query's topic goes before the option; the template serves the rest."""
     left, right = topics.create(), topics.create()
     mapped, prefix = unique("g"), unique("g")
     topics.fill(left, 30)
     topics.fill(right, 30)
     listener = recording.add(
-        OffsetCommitListener({("q1", left): mapped}, group_template=prefix + "-{query_name}")
+        OffsetCommitListener({"q1": {left: mapped}}, group_template=prefix + "-{query_name}")
     )
     queries.drain(
         queries.read(subscribe=left, eo__commit__group="unused").union(
