@@ -74,11 +74,12 @@ class OffsetCommitListener(StreamingQueryListener):
     `eo.commit.group`) names. A source without a group is left alone.
 
     `groups` names groups from outside, and goes before the options: `{"query": "group"}`, or
-    `{"query": {"topic": "group", "*": "group of the rest"}}`; a query by its name or id. `group_template` is for sources with neither: a text with `{query_name}`,
-    `{query_id}` or `{topic}`. `bootstrap_servers` and `kafka` (librdkafka properties) go before
-    what the sources say of the cluster. `observers` are called with every event of
-    `eo_listener.events`, on the thread that saw it. `flush_timeout` is how long `close`, and the
-    end of the program, wait for Kafka, in seconds.
+    `{"query": {"topic": "group", "*": "group of the rest"}}`; a query by its name or id.
+    `group_template` is for sources with neither: a text with `{query_name}`, `{query_id}` or
+    `{topic}`. `bootstrap_servers` and `kafka` (librdkafka properties) go before what the sources
+    say of the cluster. `observers` are called with every event of `eo_listener.events`, on the
+    thread that saw it. `flush_timeout` is how long `close`, and the end of the program, wait for
+    Kafka, in seconds.
 
     Nothing here blocks, slows or fails a query: commits are made by threads of their own, kept
     and repeated while Kafka is away. Raises SettingsError for settings that cannot be used.
