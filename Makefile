@@ -74,7 +74,7 @@ bench: $(STAMP) $(SHIM) ## the short benchmarks; results in benchmarks/results
 lock: $(STAMP) ## renew requirements/dev.lock
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv
 	@build/lock/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
-	  --no-emit-index-url --no-header requirements/dev.in -o requirements/dev.lock
+	  --no-emit-index-url --no-header --no-emit-package eo-listener requirements/dev.in -o requirements/dev.lock
 
 clean: ## remove all that was built, the virtual environments too
 	rm -rf $(VENV) $(VENV)-spark-* build dist eo_listener/jars jvm-shim/target
