@@ -71,7 +71,7 @@ wheel: $(STAMP) $(SHIM) ## put one wheel into dist/
 bench: $(STAMP) $(SHIM) ## the short benchmarks; results in benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-lock: $(STAMP) ## renew requirements/dev.lock
+lock: needs ## renew requirements/dev.lock
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv
 	@build/lock/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
 	  --no-emit-index-url --no-header --no-emit-package eo-listener requirements/dev.in -o requirements/dev.lock
