@@ -62,7 +62,7 @@ def _main() -> None:
     for line in sys.stdin:
         pid = int(line[1:])
         if line[0] == "+":
-            watched[pid] = _open(pid)
+            _watch(watched, pid)
         else:
             watched.pop(pid, None)
     for pid, handle in watched.items():
@@ -73,12 +73,21 @@ def _main() -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _open(pid: int) -> int | None:
-    """Return a handle that no later process with the same number can take over, where it exists."""
+def _watch(watched: dict[int, int | None], pid: int) -> None:
+    """Add `pid` with a handle that no later process of the same number can take over.
+
+    The handle is None where the system has none. A process that is gone is not added: its
+    number may be another's by the time of the kill.
+    """
+    handle = None
     if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # an older kernel, or the process is gone already
-            return os.pidfd_open(pid)
-    return None
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        except OSError:
+            pass  # a kernel before 5.3, or a sandbox that forbids it: the number has to do
+    watched[pid] = handle
 
 
 if __name__ == "__main__":
