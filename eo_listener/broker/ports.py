@@ -52,11 +52,8 @@ def require_free(port: int, listener: str) -> int:
     """
     if not 1 <= port <= 65535:
         raise SettingsError(f"{port} is no port", fix="Give --port a number from 1 to 65535")
-    try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((HOST, port))
-    except OSError as error:
+    error = _bind(port)
+    if error is not None:
         if error.errno == errno.EADDRINUSE:
             problem, cause = f"Port {port} is in use", _holder(port)
         else:
@@ -73,7 +70,7 @@ def _free(previous: int | None, used: set[int]) -> int:
     tries = [previous] if previous is not None else []
     tries += random.sample(range(LOWEST, HIGHEST), 200)
     for port in tries:
-        if port not in used and _is_free(port):
+        if port not in used and _bind(port) is None:
             return port
     raise BrokerError(
         f"No free port between {LOWEST} and {HIGHEST} was found",
@@ -81,14 +78,15 @@ def _free(previous: int | None, used: set[int]) -> int:
     )
 
 
-def _is_free(port: int) -> bool:
+def _bind(port: int) -> OSError | None:
+    """Return why `port` cannot be listened on, None when it can."""
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((HOST, port))
-    except OSError:
-        return False
-    return True
+    except OSError as error:
+        return error
+    return None
 
 
 def _holder(port: int) -> str:
