@@ -1,12 +1,16 @@
-"""What the tests of the broker do with Kafka, by confluent-kafka alone."""
+"""What the tests of the broker do with Kafka."""
 
 from __future__ import annotations
 
 import time
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+from eo_listener.errors import KafkaError
+from eo_listener.kafka import ConfluentGroups
+from eo_listener.offsets import Position, TopicPartition
 
 
 def admin(servers: str, **properties: str) -> AdminClient:
@@ -30,16 +34,18 @@ def produce(servers: str, topic: str, count: int, **properties: str) -> None:
 
 def commit(servers: str, group: str, topic: str, offset: int) -> None:
     """Commit one offset; a coordinator that is still being made is asked again."""
-    client = admin(servers)
-    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])
+    partition = TopicPartition(topic, 0)
+    groups = ConfluentGroups({"bootstrap.servers": servers})
     deadline = time.monotonic() + 20
-    while True:
-        try:
-            future = client.alter_consumer_group_offsets([wanted], request_timeout=5)[group]
-            (answer,) = future.result().topic_partitions
-            if answer.error is None:
-                return
-        except KafkaException:
-            pass  # the same as an error in the answer: asked again until the deadline
-        assert time.monotonic() < deadline, "the offset was not committed"
-        time.sleep(0.2)
+    try:
+        while True:
+            try:
+                answer = groups.commit(group, {partition: Position(offset=offset)}, timeout=5)
+                if answer[partition] is None:
+                    return
+            except KafkaError:
+                pass  # the same as an error in the answer: asked again until the deadline
+            assert time.monotonic() < deadline, "the offset was not committed"
+            time.sleep(0.2)
+    finally:
+        groups.close()
