@@ -3,7 +3,7 @@
 from eo_listener.broker.cluster import Broker
 from eo_listener.broker.describe import GroupRow, GroupState, parse_rows, parse_states
 from eo_listener.broker.listeners import Listener
-from eo_listener.broker.tools import commands, consumer_groups
+from eo_listener.broker.programs import commands, consumer_groups
 from eo_listener.broker.versions import DEFAULT
 
 __all__ = [

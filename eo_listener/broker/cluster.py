@@ -12,12 +12,11 @@ from types import TracebackType
 from typing import Final, final
 
 from eo_listener import java
-from eo_listener.broker import ports, ready, tools
-from eo_listener.broker.commands import Commands
-from eo_listener.broker.formatting import format_storage
+from eo_listener.broker import ports, programs, ready
 from eo_listener.broker.guard import Guard
 from eo_listener.broker.listeners import CONTROLLER, HOST, MAIN, Listener
 from eo_listener.broker.node import Node
+from eo_listener.broker.programs import Commands
 from eo_listener.broker.properties import node_properties, render, require_settable
 from eo_listener.broker.record import NodeRecord, Record
 from eo_listener.broker.storage import NodeFolder, Storage, make_folder
@@ -173,7 +172,7 @@ class Broker:
         """
         if self._commands is None:
             raise BrokerError("The broker was not started")
-        return tools.consumer_groups(self._commands, self.bootstrap_servers, group, *arguments)
+        return programs.consumer_groups(self._commands, self.bootstrap_servers, group, *arguments)
 
     def record(self) -> Record:
         """Return how to find the running nodes again after this Python."""
@@ -250,7 +249,7 @@ class Broker:
             folder.prepare(render(settings), formatted=stored is not None)
             if stored is None:
                 self._say(f"formatting the storage of node {number}")
-                format_storage(self._commands.format(folder.settings, storage.cluster_id), folder)
+                programs.format_storage(self._commands, folder, storage.cluster_id)
             command = self._commands.serve(folder.settings, folder.log, self._options)
             self._nodes[number] = Node(folder, command, self._guard)
         Storage(
