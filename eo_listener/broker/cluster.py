@@ -19,7 +19,7 @@ from eo_listener.broker.node import Node
 from eo_listener.broker.programs import Commands
 from eo_listener.broker.properties import node_properties, render, require_settable
 from eo_listener.broker.record import NodeRecord, Record
-from eo_listener.broker.storage import NodeFolder, Storage, make_folder
+from eo_listener.broker.storage import NodeFolder, Storage, make_folder, new_cluster_id
 from eo_listener.broker.versions import DEFAULT, Release
 from eo_listener.errors import BrokerError, SettingsError
 
@@ -204,13 +204,12 @@ class Broker:
             node.release()
         self._end(keep=True)
 
-    def _previous_ports(self) -> dict[int, dict[str, int]]:
+    def _previous_ports(self) -> Mapping[int, Mapping[str, int]]:
         stored = Storage.read(self._kept) if self._kept is not None else None
         if self._kept is None or stored is None:
             return {}
         stored.require(nodes=self._size, version=self.release.version, data=self._kept)
-        folders = (NodeFolder(data=self._kept, node=number) for number in self._numbers)
-        return {folder.node: folder.ports() for folder in folders}
+        return stored.ports
 
     def _start_somewhere(self, assigned: dict[int, dict[str, int]]) -> None:
         for attempt in range(1, TRIES + 1):
@@ -235,7 +234,7 @@ class Broker:
         if self._commands is None or self._guard is None:
             raise BrokerError("The broker was not started")
         stored = Storage.read(self.data)
-        storage = stored or Storage.new(self._size, self.release.version)
+        cluster = stored.cluster_id if stored is not None else new_cluster_id()
         self._nodes = {}
         for number in self._numbers:
             folder = NodeFolder(data=self.data, node=number)
@@ -249,12 +248,11 @@ class Broker:
             folder.prepare(render(settings), formatted=stored is not None)
             if stored is None:
                 self._say(f"formatting the storage of node {number}")
-                programs.format_storage(self._commands, folder, storage.cluster_id)
+                programs.format_storage(self._commands, folder, cluster)
             command = self._commands.serve(folder.settings, folder.log, self._options)
             self._nodes[number] = Node(folder, command, self._guard)
-        Storage(
-            cluster_id=storage.cluster_id, nodes=self._size, version=self.release.version
-        ).write(self.data)
+        storage = Storage(cluster_id=cluster, version=self.release.version, ports=self._ports)
+        storage.write(self.data)
 
     def _wait(self, started: Iterable[Node]) -> None:
         nodes = list(started)

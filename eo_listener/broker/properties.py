@@ -1,14 +1,13 @@
-"""The settings of a node: which they are, and how a Java properties file holds them."""
+"""The settings of a node: which they are, and how they are written for Java."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from eo_listener.broker.listeners import CONTROLLER, HOST, MAIN, Listener
-from eo_listener.errors import FormatError, SettingsError
+from eo_listener.errors import SettingsError
 
 # Setting one of these would cut the broker off from what this package knows about it.
 OURS: Final = {
@@ -26,9 +25,6 @@ OURS: Final = {
 }
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f", "\\": "\\\\"}
-_UNESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
-_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_LINE = re.compile(r"((?:\\.|[^\\=:\s])+)\s*(?:[=:]\s*)?(.*)", re.DOTALL)
 
 
 def require_settable(wanted: Mapping[str, str]) -> None:
@@ -110,21 +106,6 @@ def render(settings: Mapping[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def parse(text: str) -> dict[str, str]:
-    """Read a Java properties file. Raises FormatError."""
-    settings: dict[str, str] = {}
-    logical = re.sub(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*", r"\1", text)  # lines that go on
-    for line in logical.splitlines():
-        stripped = line.lstrip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        match = _LINE.fullmatch(stripped)
-        if match is None:
-            raise FormatError(f"{line!r} is no line of a properties file")
-        settings[_unescape(match[1])] = _unescape(match[2])
-    return settings
-
-
 def parse_pair(text: str) -> tuple[str, str]:
     """Split what a user typed as key=value. Raises SettingsError."""
     name, separator, value = text.partition("=")
@@ -152,12 +133,3 @@ def _escape(text: str, special: str) -> str:
 def _escape_value(text: str) -> str:
     escaped = _escape(text, "")
     return f"\\{escaped}" if escaped.startswith(" ") else escaped
-
-
-def _unescape(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        code = match[1]
-        return chr(int(code[1:], 16)) if len(code) == 5 else _UNESCAPES.get(code, code)
-
-    plain = _ESCAPED.sub(one, text)
-    return plain.encode("utf-16", "surrogatepass").decode("utf-16")

@@ -5,45 +5,70 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from eo_listener.broker.properties import parse
 from eo_listener.broker.versions import Release
 from eo_listener.errors import FormatError, SettingsError
+
+_CLUSTER = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """What a data folder was formatted for; written only after every node was formatted."""
+    """What a data folder was formatted for; written only after every node was formatted.
+
+    `ports` holds for each node, from 1, the port of each listener, which clients may remember.
+    """
 
     cluster_id: str
-    nodes: int
     version: str
+    ports: Mapping[int, Mapping[str, int]]
 
-    @classmethod
-    def new(cls, nodes: int, version: str) -> Storage:
-        """Make up a cluster; its id is in Kafka's form, URL-safe base64 of 16 bytes."""
-        # An id that begins with "-" would be taken for an option by the StorageTool.
-        identity = "-"
-        while identity.startswith("-"):
-            identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        return cls(cluster_id=identity, nodes=nodes, version=version)
+    def __post_init__(self) -> None:
+        """Raise ValueError or SettingsError for what was never written by us."""
+        if not _CLUSTER.fullmatch(self.cluster_id):
+            raise ValueError(f"{self.cluster_id!r} is not the id of a cluster")
+        if not self.ports or sorted(self.ports) != list(range(1, self.nodes + 1)):
+            raise ValueError("its nodes are not numbered from 1")
+        for port in (port for own in self.ports.values() for port in own.values()):
+            if not 1 <= port <= 65535:
+                raise ValueError(f"{port} is no port")
+        Release(version=self.version)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes were formatted."""
+        return len(self.ports)
 
     @classmethod
     def read(cls, data: Path) -> Storage | None:
         """Return what `data` was formatted for, or None when it was not. Raises FormatError."""
         file = data / "storage.json"
         try:
-            return cls(**json.loads(file.read_text()))
+            return cls._parse(json.loads(file.read_text()))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, TypeError) as error:
+        # A version that does not exist is a SettingsError: here it is the file's, not the user's.
+        except (OSError, ValueError, SettingsError) as error:
             raise FormatError(
-                f"{file} cannot be read", cause=str(error), fix="Choose another data folder"
+                f"The data folder is damaged: {file} cannot be read",
+                cause=error.problem if isinstance(error, SettingsError) else str(error),
+                fix="Choose another folder with --data, or remove this one",
             ) from error
+
+    @classmethod
+    def _parse(cls, document: object) -> Storage:
+        match document:
+            case {"cluster_id": str(cluster_id), "version": str(version), "ports": dict(ports)}:
+                numbered = {int(node): _named(own) for node, own in ports.items()}
+                return cls(cluster_id=cluster_id, version=version, ports=numbered)
+            case _:
+                raise ValueError("it is not what eo-listener writes")
 
     def write(self, data: Path) -> None:
         """Write it into `data`, whole or not at all."""
@@ -95,17 +120,27 @@ class NodeFolder:
         """What the JVM itself printed."""
         return self.path / "output.log"
 
-    def ports(self) -> dict[str, int]:
-        """Return the port of each listener in its settings, which clients may remember."""
-        pairs = (at.split("://") for at in parse(self.settings.read_text())["listeners"].split(","))
-        return {name: int(address.rpartition(":")[2]) for name, address in pairs}
-
     def prepare(self, settings: str, *, formatted: bool) -> None:
         """Write the settings; records of a format that was cut short are thrown away."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not formatted:
             shutil.rmtree(self.records, ignore_errors=True)
         replace_text(self.settings, settings)
+
+
+def new_cluster_id() -> str:
+    """Make up the id of a cluster in Kafka's form, URL-safe base64 of 16 bytes."""
+    # An id that begins with "-" would be taken for an option by the StorageTool.
+    identity = "-"
+    while identity.startswith("-"):
+        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    return identity
+
+
+def _named(ports: object) -> dict[str, int]:
+    if not isinstance(ports, dict) or not all(type(port) is int for port in ports.values()):
+        raise ValueError(f"{ports!r} does not name the ports of a node")
+    return ports
 
 
 def make_folder(data: Path) -> None:

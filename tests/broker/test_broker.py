@@ -64,7 +64,10 @@ def test_topics_are_not_made_by_asking_for_them(broker: Broker) -> None:
 def test_data_survive_a_kill_and_a_restart_from_another_python(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """Records and committed offsets, the cluster's id and the port are the same afterwards."""
+    """Records and committed offsets, the cluster's id and the port are the same afterwards.
+
+    The file of settings is written at every start, so that losing it loses nothing.
+    """
     first = start_broker(data=tmp_path / "data")
     servers = first.bootstrap_servers
     create(servers, "kept")
@@ -80,6 +83,7 @@ def test_data_survive_a_kill_and_a_restart_from_another_python(
     assert first.pids != before
     _assert_kept(first, cluster)
     first.stop()
+    (tmp_path / "data" / "node-1" / "server.properties").unlink()
     second = start_broker(data=tmp_path / "data")
     assert second.bootstrap_servers == servers
     _assert_kept(second, cluster)

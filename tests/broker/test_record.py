@@ -15,8 +15,7 @@ import pytest
 
 from eo_listener.broker import detached
 from eo_listener.broker.record import NodeRecord, Record
-from eo_listener.broker.storage import Storage
-from eo_listener.errors import FormatError, SettingsError
+from eo_listener.errors import FormatError
 
 
 @pytest.fixture
@@ -86,20 +85,3 @@ def test_a_damaged_record_is_said(text: str, tmp_path: Path) -> None:
     (tmp_path / "broker.json").write_text(text)
     with pytest.raises(FormatError, match=r"broker\.json"):
         Record.read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("nodes", "version", "said"),
-    [(3, "4.1.2", "--nodes 1"), (1, "3.9.2", "--version 4.1.2")],
-)
-def test_data_of_another_size_or_a_newer_release_are_refused(
-    nodes: int, version: str, said: str, tmp_path: Path
-) -> None:
-    """What Kafka could not open is said before it tries."""
-    Storage.new(1, "4.1.2").write(tmp_path)
-    stored = Storage.read(tmp_path)
-    assert stored is not None
-    assert len(stored.cluster_id) == 22
-    stored.require(nodes=1, version="4.2.0", data=tmp_path)
-    with pytest.raises(SettingsError, match=said):
-        stored.require(nodes=nodes, version=version, data=tmp_path)
