@@ -25,10 +25,11 @@ class Java:
     feature: int
 
 
-def find(oldest: int = OLDEST) -> Java:
+def find(oldest: int = OLDEST, newest: int | None = None, *, user: str = "This") -> Java:
     """Return `$JAVA_HOME/bin/java`, or the `java` on the PATH.
 
-    Raises JavaError when there is none, when it does not run, or when it is older than `oldest`.
+    Raises JavaError when there is none, when it does not run, or when its feature version is not
+    from `oldest` to `newest`; `user` names who needs that, such as `"Spark 4.0.0"`.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -44,11 +45,12 @@ def find(oldest: int = OLDEST) -> Java:
             fix=f"Install a JDK {oldest}: {INSTALL}; or point JAVA_HOME at one",
         )
     feature = _feature(Path(found))
-    if feature < oldest:
+    if feature < oldest or (newest is not None and feature > newest):
+        wanted = f"Java {oldest} or later" if newest is None else f"Java {oldest} to {newest}"
         raise JavaError(
-            f"{found} is Java {feature}, but Java {oldest} or later is needed",
+            f"{found} is Java {feature}, but {user} needs {wanted}",
             cause=f"it was found through {origin}",
-            fix=f"Install a JDK {oldest}: {INSTALL}; or point JAVA_HOME at one",
+            fix=f"Install a JDK {OLDEST}: {INSTALL}; or point JAVA_HOME at one",
         )
     return Java(executable=Path(found), feature=feature)
 

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.listener import (
 
 from eo_listener.committer import Committer, Router
 from eo_listener.errors import FormatError
-from eo_listener.events import Malfunction, Observer
+from eo_listener.events import Observer
 from eo_listener.jvm import RunningQuery, drain, wrap
 from eo_listener.jvm.live import LiveSources
 from eo_listener.kafka import ConfluentGroups, check
@@ -40,10 +40,9 @@ _open: set[OffsetCommitListener] = set()
 class _Intake:
     """What Spark's one thread for all listeners calls: hands over, and returns at once."""
 
-    def __init__(self, sources: LiveSources, router: Router, committer: Committer) -> None:
+    def __init__(self, sources: LiveSources, router: Router) -> None:
         self._sources = sources
         self._router = router
-        self._committer = committer
 
     def started(self, query: RunningQuery) -> None:
         """Hold the query; its options are read when its first batch has ended."""
@@ -54,7 +53,7 @@ class _Intake:
         try:
             self._router.progressed(Progress.parse(text))
         except FormatError as error:
-            self._committer.observe(Malfunction(where="a progress event", problem=str(error)))
+            self._router.unreadable(error)
 
     def idle(self, query_id: str, run_id: str) -> None:
         """An idle query has nothing new to commit."""
@@ -109,7 +108,7 @@ class OffsetCommitListener(StreamingQueryListener):
             observers=(Logbook(), *observers),
         )
         self._router = Router(rules, self._sources, self._committer)
-        self._intake = _Intake(self._sources, self._router, self._committer)
+        self._intake = _Intake(self._sources, self._router)
         self._session: SparkSession | None = None
         _open.add(self)
 
@@ -131,8 +130,8 @@ class OffsetCommitListener(StreamingQueryListener):
     @property
     def _jlistener(self) -> Any:
         """What classic PySpark registers in the JVM; pyspark's own costs 80 calls an event."""
-        if self._java_listener is None:
-            session = SparkSession._instantiatedSession  # noqa: SLF001  # as pyspark itself asks
+        session = SparkSession._instantiatedSession  # noqa: SLF001  # as pyspark itself asks
+        if self._java_listener is None or session is not self._session:
             self._java_listener = wrap(self._intake, session)
             self._session = session
             if session is not None:
@@ -155,10 +154,12 @@ class OffsetCommitListener(StreamingQueryListener):
         Waits at most `flush_timeout` seconds and a little; what could not be confirmed by then is
         named in the log and as CommitAbandoned. Idempotent.
         """
+        self._close(time.monotonic() + self._flush_timeout)
+
+    def _close(self, deadline: float) -> None:
         _open.discard(self)
         if os.getpid() != self._process:  # a fork has the object, but none of its threads
             return
-        deadline = time.monotonic() + self._flush_timeout
         self._drain(deadline)
         self._router.close(deadline)
         self._committer.close(max(0.0, deadline - time.monotonic()))
@@ -171,5 +172,12 @@ class OffsetCommitListener(StreamingQueryListener):
 
 @atexit.register
 def _close_all() -> None:
-    for listener in list(_open):
-        listener.close()
+    """Close every listener, in the time of the one that waits longest."""
+    listeners = list(_open)
+    deadline = time.monotonic() + max((one._flush_timeout for one in listeners), default=0.0)  # noqa: SLF001  # our own
+    for listener in listeners:
+        try:
+            listener._close(deadline)  # noqa: SLF001  # our own
+        except Exception:
+            # The next one must be closed all the same, and the program must end.
+            logger.exception("a listener of eo_listener could not be closed")

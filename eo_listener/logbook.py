@@ -17,6 +17,8 @@ from eo_listener.events import (
 )
 from eo_listener.offsets import TopicPartition
 
+_REMEMBERED = 1000  # kinds of malfunction; a program with more has said enough
+
 logger = logging.getLogger("eo_listener")
 
 
@@ -41,6 +43,7 @@ class Logbook:
         self._troubles: dict[tuple[str, str], _Trouble] = {}
         self._rewinds: set[tuple[str, str]] = set()
         self._committing: set[tuple[str, str]] = set()
+        self._malfunctions: set[Malfunction] = set()
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -61,7 +64,7 @@ class Logbook:
             case SourceIgnored():
                 self._ignored(event)
             case Malfunction():
-                logger.error("%s: %s", event.where, event.problem)
+                self._malfunctioned(event)
 
     def _committed(self, event: Committed) -> None:
         key = (event.cluster, event.group)
@@ -117,6 +120,11 @@ class Logbook:
             event.offered,
             event.held,
         )
+
+    def _malfunctioned(self, event: Malfunction) -> None:
+        if event not in self._malfunctions and len(self._malfunctions) < _REMEMBERED:
+            self._malfunctions.add(event)
+            logger.error("%s: %s", event.where, event.problem)
 
     def _ignored(self, event: SourceIgnored) -> None:
         where = "" if event.source is None else f", source {event.source}"

@@ -9,7 +9,7 @@ from eo_listener.offsets import Position, TopicPartition
 
 
 class GroupStore(Protocol):
-    """The consumer groups of one Kafka cluster, through one reused client."""
+    """The consumer groups of one Kafka cluster, through clients that are kept. For one thread."""
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float

@@ -114,15 +114,14 @@ class Rules:
         ).text()
         for source in progress.sources:
             given = None if options is None else options.get(source.index)
-            try:
-                cluster = None
-                for topic in source.end.topics() if source.end else ():
+            for topic in source.end.topics() if source.end else ():
+                try:
                     group = self._group(progress, topic, given)
-                    cluster = cluster or self._cluster(given)
-                    positions = found.setdefault((cluster, group), {})
+                    positions = found.setdefault((self._cluster(given), group), {})
+                except _LeftOut as why:
+                    ignored.append(_ignored(progress, source, topic, why))
+                else:
                     _add(positions, source, topic, metadata)
-            except _LeftOut as why:
-                ignored.append(_ignored(progress, source, why))
         commits = (
             Commit(cluster=cluster, group=group, positions=positions)
             for (cluster, group), positions in found.items()
@@ -151,6 +150,8 @@ class Rules:
             group = _group_option(given)
             if group is not None:
                 return group
+        if given is not None:
+            _refuse_near_miss(given)
         if self.template is not None:
             return self._from_template(progress, topic)
         if given is None:
@@ -160,7 +161,7 @@ class Rules:
                 "name the group: OffsetCommitListener(groups={'<query name>': '<group>'})",
                 wrong=True,
             )
-        raise _no_group(given)
+        raise _no_group()
 
     def _from_template(self, progress: Progress, topic: str) -> str:
         assert self.template is not None  # noqa: S101  # asked by the caller, told to mypy
@@ -186,7 +187,7 @@ class Rules:
                     "give them: OffsetCommitListener(bootstrap_servers='host:port')",
                     wrong=True,
                 )
-            properties["bootstrap.servers"] = servers
+            properties["bootstrap.servers"] = _in_order(servers)
         protocol = given.get(PROTOCOL_OPTION, "PLAINTEXT").upper()
         if protocol != "PLAINTEXT" and "security.protocol" not in self.kafka:
             raise _LeftOut(
@@ -197,6 +198,11 @@ class Rules:
                 wrong=True,
             )
         return Cluster.of(properties)
+
+
+def _in_order(servers: str) -> str:
+    """The same servers in one spelling, so that two ways to write them are one cluster."""
+    return ",".join(sorted({server.strip() for server in servers.split(",") if server.strip()}))
 
 
 def _add(
@@ -230,15 +236,7 @@ def _group_option(given: Mapping[str, str]) -> str | None:
     return next(iter(values.values()), None)
 
 
-def _no_group(given: Mapping[str, str]) -> _LeftOut:
-    typo = _near_miss(given)
-    if typo is not None:
-        return _LeftOut(
-            f"the source option {typo!r} names no group that eo_listener knows",
-            "the option may be misspelt",
-            f"write .option('{GROUP_OPTION}', '<group>')",
-            wrong=True,
-        )
+def _no_group() -> _LeftOut:
     return _LeftOut(
         "no consumer group is named for this source, so it is left alone",
         f"neither {GROUP_OPTION} nor {OWN_GROUP_OPTION} is among its options",
@@ -247,20 +245,28 @@ def _no_group(given: Mapping[str, str]) -> _LeftOut:
     )
 
 
-def _near_miss(given: Iterable[str]) -> str | None:
+def _refuse_near_miss(given: Iterable[str]) -> None:
+    """Raise for an option that looks like a misspelt group: it must not be passed over."""
     for name in given:
         own = name.startswith("eo.")
         if own or difflib.get_close_matches(name, (GROUP_OPTION, OWN_GROUP_OPTION), cutoff=0.8):
-            return name
-    return None
+            raise _LeftOut(
+                f"the source option {name!r} names no group that eo_listener knows",
+                "the option may be misspelt",
+                f"write .option('{GROUP_OPTION}', '<group>')",
+                wrong=True,
+            )
 
 
-def _ignored(progress: Progress, source: SourceProgress, why: _LeftOut) -> SourceIgnored:
+def _ignored(
+    progress: Progress, source: SourceProgress, topic: str, why: _LeftOut
+) -> SourceIgnored:
+    several = source.end is not None and len(source.end.topics()) > 1
     return SourceIgnored(
         query=progress.query,
         run_id=progress.run_id,
         source=source.index,
-        problem=why.problem,
+        problem=f"topic {topic}: {why.problem}" if several else why.problem,
         cause=why.cause,
         fix=why.fix,
         wrong=why.wrong,
@@ -278,16 +284,16 @@ def _check_group(group: object, where: str) -> None:
 def _check_template(template: str) -> None:
     _check_group(template, "group_template")
     try:
-        named = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+        parts = list(string.Formatter().parse(template))
     except ValueError as error:
         raise SettingsError(
             f"group_template {template!r} cannot be read",
             cause=str(error),
             fix="Write a single brace twice",
         ) from error
-    for name in named:
-        if name not in TEMPLATE_FIELDS:
+    for _, name, spec, conversion in parts:
+        if name is not None and (name not in TEMPLATE_FIELDS or spec or conversion):
             raise SettingsError(
-                f"group_template {template!r} has the unknown field {{{name}}}",
-                fix="Use " + ", ".join(f"{{{known}}}" for known in TEMPLATE_FIELDS),
+                f"group_template {template!r} has a field {{{name}}} that cannot be used",
+                fix="Use just " + ", ".join(f"{{{known}}}" for known in TEMPLATE_FIELDS),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,10 @@ import pytest
 from eo_listener.broker import DEFAULT, Broker
 
 StartBroker = Callable[..., Broker]
+
+# Where tests run in the background of a shell, SIGINT is ignored, and so it would be by all they
+# start: a Ctrl-C sent to one of these would do nothing.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def kafka_version() -> str:

@@ -198,6 +198,31 @@ class TestNoGroup:
         assert groups(route) == {"g": {U0: 6}}
         assert [why.source for why in route.ignored] == [0]
 
+    @pytest.mark.parametrize("bad", ["a", "u"])
+    def test_one_topic_without_a_group_does_not_stop_the_others(self, bad: str) -> None:
+        """Of one source, the topics that have a group are committed; the other is named."""
+        route = Rules(groups={"q": {"t": "g"}}).route(
+            progress({"t": {0: 5}, bad: {0: 6}}), {0: options()}
+        )
+        assert groups(route) == {"g": {T0: 5}}
+        (why,) = route.ignored
+        assert why.problem.startswith(f"topic {bad}: ")
+
+    def test_a_misspelt_option_goes_before_the_template(self) -> None:
+        """A group that the user meant is not replaced by the template's."""
+        route = Rules(template="x-{topic}").route(
+            progress({"t": {0: 5}}), {0: options(kafka_consumer_commit_group_id="g")}
+        )
+        assert route.commits == ()
+        assert route.ignored[0].wrong
+
+    def test_two_spellings_of_the_servers_are_one_cluster(self) -> None:
+        """The order of the servers and spaces between them make no second client."""
+        one = {"kafka.bootstrap.servers": "b:1, a:1", "eo.commit.group": "g"}
+        two = {"kafka.bootstrap.servers": "a:1,b:1", "eo.commit.group": "g"}
+        route = Rules().route(progress({"t": {0: 5}}, {"u": {0: 6}}), {0: one, 1: two})
+        assert groups(route) == {"g": {T0: 5, U0: 6}}
+
     def test_a_template_with_a_name_needs_a_name(self) -> None:
         """An unnamed query does not end up in a group called None."""
         route = Rules(template="x-{query_name}").route(
@@ -218,7 +243,9 @@ class TestSettings:
         with pytest.raises(SettingsError, match="no consumer group"):
             Rules(groups={"q": {"t": group}})
 
-    @pytest.mark.parametrize("template", ["", "{nosuch}", "{", "{}", "{query_name.x}"])
+    @pytest.mark.parametrize(
+        "template", ["", "{nosuch}", "{", "{}", "{query_name.x}", "{query_name!s}", "{topic:d}"]
+    )
     def test_a_bad_template_is_refused(self, template: str) -> None:
         """A template has known fields only."""
         with pytest.raises(SettingsError):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import Annotated
+import traceback
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -48,9 +50,25 @@ app.command(name="jar", epilog=jar.EXAMPLE)(jar.jar)
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line on stderr, never a traceback."""
+    """Run the command line; a user's mistake is one line on stderr, never a traceback.
+
+    A fault of ours keeps its traceback, and exits with 70 (EX_SOFTWARE): 1 would say that
+    something was found.
+    """
     try:
         app()
     except EoListenerError as error:
-        print(f"eo-listener: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        _end(str(error), error.exit_code)
+    except OSError as error:
+        _end(str(error), 3)
+    except Exception:  # noqa: BLE001  # the last place there is: said in full, with a code of its own
+        traceback.print_exc()
+        sys.exit(70)
+
+
+def _end(line: str, code: int) -> NoReturn:
+    print(f"eo-listener: {line}", file=sys.stderr)
+    # What could not be written would be tried once more at exit, and end in another error.
+    with contextlib.suppress(OSError):
+        sys.stdout.close()
+    sys.exit(code)

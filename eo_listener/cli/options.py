@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
 
 from eo_listener.errors import SettingsError
 from eo_listener.kafka import check
+
+_ADDRESS = re.compile(r"[^\s:,]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 BootstrapServers = Annotated[
     str, typer.Option("-b", "--bootstrap-server", help="Kafka's address, host:port.")
@@ -21,15 +24,26 @@ KafkaProperties = Annotated[
 
 
 def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
-    """Build a client's properties. Raises SettingsError for one that librdkafka does not know."""
+    """Build a client's properties.
+
+    Raises SettingsError for an address that is none, and a property librdkafka does not know.
+    """
+    for server in servers.split(","):
+        if not _ADDRESS.fullmatch(server.strip()):
+            raise SettingsError(
+                f"--bootstrap-server {servers!r} is no address",
+                fix="Write host:port, several with commas between them",
+            )
     properties = {"bootstrap.servers": servers}
     for pair in given or ():
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise SettingsError(
                 f"--kafka {key!r} is not of the form key=value",
-                fix="Write for example --kafka security.protocol=SSL",
+                fix="Write for example -X security.protocol=SSL",
             )
+        if key.strip() == "bootstrap.servers":
+            raise SettingsError("--kafka cannot set bootstrap.servers", fix="Use -b HOST:PORT")
         properties[key.strip()] = value
     check(properties)
     return properties

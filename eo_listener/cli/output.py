@@ -9,9 +9,12 @@ from rich.console import Console
 
 
 def console() -> Console:
-    """A console on stdout: colours only on a terminal, lines never wrapped elsewhere."""
-    plain = not sys.stdout.isatty()
-    return Console(soft_wrap=plain, width=None if not plain else 200, highlight=False)
+    """A console on stdout: colours only on a terminal, wide lines elsewhere.
+
+    Square brackets are text: names of groups, topics and queries may hold them.
+    """
+    width = None if sys.stdout.isatty() else 200
+    return Console(width=width, highlight=False, markup=False)
 
 
 def print_json(value: object) -> None:

@@ -15,7 +15,7 @@ from rich.text import Text
 from eo_listener import lag
 from eo_listener.cli.options import BootstrapServers, KafkaProperties, as_properties
 from eo_listener.cli.output import console, print_json
-from eo_listener.errors import SettingsError
+from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka import ClusterReader
 
 EXAMPLE = "Example: eo-listener status flights-to-pg -b localhost:9092 --watch 5"
@@ -45,7 +45,15 @@ def status(
     if not group.strip():
         raise SettingsError("the group is empty", fix="Name the consumer group to look at")
     reader = ClusterReader(as_properties(servers, properties))
-    rows = _look(reader, group)
+    try:
+        rows = _look(reader, group)
+    except KafkaError as error:
+        raise KafkaError(
+            error.problem,
+            code=error.code,
+            cause=error.cause,
+            fix=f"{error.fix or 'Check the rights of this client'} (-b/--bootstrap-server, -X)",
+        ) from error
     if watch is None:
         _print(group, rows, as_json)
     else:
@@ -113,8 +121,8 @@ def _document(group: str, rows: Rows) -> Mapping[str, object]:
 
 def _table(group: str, rows: Rows) -> RenderableType:
     if not rows:
-        return Text(f"group {group}: holds no offsets (or does not exist)")
-    table = Table(title=f"group {group}", title_justify="left")
+        return Text(f"group {group} holds no offsets: check the name and the cluster")
+    table = Table(title=Text(f"group {group}"), title_justify="left")
     table.add_column("topic")
     for numeric in ("partition", "committed", "log end", "lag"):
         table.add_column(numeric, justify="right")
@@ -122,12 +130,13 @@ def _table(group: str, rows: Rows) -> RenderableType:
     table.add_column("batch", justify="right")
     for row in rows:
         writer = row.writer
-        table.add_row(
+        cells = (
             row.partition.topic,
             str(row.partition.partition),
             *("-" if n is None else str(n) for n in (row.committed, row.log_end, row.lag)),
             (writer.name or writer.query_id) if writer else "-",
             str(writer.batch_id) if writer else "-",
         )
+        table.add_row(*map(Text, cells))
     total = lag.total(rows)
     return Group(table, Text(f"lag in total: {'unknown' if total is None else total}"))

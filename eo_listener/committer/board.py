@@ -33,6 +33,7 @@ class Retry:
     longest: float = 15.0
     refused_first: float = 1.0  # a broker that has just started may not know its topics yet
     refused_longest: float = 60.0
+    doubt: float = 60.0
 
     def wait(self, failures: int, *, refused: bool, spread: float) -> float:
         """Return the wait after that many failures in a row; `spread` is from 0 to 1."""
@@ -54,39 +55,51 @@ class Attempt:
 
 @dataclass(slots=True)
 class _Trouble:
-    """Failures in a row of one partition, and when it may be tried again."""
+    """Failures in a row of one partition, and when it may be tried again.
 
-    failures: int
-    refused: bool
-    not_before: float
+    `unknown` is set when one of them may have landed, or may still land.
+    """
+
+    failures: int = 0
+    refused: bool = False
+    unknown: bool = False
+    not_before: float = 0.0
 
 
 @dataclass(slots=True)
 class _Lane:
-    """One group: what is confirmed, what is not, and what has to wait."""
+    """One group: what is confirmed, what is not, and what has to wait.
 
-    confirmed: dict[TopicPartition, int] = field(default_factory=dict)
+    `repeat` holds when a confirmed position is to be sent once more: an earlier request whose
+    outcome was unknown may have been on its way still, and have landed after it.
+    """
+
+    confirmed: dict[TopicPartition, Position] = field(default_factory=dict)
     pending: dict[TopicPartition, Position] = field(default_factory=dict)
     troubles: dict[TopicPartition, _Trouble] = field(default_factory=dict)
+    repeat: dict[TopicPartition, float] = field(default_factory=dict)
     in_flight: bool = False
+    hurried: bool = False
 
     def reached(self, tp: TopicPartition) -> int:
-        held = self.pending.get(tp)
-        return held.offset if held else self.confirmed.get(tp, -1)
+        held = self.pending.get(tp) or self.confirmed.get(tp)
+        return held.offset if held else -1
 
     def not_before(self, tp: TopicPartition) -> float:
         trouble = self.troubles.get(tp)
         return trouble.not_before if trouble else 0.0
 
     def ready(self, now: float) -> dict[TopicPartition, Position]:
-        if self.in_flight:
-            return {}
-        return {tp: held for tp, held in self.pending.items() if self.not_before(tp) <= now}
+        repeated = {tp: self.confirmed[tp] for tp, time in self.repeat.items() if time <= now}
+        pending = {tp: held for tp, held in self.pending.items() if self.not_before(tp) <= now}
+        return {**repeated, **pending}
 
     def next_try(self) -> float | None:
-        if self.in_flight or not self.pending:
-            return None
-        return min(self.not_before(tp) for tp in self.pending)
+        times = [*(self.not_before(tp) for tp in self.pending), *self.repeat.values()]
+        return min(times) if times and not self.in_flight else None
+
+    def failures(self) -> int:
+        return max((trouble.failures for trouble in self.troubles.values()), default=0)
 
     def stuck(self, now: float) -> bool:
         troubles = [self.troubles.get(tp) for tp in self.pending]
@@ -125,15 +138,23 @@ class Board:
             held=Offsets(lower),
         )
 
-    def due(self, now: float) -> tuple[Attempt, ...]:
-        """Take out the requests to send now; each must come back through `settle`."""
-        attempts = []
-        for group, lane in self._lanes.items():
-            positions = lane.ready(now)
-            if positions:
-                lane.in_flight = True
-                attempts.append(Attempt(group=group, positions=positions, started=now))
-        return tuple(attempts)
+    def next(self, now: float) -> Attempt | None:
+        """Take out the request to send now; it must come back through `settle`.
+
+        Of several groups the one with the fewest failures goes first, so that those that do not
+        answer hold up the others least.
+        """
+        ready = [
+            (lane.failures(), group)
+            for group, lane in self._lanes.items()
+            if not lane.in_flight and lane.ready(now)
+        ]
+        if not ready:
+            return None
+        _, group = min(ready)
+        lane = self._lanes[group]
+        lane.in_flight = True
+        return Attempt(group=group, positions=lane.ready(now), started=now)
 
     def wait(self, now: float) -> float | None:
         """Seconds until the next request is due; None when nothing waits for its time."""
@@ -161,8 +182,12 @@ class Board:
             if error is not None:
                 errors[tp] = error
                 continue
-            landed[tp] = lane.confirmed[tp] = position.offset
-            lane.troubles.pop(tp, None)
+            landed[tp] = position.offset
+            lane.confirmed[tp] = position
+            lane.repeat.pop(tp, None)
+            trouble = lane.troubles.pop(tp, None)
+            if trouble is not None and trouble.unknown:
+                lane.repeat[tp] = now + self._retry.doubt
             held = lane.pending.get(tp)
             if held is not None and held.offset == position.offset:
                 del lane.pending[tp]
@@ -177,12 +202,14 @@ class Board:
                 )
             )
         if errors:
-            events.append(self._failed(attempt.group, lane, errors, now, detail))
+            events.append(self._failed(attempt, lane, errors, now, detail))
+        lane.hurried = False
         return tuple(events)
 
     def hurry(self) -> None:
-        """Forget all waits: the next `due` takes everything that is pending."""
+        """Forget all waits; what is in flight and fails is tried at once again."""
         for lane in self._lanes.values():
+            lane.hurried = lane.in_flight
             for trouble in lane.troubles.values():
                 trouble.not_before = 0.0
 
@@ -208,7 +235,7 @@ class Board:
 
     def _failed(
         self,
-        group: str,
+        attempt: Attempt,
         lane: _Lane,
         errors: Mapping[TopicPartition, str],
         now: float,
@@ -216,16 +243,20 @@ class Board:
     ) -> CommitFailed:
         spread = self._random.random()  # one for all, so that they are tried in one request again
         for tp, error in errors.items():
-            earlier = lane.troubles.get(tp)
-            failures = earlier.failures + 1 if earlier else 1
-            refused = explain(error).refused
-            wait = self._retry.wait(failures, refused=refused, spread=spread)
-            lane.troubles[tp] = _Trouble(failures, refused, now + wait)
+            reason = explain(error)
+            trouble = lane.troubles.setdefault(tp, _Trouble())
+            trouble.failures += 1
+            trouble.refused = reason.refused
+            trouble.unknown = trouble.unknown or reason.unknown
+            wait = self._retry.wait(trouble.failures, refused=reason.refused, spread=spread)
+            trouble.not_before = now if lane.hurried else now + wait
+            lane.repeat.pop(tp, None)
+            lane.pending.setdefault(tp, attempt.positions[tp])
         soonest = min(errors, key=lane.not_before)
         reason = explain(errors[soonest])
         return CommitFailed(
             cluster=self._cluster,
-            group=group,
+            group=attempt.group,
             errors=errors,
             code=errors[soonest],
             cause=reason.cause,

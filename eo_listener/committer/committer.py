@@ -18,7 +18,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class Committer:
-    """Commits positions to the groups of any number of clusters, one client for each.
+    """Commits positions to the groups of any number of clusters, a thread for each cluster.
 
     Every method but `flush` and `close` returns at once. The greatest offset of a partition
     wins, however offers arrive; nothing is dropped but by `close`.
@@ -87,7 +87,7 @@ class Committer:
         for observer in self._observers:
             try:
                 observer(event)
-            except Exception:  # noqa: PERF203  # a stranger's code: it must not stop the committing
+            except Exception:  # a stranger's code: it must not stop the committing
                 logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
 
     def _start(self, cluster: Cluster) -> Worker:

@@ -43,7 +43,7 @@ _UNLISTED = Reason(
 )
 _NO_PARTITION = Reason(
     "the topic was deleted or recreated with fewer partitions",
-    "restart the query if the topic is gone for good",
+    "nothing can be committed for it; when it is gone for good, restart the driver",
     refused=True,
 )
 

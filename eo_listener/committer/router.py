@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eo_listener.committer.committer import Committer
-from eo_listener.errors import JvmError
+from eo_listener.errors import FormatError, JvmError
 from eo_listener.events import Malfunction, SourceIgnored
 from eo_listener.progress import Progress
 from eo_listener.protocols import SourceReader
@@ -28,7 +28,7 @@ logger = logging.getLogger("eo_listener")
 class _Run:
     """What is known of one run of a query."""
 
-    options: Mapping[int, Mapping[str, str]] | None = None
+    options: Mapping[int, Mapping[str, str]] | None = field(default=None, repr=False)  # secrets
     inspections: int = 0
     said: set[tuple[int | None, str]] = field(default_factory=set)
 
@@ -47,18 +47,35 @@ class Router:
         self._changed = threading.Condition()
         self._newest: OrderedDict[str, Progress] = OrderedDict()
         self._ended: list[str] = []
+        self._unreadable: FormatError | None = None
         self._busy = False
         self._stopping = False
+        self._routing: Progress | None = None
         self._runs: OrderedDict[str, _Run] = OrderedDict()
         self._thread = threading.Thread(target=self._work, name="eo-listener-router", daemon=True)
         self._thread.start()
 
     def progressed(self, progress: Progress) -> None:
-        """Hand an event over; returns at once."""
-        if not progress.sources or any(source.end for source in progress.sources):
-            with self._changed:
+        """Hand an event over; returns at once. After `close` it is refused with a log line."""
+        if progress.sources and not any(source.end for source in progress.sources):
+            return
+        with self._changed:
+            late = self._stopping
+            if not late:
                 self._newest[progress.run_id] = progress
                 self._changed.notify_all()
+        if late:
+            logger.warning(
+                "query %s: batch %d came after the listener was closed and is not committed",
+                progress.query,
+                progress.batch_id,
+            )
+
+    def unreadable(self, error: FormatError) -> None:
+        """Hand over that an event could not be read; returns at once."""
+        with self._changed:
+            self._unreadable = error
+            self._changed.notify_all()
 
     def ended(self, run_id: str) -> None:
         """Hand over that a run has ended: what waits for a retry is tried now. Returns at once."""
@@ -69,7 +86,7 @@ class Router:
     def flush(self, deadline: float) -> bool:
         """Wait until every event is offered, or the monotonic clock passes `deadline`."""
         with self._changed:
-            while self._newest or self._ended or self._busy:
+            while self._newest or self._ended or self._unreadable or self._busy:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return False
@@ -77,33 +94,55 @@ class Router:
         return True
 
     def close(self, deadline: float) -> None:
-        """Work off what waits, and stop the thread, until `deadline`."""
-        if not self.flush(deadline):
-            logger.warning("%s did not finish in time: Spark did not answer", self._thread.name)
+        """Work off what waits, and stop the thread, until `deadline`; name what is left."""
+        done = self.flush(deadline)
         with self._changed:
             self._stopping = True
+            left = [*self._newest.values(), *([self._routing] if self._routing else [])]
             self._changed.notify_all()
         self._thread.join(max(0.1, deadline - time.monotonic()))
+        if not done:
+            for progress in left:
+                self._committer.observe(
+                    Malfunction(
+                        where=f"query {progress.query}",
+                        problem=f"batch {progress.batch_id} is not committed: Spark did not say "
+                        "in time which group the query has",
+                    )
+                )
 
     def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._busy = False
-                self._changed.notify_all()
-                while not (self._newest or self._ended or self._stopping):
-                    self._changed.wait()
-                if self._stopping:
-                    return
-                newest, self._newest = self._newest, OrderedDict()
-                ended, self._ended = self._ended, []
-                self._busy = True
-            for progress in newest.values():
+        while self._wait():
+            newest, ended, unreadable = self._take()
+            for progress in newest:
+                self._routing = progress
                 self._route(progress)
+                self._routing = None
+            if unreadable is not None:
+                self._committer.observe(
+                    Malfunction(where="a progress event", problem=str(unreadable))
+                )
             for run_id in ended:
                 self._runs.pop(run_id, None)
                 self._sources.forget(run_id)
             if ended:
                 self._committer.hurry()
+
+    def _wait(self) -> bool:
+        """Wait for something to do; False to stop."""
+        with self._changed:
+            self._busy = False
+            self._changed.notify_all()
+            while not (self._newest or self._ended or self._unreadable or self._stopping):
+                self._changed.wait()
+            return not self._stopping
+
+    def _take(self) -> tuple[list[Progress], list[str], FormatError | None]:
+        with self._changed:
+            newest, ended, unreadable = list(self._newest.values()), self._ended, self._unreadable
+            self._newest, self._ended, self._unreadable = OrderedDict(), [], None
+            self._busy = True
+            return newest, ended, unreadable
 
     def _route(self, progress: Progress) -> None:
         try:

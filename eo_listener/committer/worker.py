@@ -1,4 +1,4 @@
-"""The thread that commits to one cluster, with one client that it keeps."""
+"""The thread that commits to the groups of one cluster."""
 
 from __future__ import annotations
 
@@ -98,28 +98,34 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            while True:
-                attempts = self._next()
-                if attempts is None:
-                    return
-                for attempt in attempts:
+            while self._wait():
+                attempt = self._next()
+                if attempt is not None:
                     self._try(attempt)
-                if self._store is not None:
-                    self._store.tend()
+                self._tend()
         finally:
             if self._store is not None:
                 self._store.close()
 
-    def _next(self) -> tuple[Attempt, ...] | None:
-        """Wait for work, for at most the time between two looks at the client."""
+    def _wait(self) -> bool:
+        """Wait until something is due, or it is time to look after the client; False to stop."""
         with self._changed:
-            if self._stopping:
-                return None
-            attempts = self._board.due(time.monotonic())
-            if not attempts:
-                wait = self._board.wait(time.monotonic())
+            wait = self._board.wait(time.monotonic())
+            if not self._stopping and wait != 0.0:
                 self._changed.wait(_TEND_EVERY if wait is None else min(wait, _TEND_EVERY))
-            return attempts
+            return not self._stopping
+
+    def _next(self) -> Attempt | None:
+        with self._changed:
+            return None if self._stopping else self._board.next(time.monotonic())
+
+    def _tend(self) -> None:
+        try:
+            if self._store is not None:
+                self._store.tend()
+        except Exception:
+            # As in `_try`: whatever it is, the commits must go on.
+            logger.exception("eo_listener could not look after its Kafka client")
 
     def _try(self, attempt: Attempt) -> None:
         answer: Mapping[TopicPartition, str | None]

@@ -32,6 +32,8 @@ _DEFAULTS = {
     # waits for it: with the default a program would need 45 s to end while its broker is down.
     "session.timeout.ms": "5000",
     "heartbeat.interval.ms": "1000",
+    # The log end as Kafka's own tools show it, open transactions included.
+    "isolation.level": "read_uncommitted",
     # Only Kafka's answers are wanted, never records or news of topics.
     "topic.metadata.refresh.interval.ms": "-1",
 }
@@ -70,25 +72,39 @@ class Client:
 
     def poll(self, timeout: float = 0.0) -> None:
         """Serve callbacks, for at most `timeout` seconds."""
-        self.consumer.poll(timeout)
+        message = self.consumer.poll(timeout)
+        error = message.error() if message is not None else None
+        if error is not None:  # a consumer that does not subscribe gets nothing but errors
+            self._complain(error)
+
+    def content(self) -> None:
+        """Forget all complaints: a request has been answered."""
+        self._complaint = None
 
     def failure(self, what: str, answer: Answer) -> KafkaError:
         """Say that `what` failed; where a connection complained, that is the reason."""
         self.poll()
-        reason, self._complaint = self._complaint or answer, None
-        unreachable = reason.name().startswith("_")
+        reason = self._complaint if self._complaint is not None and _is_local(answer) else answer
         return KafkaError(
             f"{what} at {self.servers} failed: {reason.name()}",
             code=reason.name(),
             cause=reason.str(),
             fix="Check that the broker runs and that this address is right"
-            if unreachable
+            if _is_local(reason)
             else None,
         )
 
     def _complain(self, error: Answer) -> None:
-        if error.name() != "_ALL_BROKERS_DOWN":  # says no more than the one before it
+        if error.name() == "_ALL_BROKERS_DOWN":  # says no more than the one before it
+            return
+        # What a broker says is told once, and explains more than what this side saw after it.
+        if self._complaint is None or _is_local(self._complaint) or not _is_local(error):
             self._complaint = error
+
+
+def _is_local(error: Answer) -> bool:
+    """True for librdkafka's own errors, which no broker has sent."""
+    return error.name().startswith("_")
 
 
 def answer_of(error: KafkaException) -> Answer:

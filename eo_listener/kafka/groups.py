@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Wire
 
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.clients import Client, answer_of
 from eo_listener.offsets import Position, TopicPartition
 
@@ -36,10 +37,16 @@ class ConfluentGroups:
         client = self._clients.get(group)
         if client is None:
             client = self._clients[group] = _GroupClient(self._properties, group)
-            while len(self._clients) > _OPEN:
-                self._clients.popitem(last=False)[1].close()
+            self._close_idle()
         self._clients.move_to_end(group)
         return client.commit(positions, timeout)
+
+    def _close_idle(self) -> None:
+        """Close the clients used longest ago, beyond those to keep, but none with a request out."""
+        surplus = len(self._clients) - _OPEN
+        idle = [group for group, client in self._clients.items() if not client.waiting]
+        for group in idle[: max(0, surplus)]:
+            self._clients.pop(group).close()
 
     def tend(self) -> None:
         """Serve the clients' callbacks, which pile up otherwise."""
@@ -58,9 +65,8 @@ class _GroupClient:
     def __init__(self, properties: Mapping[str, str], group: str) -> None:
         self._client = Client(properties, group, self._answered)
         self._what = f"committing to group {group}"
-        self._waiting = False
         self._error: Answer | None = None
-        self._partitions: list[Wire] = []
+        self.waiting = False
 
     def commit(
         self, positions: Mapping[TopicPartition, Position], timeout: float
@@ -69,24 +75,37 @@ class _GroupClient:
         # A request that was given up may still be sent by librdkafka. A newer one must not go
         # out beside it: the older could land last, and take the group back.
         self._await(deadline)
-        self._waiting = True
+        wire = [
+            Wire(tp.topic, tp.partition, position.offset, position.metadata)
+            for tp, position in positions.items()
+        ]
         try:
-            self._client.consumer.commit(
-                offsets=[
-                    Wire(tp.topic, tp.partition, position.offset, position.metadata)
-                    for tp, position in positions.items()
-                ],
-                asynchronous=True,
-            )
+            self._client.consumer.commit(offsets=wire, asynchronous=True)
         except KafkaException as error:
-            self._waiting = False
             raise self._client.failure(self._what, answer_of(error)) from error
+        self.waiting = True
         self._await(deadline)
-        if self._error is not None and not any(part.error for part in self._partitions):
-            raise self._client.failure(self._what, self._error)
+        if self._error is None:
+            self._client.content()
+            return dict.fromkeys(positions)
+        failure = self._client.failure(self._what, self._error)
+        if len(positions) == 1 or failure.code.startswith("_"):
+            raise failure
+        return self._look(positions, failure, max(1.0, deadline - time.monotonic()))
+
+    def _look(
+        self, positions: Mapping[TopicPartition, Position], failure: KafkaError, timeout: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Find out which partitions landed: librdkafka gives all of them the error of one."""
+        asked = [Wire(tp.topic, tp.partition) for tp in positions]
+        try:
+            answer = self._client.consumer.committed(asked, timeout=timeout)
+        except KafkaException:  # not even that may be read: none of them is known to have landed
+            raise failure from None
+        held = {TopicPartition(p.topic, p.partition): p for p in answer if p.error is None}
         return {
-            TopicPartition(part.topic, part.partition): part.error.name() if part.error else None
-            for part in self._partitions
+            tp: None if _same(held.get(tp), position) else failure.code
+            for tp, position in positions.items()
         }
 
     def poll(self) -> None:
@@ -96,12 +115,19 @@ class _GroupClient:
         self._client.consumer.close()
 
     def _await(self, deadline: float) -> None:
-        while self._waiting:
+        while self.waiting:
             if time.monotonic() >= deadline:
                 raise self._client.failure(self._what, Answer(_TIMED_OUT))
             self._client.poll(_STEP)
 
     def _answered(self, error: Answer | None, partitions: list[Wire]) -> None:
-        self._waiting = False
-        self._error = error
-        self._partitions = partitions
+        self.waiting = False
+        self._error = error or next((part.error for part in partitions if part.error), None)
+
+
+def _same(held: Wire | None, position: Position) -> bool:
+    return (
+        held is not None
+        and held.offset == position.offset
+        and (held.metadata or "").rstrip("\0") == position.metadata
+    )

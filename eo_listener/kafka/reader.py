@@ -95,7 +95,7 @@ class ClusterReader:
         while chunk := list(islice(parts, _AT_ONCE)):
             try:
                 yield from request(chunk, timeout=self._timeout)
-            except KafkaException as error:  # noqa: PERF203  # one request is thousands of partitions
+            except KafkaException as error:
                 raise client.failure(what, answer_of(error)) from error
 
 

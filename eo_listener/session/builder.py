@@ -53,7 +53,7 @@ def configure(
     _refuse_connect(options)
     spark = Installation.find()
     if not _running_jvm_has_all(spark, connector=connector, shim=shim):
-        java.find()
+        java.find(spark.oldest_java, spark.newest_java, user=f"Spark {spark.version}")
         settings = Settings(
             arguments=SubmitArguments.parse(os.environ.get(VARIABLE, "")),
             options=options,

@@ -15,6 +15,11 @@ OLDEST: Final = (3, 5)
 CONNECTOR: Final = "spark-sql-kafka-0-10"
 INSTALL: Final = "pip install 'eo-listener[spark]'"
 
+_HADOOP: Final = re.compile(r"hadoop-client-api-(\d+)\.(\d+)\.(\d+).*\.jar")
+# Hadoop before 3.4.2 calls Subject.getSubject, which throws from Java 23 on (HADOOP-19212): the
+# session would end in JAVA_GATEWAY_EXITED.
+_HADOOP_FOR_JAVA_23: Final = (3, 4, 2)
+
 _SPARK_SQL: Final = re.compile(r"spark-sql_(\d+\.\d+)-((\d+)\.(\d+).*)\.jar")
 
 
@@ -54,6 +59,20 @@ class Installation:
     def connector(self) -> str:
         """The Maven coordinates of the Kafka connector made with this Spark."""
         return f"org.apache.spark:{CONNECTOR}_{self.scala}:{self.version}"
+
+    @property
+    def oldest_java(self) -> int:
+        """The oldest Java this Spark and the shim run on."""
+        return 11 if self.version.startswith("3.") else 17
+
+    @property
+    def newest_java(self) -> int | None:
+        """The newest Java this Spark starts on; None when no limit is known."""
+        for jar in self.home.glob("jars/hadoop-client-api-*.jar"):
+            match = _HADOOP.fullmatch(jar.name)
+            if match and tuple(map(int, match.groups())) < _HADOOP_FOR_JAVA_23:
+                return 22
+        return None
 
     @property
     def has_connector(self) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.committer.board import Board, Retry
+from eo_listener.committer.board import Attempt, Board, Retry
 from eo_listener.events import CommitAbandoned, CommitFailed, Committed
 from eo_listener.offsets import Offsets, Position, TopicPartition
 
@@ -24,6 +24,13 @@ def at(**offsets: int) -> Mapping[TopicPartition, Position]:
     }
 
 
+def sent(b: Board, now: float) -> Attempt:
+    """The request that is due now."""
+    attempt = b.next(now)
+    assert attempt is not None
+    return attempt
+
+
 def board() -> Board:
     return Board("k:9092", Retry(first=1.0, longest=8.0, refused_first=4.0), random.Random(1))
 
@@ -32,12 +39,12 @@ def test_what_is_offered_is_sent_once_and_not_again() -> None:
     """A confirmed offset is not committed a second time."""
     b = board()
     b.offer("g", at(p0=5))
-    (attempt,) = b.due(0.0)
+    attempt = sent(b, 0.0)
     assert attempt.positions[P0] == Position(offset=5, metadata="m5")
     (event,) = b.settle(attempt, {P0: None}, 0.25)
     assert event == Committed(cluster="k:9092", group="g", offsets=Offsets({P0: 5}), seconds=0.25)
     b.offer("g", at(p0=5))
-    assert b.due(1.0) == ()
+    assert b.next(1.0) is None
     assert b.idle()
 
 
@@ -46,7 +53,7 @@ def test_newer_offsets_take_the_place_of_waiting_ones() -> None:
     b = board()
     for offset in range(5, 100):
         b.offer("g", at(p0=offset))
-    (attempt,) = b.due(0.0)
+    attempt = sent(b, 0.0)
     assert attempt.positions[P0].offset == 99
 
 
@@ -55,12 +62,12 @@ def test_a_group_has_one_request_in_flight() -> None:
     b = board()
     b.offer("g", at(p0=5))
     b.offer("h", at(p0=1))
-    first, other = b.due(0.0)
+    first, other = sent(b, 0.0), sent(b, 0.0)
     assert (first.group, other.group) == ("g", "h")
     b.offer("g", at(p0=6))
-    assert b.due(10.0) == ()
+    assert b.next(10.0) is None
     b.settle(first, {P0: None}, 11.0)
-    (second,) = b.due(11.0)
+    second = sent(b, 11.0)
     assert second.positions[P0].offset == 6
 
 
@@ -71,25 +78,25 @@ def test_an_offset_below_is_not_sent_and_said() -> None:
     refused = b.offer("g", at(p0=3, p1=6))
     assert refused is not None
     assert (refused.offered, refused.held) == (Offsets({P0: 3}), Offsets({P0: 5}))
-    (attempt,) = b.due(0.0)
+    attempt = sent(b, 0.0)
     assert {tp: p.offset for tp, p in attempt.positions.items()} == {P0: 5, P1: 6}
     b.settle(attempt, {P0: None, P1: None}, 0.0)
     assert b.offer("g", at(p0=5)) is None
     assert b.offer("g", at(p0=4)) is not None
-    assert b.due(1.0) == ()
+    assert b.next(1.0) is None
 
 
 def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
     """A missing answer is an error of that partition, and is tried again."""
     b = board()
     b.offer("g", at(p0=5, p1=6))
-    (attempt,) = b.due(0.0)
+    attempt = sent(b, 0.0)
     events = b.settle(attempt, {P0: None}, 0.0)
     assert isinstance(events[0], Committed)
     assert isinstance(events[1], CommitFailed)
     assert events[1].errors == {P1: "_MISSING_ANSWER"}
     assert events[1].unknown
-    (again,) = b.due(100.0)
+    again = sent(b, 100.0)
     assert set(again.positions) == {P1}
 
 
@@ -99,10 +106,10 @@ def test_waits_grow_are_spread_and_stay_bounded() -> None:
     b.offer("g", at(p0=5))
     now, waits = 0.0, []
     for _ in range(6):
-        (attempt,) = b.due(now)
+        attempt = sent(b, now)
         (event,) = b.settle(attempt, {P0: "_TRANSPORT"}, now)
         assert isinstance(event, CommitFailed)
-        assert b.due(now + event.retry_in - 0.01) == ()
+        assert b.next(now + event.retry_in - 0.01) is None
         assert b.wait(now) == pytest.approx(event.retry_in)
         waits.append(event.retry_in)
         now += event.retry_in
@@ -116,12 +123,12 @@ def test_success_ends_the_back_off() -> None:
     b = board()
     b.offer("g", at(p0=5))
     for _ in range(4):
-        (attempt,) = b.due(1e6)
+        attempt = sent(b, 1e6)
         b.settle(attempt, {P0: "_TIMED_OUT"}, 0.0)
-    (attempt,) = b.due(1e6)
+    attempt = sent(b, 1e6)
     b.settle(attempt, {P0: None}, 0.0)
     b.offer("g", at(p0=6))
-    (attempt,) = b.due(1e6)
+    attempt = sent(b, 1e6)
     (event,) = b.settle(attempt, {P0: "_TIMED_OUT"}, 0.0)
     assert isinstance(event, CommitFailed)
     assert event.retry_in <= 1.0
@@ -132,15 +139,15 @@ def test_a_refused_partition_does_not_hold_up_the_others() -> None:
     """A deleted topic's partition waits its time; its neighbour commits at once."""
     b = board()
     b.offer("g", at(p0=5, p1=6))
-    (attempt,) = b.due(0.0)
+    attempt = sent(b, 0.0)
     b.settle(attempt, {P0: None, P1: "UNKNOWN_TOPIC_OR_PART"}, 0.0)
     b.offer("g", at(p0=7, p1=8))
-    (attempt,) = b.due(0.1)
+    attempt = sent(b, 0.1)
     assert set(attempt.positions) == {P0}
     b.settle(attempt, {P0: None}, 0.1)
     assert b.stuck(0.2)
     assert not b.idle()
-    (attempt,) = b.due(60.0)
+    attempt = sent(b, 60.0)
     assert set(attempt.positions) == {P1}
 
 
@@ -148,19 +155,70 @@ def test_hurry_forgets_every_wait() -> None:
     """On termination all that waits is due at once, refused or not."""
     b = board()
     b.offer("g", at(p0=5, p1=6))
-    (attempt,) = b.due(0.0)
+    attempt = sent(b, 0.0)
     b.settle(attempt, {P0: "_TRANSPORT", P1: "UNKNOWN_MEMBER_ID"}, 0.0)
-    assert b.due(0.0) == ()
+    assert b.next(0.0) is None
     b.hurry()
-    (attempt,) = b.due(0.0)
+    attempt = sent(b, 0.0)
     assert set(attempt.positions) == {P0, P1}
+
+
+def test_hurry_reaches_what_is_in_flight() -> None:
+    """A request that fails after the hurry began is tried at once again, once."""
+    b = board()
+    b.offer("g", at(p0=5))
+    attempt = sent(b, 0.0)
+    b.hurry()
+    b.settle(attempt, {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
+    assert not b.stuck(1.0)
+    b.settle(sent(b, 1.0), {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
+    assert b.stuck(1.0)
+    assert b.next(1.0) is None
+
+
+def test_groups_that_answer_go_before_those_that_do_not() -> None:
+    """Of several groups that are due, the one with the fewest failures is tried first."""
+    b = board()
+    b.offer("a", at(p0=5))
+    for _ in range(3):
+        b.settle(sent(b, 1e6), {P0: "_TIMED_OUT"}, 0.0)
+    b.offer("b", at(p0=1))
+    assert sent(b, 1e6).group == "b"
+    assert sent(b, 1e6).group == "a"
+
+
+def test_after_an_unknown_outcome_the_position_is_repeated() -> None:
+    """A request that was given up may land late, and take the group back: so once more, later."""
+    b = board()
+    b.offer("g", at(p0=5, p1=5))
+    b.settle(sent(b, 0.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 0.0)
+    b.settle(sent(b, 1.0), {P0: None, P1: None}, 1.0)
+    assert b.idle()
+    assert b.wait(1.0) == pytest.approx(60.0)
+    again = sent(b, 61.0)
+    assert {tp: p.offset for tp, p in again.positions.items()} == {P0: 5}
+    b.settle(again, {P0: None}, 61.0)
+    assert b.wait(61.0) is None
+
+
+def test_a_repeat_gives_way_to_newer_offsets() -> None:
+    """What has moved on in the meantime is committed as it is now, not as it was."""
+    b = board()
+    b.offer("g", at(p0=5))
+    b.settle(sent(b, 0.0), {P0: "_TIMED_OUT"}, 0.0)
+    b.settle(sent(b, 1.0), {P0: None}, 1.0)
+    b.offer("g", at(p0=8))
+    attempt = sent(b, 61.0)
+    assert attempt.positions[P0].offset == 8
+    b.settle(attempt, {P0: None}, 61.0)
+    assert b.next(1e6) is None
 
 
 def test_what_is_abandoned_is_named() -> None:
     """Giving up says which group stays behind, and where it should have been."""
     b = board()
     b.offer("g", at(p0=5))
-    b.due(0.0)
+    b.next(0.0)
     assert b.abandon() == (CommitAbandoned(cluster="k:9092", group="g", offsets=Offsets({P0: 5})),)
     assert b.abandon() == ()
 
@@ -190,12 +248,12 @@ def test_for_any_offers_and_faults_the_group_is_monotone_and_ends_right(
             tp = TopicPartition("t", partition)
             offered[tp] = max(offset, offered.get(tp, -1))
             b.offer("g", {tp: Position(offset=offset)})
-        for attempt in b.due(now):
+        while attempt := b.next(now):
             answer = dict(zip(attempt.positions, answers, strict=False))
             land({tp: attempt.positions[tp] for tp, error in answer.items() if error is None})
             b.settle(attempt, answer, now)
     b.hurry()
-    for attempt in b.due(now):
+    while attempt := b.next(now):
         land(attempt.positions)
         b.settle(attempt, dict.fromkeys(attempt.positions), now)
     assert group == offered

@@ -11,7 +11,14 @@ import pytest
 
 from eo_listener.committer import Committer, Retry, Router
 from eo_listener.errors import JvmError, KafkaError
-from eo_listener.events import CommitAbandoned, CommitFailed, Committed, Event, SourceIgnored
+from eo_listener.events import (
+    CommitAbandoned,
+    CommitFailed,
+    Committed,
+    Event,
+    Malfunction,
+    SourceIgnored,
+)
 from eo_listener.offsets import Offsets, Position, TopicPartition
 from eo_listener.progress import Progress, SourceProgress
 from eo_listener.routing import Cluster, Commit, Rules
@@ -163,6 +170,38 @@ def test_after_close_nothing_is_taken(house: House, caplog: pytest.LogCaptureFix
     assert house.store().history == []
 
 
+def test_a_client_that_cannot_be_tended_stops_nothing(house: House) -> None:
+    """An error while looking after the client leaves the thread alive and committing."""
+
+    class Untended(MemoryGroups):
+        def tend(self) -> None:
+            raise RuntimeError("a bug in a client library")
+
+    house.stores[K] = Untended()
+    for offset in (5, 6):
+        house.committer.offer(commit(offset))
+        assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 6
+
+
+def test_hanging_groups_do_not_keep_a_healthy_one_from_the_last_flush(house: House) -> None:
+    """Three groups that have failed before wait until the healthy one has been committed."""
+
+    def slow(group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        time.sleep(0.4)
+        raise KafkaError("no answer", code="_TIMED_OUT")
+
+    house.store().faults.extend([slow] * 3)
+    for group in ("a", "b", "c"):
+        house.committer.offer(commit(5, group=group))
+    time.sleep(1.3)
+    house.store().faults.extend([slow] * 30)
+    house.store().faults.insert(1, lambda group, positions: None)
+    house.committer.offer(commit(5, group="healthy"))
+    house.committer.close(1.5)
+    assert house.store().groups["healthy"][P0].offset == 5
+
+
 def test_an_observer_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """A failing observer is logged; the next observer and the commits go on."""
     seen: list[Event] = []
@@ -242,7 +281,7 @@ def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
 
 
 def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFixture) -> None:
-    """Closing does not wait for a Spark that no longer answers, and says so."""
+    """Closing does not wait for a Spark that no longer answers; each batch left is named."""
     release = threading.Event()
 
     class Hanging(Sources):
@@ -255,7 +294,11 @@ def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFi
     started = time.monotonic()
     router.close(time.monotonic() + 0.3)
     assert time.monotonic() - started < 2.0
-    assert "did not finish in time" in caplog.text
+    (lost,) = house.of(Malfunction)
+    assert isinstance(lost, Malfunction)
+    assert (lost.where, "batch 1 " in lost.problem) == ("query q", True)
+    router.progressed(progress(2, 6))
+    assert "batch 2 came after the listener was closed" in caplog.text
     release.set()
     for thread in threading.enumerate():
         if thread.name == "eo-listener-router":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import statistics
 import threading
 import time
 from collections.abc import Callable
 
 import psutil
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
@@ -39,36 +40,38 @@ def test_a_broker_that_is_killed_and_comes_back(
     recording: Recording,
     start_broker: Callable[..., Broker],
     tmp_path_factory: pytest.TempPathFactory,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Killed for 20 s in mid-stream: the query goes on, the group catches up without help."""
     broker = start_broker()
     topics = Topics(broker.bootstrap_servers)
     queries = Queries(spark, broker, tmp_path_factory.mktemp("outage"))
     topic, group = topics.create(), unique("g")
-    listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    recording.add(OffsetCommitListener(observers=[recording.events.append]))
     query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"})
     stop = threading.Event()
 
-    def write() -> None:
-        while not stop.wait(0.3):
-            topics.fill(topic, 5)
+    def write() -> None:  # goes on through the outage: the producer keeps what it cannot send
+        while not stop.wait(0.05):
+            producer.produce(topic, b"x")
+            producer.poll(0)
 
-    topics.fill(topic, 20)
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert eventually(lambda: any(isinstance(e, Committed) for e in recording.events), 60)
+    before = len(recording.events)
+    broker.kill()
+    time.sleep(20)
+    broker.restart()
+    assert eventually(
+        lambda: any(isinstance(e, Committed) for e in recording.events[before:]), 60
+    ), "no commit after the broker came back"
+    stop.set()
+    writer.join(30)
+    assert producer.flush(60) == 0
     query.processAllAvailable()
-    assert listener.flush()
-    with caplog.at_level(logging.INFO, "eo_listener"):
-        broker.kill()
-        time.sleep(20)
-        broker.restart()
-        writer = threading.Thread(target=write)
-        writer.start()
-        time.sleep(5)
-        stop.set()
-        writer.join(30)
-        query.processAllAvailable()
-        assert query.isActive
-        assert listener.flush(30)
+    assert query.isActive
+    assert eventually(lambda: all(row.lag == 0 for row in queries.described(group)), 30)
     queries.assert_drained(group, topic)
     query.stop()
     assert query.exception() is None
@@ -107,27 +110,45 @@ def test_a_commit_in_the_outage_waits_and_lands(
     assert sum(position.offset for position in held.values()) == 120
     failures = [event for event in recording.events if isinstance(event, CommitFailed)]
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
-    codes = {failure.code for failure in failures}
-    assert len(warnings) == len(codes) < len(failures)
+    causes = {failure.cause for failure in failures}
+    assert len(warnings) == len(causes) < len(failures)
     assert [r for r in caplog.records if "committed again" in r.getMessage()]
 
 
 def test_a_dead_address_is_said_once_and_slows_nothing(
     recording: Recording, queries: Queries, topics: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Ten batches against nobody: one warning with what to do, and the query at its own pace."""
+    """Against nobody: one warning with what to do, and batches as quick as without a listener."""
     topic, group = topics.create(), unique("g")
-    listener = recording.add(OffsetCommitListener(bootstrap_servers=NOBODY, flush_timeout=1.0))
-    query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
-    with caplog.at_level(logging.INFO, "eo_listener"):
-        for _ in range(10):
+
+    def batches(checkpoint: str) -> list[int]:
+        query = queries.start(
+            queries.read(subscribe=topic, eo__commit__group=group),
+            checkpoint=checkpoint,
+            drain=False,
+        )
+        for _ in range(12):
             topics.fill(topic, 5)
             query.processAllAvailable()
+        durations = [
+            p.durationMs["triggerExecution"] for p in query.recentProgress if p.numInputRows
+        ]
+        query.stop()
+        assert query.exception() is None
+        return durations[2:]
+
+    alone = [*batches("warm-up"), *batches("alone")]
+    listener = recording.add(OffsetCommitListener(bootstrap_servers=NOBODY, flush_timeout=1.0))
+    with caplog.at_level(logging.INFO, "eo_listener"):
+        listened = batches("listened")
         assert not listener.flush(8)
-    query.stop()
-    assert query.exception() is None
+    # Kafka's time-outs are seconds: one batch that waited for one would stand out by far. What
+    # the listener costs to the millisecond is measured in benchmarks/.
+    assert statistics.median(listened) < 2 * statistics.median(alone) + 50
+    assert max(listened) < max(alone) + 2000
     (line,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert NOBODY in line
+    assert "Connection refused" in line
     assert "kafka.bootstrap.servers" in line
     listener.close()
 
@@ -160,10 +181,10 @@ def test_a_group_with_members_is_refused_and_explained(
     queries.assert_drained(group, topic)
 
 
-def test_one_client_a_cluster_is_reused(
+def test_one_client_a_group_is_reused(
     recording: Recording, queries: Queries, topics: Topics, broker: Broker
 ) -> None:
-    """Fifty commits later this process holds as many connections to the broker as after one."""
+    """Twenty commits later this process holds as many connections to the broker as after a few."""
     topic, group = topics.create(), unique("g")
     listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
     query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)

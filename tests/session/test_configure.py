@@ -244,14 +244,21 @@ def test_no_java(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         configure(SparkSession.Builder())
 
 
-def test_old_java(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Java that is too old is named with its version."""
+@pytest.mark.parametrize("feature", [8, 25])
+def test_a_java_that_this_spark_cannot_run_on(
+    feature: int, fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Java too old or too new is named with its version, and with what is needed."""
+    spark = Installation.find()
+    if feature == 25 and spark.newest_java is None:
+        pytest.skip("this Spark starts on it")
     java = fresh / "bin" / "java"
     java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{feature}.0.2\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(fresh))
-    with pytest.raises(JavaError, match=r"is Java 11, but Java 17 or later is needed"):
+    needed = rf"is Java {feature}, but Spark {spark.version} needs Java {spark.oldest_java} "
+    with pytest.raises(JavaError, match=needed):
         configure(SparkSession.Builder())
 
 

@@ -1,0 +1,155 @@
+"""`eo-listener status` tells where a group stands, and its exit code tells a monitor."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from eo_listener.broker import Broker
+from eo_listener.kafka import ClusterReader, ConfluentGroups
+from eo_listener.metadata import CommitMetadata
+from eo_listener.offsets import Position, TopicPartition
+from tests.topics import Topics, unique
+
+pytestmark = pytest.mark.kafka
+
+COMMAND = [sys.executable, "-m", "eo_listener"]
+NAME = "odd [/red] name"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def commit(servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    metadata = CommitMetadata.of(name=NAME, query_id="q" * 36, run_id="r" * 36, batch_id=7).text()
+    store = ConfluentGroups({"bootstrap.servers": servers})
+    wanted = {
+        TopicPartition(topic, partition): Position(offset=offset, metadata=metadata)
+        for partition, offset in offsets.items()
+    }
+    deadline = time.monotonic() + 30
+    while set(store.commit(group, wanted, timeout=10).values()) != {None}:
+        assert time.monotonic() < deadline
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Broker) -> str:
+    """A topic of two partitions with 10 records each."""
+    topics = Topics(broker.bootstrap_servers)
+    name = topics.create(partitions=2)
+    topics.fill(name, 20)
+    return name
+
+
+def ends(servers: str, topic: str) -> dict[int, int]:
+    reader = ClusterReader({"bootstrap.servers": servers})
+    found = reader.log_ends(reader.partitions([topic]))
+    reader.close()
+    return {tp.partition: end for tp, end in found.items()}
+
+
+def test_a_group_with_lag(broker: Broker, topic: str) -> None:
+    """Table and JSON show offsets, lag, query and batch; brackets in names stay as they are."""
+    servers, group = broker.bootstrap_servers, unique("g[/b]")
+    log_ends = ends(servers, topic)
+    commit(servers, group, topic, {0: log_ends[0], 1: log_ends[1] - 3})
+    table = run("status", group, "-b", servers)
+    assert table.returncode == 0, table.stderr
+    for shown in (group, topic, NAME, "lag in total: 3"):
+        assert shown in table.stdout
+    told = json.loads(run("status", group, "-b", servers, "--json").stdout)
+    assert told["lag"] == 3
+    assert [row["lag"] for row in told["partitions"]] == [0, 3]
+    assert {(row["query"], row["batch"]) for row in told["partitions"]} == {(NAME, 7)}
+
+
+@pytest.mark.parametrize(("limit", "code"), [("2", 1), ("3", 0)])
+def test_max_lag_decides_the_exit_code(limit: str, code: int, broker: Broker, topic: str) -> None:
+    """Over the limit is 1, at the limit is 0."""
+    servers, group = broker.bootstrap_servers, unique("g")
+    log_ends = ends(servers, topic)
+    commit(servers, group, topic, {0: log_ends[0], 1: log_ends[1] - 3})
+    assert run("status", group, "-b", servers, "--max-lag", limit).returncode == code
+
+
+def test_a_partition_never_committed_has_an_unknown_lag(broker: Broker, topic: str) -> None:
+    """Nothing committed there is told as unknown, and counts as over every limit."""
+    servers, group = broker.bootstrap_servers, unique("g")
+    commit(servers, group, topic, {0: 1})
+    answer = run("status", group, "-b", servers, "--json", "--max-lag", "1000000")
+    assert answer.returncode == 1
+    told = json.loads(answer.stdout)
+    assert told["lag"] is None
+    assert told["partitions"][1]["committed"] is None
+
+
+def test_watch_looks_again_until_it_is_interrupted(broker: Broker, topic: str) -> None:
+    """One JSON document a look; Ctrl-C ends it with 0 and no traceback."""
+    servers, group = broker.bootstrap_servers, unique("g")
+    commit(servers, group, topic, {0: 1, 1: 1})
+    watching = subprocess.Popen(
+        [*COMMAND, "status", group, "-b", servers, "--json", "--watch", "0.3"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert watching.stdout is not None
+    assert json.loads(watching.stdout.readline())["partitions"][0]["committed"] == 1
+    commit(servers, group, topic, {0: 2, 1: 2})
+    deadline = time.monotonic() + 20
+    while json.loads(watching.stdout.readline())["partitions"][0]["committed"] != 2:
+        assert time.monotonic() < deadline
+    watching.send_signal(signal.SIGINT)
+    _, said = watching.communicate(timeout=20)
+    assert watching.returncode == 0
+    assert said == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["g", "-b", "127.0.0.1:1"], 3, ["Connection refused", "--bootstrap-server"]),
+        (["g", "-b", ""], 2, ["host:port"]),
+        (["g", "-b", "host:abc"], 2, ["host:port"]),
+        ([" ", "-b", "127.0.0.1:1"], 2, ["the group is empty"]),
+        (["g", "-b", "127.0.0.1:1", "-X", "nosuch=1"], 2, ["nosuch"]),
+        (["g", "-b", "127.0.0.1:1", "-X", "bootstrap.servers=x:1"], 2, ["Use -b"]),
+        (["g", "-b", "127.0.0.1:1", "-X", "nothing"], 2, ["key=value"]),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], code: int, words: list[str]) -> None:
+    """What is wrong and the option to change, on stderr, without a traceback."""
+    answer = run("status", *arguments)
+    assert answer.returncode == code
+    assert answer.stdout == ""
+    (line,) = answer.stderr.strip().splitlines()
+    for word in words:
+        assert word in line
+
+
+def test_an_unknown_group_is_a_finding(broker: Broker) -> None:
+    """A group without offsets exits with 1, and says what to check."""
+    answer = run("status", unique("nosuch"), "-b", broker.bootstrap_servers)
+    assert answer.returncode == 1
+    assert "holds no offsets" in answer.stdout
+
+
+def test_a_full_disk_is_no_finding(broker: Broker, topic: str) -> None:
+    """Output that cannot be written exits with 3, not with the 1 of a finding."""
+    with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
+        answer = subprocess.run(
+            [*COMMAND, "jar"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert answer.returncode == 3
+    assert "No space left" in answer.stderr
+    assert "Traceback" not in answer.stderr

@@ -1,0 +1,166 @@
+"""Commits and readings against a real coordinator, on good days and bad."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from eo_listener.broker import Broker
+from eo_listener.errors import KafkaError, SettingsError
+from eo_listener.kafka import ClusterReader, ConfluentGroups
+from eo_listener.offsets import Position, TopicPartition
+from tests.topics import Topics, unique
+
+pytestmark = pytest.mark.kafka
+
+T = TopicPartition
+
+
+def at(offset: int, *partitions: TopicPartition) -> Mapping[TopicPartition, Position]:
+    return {tp: Position(offset=offset, metadata=f"m{offset}") for tp in partitions}
+
+
+def insist(
+    store: ConfluentGroups, group: str, positions: Mapping[TopicPartition, Position]
+) -> None:
+    """Commit until the coordinator, which is made at its first use, has confirmed all."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            if set(store.commit(group, positions, timeout=8).values()) == {None}:
+                return
+        except KafkaError:
+            assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def store(broker: Broker) -> Iterator[ConfluentGroups]:
+    store = ConfluentGroups({"bootstrap.servers": broker.bootstrap_servers})
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def reader(broker: Broker) -> Iterator[ClusterReader]:
+    reader = ClusterReader({"bootstrap.servers": broker.bootstrap_servers})
+    yield reader
+    reader.close()
+
+
+@pytest.fixture
+def topics(broker: Broker) -> Topics:
+    return Topics(broker.bootstrap_servers)
+
+
+def test_what_is_committed_is_read_back(
+    store: ConfluentGroups, reader: ClusterReader, topics: Topics
+) -> None:
+    """Offsets and metadata come back as they were sent, without a NUL; other groups stay empty."""
+    topic, group = topics.create(), unique("g")
+    positions = at(5, T(topic, 0), T(topic, 2))
+    insist(store, group, positions)
+    assert reader.group(group) == positions
+    assert reader.group(unique("other")) == {}
+
+
+def test_one_deleted_topic_does_not_hide_that_the_others_landed(
+    store: ConfluentGroups, reader: ClusterReader, topics: Topics
+) -> None:
+    """The answer is told for each partition: librdkafka itself gives all the error of one."""
+    kept, deleted, group = topics.create(), topics.create(), unique("g")
+    insist(store, group, at(1, T(kept, 0), T(deleted, 0)))
+    admin = AdminClient({"bootstrap.servers": topics.servers})
+    admin.delete_topics([deleted])[deleted].result(timeout=30)
+    deadline = time.monotonic() + 20
+    while reader.partitions([deleted]):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    answer = store.commit(group, at(7, T(kept, 0), T(kept, 1), T(deleted, 0)), timeout=8)
+    assert answer == {
+        T(kept, 0): None,
+        T(kept, 1): None,
+        T(deleted, 0): "UNKNOWN_TOPIC_OR_PART",
+    }
+    assert reader.group(group) == at(7, T(kept, 0), T(kept, 1))
+
+
+def test_nobody_at_the_address_is_said_with_its_reason() -> None:
+    """The error carries what the connection complained of, and closing does not wait for long."""
+    store = ConfluentGroups({"bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(KafkaError) as failed:
+        store.commit("g", at(5, T("t", 0), T("t", 1)), timeout=8)
+    assert failed.value.code == "_TRANSPORT"
+    assert "Connection refused" in (failed.value.cause or "")
+    started = time.monotonic()
+    store.close()
+    assert time.monotonic() - started < 7
+
+
+def test_after_an_outage_no_old_complaint_remains(
+    start_broker: Callable[..., Broker],
+) -> None:
+    """A success ends the complaint: a later failure is not told with the reason of an earlier."""
+    broker = start_broker()
+    topic = Topics(broker.bootstrap_servers).create()
+    store = ConfluentGroups({"bootstrap.servers": broker.bootstrap_servers})
+    insist(store, "g", at(1, T(topic, 0)))
+    broker.kill()
+    with pytest.raises(KafkaError):
+        store.commit("g", at(2, T(topic, 0)), timeout=6)
+    broker.restart()
+    insist(store, "g", at(3, T(topic, 0)))
+    with pytest.raises(KafkaError) as failed:
+        store.commit("g", at(4, T("nosuch", 0)), timeout=8)
+    assert failed.value.code == "UNKNOWN_TOPIC_OR_PART"
+    assert "refused" not in (failed.value.cause or "")
+    store.close()
+
+
+def test_many_groups_keep_a_bounded_number_of_clients(
+    store: ConfluentGroups, topics: Topics, reader: ClusterReader
+) -> None:
+    """Beyond the number that is kept, groups take turns, and each is committed all the same."""
+    topic = topics.create()
+    groups = [unique("g") for _ in range(140)]
+    for group in groups:
+        insist(store, group, at(3, T(topic, 0)))
+    assert len(store._clients) <= 128
+    for group in (groups[0], groups[-1]):
+        assert reader.group(group, [T(topic, 0)]) == at(3, T(topic, 0))
+
+
+def test_the_log_end_counts_an_open_transaction(topics: Topics, reader: ClusterReader) -> None:
+    """As Kafka's own tools show it: lag is what is in the log, also what cannot be read yet."""
+    topic = topics.create(partitions=1)
+    producer = Producer(
+        {"bootstrap.servers": topics.servers, "transactional.id": unique("tx"), "log_level": "0"}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for number in range(10):
+        producer.produce(topic, str(number))
+    assert producer.flush(30) == 0
+    try:
+        assert reader.log_ends([T(topic, 0)]) == {T(topic, 0): 10}
+    finally:
+        producer.abort_transaction(30)
+
+
+def test_a_partition_that_is_gone_has_no_log_end(topics: Topics, reader: ClusterReader) -> None:
+    """It is left out, not zero."""
+    topic = topics.create(partitions=1)
+    assert reader.log_ends([T(topic, 0), T("nosuch", 0)]) == {T(topic, 0): 0}
+
+
+def test_settings_that_no_client_takes() -> None:
+    """Refused when the client is opened, without the value."""
+    with pytest.raises(SettingsError) as refused:
+        ConfluentGroups({"bootstrap.servers": "x:1", "sasl.nosuch": "hunter2"}).commit(
+            "g", at(1, T("t", 0)), timeout=1
+        )
+    assert "hunter2" not in str(refused.value)
