@@ -179,6 +179,7 @@ class Broker:
         return Record(
             version=self.release.version,
             data=str(self.data),
+            properties=self._properties,
             nodes=tuple(
                 NodeRecord(
                     node=number,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from eo_listener.artifacts import CACHE_VARIABLE, cache_folder
 from eo_listener.broker.cluster import STOP_PATIENCE, Broker
 from eo_listener.broker.record import NodeRecord, Record
 from eo_listener.broker.storage import make_folder
+from eo_listener.broker.versions import DEFAULT
 from eo_listener.errors import BrokerError
 
 NAME: Final = "default"
@@ -40,19 +42,20 @@ def default_data() -> Path:
 def start(
     data: Path,
     *,
-    version: str,
-    nodes: int = 1,
+    version: str | None = None,
+    nodes: int | None = None,
     port: int | None = None,
     properties: Mapping[str, str] | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> Started:
     """Start a broker on `data`, unless one runs there, and let it live on.
 
-    Raises what `Broker.start` raises.
+    What is None is of no matter to a broker that runs, and is the default of one that is started.
+    Raises what `Broker.start` raises, and BrokerError when another one than this runs there.
     """
     broker = Broker(
-        version=version,
-        nodes=nodes,
+        version=DEFAULT if version is None else version,
+        nodes=1 if nodes is None else nodes,
         port=port,
         properties=properties,
         data=data,
@@ -62,10 +65,13 @@ def start(
     with _alone(data):
         earlier = Record.read(data)
         if earlier is not None and earlier.running():
-            if port is not None and port != earlier.nodes[0].port:
+            difference = earlier.difference(
+                version=version, nodes=nodes, port=port, properties=properties or {}
+            )
+            if difference is not None:
                 raise BrokerError(
-                    f"The broker on {data} runs already, on port {earlier.nodes[0].port}",
-                    fix="Stop it first, or leave the port out",
+                    f"The broker on {data} runs already, {difference}",
+                    fix=f"Stop it first: {stop_command(data)}",
                 )
             return Started(record=earlier, already=True)
         broker.start()
@@ -102,6 +108,12 @@ def stop(data: Path) -> tuple[NodeRecord, ...]:
         )
     record.remove()
     return ended
+
+
+def stop_command(data: Path) -> str:
+    """Return what to type to end the broker on `data`."""
+    own = data == default_data().absolute()
+    return "eo-listener broker stop" + ("" if own else f" --data {shlex.quote(str(data))}")
 
 
 @contextlib.contextmanager

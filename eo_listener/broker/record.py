@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
@@ -39,11 +40,12 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A detached broker, as it was when it started."""
+    """A detached broker, as it was when it started; `properties` can hold secrets."""
 
     version: str
     data: str
     nodes: tuple[NodeRecord, ...]
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read(cls, data: Path) -> Record | None:
@@ -51,8 +53,9 @@ class Record:
         file = _file(data)
         try:
             fields = json.loads(file.read_text())
-            nodes = tuple(NodeRecord(**node) for node in fields.pop("nodes"))
-            return cls(**fields, nodes=nodes)
+            nodes = tuple(_node(node) for node in fields.pop("nodes"))
+            properties = dict(fields.pop("properties"))
+            return cls(**fields, nodes=nodes, properties=properties)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -75,9 +78,45 @@ class Record:
         """The plain listener of every node."""
         return ",".join(f"{HOST}:{node.port}" for node in self.nodes)
 
+    def difference(
+        self,
+        *,
+        version: str | None,
+        nodes: int | None,
+        port: int | None,
+        properties: Mapping[str, str],
+    ) -> str | None:
+        """Say how this broker is not the one that is asked for; what is not named may be any.
+
+        Of a property only the name is told: its value may be a secret.
+        """
+        if version not in (None, self.version):
+            return f"as Kafka {self.version}, not {version}"
+        if nodes not in (None, len(self.nodes)):
+            return f"with {len(self.nodes)} node(s), not {nodes}"
+        if port not in (None, self.nodes[0].port):
+            return f"on port {self.nodes[0].port}, not {port}"
+        for name, value in properties.items():
+            if self.properties.get(name) != value:
+                return f"with another value of the property {name}"
+        return None
+
     def running(self) -> tuple[NodeRecord, ...]:
         """Return the nodes whose process is there."""
         return tuple(node for node in self.nodes if node.process() is not None)
+
+
+def _node(fields: object) -> NodeRecord:
+    match fields:
+        case {
+            "node": int(node),
+            "pid": int(pid),
+            "created": float(created),
+            "port": int(port),
+            "log": str(log),
+        }:
+            return NodeRecord(node=node, pid=pid, created=created, port=port, log=log)
+    raise ValueError("a node in it is not what eo-listener writes")
 
 
 def _file(data: Path) -> Path:

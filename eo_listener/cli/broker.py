@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from eo_listener.broker import DEFAULT, detached
 from eo_listener.broker.properties import parse_pair
@@ -36,11 +36,13 @@ _PAUSE = 2.0  # seconds between two plain lines of one kind
     epilog="Example: eo-listener broker start --port 9092 --property log.retention.ms=60000"
 )
 def start(
-    version: Annotated[str, typer.Option(help="The release of Kafka.")] = DEFAULT,
+    version: Annotated[
+        str | None, typer.Option(help=f"The release of Kafka. Default: {DEFAULT}.")
+    ] = None,
     port: Annotated[
         int | None, typer.Option(help="Where to listen. Default: a free port, kept by --data.")
     ] = None,
-    nodes: Annotated[int, typer.Option(help="How many processes.")] = 1,
+    nodes: Annotated[int | None, typer.Option(help="How many processes. Default: 1.")] = None,
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", help="A broker property, key=value; repeatable."),
@@ -63,15 +65,16 @@ def start(
         print_json({"already": started.already, **_document(folder, started.record)})
         return
     record = started.record
-    out = console()
     head = "is running already" if started.already else "is running"
-    out.print(f"Kafka {record.version} {head}", style="bold")
-    out.print(f"  bootstrap servers  {record.bootstrap_servers}")
-    out.print(f"  process            {', '.join(str(node.pid) for node in record.nodes)}")
-    out.print(f"  data               {record.data}", soft_wrap=True)
-    for node in record.nodes:
-        out.print(f"  log                {node.log}", soft_wrap=True)
-    out.print(f"  stop it with       {_stop_command(folder)}", soft_wrap=True)
+    lines = [
+        f"  bootstrap servers  {record.bootstrap_servers}",
+        f"  process            {', '.join(str(node.pid) for node in record.nodes)}",
+        f"  data               {record.data}",
+        *(f"  log                {node.log}" for node in record.nodes),
+        f"  stop it with       {detached.stop_command(folder)}",
+    ]
+    _print(f"Kafka {record.version} {head}", style="bold")
+    _print("\n".join(lines))
 
 
 @app.command(epilog="Example: eo-listener broker stop")
@@ -83,9 +86,9 @@ def stop(data: Data = None, as_json: Json = False) -> None:
         print_json({"stopped": [node.pid for node in ended], "data": str(folder)})
     elif ended:
         pids = ", ".join(str(node.pid) for node in ended)
-        console().print(f"Stopped (process {pids}). Its data stay in {folder}", soft_wrap=True)
+        _print(f"Stopped (process {pids}). Its data stay in {folder}")
     else:
-        console().print(f"No broker was running on {folder}", soft_wrap=True)
+        _print(f"No broker was running on {folder}")
 
 
 @app.command(epilog="Example: eo-listener broker status --json")
@@ -97,19 +100,23 @@ def status(data: Data = None, as_json: Json = False) -> None:
     if as_json:
         print_json(document)
     elif record is None or not record.running():
-        console().print(f"No broker is running on {folder}", soft_wrap=True)
+        _print(f"No broker is running on {folder}")
     else:
-        table = Table(title=f"Kafka {record.version} on {record.bootstrap_servers}")
+        table = Table(title=Text(f"Kafka {record.version} on {record.bootstrap_servers}"))
         for column in ("node", "process", "port", "state", "log"):
             table.add_column(column, overflow="fold")
         for node in document["nodes"]:
-            state = "running" if node["running"] else "[red]gone[/red]"
-            table.add_row(
-                str(node["node"]), str(node["pid"]), str(node["port"]), state, node["log"]
-            )
+            state = Text("running") if node["running"] else Text("gone", style="red")
+            numbers = (str(node[name]) for name in ("node", "pid", "port"))
+            table.add_row(*numbers, state, Text(node["log"]))
         console().print(table)
     if not document["running"]:
         raise typer.Exit(1)
+
+
+def _print(text: str, style: str = "") -> None:
+    """Print lines as they are: the name of a folder may look like markup or an emoji to rich."""
+    console().print(Text(text, style=style), soft_wrap=True)
 
 
 def _document(folder: Path, record: Record | None) -> dict[str, Any]:
@@ -131,13 +138,8 @@ def _document(folder: Path, record: Record | None) -> dict[str, Any]:
             }
             for node in record.nodes
         ],
-        "stop": _stop_command(folder),
+        "stop": detached.stop_command(folder),
     }
-
-
-def _stop_command(folder: Path) -> str:
-    own = folder == detached.default_data().absolute()
-    return "eo-listener broker stop" + ("" if own else f" --data {shlex.quote(str(folder))}")
 
 
 @contextlib.contextmanager
@@ -145,7 +147,7 @@ def _news() -> Iterator[Callable[[str], None]]:
     """Yield where to tell what is going on: a moving line on a terminal, else some lines."""
     if sys.stderr.isatty():
         with Console(stderr=True).status("starting") as line:
-            yield line.update
+            yield lambda text: line.update(Text(text))
         return
     last = ("", 0.0)
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import psutil
 import pytest
 
 from eo_listener.broker import detached
+from eo_listener.broker.record import NodeRecord, Record
 from tests.broker.clients import admin
 from tests.conftest import kafka_version
 
@@ -71,9 +73,16 @@ def test_a_broker_is_started_found_and_stopped(data: Path) -> None:
     assert again.returncode == 0
     assert document(again)["already"]
     assert document(again)["nodes"] == first["nodes"]
-    moved = run("start", "--data", str(data), "--port", "9")
-    assert moved.returncode == 3
-    assert "Stop it first" in moved.stderr
+    assert document(run("start", *options))["already"]
+    for other in (
+        ("--port", "9"),
+        ("--version", "4.0.99"),
+        ("--nodes", "2"),
+        ("--property", "log.retention.ms=7"),
+    ):
+        refused = run("start", "--data", str(data), *other)
+        assert (refused.returncode, refused.stdout) == (3, "")
+        assert f"Stop it first: eo-listener broker stop --data '{data}'" in refused.stderr
 
     found = run("status", *options)
     assert found.returncode == 0
@@ -113,6 +122,24 @@ def test_a_mistake_is_one_line_and_an_exit_code(
     assert answer.stderr.count("\n") == 1
     assert said in answer.stderr
     assert answer.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["x[/y]", "x[red]y", "x:smile:y"])
+def test_what_looks_like_markup_is_printed_as_it_is(name: str, tmp_path: Path) -> None:
+    """The name of a folder is text: no part of it is lost, replaced or a traceback."""
+    folder = tmp_path / name
+    nothing = run("stop", "--data", str(folder))
+    assert (nothing.returncode, nothing.stderr) == (0, "")
+    assert nothing.stdout == f"No broker was running on {folder}\n"
+    folder.mkdir(parents=True)
+    here = psutil.Process()
+    node = NodeRecord(node=1, pid=here.pid, created=here.create_time(), port=9092, log=name)
+    gone = replace(node, node=2, created=here.create_time() - 60)
+    Record(version="4.1.2", data=str(folder), nodes=(node, gone)).write()
+    found = run("status", "--data", str(folder))
+    assert (found.returncode, found.stderr) == (1, "")
+    assert found.stdout.count(name) == 2
+    assert " gone " in found.stdout
 
 
 def test_missing_java_is_one_line(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -31,7 +32,8 @@ def record_of(process: psutil.Process, data: Path) -> Record:
     node = NodeRecord(
         node=1, pid=process.pid, created=process.create_time(), port=9092, log="server.log"
     )
-    return Record(version="4.1.2", data=str(data), nodes=(node,))
+    properties = {"log.retention.ms": "60000", "ssl.key.password": "hunter2"}
+    return Record(version="4.1.2", data=str(data), nodes=(node,), properties=properties)
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path, other: psutil.Process) -> None:
@@ -40,6 +42,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path, other: psutil.Proces
     record.write()
     assert Record.read(tmp_path) == record
     assert record.bootstrap_servers == "127.0.0.1:9092"
+    assert "hunter2" not in repr(record)
     assert stat.S_IMODE((tmp_path / "broker.json").stat().st_mode) == 0o600
     assert os.listdir(tmp_path) == ["broker.json"]  # noqa: PTH208 - names are what is meant
 
@@ -79,9 +82,50 @@ def test_nothing_is_stopped_where_nothing_ran(tmp_path: Path) -> None:
     assert detached.stop(tmp_path) == ()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"nodes": [{}]}', '{"version": "4.1.2"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"nodes": [{}]}',
+        '{"version": "4.1.2"}',
+        '{"version": "4.1.2", "data": "here", "nodes": [], "properties": 1}',
+        (
+            '{"version": "4.1.2", "data": "here", "properties": {}, "nodes":'
+            ' [{"node": 1, "pid": "7", "created": 0.5, "port": 9092, "log": "x"}]}'
+        ),
+    ],
+)
 def test_a_damaged_record_is_said(text: str, tmp_path: Path) -> None:
     """A record that cannot be read is an error, not a broker that does not run."""
     (tmp_path / "broker.json").write_text(text)
     with pytest.raises(FormatError, match=r"broker\.json"):
         Record.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({}, None),
+        ({"version": "4.1.2", "nodes": 1, "port": 9092}, None),
+        ({"properties": {"log.retention.ms": "60000"}}, None),
+        ({"version": "3.9.2"}, "as Kafka 4.1.2, not 3.9.2"),
+        ({"nodes": 3}, "with 1 node(s), not 3"),
+        ({"port": 9093}, "on port 9092, not 9093"),
+        ({"properties": {"log.retention.ms": "1"}}, "with another value of the property log.reten"),
+        ({"properties": {"ssl.key.password": "guess"}}, "the property ssl.key.password"),
+        ({"properties": {"num.io.threads": "1"}}, "the property num.io.threads"),
+    ],
+)
+def test_another_broker_than_the_running_one_is_seen(
+    wanted: dict[str, Any], said: str | None, tmp_path: Path, other: psutil.Process
+) -> None:
+    """What is asked for must be as recorded, what is not named may be any; no value is told."""
+    anything: dict[str, Any] = {"version": None, "nodes": None, "port": None, "properties": {}}
+    difference = record_of(other, tmp_path).difference(**{**anything, **wanted})
+    if said is None:
+        assert difference is None
+    else:
+        assert said in str(difference)
+        assert "guess" not in str(difference)
