@@ -16,13 +16,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo 'ARGS goes on to the command: make demo ARGS="--rows 20000 --keep", make test ARGS="-k status"'
 
 needs:
 	@.ci/needs "$(PYTHON)"
 
 $(STAMP): requirements/dev.lock pyproject.toml hatch_build.py | needs
 	@echo "== virtual environment in $(VENV) (first time: some minutes)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --progress-bar on --require-hashes -r requirements/dev.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -45,15 +46,19 @@ test-all: $(STAMP) $(SHIM) check ## every test, the slow ones too
 
 test-matrix: $(SPARKS:%=test-spark-%) ## the Spark tests on each supported Spark
 
-test-spark-%: $(STAMP) $(SHIM)
+test-spark-%: $(VENV)-spark-%/.ready $(SHIM)
 	@echo "== pyspark $*"
-	@test -f $(VENV)-spark-$*/.ready || sh -ec '\
-	  $(PYTHON) -m venv $(VENV)-spark-$*; \
-	  $(VENV)-spark-$*/bin/python -m pip install --quiet --require-hashes -r requirements/dev.lock; \
-	  $(VENV)-spark-$*/bin/python -m pip install pyspark==$*; \
-	  $(VENV)-spark-$*/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
-	  touch $(VENV)-spark-$*/.ready'
 	@$(VENV)-spark-$*/bin/python -m pytest -m "spark and not slow" $(ARGS)
+
+$(VENV)-spark-%/.ready: $(STAMP)
+	@echo "== virtual environment with pyspark $*"
+	@$(PYTHON) -m venv --clear $(VENV)-spark-$*
+	@$(VENV)-spark-$*/bin/python -m pip install --quiet --require-hashes -r requirements/dev.lock
+	@$(VENV)-spark-$*/bin/python -m pip install --quiet pyspark==$*
+	@$(VENV)-spark-$*/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PRECIOUS: $(VENV)-spark-%/.ready
 
 check: $(STAMP) ## lint, types and layers
 	@$(BIN)/ruff check --quiet .

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -16,22 +18,39 @@ with warnings.catch_warnings():
     from pyspark.sql import SparkSession
 
 from eo_listener import artifacts
+from eo_listener.errors import DownloadError
 from eo_listener.session import configure
 
-# The repository that our own machines reach has the token provider of these versions only;
-# the one of 4.0.0 also serves later ones. Users have all of them, so this is for tests alone.
+# A part of the connector that some repositories lack for some versions of Spark; the one of 4.0.0
+# serves later ones too. Only tests stand in for it: `configure` asks for what belongs together.
+_TOKENS = "spark-token-provider-kafka-0-10_2.13"
 _COMPLETE = ("3.5.7", "4.0.0")
-_TOKENS = artifacts.Artifact(
-    organisation="org.apache.spark",
-    name="spark-token-provider-kafka-0-10_2.13",
-    revision="4.0.0",
-    transitive=False,
-)
+
+
+@functools.cache
+def _tokens() -> dict[str, str]:
+    """Return the settings that put in the token provider of 4.0.0 where the right one lacks."""
+    if pyspark.__version__ in _COMPLETE:
+        return {}
+    try:
+        _fetch_tokens(pyspark.__version__)
+    except DownloadError:
+        jar = _fetch_tokens("4.0.0")
+        return {"spark.jars": str(jar), "spark.jars.excludes": f"org.apache.spark:{_TOKENS}"}
+    return {}
+
+
+def _fetch_tokens(version: str) -> Path:
+    wanted = artifacts.Artifact(
+        organisation="org.apache.spark", name=_TOKENS, revision=version, transitive=False
+    )
+    (jar,) = artifacts.fetch([wanted], artifacts.cache_folder() / "tests" / f"tokens-{version}")
+    return jar
 
 
 def session_conf() -> dict[str, str]:
     """Return the settings of a small, quiet session, with what this Spark version needs."""
-    conf = {
+    return {
         "spark.master": "local[2]",
         "spark.app.name": "tests",
         "spark.ui.enabled": "false",
@@ -42,12 +61,8 @@ def session_conf() -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.streaming.noDataProgressEventInterval": "500",
+        **_tokens(),
     }
-    if pyspark.__version__ not in _COMPLETE:
-        (jar,) = artifacts.fetch([_TOKENS], artifacts.cache_folder() / "tests" / "tokens")
-        conf["spark.jars"] = str(jar)
-        conf["spark.jars.excludes"] = f"{_TOKENS.organisation}:{_TOKENS.name}"
-    return conf
 
 
 def builder(conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession.Builder:

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from eo_listener.broker import Broker, parse_rows
 from tests.topics import Topics
@@ -23,19 +22,16 @@ def test_commit_offsets(broker: Broker, tmp_path: Path) -> None:
     """The example counts the words, and the group it names ends at the log end, lag 0."""
     servers = broker.bootstrap_servers
     topic = Topics(servers).create("words")
-    producer = Producer({"bootstrap.servers": servers})
-    for line in ["to be or not to be", "to see"] * 20:
-        producer.produce(topic, line)
-    assert producer.flush(30) == 0
 
-    answer = subprocess.run(
-        [sys.executable, str(EXAMPLES / "commit_offsets.py"), servers, topic],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        cwd=tmp_path,
-    )
+    def run(example: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(EXAMPLES / example), *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=180, check=False, cwd=tmp_path
+        )
+
+    written = run("write_words.py", servers, topic)
+    assert written.stdout == f"40 lines are in {topic}\n", written.stderr
+    answer = run("commit_offsets.py", servers, topic)
     assert answer.returncode == 0, answer.stderr[-3000:]
     printed = re.findall(r"^ +(\d+)  (\w+)$", answer.stdout, re.MULTILINE)  # Ivy prints there too
     assert {word: int(count) for count, word in printed} == {
@@ -69,3 +65,14 @@ def test_commit_offsets(broker: Broker, tmp_path: Path) -> None:
     told = json.loads(status.stdout)
     assert told["lag"] == 0
     assert {(row["query"], row["batch"]) for row in told["partitions"]} == {("words", 0)}
+
+
+@pytest.mark.parametrize("example", ["write_words.py", "commit_offsets.py"])
+def test_without_arguments_an_example_says_how_to_run_it(example: str) -> None:
+    """The usage, not a traceback."""
+    answer = subprocess.run(
+        [sys.executable, str(EXAMPLES / example)], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 1
+    assert f"python examples/{example} localhost:9092 words" in answer.stderr
+    assert "Traceback" not in answer.stderr
