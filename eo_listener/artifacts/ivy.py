@@ -1,9 +1,8 @@
-"""Run the Ivy that ships inside pyspark, and understand what it prints."""
+"""Run the Ivy that ships inside Spark, and understand what it prints."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import re
 import subprocess
@@ -14,12 +13,11 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
-from eo_listener import java
+from eo_listener import java, spark_home
 from eo_listener.errors import DownloadError
 
 LONGEST_RUN: Final = 1800.0  # seconds; a slow line needs minutes for a broker's 45 MB
 SETTINGS_VARIABLE: Final = "EO_LISTENER_IVY_SETTINGS"
-INSTALL: Final = "pip install 'eo-listener[spark]'"
 
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 # Ivy's own defaults would also ask ~/.ivy2/local, where other tools leave half-filled modules.
@@ -70,7 +68,7 @@ def run(
 
     Raises JavaError, and DownloadError which names the `log`.
     """
-    runtime, ivy = java.find(oldest=8), _ivy_jar()
+    runtime, ivy = java.find(oldest=8), ivy_jar()
     cache.mkdir(exist_ok=True)
     (cache / "ivy.xml").write_text(render_ivy(wanted))
     settings = os.environ.get(SETTINGS_VARIABLE)
@@ -170,20 +168,18 @@ def explain(log: str, wanted: Sequence[Artifact], kept: Path) -> DownloadError:
     return DownloadError(f"Could not download {what}", cause=cause, fix=f"{fix}. Full log: {kept}")
 
 
-def _ivy_jar() -> Path:
-    homes = []
-    spec = importlib.util.find_spec("pyspark")  # finds it without running any of its code
-    if spec is not None:
-        homes += [Path(place) for place in spec.submodule_search_locations or ()]
-    if spark_home := os.environ.get("SPARK_HOME"):
-        homes.append(Path(spark_home))
+def ivy_jar() -> Path:
+    """Return the Ivy of the first Spark that has one. Raises DownloadError."""
+    homes = spark_home.homes()
     for home in homes:
         for jar in sorted(home.glob("jars/ivy-*.jar")):
             return jar
     raise DownloadError(
-        "Nothing can be downloaded without pyspark, which brings the downloader (Ivy)",
-        cause="pyspark is not installed" if spec is None else "it has no jars/ivy-*.jar",
-        fix=INSTALL,
+        "Nothing can be downloaded without Spark, which brings the downloader (Ivy)",
+        cause=f"no jars/ivy-*.jar in {', '.join(map(str, homes))}"
+        if homes
+        else "pyspark is not installed",
+        fix=spark_home.INSTALL,
     )
 
 

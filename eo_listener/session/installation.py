@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from eo_listener import spark_home
 from eo_listener.errors import SettingsError
 
 OLDEST: Final = (3, 5)
 CONNECTOR: Final = "spark-sql-kafka-0-10"
-INSTALL: Final = "pip install 'eo-listener[spark]'"
 
 _HADOOP: Final = re.compile(r"hadoop-client-api-(\d+)\.(\d+)\.(\d+).*\.jar")
 # Hadoop before 3.4.2 calls Subject.getSubject, which throws from Java 23 on (HADOOP-19212): the
@@ -37,14 +35,17 @@ class Installation:
 
         Raises SettingsError when there is none, or when it is older than 3.5.
         """
-        home = _home()
+        homes = spark_home.homes()
+        if not homes:
+            raise SettingsError("pyspark is not installed", fix=spark_home.INSTALL)
+        home = homes[0]
         names = sorted(file.name for file in home.glob("jars/spark-sql_*.jar"))
         match = next((m for name in names if (m := _SPARK_SQL.fullmatch(name))), None)
         if match is None:
             raise SettingsError(
                 f"There is no Spark in {home}: it has no jars/spark-sql_*.jar",
                 cause="SPARK_HOME names another folder, or pyspark-client is installed",
-                fix=f"Correct or unset SPARK_HOME; or {INSTALL}",
+                fix=f"Correct or unset SPARK_HOME; or {spark_home.INSTALL}",
             )
         scala, version, major, minor = match.groups()
         if (int(major), int(minor)) < OLDEST:
@@ -78,13 +79,3 @@ class Installation:
     def has_connector(self) -> bool:
         """Whether somebody put the connector among Spark's own jars."""
         return any(self.home.glob(f"jars/{CONNECTOR}_*.jar"))
-
-
-def _home() -> Path:
-    named = os.environ.get("SPARK_HOME")
-    if named:
-        return Path(named)
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise SettingsError("pyspark is not installed", fix=INSTALL)
-    return Path(spec.origin).parent
