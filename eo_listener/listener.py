@@ -22,12 +22,13 @@ from pyspark.sql.streaming.listener import (
 from eo_listener.committer import Committer, Router
 from eo_listener.errors import FormatError
 from eo_listener.events import Observer
+from eo_listener.group_names import GroupNames, Groups
 from eo_listener.jvm import RunningQuery, drain, wrap
 from eo_listener.jvm.live import LiveSources
 from eo_listener.kafka import ConfluentGroups, check
 from eo_listener.logbook import Logbook
 from eo_listener.progress import Progress
-from eo_listener.routing import Groups, Rules
+from eo_listener.routing import Rules
 
 logger = logging.getLogger("eo_listener")
 
@@ -98,7 +99,7 @@ class OffsetCommitListener(StreamingQueryListener):
         if bootstrap_servers is not None:
             properties["bootstrap.servers"] = bootstrap_servers
         check(properties)
-        rules = Rules(groups=groups, template=group_template, kafka=properties)
+        rules = Rules(names=GroupNames(groups=groups, template=group_template), kafka=properties)
         self._flush_timeout = flush_timeout
         self._process = os.getpid()
         self._java_listener: Any = None

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 
 from eo_listener.errors import SettingsError
+from eo_listener.group_names import GroupNames, Groups
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.progress import Progress, SourceProgress
-from eo_listener.routing import Cluster, Groups, Route, Rules
+from eo_listener.routing import Cluster, Route, Rules
 
 SERVERS = {"kafka.bootstrap.servers": "k:9092"}
 
 
 def options(**more: str) -> dict[str, str]:
     return {**SERVERS, **{key.replace("_", "."): value for key, value in more.items()}}
+
+
+def rules_of(groups: Groups = MappingProxyType({}), template: str | None = None) -> Rules:
+    return Rules(names=GroupNames(groups=groups, template=template))
 
 
 def progress(*ends: Mapping[str, Mapping[int, int]], name: str | None = "q") -> Progress:
@@ -72,19 +78,19 @@ class TestWhichGroup:
     )
     def test_the_mapping_wins(self, mapping: Groups) -> None:
         """A mapping by query, by id, or by query and topic goes before the source's option."""
-        rules = Rules(groups=mapping, template="x-{topic}")
+        rules = rules_of(mapping, "x-{topic}")
         route = rules.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
         assert groups(route) == {"mine": {T0: 5}}
 
     def test_a_topic_goes_before_its_query(self) -> None:
         """Of one source, one topic may go to a group of its own."""
-        rules = Rules(groups={"q": {"u": "special", "*": "rest"}})
+        rules = rules_of({"q": {"u": "special", "*": "rest"}})
         route = rules.route(progress({"t": {0: 5}, "u": {0: 6}}), {0: options()})
         assert groups(route) == {"rest": {T0: 5}, "special": {U0: 6}}
 
     def test_the_template_comes_last(self) -> None:
         """The template fills in query, id and topic where nothing else names a group."""
-        rules = Rules(template="spark-{query_name}-{topic}-{query_id}")
+        rules = rules_of(template="spark-{query_name}-{topic}-{query_id}")
         route = rules.route(progress({"t": {0: 5}}), {0: options()})
         assert groups(route) == {"spark-q-t-11111111-aaaa": {T0: 5}}
         route = rules.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
@@ -186,7 +192,7 @@ class TestNoGroup:
     @pytest.mark.parametrize(("named", "wrong"), [("q", True), ("other", False)])
     def test_a_query_without_kafka(self, named: str, wrong: bool) -> None:
         """Nothing to commit is said; it is a mistake only where the user named a group for it."""
-        route = Rules(groups={named: "g"}).route(progress(), None)
+        route = rules_of({named: "g"}).route(progress(), None)
         (why,) = route.ignored
         assert route.commits == ()
         assert (why.source, why.wrong) == (None, wrong)
@@ -201,7 +207,7 @@ class TestNoGroup:
     @pytest.mark.parametrize("bad", ["a", "u"])
     def test_one_topic_without_a_group_does_not_stop_the_others(self, bad: str) -> None:
         """Of one source, the topics that have a group are committed; the other is named."""
-        route = Rules(groups={"q": {"t": "g"}}).route(
+        route = rules_of({"q": {"t": "g"}}).route(
             progress({"t": {0: 5}, bad: {0: 6}}), {0: options()}
         )
         assert groups(route) == {"g": {T0: 5}}
@@ -210,7 +216,7 @@ class TestNoGroup:
 
     def test_a_misspelt_option_goes_before_the_template(self) -> None:
         """A group that the user meant is not replaced by the template's."""
-        route = Rules(template="x-{topic}").route(
+        route = rules_of(template="x-{topic}").route(
             progress({"t": {0: 5}}), {0: options(kafka_consumer_commit_group_id="g")}
         )
         assert route.commits == ()
@@ -225,7 +231,7 @@ class TestNoGroup:
 
     def test_a_template_with_a_name_needs_a_name(self) -> None:
         """An unnamed query does not end up in a group called None."""
-        route = Rules(template="x-{query_name}").route(
+        route = rules_of(template="x-{query_name}").route(
             progress({"t": {0: 5}}, name=None), {0: options()}
         )
         assert route.commits == ()
@@ -239,9 +245,9 @@ class TestSettings:
     def test_an_empty_group_is_refused(self, group: str) -> None:
         """A group must be a name."""
         with pytest.raises(SettingsError, match="no consumer group"):
-            Rules(groups={"q": group})
+            rules_of({"q": group})
         with pytest.raises(SettingsError, match="no consumer group"):
-            Rules(groups={"q": {"t": group}})
+            rules_of({"q": {"t": group}})
 
     @pytest.mark.parametrize(
         "template", ["", "{nosuch}", "{", "{}", "{query_name.x}", "{query_name!s}", "{topic:d}"]
@@ -249,11 +255,11 @@ class TestSettings:
     def test_a_bad_template_is_refused(self, template: str) -> None:
         """A template has known fields only."""
         with pytest.raises(SettingsError):
-            Rules(template=template)
+            rules_of(template=template)
 
     def test_explicit_servers_serve_without_the_query(self) -> None:
         """With servers and group given, nothing needs to be read from the running query."""
-        rules = Rules(groups={"q": "g"}, kafka={"bootstrap.servers": "mine:1"})
+        rules = Rules(names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "mine:1"})
         route = rules.route(progress({"t": {0: 5}}), None)
         assert groups(route) == {"g": {T0: 5}}
         assert str(route.commits[0].cluster) == "mine:1"

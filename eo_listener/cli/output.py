@@ -14,7 +14,7 @@ def console() -> Console:
     Square brackets are text: names of groups, topics and queries may hold them.
     """
     width = None if sys.stdout.isatty() else 200
-    return Console(width=width, highlight=False, markup=False)
+    return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def print_json(value: object) -> None:
