@@ -121,11 +121,24 @@ class NodeFolder:
         return self.path / "output.log"
 
     def prepare(self, settings: str, *, formatted: bool) -> None:
-        """Write the settings; records of a format that was cut short are thrown away."""
+        """Write the settings; records of a format that was cut short are thrown away.
+
+        Raises SettingsError where there are topics, which a new format would lose.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         if not formatted:
+            self._refuse_topics()
             shutil.rmtree(self.records, ignore_errors=True)
         replace_text(self.settings, settings)
+
+    def _refuse_topics(self) -> None:
+        topics = [f.name for f in self.records.glob("*-*") if not f.name.startswith("__cluster")]
+        if topics:
+            raise SettingsError(
+                f"{self.data} holds topics, but no storage.json that says whose they are",
+                cause="somebody removed it, or this is the data of another program",
+                fix="Choose another folder with --data, or remove this one",
+            )
 
 
 def new_cluster_id() -> str:

@@ -84,3 +84,13 @@ def test_an_id_is_never_taken_for_an_option() -> None:
     made = [new_cluster_id() for _ in range(500)]
     assert {len(one) for one in made} == {22}
     assert not [one for one in made if one.startswith("-")]
+
+
+def test_topics_are_not_lost_with_the_note_about_them(tmp_path: Path) -> None:
+    """Where storage.json is gone but topics are there, nothing is formatted anew."""
+    segment = tmp_path / "node-1" / "records" / "flights-0" / "00000000000000000000.log"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(b"records")
+    with pytest.raises(SettingsError, match="holds topics, but no storage"):
+        Broker(data=tmp_path).start()
+    assert segment.read_bytes() == b"records"
