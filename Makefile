@@ -40,9 +40,10 @@ test: $(STAMP) $(SHIM) check ## every test but the slow ones
 	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml test
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-test-all: $(STAMP) $(SHIM) check ## every test, the slow ones too
+test-all: $(STAMP) $(SHIM) check ## every test, the slow ones too, and the listener on Kafka 3.9
 	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml test
 	@$(BIN)/python -m pytest $(ARGS)
+	@EO_TEST_KAFKA=3.9.2 $(BIN)/python -m pytest -m "not slow" tests/kafka tests/listener $(ARGS)
 
 test-matrix: $(SPARKS:%=test-spark-%) ## the Spark tests on each supported Spark
 

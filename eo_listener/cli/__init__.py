@@ -30,7 +30,7 @@ def _print_version(asked: bool) -> None:
 
 
 @app.callback(
-    epilog="Exit status: 0 fine, 1 something was found, 2 wrong use, 3 could not reach something."
+    epilog="Exit status: 0 fine, 1 something was found, 2 wrong use, 3 something could not be had."
 )
 def root(
     version: Annotated[
