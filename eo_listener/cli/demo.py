@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +19,7 @@ from eo_listener.cli.output import console, print_json
 from eo_listener.demo.settings import GROUP, DemoSettings, Key, require_extras
 
 if TYPE_CHECKING:
-    from eo_listener.demo.outcome import Outcome
+    from eo_listener.demo.verdict import Outcome
 
 EXAMPLE = "Example: eo-listener demo --rows 50000 --rate 5000 --keep"
 
@@ -80,10 +83,29 @@ def _print(out: Console, outcome: Outcome) -> None:
     else:
         late = "" if outcome.drained else ", lag 0 was not reached in time"
         out.print(Text(f"FAILED after {seconds}{late}", style="bold red"), soft_wrap=True)
-        out.print(f"Spark's log: {outcome.logs}", soft_wrap=True)
+        out.print(Text(f"Spark's log: {outcome.log}"), soft_wrap=True)
     if outcome.kept is not None:
-        data = shlex.quote(str(Path(outcome.kept.data)))
         out.print("\nThe broker was kept:")
-        servers = outcome.kept.bootstrap_servers
-        out.print(f"  look   eo-listener status {GROUP} -b {servers}", soft_wrap=True)
-        out.print(f"  stop   eo-listener broker stop --data {data}", soft_wrap=True)
+    for what, words in _next_commands(outcome):
+        out.print(Text(f"  {what:<7}{shlex.join(words)}"), soft_wrap=True)
+
+
+def _next_commands(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What the user can type now, and what it is for."""
+    if outcome.kept is not None:
+        program = _program()
+        servers, data = outcome.kept.bootstrap_servers, outcome.kept.data
+        yield "look", (*program, "status", GROUP, "-b", servers)
+        yield "stop", (*program, "broker", "stop", "--data", data)
+    if outcome.folder is not None:
+        yield "remove", ("rm", "-r", str(outcome.folder))
+
+
+def _program() -> tuple[str, ...]:
+    """This program as a shell finds it: by its name only where that leads to the same file."""
+    started = Path(sys.argv[0]).absolute()
+    if not os.access(started, os.X_OK) or started.suffix == ".py":  # python -m eo_listener
+        return (sys.executable, "-m", "eo_listener")
+    found = shutil.which(started.name)
+    same = found is not None and Path(found).absolute() == started
+    return (started.name if same else str(started),)

@@ -21,10 +21,10 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.demo.flights import Flight
 from eo_listener.demo.processes import break_off_spark, end_spark
-from eo_listener.demo.settings import GROUP, QUERY, TOPIC
-from eo_listener.demo.snapshot import Delay
-from eo_listener.demo.tally import Tally
-from eo_listener.errors import UnavailableError
+from eo_listener.demo.settings import GROUP, LOG, QUERY, TOPIC
+from eo_listener.demo.tally import Delay, Tally
+from eo_listener.errors import EoListenerError, UnavailableError
+from eo_listener.jvm.calls import asking
 from eo_listener.listener import OffsetCommitListener
 from eo_listener.session import configure
 
@@ -42,19 +42,17 @@ _LAST_PATIENCE: Final = 5.0  # seconds for the thread to notice that the JVM has
 
 
 class FlightsQuery:
-    """Runs the query from `start` to `stop`; `log` is where Spark's output goes, for its errors."""
+    """Runs the query from `start` to `stop`; all that Spark writes lies in `folder`."""
 
-    def __init__(
-        self, servers: str, checkpoint: Path, log: Path, tally: Tally, observer: Observer
-    ) -> None:
-        self.log = log
+    def __init__(self, servers: str, folder: Path, tally: Tally, observer: Observer) -> None:
+        self.log = folder / LOG
         self._servers = servers
-        self._checkpoint = checkpoint
+        self._folder = folder
         self._tally = tally
         self._observer = observer
         self._running = threading.Event()
         self._stopping = threading.Event()
-        self._failure: Exception | None = None
+        self._failure: EoListenerError | None = None
         self._thread = threading.Thread(target=self._run, name="demo-spark", daemon=True)
 
     def start(self) -> None:
@@ -68,8 +66,8 @@ class FlightsQuery:
         return running
 
     def check(self) -> None:
-        """Raise what ended the thread: UnavailableError when Spark or the query failed."""
-        if self._failure is not None:
+        """Raise the EoListenerError that ended the thread; none once `stop` was called."""
+        if self._failure is not None and not self._stopping.is_set():
             raise self._failure
 
     def stop(self) -> None:
@@ -96,11 +94,11 @@ class FlightsQuery:
                     self._watch(query)
                     query.stop()
                 finally:
-                    listener.flush(_PATIENCE / 4)
                     listener.close()
-        except Exception as error:  # noqa: BLE001  # handed to the main thread, which raises it
-            if not self._stopping.is_set():
-                self._failure = error
+        except EoListenerError as error:
+            self._failure = error
+        except Exception as error:  # noqa: BLE001  # whatever Spark throws ends the demo
+            self._failure = self._failed("Spark has failed", error)
         finally:
             self._running.set()
 
@@ -115,22 +113,25 @@ class FlightsQuery:
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.driver.extraJavaOptions", _QUICK)
+            .config("spark.local.dir", str(self._folder))
+            .config("spark.driver.extraJavaOptions", f'{_QUICK} "-Djava.io.tmpdir={self._folder}"')
         )
         configured = configure(builder)
         try:
             spark = configured.getOrCreate()
         except Exception as error:
-            raise UnavailableError(
-                "Spark did not start",
-                cause=str(error).strip().partition("\n")[0],
-                fix=f"Read its log: {self.log}",
-            ) from error
+            raise self._failed("Spark did not start", error) from error
         try:
             yield spark
         finally:
-            spark.stop()
+            with contextlib.suppress(Exception):  # its JVM may have gone, which ends it as well
+                spark.stop()
             end_spark()
+
+    def _failed(self, problem: str, error: Exception | None) -> UnavailableError:
+        return UnavailableError(
+            problem, cause=_first_words(error), fix=f"Read Spark's log: {self.log}"
+        )
 
     def _query(self, spark: SparkSession) -> StreamingQuery:
         flights = (
@@ -152,7 +153,7 @@ class FlightsQuery:
         return (
             delays.writeStream.queryName(QUERY)
             .outputMode("update")
-            .option("checkpointLocation", str(self._checkpoint))
+            .option("checkpointLocation", str(self._folder / "checkpoint"))
             .foreachBatch(self._write)
             .start()
         )
@@ -164,9 +165,16 @@ class FlightsQuery:
 
     def _watch(self, query: StreamingQuery) -> None:
         while not self._stopping.wait(_LOOK):
-            if not query.isActive:
-                raise UnavailableError(
-                    "The query has ended by itself",
-                    cause=str(query.exception() or "it gave no reason").partition("\n")[0],
-                    fix=f"Read Spark's log: {self.log}",
-                )
+            with asking("whether the query runs"):
+                active = query.isActive
+            if not active:
+                raise self._failed("The query has ended by itself", query.exception())
+
+
+def _first_words(error: Exception | None) -> str:
+    """The line that says what it is: py4j's own first line only names the call."""
+    if error is None:
+        return "it gave no reason"
+    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
+    telling = (line for line in lines if not line.startswith("An error occurred while calling"))
+    return next(telling, type(error).__name__)

@@ -7,27 +7,25 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Final, TextIO
 
-from eo_listener import broker
-from eo_listener.broker.record import Record
+from eo_listener.broker import Broker
 from eo_listener.demo import flights
-from eo_listener.demo.outcome import Outcome
 from eo_listener.demo.processes import sweep
 from eo_listener.demo.producer import Replay, create_topic
 from eo_listener.demo.query import FlightsQuery
+from eo_listener.demo.readings import OurReading, Repeater, ToolReading
+from eo_listener.demo.scoreboard import Scoreboard
 from eo_listener.demo.screen import output_to, shown
-from eo_listener.demo.settings import TOPIC, DemoSettings
-from eo_listener.demo.stage import Stage
-from eo_listener.demo.verdict import judge
-from eo_listener.demo.watch import GroupView, ToolView, Watch
-from eo_listener.errors import UnavailableError
+from eo_listener.demo.settings import LOG, TOPIC, DemoSettings
+from eo_listener.demo.verdict import Outcome, judge
+from eo_listener.errors import BrokerError, EoListenerError, UnavailableError
 
-LOG: Final = "demo.log"
 STALL: Final = 60.0  # seconds without any progress after which the wait for lag 0 is given up
 _SPARK_START: Final = 900.0  # seconds; the first time the Kafka connector is downloaded
 _LOOK: Final = 0.1  # seconds between two looks at how far it is
@@ -37,89 +35,118 @@ _OUR_PAUSE, _JAVA_PAUSE = 0.5, 4.0  # seconds between two looks at the group; Ja
 def run(settings: DemoSettings, stream: TextIO) -> Outcome:
     """Run the demo, showing on `stream` how it goes; nothing it started is left at the end.
 
-    With `keep` the broker is left, unless an error or Ctrl-C ended it all. What Spark said is
-    left, and named, when it failed. To be called in the main thread, once in a process. Raises
-    KeyboardInterrupt after Ctrl-C, when all has ended, and the errors of the parts.
+    With `keep` the broker is left, unless an error or Ctrl-C ended it all. The folder with the
+    logs is left, and named, when the demo failed. To be called in the main thread, once in a
+    process. Raises KeyboardInterrupt after Ctrl-C, when all has ended, and EoListenerError.
     """
-    stage = Stage(wanted=min(settings.rows or flights.TOTAL, flights.TOTAL))
-    with _interrupted_once(stage):
+    board = Scoreboard(wanted=min(settings.rows or flights.TOTAL, flights.TOTAL))
+    with _interrupted_once(board):
         folder = Path(tempfile.mkdtemp(prefix="eo-demo-"))
         keep_folder = False
-        kept: Record | None = None
+        spared: frozenset[int] = frozenset()
         try:
-            with shown(stream, stage.snapshot), output_to(folder / LOG):
-                outcome = _on_a_broker(settings, folder, stage)
-                kept = outcome.kept
-                stage.say("done")
-            keep_folder = kept is not None or not outcome.verdict.passed
-            return replace(outcome, logs=folder / LOG if keep_folder else None)
-        except UnavailableError:
-            keep_folder = (folder / LOG).stat().st_size > 0  # its errors name this file
-            raise
+            with shown(stream, board.snapshot), output_to(folder / LOG):
+                outcome = _on_a_broker(settings, folder, board)
+                board.say("done")
+            if outcome.kept is not None:
+                spared = frozenset(node.pid for node in outcome.kept.nodes)
+            keep_folder = outcome.kept is not None or not outcome.verdict.passed
+            return replace(outcome, folder=folder if keep_folder else None)
+        except Exception as error:
+            explained = _explained(error, folder / LOG)
+            keep_folder = str(folder) in str(explained)
+            if explained is error:
+                raise
+            raise explained from error
         finally:
-            sweep({node.pid for node in kept.nodes} if kept else ())
+            sweep(spared)
             if not keep_folder:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _on_a_broker(settings: DemoSettings, folder: Path, stage: Stage) -> Outcome:
-    node = broker.Broker(
+def _explained(error: Exception, log: Path) -> EoListenerError:
+    """Return an error for people: `error` itself, with the log to read where it gives no advice.
+
+    What is not an EoListenerError was not foreseen: its traceback goes into the log.
+    """
+    if not isinstance(error, EoListenerError):
+        with log.open("a", encoding="utf-8") as opened:
+            traceback.print_exception(error, file=opened)
+        return UnavailableError(
+            "The demo failed",
+            cause=f"{type(error).__name__}: {error}".partition("\n")[0],
+            fix=f"Read its log: {log}",
+        )
+    if error.fix is None and log.exists() and log.stat().st_size:
+        error.fix = f"Read the demo's log: {log}"
+    return error
+
+
+def _on_a_broker(settings: DemoSettings, folder: Path, board: Scoreboard) -> Outcome:
+    node = Broker(
         version=settings.kafka_version,
-        data=folder / "broker" if settings.keep else None,
-        on_progress=lambda news: stage.say(f"starting Kafka: {news}"),
+        data=folder / "broker",
+        java_options=(f"-Djava.io.tmpdir={folder}",),  # a killed JVM leaves files there
+        on_progress=lambda news: board.say(f"starting Kafka: {news}"),
     )
     with node:
-        outcome = _stream(settings, node.bootstrap_servers, folder, stage)
-        if not settings.keep:
-            return outcome
-        record = node.record()
-        record.write()
-        node.detach()
-    return replace(outcome, kept=record)
+        try:
+            outcome = _stream(settings, node, folder, board)
+            if settings.keep:
+                record = node.record()
+                record.write()
+                node.detach()
+                return replace(outcome, kept=record)
+        except BaseException:
+            node.kill()  # nobody reads its data again: no reason to be polite
+            raise
+        node.kill()
+        return outcome
 
 
-def _stream(settings: DemoSettings, servers: str, folder: Path, stage: Stage) -> Outcome:
+def _stream(settings: DemoSettings, node: Broker, folder: Path, board: Scoreboard) -> Outcome:
     """All between the broker's start and its end."""
-    stage.say(f"making the topic {TOPIC} with {settings.partitions} partitions")
+    servers = node.bootstrap_servers
+    board.say(f"making the topic {TOPIC} with {settings.partitions} partitions")
     create_topic(servers, TOPIC, settings.partitions)
-    stage.group = group = GroupView(servers, settings.partitions)
-    stage.tool = tool = ToolView(servers, settings.kafka_version)
-    query = FlightsQuery(servers, folder / "checkpoint", folder / LOG, stage.tally, stage.observe)
+    board.ours = ours = OurReading(servers, settings.partitions)
+    board.theirs = theirs = ToolReading(servers, settings.kafka_version)
+    query = FlightsQuery(servers, folder, board.tally, board.observe)
     with contextlib.ExitStack() as parts:
         parts.callback(query.stop)
-        stage.say("starting Spark (the first time it downloads the Kafka connector)")
+        board.say("starting Spark (the first time it downloads the Kafka connector)")
         query.start()
-        rows = flights.load()[: stage.wanted]
+        rows = flights.load()[: board.wanted]
         _await(query)
-        stage.replay = replay = Replay(servers, TOPIC, rows, key=settings.key, rate=settings.rate)
+        board.replay = replay = Replay(servers, TOPIC, rows, key=settings.key, rate=settings.rate)
         parts.callback(replay.stop)
-        watches = (
-            Watch("demo-group", group.look, _OUR_PAUSE),
-            Watch("demo-tool", tool.look, _JAVA_PAUSE),
+        readings = (
+            Repeater("demo-ours", ours.look, _OUR_PAUSE),
+            Repeater("demo-theirs", theirs.look, _JAVA_PAUSE),
         )
-        for watch in watches:
-            watch.start()
-            parts.callback(watch.stop)
-        drained = _replay(replay, query, stage)
-        stage.say("lag 0: stopping the query and Spark" if drained else "stopping Spark")
+        for reading in readings:
+            reading.start()
+            parts.callback(reading.stop)
+        drained = _replay(node, replay, query, board)
+        board.say("lag 0: stopping the query and Spark" if drained else "stopping Spark")
         query.stop()
-        for watch in watches:
-            watch.stop()
-    stage.say("asking Kafka's own kafka-consumer-groups for its final word")
-    table = tool.ask()
-    group.look()
+        for reading in readings:
+            reading.stop()
+    board.say("asking Kafka's own kafka-consumer-groups for its final word")
+    table = theirs.ask()
+    ours.look()
     return Outcome(
         settings=settings,
         verdict=judge(
-            tool.rows,
+            theirs.rows,
             topic=TOPIC,
             partitions=settings.partitions,
             produced=replay.produced,
-            counted=stage.tally.counted,
+            counted=board.tally.counted,
         ),
         servers=servers,
         table=table,
-        last=stage.snapshot(),
+        last=board.snapshot(),
         drained=drained,
     )
 
@@ -131,55 +158,68 @@ def _await(query: FlightsQuery) -> None:
         )
 
 
-def _replay(replay: Replay, query: FlightsQuery, stage: Stage) -> bool:
+def _replay(node: Broker, replay: Replay, query: FlightsQuery, board: Scoreboard) -> bool:
     """Produce all rows, then wait for the group to reach the log ends; say whether it did."""
-    stage.say("the first flights are in Kafka: waiting for Spark's first batch")
-    replay.start()
-    deadline = time.monotonic() + STALL
-    while not stage.tally.counted and time.monotonic() < deadline:
+
+    def pause() -> None:
+        """Raise what has ended Kafka, the query or the producer, else wait a moment."""
+        _require_running(node)
         query.check()
         replay.check()
         time.sleep(_LOOK)
-    stage.say("replaying the flights of 2013")
+
+    board.say("the first flights are in Kafka: waiting for Spark's first batch")
+    replay.start()
+    deadline = time.monotonic() + STALL
+    while not board.tally.counted and time.monotonic() < deadline:
+        pause()
+    board.say("replaying the flights of 2013")
     replay.go_on()
     while not replay.done:
-        query.check()
-        time.sleep(_LOOK)
+        pause()
     replay.check()
-    stage.say("all flights are in Kafka: waiting for lag 0")
-    return _drained(query, stage)
+    board.say("all flights are in Kafka: waiting for lag 0")
+    return _drained(board, pause)
 
 
-def _drained(query: FlightsQuery, stage: Stage) -> bool:
+def _require_running(node: Broker) -> None:
+    if not node.pids:
+        raise BrokerError(
+            "Kafka has ended by itself",
+            cause="its process is gone",
+            fix=f"Read its log: {node.log()}",
+        )
+
+
+def _drained(board: Scoreboard, pause: Callable[[], None]) -> bool:
     """Wait for lag 0 for as long as the group moves; say whether it was reached."""
     reached, deadline = -1, 0.0
-    while not _is_drained(stage):
-        query.check()
-        committed = stage.snapshot().committed
+    while not _is_drained(board):
+        committed = board.snapshot().committed
         if committed > reached:
             reached, deadline = committed, time.monotonic() + STALL
         elif time.monotonic() > deadline:
             return False
-        time.sleep(_LOOK)
+        pause()
     return True
 
 
-def _is_drained(stage: Stage) -> bool:
+def _is_drained(board: Scoreboard) -> bool:
     """Whether a look at the group that saw all rows in the logs found lag 0."""
-    seen = stage.snapshot()
+    seen = board.snapshot()
     in_logs = sum(row.log_end or 0 for row in seen.partitions)
     return in_logs >= seen.produced and seen.lag == 0
 
 
 @contextlib.contextmanager
-def _interrupted_once(stage: Stage) -> Iterator[None]:
+def _interrupted_once(board: Scoreboard) -> Iterator[None]:
     """Let the first Ctrl-C (or SIGTERM) end the demo, and further ones not disturb that end."""
     signals = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         for each in signals:
             signal.signal(each, signal.SIG_IGN)
-        stage.say("Ctrl-C: ending the query, Spark, the producer and Kafka")
+        board.say("Ctrl-C: ending the query, Spark, the producer and Kafka")
         raise KeyboardInterrupt
 
     previous = {each: signal.signal(each, interrupt) for each in signals}

@@ -14,11 +14,11 @@ from typing import Final, TextIO
 from rich.console import Console, ConsoleDimensions, RenderableType
 from rich.live import Live
 
-from eo_listener.demo import view
-from eo_listener.demo.snapshot import Snapshot
+from eo_listener.demo import picture
+from eo_listener.demo.scoreboard import Snapshot
 
-_EVERY: Final = 3.0  # seconds between two plain lines of one stage
-_QUICKEST: Final = 1.0  # seconds between two lines at all: a download has many stages
+_EVERY: Final = 3.0  # seconds between two plain lines of one step
+_QUICKEST: Final = 1.0  # seconds between two lines at all: a download has many steps
 _FRAMES: Final = 5  # pictures a second
 
 
@@ -61,17 +61,17 @@ def output_to(file: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _pictures(stream: TextIO, now: Callable[[], Snapshot]) -> Iterator[None]:
-    console = Console(file=stream, highlight=False)
+    console = Console(file=stream, highlight=False, markup=False)
 
-    def picture() -> RenderableType:
+    def frame() -> RenderableType:
         # Not the descriptors that rich would ask for the size: these may be turned away.
         columns, lines = os.get_terminal_size(stream.fileno())
         console.size = ConsoleDimensions(columns, lines)
-        return view.picture(now(), lines)
+        return picture.draw(now(), lines)
 
     with Live(
         console=console,
-        get_renderable=picture,
+        get_renderable=frame,
         refresh_per_second=_FRAMES,
         redirect_stdout=False,
         redirect_stderr=False,
@@ -87,9 +87,9 @@ def _lines(stream: TextIO, now: Callable[[], Snapshot]) -> Iterator[None]:
         said, at = "", float("-inf")
         while not stopping.wait(0.1):
             snapshot, since = now(), time.monotonic() - at
-            if since >= _EVERY or (snapshot.stage != said and since >= _QUICKEST):
-                print(view.line(snapshot), file=stream, flush=True)
-                said, at = snapshot.stage, time.monotonic()
+            if since >= _EVERY or (snapshot.step != said and since >= _QUICKEST):
+                print(picture.line(snapshot), file=stream, flush=True)
+                said, at = snapshot.step, time.monotonic()
 
     thread = threading.Thread(target=run, name="demo-lines", daemon=True)
     thread.start()
@@ -98,4 +98,4 @@ def _lines(stream: TextIO, now: Callable[[], Snapshot]) -> Iterator[None]:
     finally:
         stopping.set()
         thread.join(5)
-        print(view.line(now()), file=stream, flush=True)
+        print(picture.line(now()), file=stream, flush=True)

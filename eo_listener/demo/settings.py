@@ -12,6 +12,7 @@ from eo_listener.errors import UnavailableError
 TOPIC: Final = "flights"
 GROUP: Final = "flights-demo"
 QUERY: Final = "flights"
+LOG: Final = "demo.log"  # in the folder of the demo: all that Spark says
 INSTALL: Final = "pip install 'eo-listener[demo]'"
 
 

@@ -5,11 +5,33 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
-from eo_listener.demo.snapshot import Batch, Delay
+_REMEMBERED: Final = 12  # batches
 
-_REMEMBERED: Final = 12
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """Departures of one airport in one scheduled hour of the day.
+
+    `minutes` is the average delay of those that left, None when none did.
+    """
+
+    origin: str
+    hour: int
+    flights: int
+    cancelled: int
+    minutes: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One micro-batch that Spark has ended; `seconds` is what all of it took."""
+
+    number: int
+    rows: int
+    seconds: float
 
 
 class Tally:

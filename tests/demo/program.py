@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import select
 import shlex
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 import uuid
@@ -18,23 +22,23 @@ import psutil
 from tests.conftest import kafka_version
 from tests.spark_session import session_conf
 
-PATIENCE = 240.0
+PATIENCE = 200.0
+DEMO = (sys.executable, "-m", "eo_listener", "demo")
 _MARK = "EO_TEST_DEMO"
 
 
 class Demo:
-    """A demo that runs; `lines` are what it has printed so far, on stdout and on stderr."""
+    """A demo that runs; `out` and `err` are the lines that it has printed so far."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         self._mark = uuid.uuid4().hex
-        command = [sys.executable, "-m", "eo_listener", "demo", "--kafka-version", kafka_version()]
         self.process = subprocess.Popen(
-            [*command, *arguments],
+            [*DEMO, "--kafka-version", kafka_version(), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **_submit_arguments(), _MARK: self._mark, **environment},
+            env={**demo_environment(), _MARK: self._mark, **environment},
             start_new_session=True,  # a process group of its own, as a shell gives it
         )
         self.out: list[str] = []
@@ -55,6 +59,11 @@ class Demo:
             assert self.process.poll() is None, (self.out, self.err)
             assert time.monotonic() < deadline, (self.out, self.err)
             time.sleep(0.05)
+
+    def kill(self, word: str) -> None:
+        """Kill the one process that it has started whose command line has this word."""
+        (found,) = (process for process in self.left() if word in process.cmdline())
+        found.kill()
 
     def ctrl_c(self) -> None:
         """Do what a terminal does: interrupt the whole process group."""
@@ -102,10 +111,44 @@ def demo(*arguments: str, **environment: str) -> Iterator[Demo]:
         running.close()
 
 
+def on_a_terminal(*arguments: str, **environment: str) -> tuple[int, str]:
+    """Run a demo on a pseudo-terminal of 140 x 50; return its status and all that it wrote."""
+    own, its = os.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
+    process = subprocess.Popen(
+        [*DEMO, "--kafka-version", kafka_version(), *arguments],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env={**demo_environment(), "TERM": "xterm", **environment},
+        start_new_session=True,
+    )
+    os.close(its)
+    written = bytearray()
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < deadline:
+            if select.select([own], [], [], 1.0)[0]:
+                try:
+                    written += os.read(own, 65536)
+                except OSError:  # what Linux says when nobody holds the other end any more
+                    break
+        return process.wait(10), written.decode()
+    finally:
+        os.close(own)
+        process.kill()
+        process.wait()
+
+
+def demo_environment() -> dict[str, str]:
+    """Return the environment that a demo runs in."""
+    return {**os.environ, **_submit_arguments()}
+
+
 def _submit_arguments() -> dict[str, str]:
-    """What a Spark version needs whose connector the repository has only in part."""
+    """What the tests add to every session, in the way that needs no code of the demo's own."""
     conf = session_conf()
-    if "spark.jars" not in conf:
-        return {}
-    words = ["--jars", conf["spark.jars"], "--exclude-packages", conf["spark.jars.excludes"]]
-    return {"PYSPARK_SUBMIT_ARGS": shlex.join([*words, "pyspark-shell"])}
+    options = {"--jars": "spark.jars", "--packages": "spark.jars.packages"}
+    options["--exclude-packages"] = "spark.jars.excludes"
+    words = [word for name, key in options.items() if key in conf for word in (name, conf[key])]
+    return {"PYSPARK_SUBMIT_ARGS": shlex.join([*words, "pyspark-shell"])} if words else {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from eo_listener.broker import GroupRow
-from eo_listener.demo.snapshot import Batch, Delay, Snapshot
+from eo_listener.demo.scoreboard import Snapshot
+from eo_listener.demo.tally import Batch, Delay
 from eo_listener.lag import PartitionLag
 from eo_listener.offsets import TopicPartition
 
@@ -29,10 +30,10 @@ def seen(partition: int, committed: int | None, end: int | None) -> PartitionLag
     return PartitionLag(partition=place, committed=committed, log_end=end, writer=None)
 
 
-STARTING = Snapshot(stage="starting Kafka", elapsed=2.0, wanted=336_776)
+STARTING = Snapshot(step="starting Kafka", elapsed=2.0, wanted=336_776)
 
 STREAMING = Snapshot(
-    stage="replaying the flights of 2013",
+    step="replaying the flights of 2013",
     elapsed=31.4,
     wanted=336_776,
     produced=120_000,

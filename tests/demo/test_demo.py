@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from eo_listener.broker import parse_rows
-from tests.demo.program import demo
+from tests.demo.program import demo, on_a_terminal
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -27,7 +29,7 @@ def test_json_says_that_the_group_stands_at_the_end_of_the_log() -> None:
         assert [check["passed"] for check in document["checks"]] == [True, True, True]
         assert document["produced"] == document["counted"] == 5000
         assert document["commits"] >= 1
-        assert document["kept"] is document["logs"] is None
+        assert document["kept"] is document["folder"] is None
         rows = parse_rows(document["kafka_consumer_groups"])
         assert sorted(row.partition for row in rows if row.partition is not None) == [0, 1, 2, 3]
         assert sum(row.current_offset or 0 for row in rows) == 5000
@@ -84,26 +86,76 @@ def test_repeated_ctrl_c_does_not_disturb_the_end() -> None:
         assert running.left() == []
 
 
-@pytest.mark.slow
-def test_keep_leaves_a_broker_that_the_other_commands_know() -> None:
-    """The plain output ends with the table and the verdict; status sees lag 0; stop ends it."""
-    with demo("--rows", "2000", "--rate", "0", "--keep") as running:
+@pytest.mark.parametrize(
+    ("victim", "problem"),
+    [
+        ("org.apache.spark.deploy.SparkSubmit", "Spark's JVM"),
+        ("kafka.Kafka", "Kafka has ended by itself"),
+    ],
+    ids=["Spark", "Kafka"],
+)
+def test_a_part_that_dies_ends_the_demo(victim: str, problem: str, tmp_path: Path) -> None:
+    """One line that names a log which is there, exit status 3, soon; the other parts end too."""
+    with demo("--rate", "500", TMPDIR=str(tmp_path)) as running:
+        running.wait_for("replaying")
+        killed = time.monotonic()
+        running.kill(victim)
+        assert running.end() == 3
+        assert time.monotonic() - killed < 60
+        assert running.left() == []
+        (line,) = running.err
+        assert line.startswith("eo-listener: ")
+        assert problem in line
+        (log,) = re.findall(r"log: (/\S+\.log)", line)
+        assert Path(log).stat().st_size > 0
+        assert [*tmp_path.iterdir()] == [next(tmp_path.glob("eo-demo-*"))]
+
+
+def test_keep_leaves_a_broker_that_the_printed_commands_know(tmp_path: Path) -> None:
+    """The table and the verdict, then what to type: it works as it stands, and all is gone."""
+    path = os.pathsep.join(
+        folder
+        for folder in os.get_exec_path()
+        if not Path(folder, "eo-listener").exists()  # as for somebody who called it by its path
+    )
+    arguments = ("--rows", "2000", "--rate", "0", "--partitions", "2", "--keep")
+    with demo(*arguments, PATH=path, TMPDIR=str(tmp_path)) as running:
         assert running.end() == 0, running.err
         said = "".join(running.out)
         assert "GROUP           TOPIC           PARTITION  CURRENT-OFFSET" in said
         assert "PASSED in" in said
         assert said.count("  ok  ") == 3
         assert "\x1b" not in said
-        commands = [
-            line.split(None, 1)[1].split() for line in running.out if "eo-listener " in line
-        ]
-        look, stop = (words for words in commands if words[0] == "eo-listener")
-        seen = _eo_listener(*look[1:], "--max-lag", "0", "--json")
-        assert seen.returncode == 0, seen.stderr
-        assert json.loads(seen.stdout)["lag"] == 0
-        assert _eo_listener(*stop[1:]).returncode == 0
+        after = said.partition("The broker was kept:")[2].splitlines()[1:]
+        commands = dict(line.split(maxsplit=1) for line in after)
+        assert list(commands) == ["look", "stop", "remove"]
+        seen = _typed(f"{commands['look']} --max-lag 0 --json", path)
+        assert json.loads(seen)["lag"] == 0
+        assert "Stopped" in _typed(commands["stop"], path)
         assert running.left() == []
-        shutil.rmtree(Path(stop[-1]).parent)  # the folder that --keep has kept
+        _typed(commands["remove"], path)
+        assert [*tmp_path.iterdir()] == []
+
+
+def test_a_terminal_shows_the_picture(tmp_path: Path) -> None:
+    """Bars, both readings of the group, the result and the batches; then table and verdict."""
+    status, said = on_a_terminal("--rows", "1000", "--rate", "0", TMPDIR=str(tmp_path))
+    assert status == 0, said
+    for heading in (
+        "produced",
+        "processed",
+        "committed",
+        "eo-listener, now (",
+        "kafka-consumer-groups, not asked yet",
+        "Result: longest average delays",
+        "Spark, 1 batches",
+    ):
+        assert heading in said, said
+    after = said.partition("What Kafka's own tool says:")[2]
+    assert "GROUP           TOPIC           PARTITION  CURRENT-OFFSET" in after
+    assert "PASSED in" in after
+    assert "WARN" not in said
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_without_its_extra_the_demo_says_what_to_install(tmp_path: Path) -> None:
@@ -133,6 +185,18 @@ def test_wrong_options_are_refused_before_anything_starts(arguments: list[str]) 
     answer = _eo_listener("demo", *arguments)
     assert answer.returncode == 2
     assert arguments[0] in answer.stderr
+
+
+def _typed(line: str, path: str) -> str:
+    """Run a line as somebody types it into a shell."""
+    return subprocess.run(
+        ["/bin/sh", "-c", line],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
 
 
 def _eo_listener(*arguments: str) -> subprocess.CompletedProcess[str]:

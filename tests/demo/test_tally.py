@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eo_listener.demo.snapshot import Delay
-from eo_listener.demo.tally import Tally
+from eo_listener.demo.tally import Delay, Tally
 
 
 def delay(origin: str, flights: int) -> Delay:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from eo_listener.demo import view
-from eo_listener.demo.snapshot import Snapshot
+from eo_listener.demo import picture
+from eo_listener.demo.scoreboard import Snapshot
 from tests.demo.snapshots import STARTING, STREAMING
 
 
@@ -17,7 +17,7 @@ def drawn(snapshot: Snapshot, width: int = 140, height: int = 50) -> str:
     """Render as on a terminal of this size, without its colours."""
     out = io.StringIO()
     console = Console(file=out, width=width, height=height, color_system=None)
-    console.print(view.picture(snapshot, height))
+    console.print(picture.draw(snapshot, height))
     return out.getvalue()
 
 
@@ -33,7 +33,7 @@ def test_the_three_bars_say_how_far_it_is() -> None:
     assert lines_with(text, "committed", "105,000", "flights-demo")
 
 
-def test_both_views_of_a_partition_stand_in_one_line() -> None:
+def test_both_readings_of_a_partition_stand_in_one_line() -> None:
     """Our reader's numbers are on the left, those of kafka-consumer-groups on the right."""
     text = drawn(STREAMING)
     assert lines_with(text, "70,000", "75,000", "5,000", "60,000", "74,000", "14,000")
@@ -69,23 +69,23 @@ def test_before_kafka_is_there_only_the_bars_are_drawn() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (140, 50)])
-@pytest.mark.parametrize("stage", ["short", "a stage with a very long name " * 8])
-def test_the_picture_fits(width: int, height: int, stage: str) -> None:
+@pytest.mark.parametrize("step", ["short", "a step with a very long name " * 8])
+def test_the_picture_fits(width: int, height: int, step: str) -> None:
     """No line is wider and no picture higher than the terminal; no number is cut."""
-    text = drawn(replace(STREAMING, stage=stage), width, height)
+    text = drawn(replace(STREAMING, step=step), width, height)
     lines = text.splitlines()
     assert len(lines) < height
     assert max(map(len, lines)) <= width
     assert lines_with(text, "105,000", "committed")
     assert lines_with(text, "70,000", "75,000", "14,000")
-    assert text.count("\N{HORIZONTAL ELLIPSIS}") == (stage != "short")
+    assert text.count("\N{HORIZONTAL ELLIPSIS}") == (step != "short")
 
 
 def test_the_plain_line_holds_the_same_numbers() -> None:
     """One line, for a log: no control codes, all that counts."""
-    text = view.line(STREAMING)
+    text = picture.line(STREAMING)
     assert "\n" not in text
     assert "\x1b" not in text
     for number in ("120,000 of 336,776", "111,000", "105,000", "23,000", "3 s ago"):
         assert number in text
-    assert view.line(STARTING).split(maxsplit=2)[2] == "starting Kafka"
+    assert picture.line(STARTING).split(maxsplit=2)[2] == "starting Kafka"

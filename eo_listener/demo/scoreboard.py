@@ -1,36 +1,19 @@
-"""What there is to show at one moment."""
+"""How far the demo is: filled by its parts, read by the screen."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
+from typing import Final
 
 from eo_listener.broker import GroupRow
+from eo_listener.demo.producer import Replay
+from eo_listener.demo.readings import OurReading, ToolReading
+from eo_listener.demo.tally import Batch, Delay, Tally
+from eo_listener.events import Committed, Event
 from eo_listener.lag import PartitionLag
 
-_RARE = 500  # an hour with less than one of so many flights says nothing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delay:
-    """Departures of one airport in one scheduled hour of the day.
-
-    `minutes` is the average delay of those that left, None when none did.
-    """
-
-    origin: str
-    hour: int
-    flights: int
-    cancelled: int
-    minutes: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """One micro-batch that Spark has ended; `seconds` is what all of it took."""
-
-    number: int
-    rows: int
-    seconds: float
+_RARE: Final = 500  # an hour with less than one of so many flights says nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +24,7 @@ class Snapshot:
     `partitions` is what our reader sees, `told` what kafka-consumer-groups said `told_ago`.
     """
 
-    stage: str
+    step: str
     elapsed: float
     wanted: int
     produced: int = 0
@@ -76,3 +59,43 @@ class Snapshot:
         """The airports and hours with the greatest average delay, those with few flights aside."""
         usual = [delay for delay in self.delays if delay.flights * _RARE >= self.counted]
         return tuple(sorted(usual, key=lambda delay: -(delay.minutes or 0.0))[:count])
+
+
+@dataclass(slots=True)
+class Scoreboard:
+    """Where the demo is, and the parts that are there by now; each has one writer."""
+
+    wanted: int
+    step: str = "starting Kafka"
+    tally: Tally = field(default_factory=Tally)
+    replay: Replay | None = None
+    ours: OurReading | None = None
+    theirs: ToolReading | None = None
+    commits: int = 0
+    begun: float = field(default_factory=time.monotonic)
+
+    def observe(self, event: Event) -> None:
+        """Count the commits that Kafka has confirmed."""
+        if isinstance(event, Committed):
+            self.commits += 1
+
+    def say(self, step: str) -> None:
+        """Name what is going on now."""
+        self.step = step
+
+    def snapshot(self) -> Snapshot:
+        """Take what all parts show now."""
+        return Snapshot(
+            step=self.step,
+            elapsed=time.monotonic() - self.begun,
+            wanted=self.wanted,
+            produced=self.replay.produced if self.replay else 0,
+            counted=self.tally.counted,
+            batches=self.tally.batches,
+            batch_count=self.tally.batch_count,
+            partitions=self.ours.rows if self.ours else (),
+            commits=self.commits,
+            told=self.theirs.rows if self.theirs else (),
+            told_ago=self.theirs.ago if self.theirs else None,
+            delays=self.tally.delays,
+        )

@@ -1,4 +1,4 @@
-"""Threads that look at the group all the while: with our reader, and with Kafka's own tool."""
+"""Where the group stands, read all the while: by our reader, and by Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eo_listener.offsets import TopicPartition
 _PATIENCE: Final = 15.0  # seconds for a look that is under way to end
 
 
-class Watch:
+class Repeater:
     """Calls `look` again and again, `pause` seconds after the last call, until it is stopped."""
 
     def __init__(self, name: str, look: Callable[[], None], pause: float) -> None:
@@ -42,7 +42,7 @@ class Watch:
             self._stopping.wait(self._pause)
 
 
-class GroupView:
+class OurReading:
     """Where the group stands, as our reader saw it last."""
 
     def __init__(self, servers: str, partitions: int) -> None:
@@ -51,7 +51,7 @@ class GroupView:
         self.rows: tuple[lag.PartitionLag, ...] = ()
 
     def look(self) -> None:
-        """Read group and log ends; what was seen last stays when Kafka does not answer."""
+        """Read group and log ends; what was read last stays when Kafka does not answer."""
         try:
             committed = self._reader.group(GROUP, self._partitions)
             self.rows = lag.compare(committed, self._reader.log_ends(self._partitions))
@@ -59,7 +59,7 @@ class GroupView:
             return  # the next look is near; a lasting failure ends in the limit of the drain
 
 
-class ToolView:
+class ToolReading:
     """Where the group stands, as kafka-consumer-groups said it last."""
 
     def __init__(self, servers: str, version: str) -> None:

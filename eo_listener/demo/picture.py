@@ -10,8 +10,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from eo_listener.demo.scoreboard import Snapshot
 from eo_listener.demo.settings import GROUP
-from eo_listener.demo.snapshot import Delay, Snapshot
+from eo_listener.demo.tally import Delay
 
 AIRPORTS: Final = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 
@@ -25,7 +26,7 @@ _FIXED_LINES: Final = 15  # of a full picture, beside the partitions and the res
 _FEWEST, _MOST = 3, 10  # rows of results that are worth a table, and that are enough
 
 
-def picture(snapshot: Snapshot, height: int) -> RenderableType:
+def draw(snapshot: Snapshot, height: int) -> RenderableType:
     """Draw everything, with as many results as `height` lines have room for."""
     parts: list[RenderableType] = [_title(snapshot), Text(), _bars(snapshot), Text()]
     if snapshot.partitions:
@@ -40,7 +41,7 @@ def picture(snapshot: Snapshot, height: int) -> RenderableType:
 
 def line(snapshot: Snapshot) -> str:
     """Say the same in one line of plain text."""
-    text = f"{snapshot.elapsed:5.0f} s  {snapshot.stage}"
+    text = f"{snapshot.elapsed:5.0f} s  {snapshot.step}"
     if not snapshot.produced:
         return text
     text += (
@@ -69,7 +70,7 @@ def _title(snapshot: Snapshot) -> RenderableType:
     )
     sign = _SPINNER[int(snapshot.elapsed * 4) % len(_SPINNER)]
     head.add_row(
-        Text(f"{sign} {snapshot.stage}", style="cyan"), Text("Ctrl-C ends all of it", style="dim")
+        Text(f"{sign} {snapshot.step}", style="cyan"), Text("Ctrl-C ends all of it", style="dim")
     )
     return head
 
