@@ -126,7 +126,7 @@ def main(servers: str, topic: str, arm: str, batches: str) -> None:
         "median": snapshot.getMedian() / 1e6,
         "p99": snapshot.get99thPercentile() / 1e6,
     }
-    durations = [p.durationMs["triggerExecution"] for p in progress[warm_up:]]
+    durations = [p["durationMs"]["triggerExecution"] for p in progress[warm_up:]]
     print(json.dumps({"arm": arm, "batches": durations, "bus": held}))
     spark.stop()
 

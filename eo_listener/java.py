@@ -25,7 +25,7 @@ class Java:
     feature: int
 
 
-def find(oldest: int = OLDEST, newest: int | None = None, *, user: str = "This") -> Java:
+def find(oldest: int = OLDEST, newest: int | None = None, *, user: str = "this") -> Java:
     """Return `$JAVA_HOME/bin/java`, or the `java` on the PATH.
 
     Raises JavaError when there is none, when it does not run, or when its feature version is not
@@ -42,7 +42,7 @@ def find(oldest: int = OLDEST, newest: int | None = None, *, user: str = "This")
             cause=f"JAVA_HOME is {home}, which holds no bin/java"
             if home
             else "no java on the PATH",
-            fix=f"Install a JDK {oldest}: {INSTALL}; or point JAVA_HOME at one",
+            fix=f"Install a JDK {OLDEST}: {INSTALL}; or point JAVA_HOME at one",
         )
     feature = _feature(Path(found))
     if feature < oldest or (newest is not None and feature > newest):

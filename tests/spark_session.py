@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -63,6 +64,19 @@ def session_conf() -> dict[str, str]:
         "spark.sql.streaming.noDataProgressEventInterval": "500",
         **_tokens(),
     }
+
+
+def submit_environment() -> dict[str, str]:
+    """Return the environment for a program of its own, with what this Spark version needs."""
+    options = {
+        "--jars": "spark.jars",
+        "--packages": "spark.jars.packages",
+        "--exclude-packages": "spark.jars.excludes",
+    }
+    needed = _tokens()
+    words = [word for name, key in options.items() if key in needed for word in (name, needed[key])]
+    submit = {"PYSPARK_SUBMIT_ARGS": shlex.join([*words, "pyspark-shell"])} if words else {}
+    return {**os.environ, **submit}
 
 
 def builder(conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession.Builder:

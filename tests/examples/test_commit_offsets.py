@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eo_listener.broker import Broker, parse_rows
+from tests.spark_session import submit_environment
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -26,7 +27,13 @@ def test_commit_offsets(broker: Broker, tmp_path: Path) -> None:
     def run(example: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(EXAMPLES / example), *arguments]
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=180, check=False, cwd=tmp_path
+            command,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+            cwd=tmp_path,
+            env=submit_environment(),
         )
 
     written = run("write_words.py", servers, topic)
