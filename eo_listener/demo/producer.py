@@ -98,7 +98,7 @@ class Replay:
         at = self.HEAD
         for flight in self._flights[:at]:
             self._send(flight)
-        self._producer.flush(_PATIENCE)
+        self._arrived()
         self._released.wait()
         begun = time.monotonic() - at / max(1, self._rate)
         while at < len(self._flights) and not self._stopping.is_set() and self._failure is None:
@@ -132,14 +132,20 @@ class Replay:
         return True
 
     def _finish(self) -> None:
-        deadline = time.monotonic() + _PATIENCE
-        while not self._stopping.is_set() and time.monotonic() < deadline:
-            if self._producer.flush(0.2) == 0:
-                return
+        if self._arrived():
+            return
         self._producer.purge()
         self._producer.flush(1)
         if not self._stopping.is_set():
             self._failure = self._failure or f"Kafka did not answer for {_PATIENCE:.0f} s"
+
+    def _arrived(self) -> bool:
+        """Wait until all rows have arrived, unless that is to stop; say whether they have."""
+        deadline = time.monotonic() + _PATIENCE
+        while not self._stopping.is_set() and time.monotonic() < deadline:
+            if self._producer.flush(0.2) == 0:
+                return True
+        return False
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is None:

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 _MOST: Final = 30_000  # rows in a batch, so that there is something to see on a slow machine too
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # best for a JVM of one minute
 _LOOK: Final = 0.25  # seconds between two looks at the query
-_PATIENCE: Final = 40.0  # seconds for the query, the last commits and Spark to end in order
+_PATIENCE: Final = 40.0  # seconds for the query, the commits and Spark to end in order
+_FLUSH: Final = 5.0  # seconds of these for the last commits
 _LAST_PATIENCE: Final = 5.0  # seconds for the thread to notice that the JVM has gone
 
 
@@ -70,12 +72,15 @@ class FlightsQuery:
         if self._failure is not None and not self._stopping.is_set():
             raise self._failure
 
-    def stop(self) -> None:
-        """Stop the query, commit what it has processed, end Spark and its JVM. Idempotent."""
+    def stop(self, patience: float = _PATIENCE) -> None:
+        """Stop the query, commit what it has processed, end Spark and its JVM. Idempotent.
+
+        What is not over after `patience` seconds is broken off with the JVM.
+        """
         self._stopping.set()
         if self._thread.ident is None:
             return
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + patience
         while self._thread.is_alive() and time.monotonic() < deadline:
             if not self._running.is_set():  # in the middle of its start, which nothing else ends
                 break_off_spark()
@@ -86,7 +91,7 @@ class FlightsQuery:
     def _run(self) -> None:
         try:
             with self._session() as spark:
-                listener = OffsetCommitListener(observers=[self._observer])
+                listener = OffsetCommitListener(observers=[self._observer], flush_timeout=_FLUSH)
                 spark.streams.addListener(listener)
                 query = self._query(spark)
                 try:
@@ -97,8 +102,8 @@ class FlightsQuery:
                     listener.close()
         except EoListenerError as error:
             self._failure = error
-        except Exception as error:  # noqa: BLE001  # whatever Spark throws ends the demo
-            self._failure = self._failed("Spark has failed", error)
+        except Exception as error:  # noqa: BLE001  # a thread that ends silently would be waited for
+            self._failure = self._failed("Spark could not be used", error)
         finally:
             self._running.set()
 
@@ -113,7 +118,6 @@ class FlightsQuery:
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.local.dir", str(self._folder))
             .config("spark.driver.extraJavaOptions", f'{_QUICK} "-Djava.io.tmpdir={self._folder}"')
         )
         configured = configure(builder)
@@ -123,12 +127,19 @@ class FlightsQuery:
             raise self._failed("Spark did not start", error) from error
         try:
             yield spark
+        except EoListenerError:
+            raise
+        except Exception as error:  # here, because py4j asks the JVM for the text of an error
+            raise self._failed("Spark has failed", error) from error
         finally:
             with contextlib.suppress(Exception):  # its JVM may have gone, which ends it as well
                 spark.stop()
             end_spark()
 
     def _failed(self, problem: str, error: Exception | None) -> UnavailableError:
+        """Make one line of an error of Spark's; all of it goes to stderr, which is the log now."""
+        if error is not None:
+            traceback.print_exception(error)
         return UnavailableError(
             problem, cause=_first_words(error), fix=f"Read Spark's log: {self.log}"
         )
@@ -175,6 +186,10 @@ def _first_words(error: Exception | None) -> str:
     """The line that says what it is: py4j's own first line only names the call."""
     if error is None:
         return "it gave no reason"
-    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # py4j's texts come from the JVM, which may have ended
+        text = ""
+    lines = [line.strip(": ") for line in text.splitlines() if line.strip(": ")]
     telling = (line for line in lines if not line.startswith("An error occurred while calling"))
     return next(telling, type(error).__name__)

@@ -30,11 +30,11 @@ class Repeater:
         """Take the first look now."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Take no further look."""
+    def stop(self, patience: float = _PATIENCE) -> None:
+        """Take no further look, and wait `patience` seconds at most for the one under way."""
         self._stopping.set()
         if self._thread.ident is not None:
-            self._thread.join(_PATIENCE)
+            self._thread.join(patience)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from eo_listener.broker import parse_rows
+from eo_listener.cli.demo import _program
 from tests.demo.program import demo, on_a_terminal
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -111,6 +112,19 @@ def test_a_part_that_dies_ends_the_demo(victim: str, problem: str, tmp_path: Pat
         assert [*tmp_path.iterdir()] == [next(tmp_path.glob("eo-demo-*"))]
 
 
+def test_what_spark_throws_is_told_in_one_line(tmp_path: Path) -> None:
+    """An error of the JVM at the query's start: what it is, and the log with the rest."""
+    conf = "--conf spark.sql.streaming.checkpointFileManagerClass=no.such.Manager pyspark-shell"
+    with demo("--rows", "1000", TMPDIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=conf) as running:
+        assert running.end() == 3
+        assert running.left() == []
+        (line,) = running.err
+        assert line.startswith("eo-listener: Spark has failed")
+        assert "ClassNotFoundException: no.such.Manager" in line
+        (log,) = re.findall(r"log: (/\S+\.log)", line)
+        assert "no.such.Manager" in Path(log).read_text()
+
+
 def test_keep_leaves_a_broker_that_the_printed_commands_know(tmp_path: Path) -> None:
     """The table and the verdict, then what to type: it works as it stands, and all is gone."""
     path = os.pathsep.join(
@@ -156,6 +170,27 @@ def test_a_terminal_shows_the_picture(tmp_path: Path) -> None:
     assert "PASSED in" in after
     assert "WARN" not in said
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("started", "on_path", "printed"),
+    [
+        ("{folder}/eo-listener", True, ["eo-listener"]),
+        ("{folder}/eo-listener", False, ["{folder}/eo-listener"]),
+        ("{folder}/__main__.py", True, [sys.executable, "-m", "eo_listener"]),
+        ("-c", True, [sys.executable, "-m", "eo_listener"]),
+    ],
+    ids=["on the path", "elsewhere", "as a module", "from a text"],
+)
+def test_the_program_is_named_as_a_shell_finds_it(
+    started: str, on_path: bool, printed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name only where the PATH leads to this very file."""
+    for name in ("eo-listener", "__main__.py"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path) if on_path else "/nowhere")
+    monkeypatch.setattr(sys, "argv", [started.format(folder=tmp_path)])
+    assert list(_program()) == [word.format(folder=tmp_path) for word in printed]
 
 
 def test_without_its_extra_the_demo_says_what_to_install(tmp_path: Path) -> None:
