@@ -81,6 +81,12 @@ def test_the_picture_fits(width: int, height: int, step: str) -> None:
     assert text.count("\N{HORIZONTAL ELLIPSIS}") == (step != "short")
 
 
+def test_square_brackets_are_text() -> None:
+    """What is going on is told in words of others: none of them is a command to rich."""
+    text = drawn(replace(STREAMING, step="found [bold]x[/] in [/tmp/y]"))
+    assert lines_with(text, "found [bold]x[/] in [/tmp/y]")
+
+
 def test_the_plain_line_holds_the_same_numbers() -> None:
     """One line, for a log: no control codes, all that counts."""
     text = picture.line(STREAMING)
