@@ -124,10 +124,10 @@ def test_a_topic_written_by_transactions(
     assert sum(ends) == 150 + 2 * len(ends)
 
 
-def test_a_self_join_counts_once(
+def test_one_stream_used_twice(
     listener: OffsetCommitListener, queries: Queries, topics: Topics
 ) -> None:
-    """One topic read twice by one query is committed to its group without a quarrel."""
+    """A union of a stream with itself is committed to its group without a quarrel."""
     topic, group = topics.create(), unique("g")
     topics.fill(topic, 40)
     source = queries.read(subscribe=topic, eo__commit__group=group)
