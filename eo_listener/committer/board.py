@@ -145,16 +145,15 @@ class Board:
         answer hold up the others least.
         """
         ready = [
-            (lane.failures(), group)
+            (lane.failures(), group, positions)
             for group, lane in self._lanes.items()
-            if not lane.in_flight and lane.ready(now)
+            if not lane.in_flight and (positions := lane.ready(now))
         ]
         if not ready:
             return None
-        _, group = min(ready)
-        lane = self._lanes[group]
-        lane.in_flight = True
-        return Attempt(group=group, positions=lane.ready(now), started=now)
+        _, group, positions = min(ready, key=lambda one: one[:2])
+        self._lanes[group].in_flight = True
+        return Attempt(group=group, positions=positions, started=now)
 
     def wait(self, now: float) -> float | None:
         """Seconds until the next request is due; None when nothing waits for its time."""

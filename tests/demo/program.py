@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import select
-import shlex
 import signal
 import struct
 import subprocess
@@ -20,7 +19,7 @@ from collections.abc import Iterator
 import psutil
 
 from tests.conftest import kafka_version
-from tests.spark_session import session_conf
+from tests.spark_session import submit_environment
 
 PATIENCE = 200.0
 DEMO = (sys.executable, "-m", "eo_listener", "demo")
@@ -38,7 +37,7 @@ class Demo:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**demo_environment(), _MARK: self._mark, **environment},
+            env={**submit_environment(), _MARK: self._mark, **environment},
             start_new_session=True,  # a process group of its own, as a shell gives it
         )
         self.out: list[str] = []
@@ -120,7 +119,7 @@ def on_a_terminal(*arguments: str, **environment: str) -> tuple[int, str]:
         stdin=its,
         stdout=its,
         stderr=its,
-        env={**demo_environment(), "TERM": "xterm", **environment},
+        env={**submit_environment(), "TERM": "xterm", **environment},
         start_new_session=True,
     )
     os.close(its)
@@ -138,17 +137,3 @@ def on_a_terminal(*arguments: str, **environment: str) -> tuple[int, str]:
         os.close(own)
         process.kill()
         process.wait()
-
-
-def demo_environment() -> dict[str, str]:
-    """Return the environment that a demo runs in."""
-    return {**os.environ, **_submit_arguments()}
-
-
-def _submit_arguments() -> dict[str, str]:
-    """What the tests add to every session, in the way that needs no code of the demo's own."""
-    conf = session_conf()
-    options = {"--jars": "spark.jars", "--packages": "spark.jars.packages"}
-    options["--exclude-packages"] = "spark.jars.excludes"
-    words = [word for name, key in options.items() if key in conf for word in (name, conf[key])]
-    return {"PYSPARK_SUBMIT_ARGS": shlex.join([*words, "pyspark-shell"])} if words else {}
