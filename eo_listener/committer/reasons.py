@@ -14,13 +14,15 @@ class Reason:
     """The meaning of one error name.
 
     `refused` is an answer that lasts until somebody changes something. `unknown` is a request
-    whose effect cannot be known from here: it may have landed.
+    whose effect cannot be known from here: it may have landed. `final` is the end: another
+    committer has taken this one's place, and to go on would take it back.
     """
 
     cause: str
     fix: str
     refused: bool = False
     unknown: bool = False
+    final: bool = False
 
 
 _UNREACHABLE = Reason(
