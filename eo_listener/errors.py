@@ -9,6 +9,7 @@ EoListenerError
     ├── DownloadError      an artifact could not be fetched or verified
     ├── BrokerError        the development broker did not start or stop
     ├── JvmError           Spark's JVM did not answer a question
+    ├── StorageError       where a checkpoint lies could not be reached
     └── KafkaError         Kafka did not answer, or refused
 """
 
@@ -67,6 +68,10 @@ class BrokerError(UnavailableError):
 
 class JvmError(UnavailableError):
     """Spark's JVM could not be asked, or did not answer in a form we know."""
+
+
+class StorageError(UnavailableError):
+    """The storage that a checkpoint lies on could not be listed or read."""
 
 
 class KafkaError(UnavailableError):

@@ -1,0 +1,18 @@
+"""Read the checkpoint of a Spark query, wherever it lies; changes nothing."""
+
+from eo_listener.checkpoint.findings import CheckpointError, Finding, FindingKind
+from eo_listener.checkpoint.location import Location
+from eo_listener.checkpoint.offset_log import BatchOffsets, SourceOffsets
+from eo_listener.checkpoint.reader import Batches, Checkpoint, Durable
+
+__all__ = [
+    "BatchOffsets",
+    "Batches",
+    "Checkpoint",
+    "CheckpointError",
+    "Durable",
+    "Finding",
+    "FindingKind",
+    "Location",
+    "SourceOffsets",
+]

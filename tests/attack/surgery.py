@@ -1,0 +1,89 @@
+"""Put a checkpoint on a local disk into the exact state that a crash leaves, or a disk fault.
+
+Every function takes the folder of the checkpoint of a query that does not run. Hadoop's `.crc`
+files go with their files, as they would: Spark refuses a file that does not match its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+from eo_listener.checkpoint import checksum
+
+
+def batches(checkpoint: Path, folder: str) -> list[int]:
+    """The numbers of the batches in `offsets` or `commits`, in order."""
+    names = (path.name for path in (checkpoint / folder).glob("[0-9]*"))
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def before_commit(checkpoint: Path) -> int:
+    """The sink has the newest batch, its commit was not written: deletes `commits/N`, gives N."""
+    newest = batches(checkpoint, "commits")[-1]
+    remove(checkpoint / "commits" / str(newest))
+    return newest
+
+
+def before_offsets(checkpoint: Path) -> int:
+    """The newest batch was never planned: deletes `commits/N` and `offsets/N`, gives N."""
+    newest = batches(checkpoint, "offsets")[-1]
+    remove(checkpoint / "commits" / str(newest))
+    remove(checkpoint / "offsets" / str(newest))
+    return newest
+
+
+def leave_temporary(checkpoint: Path, folder: str = "commits", *, whole: bool = False) -> Path:
+    """A crash before the rename: the next batch's file stands under its temporary name.
+
+    Half of it, or the whole. Gives the file.
+    """
+    newest = batches(checkpoint, folder)[-1]
+    content = (checkpoint / folder / str(newest)).read_bytes()
+    left = checkpoint / folder / f".{newest + 1}.{uuid.uuid4()}.tmp"
+    left.write_bytes(content if whole else content[: len(content) // 2])
+    return left
+
+
+def tear(file: Path, keep: int | None = None, *, checksummed: bool = False) -> None:
+    """Cut a file off after `keep` bytes (default: half).
+
+    With `checksummed` its checksum is made to fit, as on a file system that keeps none.
+    """
+    content = file.read_bytes()
+    replace(file, content[: len(content) // 2 if keep is None else keep], checksummed=checksummed)
+
+
+def empty(file: Path, *, checksummed: bool = False) -> None:
+    """Leave nothing of a file but its name, as ext4 does after a power cut."""
+    replace(file, b"", checksummed=checksummed)
+
+
+def replace(file: Path, content: bytes, *, checksummed: bool = True) -> None:
+    """Give a file another content, and by default the checksum that fits it."""
+    file.write_bytes(content)
+    if checksummed:
+        (file.parent / checksum.name(file.name)).write_bytes(checksum.content(content))
+
+
+def remove(file: Path) -> None:
+    """Delete a file and its checksum, if they are there."""
+    file.unlink(missing_ok=True)
+    (file.parent / checksum.name(file.name)).unlink(missing_ok=True)
+
+
+def copy(checkpoint: Path, to: Path) -> Path:
+    """Copy a whole checkpoint, as a backup does; gives the copy."""
+    return Path(shutil.copytree(checkpoint, to))
+
+
+def rewind_to(checkpoint: Path, batch: int) -> None:
+    """Make `batch` the last one that is done, as one does to process again what follows it.
+
+    Of a stateful query the state of later batches stays, which Spark writes over.
+    """
+    for folder in ("offsets", "commits"):
+        for number in batches(checkpoint, folder):
+            if number > batch:
+                remove(checkpoint / folder / str(number))
