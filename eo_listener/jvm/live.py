@@ -8,21 +8,26 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from eo_listener.errors import JvmError
+from eo_listener.jvm.modes import query_mode
+from eo_listener.jvm.positions import live_position
 from eo_listener.jvm.queries import RunningQuery, find
 from eo_listener.jvm.sources import source_options
+from eo_listener.protocols import LivePosition, QueryMode
 
 _KEPT = 1000  # a bound for runs whose end was never told: each holds a query's plan in the JVM
 
 
-class LiveSources:
-    """The `SourceReader` of classic PySpark: asks the query itself, also when it has just ended.
+class LiveQueries:
+    """The `QueryReader` of classic PySpark: asks the query itself, also when it has just ended.
 
-    A query is held from its start until its options were read, so that one that is over in a
-    moment (`availableNow`) can still be asked.
+    A query is held from its start, or from the first question about it, until `forget`: Spark
+    lets go of one that has ended, which may be a moment after its start (`availableNow`).
+
+    Nothing but `started` may be called on a thread of Spark.
     """
 
     def __init__(self) -> None:
-        self._started: OrderedDict[str, RunningQuery] = OrderedDict()
+        self._held: OrderedDict[str, RunningQuery] = OrderedDict()
         self._session: SparkSession | None = None
 
     def attach(self, session: SparkSession) -> None:
@@ -31,24 +36,39 @@ class LiveSources:
 
     def started(self, query: RunningQuery) -> None:
         """Hold a query; returns at once."""
-        self._started[query.run_id] = query
-        while len(self._started) > _KEPT:
-            self._started.popitem(last=False)
+        self._held[query.run_id] = query
+        while len(self._held) > _KEPT:
+            self._held.popitem(last=False)
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
         """Reader options of the Kafka sources by index. Raises JvmError."""
-        query = self._started.get(run_id)
+        query = self._query(query_id, run_id)
+        return {source.index: source.options for source in source_options(query) if source.kafka}
+
+    def mode(self, query_id: str, run_id: str) -> QueryMode:
+        """How the query makes its progress durable. Raises JvmError."""
+        return query_mode(self._query(query_id, run_id))
+
+    def position(self, query_id: str, run_id: str) -> LivePosition | None:
+        """What is durable now; None while the query restores its checkpoint. Raises JvmError."""
+        return live_position(self._query(query_id, run_id))
+
+    def forget(self, run_id: str) -> None:
+        """Let go of a query."""
+        self._held.pop(run_id, None)
+
+    def _query(self, query_id: str, run_id: str) -> RunningQuery:
+        query = self._held.get(run_id)
         if query is None and self._session is not None:
             query = find(self._session, query_id, run_id)
+            if query is not None:
+                self.started(query)
         if query is None:
             raise JvmError(
                 f"query {query_id} is not running in this driver",
                 cause="it has ended, or it runs in another process (Spark Connect)",
             )
-        options = {source.index: source.options for source in source_options(query) if source.kafka}
-        self.forget(run_id)
-        return options
+        return query
 
-    def forget(self, run_id: str) -> None:
-        """Let go of a query."""
-        self._started.pop(run_id, None)
+
+LiveSources = LiveQueries  # the name that listener.py still uses

@@ -7,7 +7,7 @@ roads do the same steps; the Java class SourceInspector says why they are right.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,11 +15,11 @@ from typing import Any, Final
 from py4j.java_gateway import JavaClass
 
 from eo_listener.errors import JvmError
-from eo_listener.jvm.calls import asking, call
+from eo_listener.jvm.calls import asking, call, outdated
 from eo_listener.jvm.queries import RunningQuery
+from eo_listener.jvm.streams import class_name, distinct_streams, elements, is_kafka
 
 FORMAT: Final = 1
-KAFKA_PACKAGE: Final = "org.apache.spark.sql.kafka010."
 
 _WHAT = "which sources the query reads"
 
@@ -56,11 +56,7 @@ def by_shim(query: RunningQuery) -> tuple[SourceOptions, ...]:
         text = query.jvm.io.github.eolistener.SourceInspector.inspect(query.execution)
     answer = json.loads(text)
     if answer["v"] != FORMAT:
-        raise JvmError(
-            f"The shim answers in format {answer['v']}, not {FORMAT}",
-            cause="the jar given to Spark is of another version than this package",
-            fix="Give Spark the jar that `eo-listener jar` names",
-        )
+        raise outdated(answer["v"], FORMAT)
     return tuple(
         SourceOptions(
             index=source["index"],
@@ -74,28 +70,26 @@ def by_shim(query: RunningQuery) -> tuple[SourceOptions, ...]:
 def by_reflection(query: RunningQuery) -> tuple[SourceOptions, ...]:
     """Ask Spark's objects: some tens of round trips. Raises JvmError."""
     with asking(_WHAT):
-        # First this, which may be asked at any time: `logicalPlan` is lazy and has to be made
-        # by the query's own thread, which sets the sources while it does so.
-        streams = list(_elements(call(query.execution, "sources"), distinct=True))
+        streams = distinct_streams(query.execution)
         if not streams:
             raise JvmError(
                 f"Spark's JVM could not say {_WHAT}",
                 cause="the query has not planned its sources yet",
             )
-        options = _kafka_options(query.execution, [s for s in streams if _is_kafka(s)])
+        options = _kafka_options(query.execution, [s for s in streams if is_kafka(s)])
         return tuple(
             SourceOptions(
                 index=index,
-                kafka=_is_kafka(stream),
-                options=MappingProxyType(_of(stream, options) if _is_kafka(stream) else {}),
+                kafka=is_kafka(stream),
+                options=MappingProxyType(_of(stream, options) if is_kafka(stream) else {}),
             )
             for index, stream in enumerate(streams)
         )
 
 
 def _kafka_options(execution: Any, streams: list[Any]) -> list[tuple[Any, dict[str, str]]]:
-    planned = list(_elements(execution.logicalPlan().collectLeaves()))
-    analyzed = list(_elements(execution.analyzedPlan().collectLeaves()))
+    planned = list(elements(execution.logicalPlan().collectLeaves()))
+    analyzed = list(elements(execution.analyzedPlan().collectLeaves()))
     matched = len(planned) == len(analyzed)
     found = []
     for place, leaf in enumerate(planned):
@@ -117,22 +111,6 @@ def _of(stream: Any, options: list[tuple[Any, dict[str, str]]]) -> dict[str, str
             return found
     raise JvmError(
         f"Spark's JVM could not say {_WHAT}",
-        cause=f"no reader options were found for a {_class_name(stream)}",
+        cause=f"no reader options were found for a {class_name(stream)}",
         fix="Give Spark the shim (the jar that `eo-listener jar` names)",
     )
-
-
-def _elements(sequence: Any, *, distinct: bool = False) -> Iterator[Any]:
-    """The elements of a Scala Seq; none when there is no Seq yet."""
-    if sequence is not None:
-        chosen = sequence.distinct() if distinct else sequence
-        for place in range(chosen.size()):
-            yield chosen.apply(place)
-
-
-def _is_kafka(stream: Any) -> bool:
-    return _class_name(stream).startswith(KAFKA_PACKAGE)
-
-
-def _class_name(stream: Any) -> str:
-    return str(stream.getClass().getName())

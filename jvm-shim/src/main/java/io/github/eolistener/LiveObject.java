@@ -36,18 +36,33 @@ final class LiveObject {
             () -> new IllegalStateException(className() + "." + name + "() gives nothing"));
   }
 
+  /** The answer of the method {@code name} to one number; it must exist and give something. */
+  LiveObject ask(String name, long argument) {
+    try {
+      Method method = target.getClass().getMethod(name, long.class);
+      return invoke(method, argument)
+          .orElseThrow(
+              () -> new IllegalStateException(className() + "." + name + "() gives nothing"));
+    } catch (NoSuchMethodException absent) {
+      throw new IllegalStateException(className() + " has no " + name + "(long)");
+    }
+  }
+
   /** The answer of the method {@code name}; empty when there is no such method or it gives null. */
   Optional<LiveObject> find(String name) {
-    Method method;
     try {
-      method = target.getClass().getMethod(name);
+      return invoke(target.getClass().getMethod(name));
     } catch (NoSuchMethodException absent) {
       return Optional.empty();
     }
+  }
+
+  private Optional<LiveObject> invoke(Method method, Object... arguments) {
+    String name = method.getName();
     try {
       // The method is public, but its class may not be: Scala's iterators are anonymous classes.
       method.setAccessible(true);
-      return Optional.ofNullable(method.invoke(target)).map(LiveObject::new);
+      return Optional.ofNullable(method.invoke(target, arguments)).map(LiveObject::new);
     } catch (InvocationTargetException failed) {
       // Its message may quote an option's value, so only its class goes on.
       String kind = failed.getCause().getClass().getName();

@@ -4,18 +4,15 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
 import java.util.TreeMap;
 
 /** Tells which sources a streaming query reads, and with which reader options. */
 public final class SourceInspector {
   private static final int FORMAT = 1;
-  private static final String KAFKA_PACKAGE = "org.apache.spark.sql.kafka010.";
 
   private SourceInspector() {}
 
@@ -31,12 +28,11 @@ public final class SourceInspector {
    *     objects are not as expected
    */
   public static String inspect(Object query) {
-    LiveObject given = new LiveObject(query);
-    LiveObject execution = given.find("streamingQuery").orElse(given);
+    LiveQuery live = new LiveQuery(query);
     Map<String, Object> answer = new LinkedHashMap<>();
     answer.put("v", FORMAT);
-    answer.put("query", identity(execution));
-    answer.put("sources", sources(execution));
+    answer.put("query", identity(live.execution()));
+    answer.put("sources", sources(live));
     try {
       return new ObjectMapper().writeValueAsString(answer);
     } catch (JsonProcessingException impossible) {
@@ -52,37 +48,24 @@ public final class SourceInspector {
     return identity;
   }
 
-  private static List<Map<String, Object>> sources(LiveObject execution) {
-    List<Object> streams = distinctStreams(execution);
-    Map<Object, Map<String, String>> options = kafkaOptions(execution, streams);
+  private static List<Map<String, Object>> sources(LiveQuery live) {
+    // These first: they are set while the query's own thread builds `logicalPlan`, a lazy value
+    // that must not be touched by another thread before.
+    List<Object> streams = live.distinctStreams();
+    if (streams.isEmpty()) {
+      throw new IllegalStateException("the query has not planned its sources yet");
+    }
+    Map<Object, Map<String, String>> options = kafkaOptions(live.execution(), streams);
     List<Map<String, Object>> described = new ArrayList<>();
     for (Object stream : streams) {
       Map<String, Object> source = new LinkedHashMap<>();
       source.put("index", described.size());
-      source.put("kafka", isKafka(stream));
+      source.put("kafka", LiveQuery.isKafka(stream));
       source.put("class", stream.getClass().getName());
       source.put("options", options.get(stream));
       described.add(source);
     }
     return described;
-  }
-
-  /**
-   * The streams in the order of the progress event: Spark's {@code sources().distinct()}.
-   *
-   * <p>They are set while the query's own thread builds {@code logicalPlan}, a lazy value that must
-   * not be touched by another thread before. So this comes first and stops early.
-   */
-  private static List<Object> distinctStreams(LiveObject execution) {
-    Set<Object> streams = new LinkedHashSet<>();
-    execution
-        .find("sources")
-        .map(LiveObject::elements)
-        .ifPresent(found -> found.forEach(stream -> streams.add(stream.get())));
-    if (streams.isEmpty()) {
-      throw new IllegalStateException("the query has not planned its sources yet");
-    }
-    return new ArrayList<>(streams);
   }
 
   private static Map<Object, Map<String, String>> kafkaOptions(
@@ -92,7 +75,7 @@ public final class SourceInspector {
     Map<Object, Map<String, String>> options = new LinkedHashMap<>();
     for (int i = 0; i < planned.size(); i++) {
       Optional<Object> stream = streamOf(planned.get(i)).filter(streams::contains);
-      if (stream.isPresent() && isKafka(stream.get())) {
+      if (stream.isPresent() && LiveQuery.isKafka(stream.get())) {
         // Spark makes the planned tree from the analyzed one leaf by leaf, so equal positions
         // mean the same source; unequal numbers mean that this is no longer so.
         LiveObject origin = planned.size() == analyzed.size() ? analyzed.get(i) : null;
@@ -100,7 +83,7 @@ public final class SourceInspector {
       }
     }
     for (Object stream : streams) {
-      if (isKafka(stream) && !options.containsKey(stream)) {
+      if (LiveQuery.isKafka(stream) && !options.containsKey(stream)) {
         throw new IllegalStateException(
             "no reader options were found for a " + stream.getClass().getName());
       }
@@ -133,9 +116,5 @@ public final class SourceInspector {
         (key, value) ->
             lowered.put(String.valueOf(key).toLowerCase(Locale.ROOT), String.valueOf(value)));
     return lowered;
-  }
-
-  private static boolean isKafka(Object stream) {
-    return stream.getClass().getName().startsWith(KAFKA_PACKAGE);
   }
 }

@@ -1,0 +1,147 @@
+"""What a live query has made durable: what a restart would not read again.
+
+It comes from the shim in one call, or without it by asking Spark's objects one by one. Both
+roads ask the same in the same order; the Java class PositionInspector says why it is right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from py4j.java_gateway import JavaClass
+
+from eo_listener.errors import JvmError
+from eo_listener.jvm.calls import asking, call, outdated
+from eo_listener.jvm.modes import query_mode
+from eo_listener.jvm.queries import RunningQuery
+from eo_listener.jvm.streams import distinct_streams, elements, is_kafka, streams
+from eo_listener.offsets import Offsets
+from eo_listener.protocols import LivePosition, QueryMode
+
+FORMAT: Final = 1
+
+_WHAT = "how far the query has come"
+_NOTHING: Final = LivePosition(batch_id=-1, committed=MappingProxyType({}))
+_STARTING = ("Initializing", "Starting")  # how the status of a query begins while it begins
+
+
+def live_position(query: RunningQuery) -> LivePosition | None:
+    """Return what is durable now, or None while the query restores its checkpoint.
+
+    Takes no lock that the query needs. In asynchronous and continuous mode it lists two folders
+    of the checkpoint and may read one file. Raises JvmError.
+    """
+    with asking(_WHAT):
+        inspector = query.jvm.io.github.eolistener.PositionInspector
+    # Where the shim is not loaded py4j takes the name for one more package.
+    return by_shim(query) if isinstance(inspector, JavaClass) else by_reflection(query)
+
+
+def by_shim(query: RunningQuery) -> LivePosition | None:
+    """Ask the shim: one round trip. Raises JvmError."""
+    with asking(_WHAT):
+        text = query.jvm.io.github.eolistener.PositionInspector.inspect(query.execution)
+    answer = json.loads(text)
+    if answer["v"] != FORMAT:
+        raise outdated(answer["v"], FORMAT)
+    if not answer["restored"]:
+        return None
+    return _position(
+        answer["batch"], {source["index"]: source["offsets"] for source in answer["sources"]}
+    )
+
+
+def by_reflection(query: RunningQuery) -> LivePosition | None:
+    """Ask Spark's objects: some tens of round trips. Raises JvmError."""
+    mode = query_mode(query)
+    with asking(_WHAT):
+        execution = query.execution
+        if not streams(execution):
+            return None
+        moved = not execution.committedOffsets().isEmpty()
+        set_at_once = call(execution, "currentBatchId") is None
+        if not (moved and set_at_once) and _is_starting(execution):
+            return None
+        if not moved:
+            fresh = mode is QueryMode.CONTINUOUS or _batch(execution) == 0
+            return _NOTHING if fresh else None
+        if mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS):
+            return _on_disk(query)
+        return _in_memory(execution)
+
+
+def _is_starting(execution: Any) -> bool:
+    return str(execution.status().message()).startswith(_STARTING)
+
+
+def _batch(execution: Any) -> int:
+    batch = call(execution, "currentBatchId")
+    return int(execution.getLatestExecutionContext().batchId() if batch is None else batch)
+
+
+def _in_memory(execution: Any) -> LivePosition:
+    batch = _batch(execution)
+    context = call(execution, "getLatestExecutionContext")
+    start = None if context is None else context.startOffsets()
+    committed = execution.committedOffsets()
+    ended = start is not None and not start.equals(committed)
+    found = [(stream, committed.get(stream)) for stream in distinct_streams(execution)]
+    return _position(batch if ended else batch - 1, _texts(execution, found))
+
+
+def _on_disk(query: RunningQuery) -> LivePosition:
+    log = query.execution.offsetLog()
+    committed = query.execution.commitLog().listBatchesOnDisk()
+    planned = log.listBatchesOnDisk()
+    for place in reversed(range(len(committed))):
+        batch = committed[place]
+        if query.jvm.java.util.Arrays.binarySearch(planned, batch) >= 0:
+            entry = log.get(batch).get()
+            return _position(batch, _texts(query.execution, _logged(query.execution, entry)))
+    return _NOTHING
+
+
+def _logged(execution: Any, entry: Any) -> Iterator[tuple[Any, Any]]:
+    """An entry of the offset log: by place among all leaves, or (Spark 4.2, opt-in) by name."""
+    named = call(entry, "offsetsMap")
+    if named is None:
+        yield from zip(streams(execution), elements(entry.offsets()), strict=False)
+        return
+    names = execution.sourceIdMap().iterator()
+    while names.hasNext():
+        name = names.next()
+        yield name._2(), named.apply(name._1())  # noqa: SLF001 - what Scala calls the parts of a pair
+
+
+def _texts(execution: Any, found: Any) -> dict[int, str]:
+    """The JSON of each offset (a Scala Option), by the index of its stream; Kafka only."""
+    counted = distinct_streams(execution)
+    return {
+        counted.index(stream): str(offset.get().json())
+        for stream, offset in found
+        if offset.isDefined() and is_kafka(stream)
+    }
+
+
+def _position(batch: int, texts: Mapping[int, str]) -> LivePosition:
+    try:
+        committed = {index: _offsets(text) for index, text in texts.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise JvmError(
+            f"Spark's JVM could not say {_WHAT}",
+            cause=f"its offsets are not of the form known here ({type(error).__name__})",
+        ) from error
+    return LivePosition(batch_id=batch, committed=MappingProxyType(committed))
+
+
+def _offsets(text: str) -> Offsets:
+    topics = json.loads(text)
+    return Offsets.of(
+        {
+            topic: {int(partition): int(offset) for partition, offset in partitions.items()}
+            for topic, partitions in topics.items()
+        }
+    )
