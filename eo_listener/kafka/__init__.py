@@ -2,6 +2,7 @@
 
 from eo_listener.kafka.clients import check
 from eo_listener.kafka.groups import ConfluentGroups
+from eo_listener.kafka.modes import MODES, open_groups
 from eo_listener.kafka.reader import ClusterReader
 
-__all__ = ["ClusterReader", "ConfluentGroups", "check"]
+__all__ = ["MODES", "ClusterReader", "ConfluentGroups", "check", "open_groups"]

@@ -1,9 +1,10 @@
 """Build confluent-kafka's client: its settings, and what it says of a failed connection.
 
-Every request goes through a Consumer that never subscribes, so it joins no group and fetches
-nothing. Not through the AdminClient: while a broker restarts, librdkafka's group requests of the
-admin kind can end the whole process, by an assertion (`rd_kafka_enq_once_del_source_return`,
-seen with 2.16.1) or through a null pointer (librdkafka#5040). DESIGN.md has the measurement.
+Requests go through a Consumer that never subscribes, so it joins no group and fetches nothing.
+Not through the AdminClient: while a broker restarts, librdkafka's group requests of the admin
+kind can end the whole process, by an assertion (`rd_kafka_enq_once_del_source_return`, seen with
+2.16.1) or through a null pointer (librdkafka#5040). DESIGN.md has the measurement. One request
+that only the AdminClient has went through the same restarts unharmed: the ids of topics.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
+from confluent_kafka.admin import AdminClient
 
 from eo_listener.errors import KafkaError, SettingsError
 
@@ -36,7 +38,11 @@ _DEFAULTS = {
     "isolation.level": "read_uncommitted",
     # Only Kafka's answers are wanted, never records or news of topics.
     "topic.metadata.refresh.interval.ms": "-1",
+    # Until then librdkafka answers from memory that a partition added meanwhile does not exist.
+    "metadata.max.age.ms": "2000",
 }
+
+TIMED_OUT = -185  # librdkafka's RD_KAFKA_RESP_ERR__TIMED_OUT
 
 OnCommit = Callable[[Answer | None, list[Wire]], None]
 
@@ -64,11 +70,7 @@ class Client:
         try:
             self.consumer = Consumer(settings)
         except KafkaException as error:
-            raise SettingsError(
-                f"the Kafka client does not accept its settings: {answer_of(error).str()}",
-                cause="the names are librdkafka's, which differ from Java's here and there",
-                fix="Correct the property",
-            ) from None  # the library's own traceback may quote a value
+            raise _unacceptable(error) from None  # the library's traceback may quote a value
 
     def poll(self, timeout: float = 0.0) -> None:
         """Serve callbacks, for at most `timeout` seconds."""
@@ -100,6 +102,25 @@ class Client:
         # What a broker says is told once, and explains more than what this side saw after it.
         if self._complaint is None or _is_local(self._complaint) or not _is_local(error):
             self._complaint = error
+
+
+def open_admin(properties: Mapping[str, str]) -> AdminClient:
+    """An AdminClient with the same settings. Raises SettingsError.
+
+    Keep it until its answers were read: one that is collected answers nothing.
+    """
+    try:
+        return AdminClient({**_DEFAULTS, **properties})
+    except KafkaException as error:
+        raise _unacceptable(error) from None  # as above
+
+
+def _unacceptable(error: KafkaException) -> SettingsError:
+    return SettingsError(
+        f"the Kafka client does not accept its settings: {answer_of(error).str()}",
+        cause="the names are librdkafka's, which differ from Java's here and there",
+        fix="Correct the property",
+    )
 
 
 def _is_local(error: Answer) -> bool:

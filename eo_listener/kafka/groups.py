@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Wire
+from confluent_kafka.admin import AdminClient
 
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.clients import Client, answer_of
+from eo_listener.kafka.clients import TIMED_OUT, Client, answer_of, open_admin
+from eo_listener.kafka.readings import group_offsets, look
 from eo_listener.offsets import Position, TopicPartition
+from eo_listener.protocols import Look
 
 _OPEN = 128  # clients kept open on one cluster; each has two connections and four threads
-_TIMED_OUT = -185  # librdkafka's RD_KAFKA_RESP_ERR__TIMED_OUT
 _STEP = 0.05  # seconds between two looks at the clock while waiting for an answer
 
 
@@ -29,17 +31,28 @@ class ConfluentGroups:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = dict(properties)
         self._clients: OrderedDict[str, _GroupClient] = OrderedDict()
+        self._admin: AdminClient | None = None
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
+        return self._open(group).commit(positions, timeout)
+
+    def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
+        """Read where the group and the logs of `partitions` stand. Raises KafkaError."""
+        deadline = time.monotonic() + timeout
+        if self._admin is None:
+            self._admin = open_admin(self._properties)
+        return self._open(group).look(self._admin, partitions, deadline)
+
+    def _open(self, group: str) -> _GroupClient:
         client = self._clients.get(group)
         if client is None:
             client = self._clients[group] = _GroupClient(self._properties, group)
             self._close_idle()
         self._clients.move_to_end(group)
-        return client.commit(positions, timeout)
+        return client
 
     def _close_idle(self) -> None:
         """Close the clients used longest ago, beyond those to keep, but none with a request out."""
@@ -57,6 +70,7 @@ class ConfluentGroups:
         """Close all connections; waits some seconds for a commit that is still out."""
         while self._clients:
             self._clients.popitem()[1].close()
+        self._admin = None
 
 
 class _GroupClient:
@@ -64,6 +78,7 @@ class _GroupClient:
 
     def __init__(self, properties: Mapping[str, str], group: str) -> None:
         self._client = Client(properties, group, self._answered)
+        self._group = group
         self._what = f"committing to group {group}"
         self._error: Answer | None = None
         self.waiting = False
@@ -91,22 +106,24 @@ class _GroupClient:
         failure = self._client.failure(self._what, self._error)
         if len(positions) == 1 or failure.code.startswith("_"):
             raise failure
-        return self._look(positions, failure, max(1.0, deadline - time.monotonic()))
-
-    def _look(
-        self, positions: Mapping[TopicPartition, Position], failure: KafkaError, timeout: float
-    ) -> Mapping[TopicPartition, str | None]:
-        """Find out which partitions landed: librdkafka gives all of them the error of one."""
-        asked = [Wire(tp.topic, tp.partition) for tp in positions]
+        # librdkafka gives all partitions the error of one: find out which landed.
         try:
-            answer = self._client.consumer.committed(asked, timeout=timeout)
-        except KafkaException:  # not even that may be read: none of them is known to have landed
+            held = group_offsets(
+                self._client, self._group, positions, max(deadline, time.monotonic() + 1.0)
+            )
+        except KafkaError:  # not even that may be read: none of them is known to have landed
             raise failure from None
-        held = {TopicPartition(p.topic, p.partition): p for p in answer if p.error is None}
         return {
-            tp: None if _same(held.get(tp), position) else failure.code
+            tp: None if held.get(tp) == position else failure.code
             for tp, position in positions.items()
         }
+
+    def look(
+        self, admin: AdminClient, partitions: Collection[TopicPartition], deadline: float
+    ) -> Look:
+        found = look(self._client, admin, self._group, partitions, deadline)
+        self._client.content()
+        return found
 
     def poll(self) -> None:
         self._client.poll()
@@ -117,17 +134,9 @@ class _GroupClient:
     def _await(self, deadline: float) -> None:
         while self.waiting:
             if time.monotonic() >= deadline:
-                raise self._client.failure(self._what, Answer(_TIMED_OUT))
+                raise self._client.failure(self._what, Answer(TIMED_OUT))
             self._client.poll(_STEP)
 
     def _answered(self, error: Answer | None, partitions: list[Wire]) -> None:
         self.waiting = False
         self._error = error or next((part.error for part in partitions if part.error), None)
-
-
-def _same(held: Wire | None, position: Position) -> bool:
-    return (
-        held is not None
-        and held.offset == position.offset
-        and (held.metadata or "").rstrip("\0") == position.metadata
-    )

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+import time
+from collections.abc import Iterable, Mapping
 
-from confluent_kafka import OFFSET_END, KafkaException
-from confluent_kafka import TopicPartition as Wire
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
-from eo_listener.kafka.clients import Client, answer_of
+from eo_listener.kafka import readings
+from eo_listener.kafka.clients import Client, answer_of, open_admin
 from eo_listener.offsets import Position, TopicPartition
-
-_AT_ONCE = 5000  # partitions in one request
-_GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 
 
 class ClusterReader:
     """Group offsets and log ends of one cluster. Every call raises KafkaError on failure.
 
-    `timeout` bounds each request, in seconds. Not to be used by two threads at once.
+    `timeout` bounds each reading, in seconds. Not to be used by two threads at once.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float = 10.0) -> None:
         self._properties = dict(properties)
         self._client = Client(properties, "eo-listener-reader")
+        self._admin: AdminClient | None = None
         self._timeout = timeout
 
     def group(
@@ -35,20 +34,10 @@ class ClusterReader:
         """
         client = Client(self._properties, group)
         asked = self.partitions() if partitions is None else partitions
-        positions = {}
         try:
-            for part in self._ask(
-                f"reading group {group}", client, client.consumer.committed, _wire(asked)
-            ):
-                if part.error is not None:
-                    raise client.failure(f"reading group {group}", part.error)
-                if part.offset >= 0:
-                    metadata = (part.metadata or "").rstrip("\0")
-                    tp = TopicPartition(part.topic, part.partition)
-                    positions[tp] = Position(offset=part.offset, metadata=metadata)
+            return readings.group_offsets(client, group, asked, self._deadline())
         finally:
             client.consumer.close()
-        return positions
 
     def partitions(self, topics: Iterable[str] | None = None) -> tuple[TopicPartition, ...]:
         """All partitions of these topics, or of all but Kafka's own; none of an unknown topic."""
@@ -68,36 +57,17 @@ class ClusterReader:
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The next offset that each log will write; a partition that is gone is left out."""
-        asked = (Wire(tp.topic, tp.partition, OFFSET_END) for tp in partitions)
-        ends = {}
-        for part in self._ask(
-            "reading log ends", self._client, self._client.consumer.offsets_for_times, asked
-        ):
-            if part.error is None:
-                ends[TopicPartition(part.topic, part.partition)] = part.offset
-            elif part.error.name() not in _GONE:
-                what = f"reading the end of {part.topic}-{part.partition}"
-                raise self._client.failure(what, part.error)
-        return ends
+        deadline = self._deadline()
+        asked = tuple(partitions)
+        if self._admin is None:
+            self._admin = open_admin(self._properties)
+        found = readings.topics(self._client, self._admin, {tp.topic for tp in asked}, deadline)
+        return readings.log_ends(self._client, readings.existing(asked, found), deadline)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.consumer.close()
+        self._admin = None
 
-    def _ask(
-        self,
-        what: str,
-        client: Client,
-        request: Callable[..., list[Wire]],
-        asked: Iterable[Wire],
-    ) -> Iterator[Wire]:
-        parts = iter(asked)
-        while chunk := list(islice(parts, _AT_ONCE)):
-            try:
-                yield from request(chunk, timeout=self._timeout)
-            except KafkaException as error:
-                raise client.failure(what, answer_of(error)) from error
-
-
-def _wire(partitions: Iterable[TopicPartition]) -> Iterator[Wire]:
-    return (Wire(tp.topic, tp.partition) for tp in partitions)
+    def _deadline(self) -> float:
+        return time.monotonic() + self._timeout

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TopicPartition as Wire
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.broker import Broker
 from eo_listener.errors import KafkaError, SettingsError
-from eo_listener.kafka import ClusterReader, ConfluentGroups
+from eo_listener.kafka import ClusterReader, ConfluentGroups, open_groups, readings
 from eo_listener.offsets import Position, TopicPartition
+from eo_listener.protocols import Look
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka
@@ -89,6 +92,95 @@ def test_one_deleted_topic_does_not_hide_that_the_others_landed(
     assert reader.group(group) == at(7, T(kept, 0), T(kept, 1))
 
 
+def test_a_look_says_where_group_and_logs_stand(
+    store: ConfluentGroups, topics: Topics, broker: Broker
+) -> None:
+    """Held offsets, both ends of each log and the topic's id, as Kafka's own files spell it."""
+    topic, group = topics.create(), unique("g")
+    topics.fill(topic, 300)
+    insist(store, group, at(5, T(topic, 0), T(topic, 2)))
+    partitions = [T(topic, number) for number in range(3)]
+    before = store.look(group, partitions, timeout=8)
+    admin = AdminClient({"bootstrap.servers": topics.servers})
+    cut = [Wire(topic, 0, 7)]
+    admin.delete_records(cut)[cut[0]].result(timeout=30)
+    found = store.look(group, partitions, timeout=8)
+    assert found.held == at(5, T(topic, 0), T(topic, 2))
+    assert found.starts == {T(topic, 0): 7, T(topic, 1): 0, T(topic, 2): 0}
+    assert found.ends == before.ends
+    assert sum(found.ends.values()) == 300
+    stored = next(broker.data.rglob(f"{topic}-0/partition.metadata")).read_text()
+    assert stored.split("topic_id: ")[1].strip() == found.topic_ids[topic]
+
+
+def test_a_look_leaves_out_what_does_not_exist(store: ConfluentGroups, topics: Topics) -> None:
+    """An unknown topic, partition or group is no error, and is in none of the answers."""
+    topic = topics.create(partitions=1)
+    found = store.look(unique("g"), [T(topic, 0), T(topic, 9), T("nosuch", 0)], timeout=8)
+    assert found.held == {}
+    assert found.starts == found.ends == {T(topic, 0): 0}
+    assert list(found.topic_ids) == [topic]
+
+
+def test_a_look_sees_a_topic_change(store: ConfluentGroups, topics: Topics) -> None:
+    """A client that is kept sees partitions that were added, and a topic that was made anew."""
+    topic, group = topics.create(partitions=1), unique("g")
+    both = [T(topic, 0), T(topic, 1)]
+    first = store.look(group, both, timeout=8)
+    assert list(first.ends) == both[:1]
+    admin = AdminClient({"bootstrap.servers": topics.servers})
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(timeout=30)
+    look_until(store, group, both, lambda look: list(look.ends) == both)
+    admin.delete_topics([topic])[topic].result(timeout=30)
+    look_until(store, group, both, lambda look: not look.topic_ids and not look.ends)
+    topics.create_as(topic, partitions=2)
+    topics.fill(topic, 50)
+    last = look_until(
+        store, group, both, lambda look: bool(look.topic_ids) and sum(look.ends.values()) == 50
+    )
+    assert last.topic_ids != first.topic_ids
+
+
+def look_until(
+    store: ConfluentGroups,
+    group: str,
+    partitions: Collection[TopicPartition],
+    enough: Callable[[Look], bool],
+) -> Look:
+    """Look until the answer will do."""
+    deadline = time.monotonic() + 30
+    while True:
+        with suppress(KafkaError):  # a broker that still opens its new logs says so
+            found = store.look(group, partitions, timeout=8)
+            if enough(found):
+                return found
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_a_look_at_more_than_one_request_takes(
+    store: ConfluentGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions beyond those of the first request are all answered."""
+    monkeypatch.setattr(readings, "_AT_ONCE", 30)
+    topic, group = topics.create(partitions=100), unique("g")
+    insist(store, group, at(3, T(topic, 99)))
+    partitions = [T(topic, number) for number in range(150)]
+    found = look_until(store, group, partitions, lambda look: len(look.ends) == 100)
+    assert found.held == at(3, T(topic, 99))
+
+
+def test_a_look_at_nobody_is_an_error() -> None:
+    """It raises within its time-out, with the reason, and says nothing of the group."""
+    store = ConfluentGroups({"bootstrap.servers": "127.0.0.1:1"})
+    started = time.monotonic()
+    with pytest.raises(KafkaError) as failed:
+        store.look("g", [T("t", 0)], timeout=3)
+    assert time.monotonic() - started < 5
+    assert "Connection refused" in (failed.value.cause or "")
+    store.close()
+
+
 def test_nobody_at_the_address_is_said_with_its_reason() -> None:
     """The error carries what the connection complained of, and closing does not wait for long."""
     store = ConfluentGroups({"bootstrap.servers": "127.0.0.1:1"})
@@ -155,6 +247,12 @@ def test_a_partition_that_is_gone_has_no_log_end(topics: Topics, reader: Cluster
     """It is left out, not zero."""
     topic = topics.create(partitions=1)
     assert reader.log_ends([T(topic, 0), T("nosuch", 0)]) == {T(topic, 0): 0}
+
+
+def test_a_mode_that_there_is_not() -> None:
+    """An unknown mode is refused with those there are."""
+    with pytest.raises(SettingsError, match="simple"):
+        open_groups({"bootstrap.servers": "x:1"}, "exactly-once")
 
 
 def test_settings_that_no_client_takes() -> None:

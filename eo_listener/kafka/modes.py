@@ -1,0 +1,21 @@
+"""As whom commits are made: the commit modes and the stores that carry them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eo_listener.errors import SettingsError
+from eo_listener.kafka.groups import ConfluentGroups
+from eo_listener.protocols import GroupStore
+
+MODES = {"simple": ConfluentGroups}
+
+
+def open_groups(properties: Mapping[str, str], mode: str) -> GroupStore:
+    """The groups of one cluster in this mode; connects to nothing yet.
+
+    Raises SettingsError for a mode that there is not.
+    """
+    if mode not in MODES:
+        raise SettingsError(f"{mode!r} is no commit mode", fix=f"Choose one of {', '.join(MODES)}")
+    return MODES[mode](properties)
