@@ -1,0 +1,59 @@
+"""A broker behind the proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from eo_listener.broker import Broker
+from tests.attack.offsets_topic import OffsetsTopic
+from tests.attack.proxy import Proxy
+from tests.conftest import kafka_version
+from tests.topics import Topics
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attacked:
+    """A broker, the proxy in front of it, and what stands in its `__consumer_offsets`.
+
+    Clients of `servers` go through the proxy, those of `direct` do not.
+    """
+
+    broker: Broker
+    proxy: Proxy
+    topics: Topics
+    offsets: OffsetsTopic
+
+    @property
+    def servers(self) -> str:
+        return self.proxy.address
+
+    @property
+    def direct(self) -> str:
+        return self.broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def attacked_broker() -> Iterator[Attacked]:
+    """One for all tests; it knows its first topic and has made its coordinators."""
+    with (
+        Proxy() as proxy,
+        Broker(version=kafka_version(), listeners=[proxy.listener()]) as broker,
+    ):
+        proxy.forward(broker)
+        yield Attacked(
+            broker=broker,
+            proxy=proxy,
+            topics=Topics(broker.bootstrap_servers),
+            offsets=OffsetsTopic(broker),
+        )
+
+
+@pytest.fixture
+def attacked(attacked_broker: Attacked) -> Iterator[Attacked]:
+    """The broker with no fault armed, and counts from zero."""
+    attacked_broker.proxy.forget_counts()
+    yield attacked_broker
+    attacked_broker.proxy.disarm()
