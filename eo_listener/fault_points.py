@@ -1,0 +1,52 @@
+"""Named places where a test can break the program off; without a test nothing happens there.
+
+The environment variable EO_LISTENER_FAULT_POINTS names a module with a function `reached(name)`,
+which is then called at each of them. No such module is part of this package. Crash points of the
+committer, in the order of a batch's way:
+
+    listener.progress      Spark has told of a batch, nobody else knows of it
+    router.before-route    it waits with us; its group is not known yet
+    look.before-request, look.answered    the group is read
+    commit.before-request  nothing was sent yet
+    commit.after-request   the request is on its way, unanswered
+    commit.answered        the group has it, the committer does not know yet
+    close.before-drain, close.before-flush, close.after-flush    the end of the program
+    transaction.begun, transaction.offsets-sent, transaction.committed    mode "transactional"
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from typing import Final
+
+VARIABLE: Final = "EO_LISTENER_FAULT_POINTS"
+
+_hook: Callable[[str], None] | None = None
+
+
+def reached(name: str) -> None:
+    """Say that this place was reached. What a test's hook raises goes on to the caller."""
+    if _hook is not None:
+        _hook(name)
+
+
+def arm(hook: Callable[[str], None] | None) -> None:
+    """Call `hook` from now on, in this process; None: nothing any more."""
+    global _hook  # noqa: PLW0603  # one test at a time arms the whole process, on purpose
+    _hook = hook
+
+
+def arm_from_environment() -> None:
+    """Import the module that the environment names, if it names one.
+
+    Raises ImportError or AttributeError when it cannot be used: a test that arms nothing must not
+    pass.
+    """
+    module = os.environ.get(VARIABLE)
+    if module:
+        arm(importlib.import_module(module).reached)
+
+
+arm_from_environment()

@@ -1,0 +1,83 @@
+"""What the product's fault points do when a test has armed them; never part of the wheel.
+
+    EO_LISTENER_FAULT_POINTS=tests.attack.faults
+    EO_TEST_FAULTS='{"commit.after-request": {"nth": 2, "do": "kill"}}'
+    EO_TEST_FAULTS_LOG=file     (a line for every point that is reached, and what was done)
+
+`do` is one of
+    kill    SIGKILL to this process
+    stop    SIGSTOP to its whole process group, so that the JVM stands still with Python
+    sleep   wait for `seconds`
+    raise   InjectedError
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from eo_listener.fault_points import VARIABLE
+
+FAULTS = "EO_TEST_FAULTS"
+LOG = "EO_TEST_FAULTS_LOG"
+
+_counts: Counter[str] = Counter()
+_lock = threading.Lock()
+
+
+class InjectedError(Exception):
+    """Raised at a fault point that was armed with "raise"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What happens when a point is reached for the `nth` time."""
+
+    do: Literal["kill", "stop", "sleep", "raise"]
+    nth: int = 1
+    seconds: float = 0.0
+
+
+def environment(faults: Mapping[str, Fault], log: Path) -> dict[str, str]:
+    """What a process must have in its environment to be armed so, and run in the project's folder."""
+    plan = {point: asdict(fault) for point, fault in faults.items()}
+    return {VARIABLE: __name__, FAULTS: json.dumps(plan), LOG: str(log)}
+
+
+def reached(name: str) -> None:
+    """Count it, and do what was planned for this time."""
+    with _lock:
+        _counts[name] += 1
+        count = _counts[name]
+    plan = json.loads(os.environ.get(FAULTS, "{}")).get(name)
+    fault = Fault(**plan) if plan else None
+    now = fault if fault is not None and fault.nth == count else None
+    _note(f"{name} {count}" + (f" {now.do}" if now else ""))
+    if now is None:
+        return
+    match now.do:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            os.killpg(0, signal.SIGSTOP)
+        case "sleep":
+            time.sleep(now.seconds)
+        case "raise":
+            raise InjectedError(f"{name}, time {count}")
+
+
+def _note(line: str) -> None:
+    """Append by one write: it must be there when the process is killed the moment after."""
+    path = os.environ.get(LOG)
+    if path:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(file, (line + "\n").encode())
+        os.close(file)
