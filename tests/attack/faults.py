@@ -47,7 +47,7 @@ class Fault:
 
 
 def environment(faults: Mapping[str, Fault], log: Path) -> dict[str, str]:
-    """What a process must have in its environment to be armed so, and run in the project's folder."""
+    """What a process must have in its environment to be armed so, run in the project's folder."""
     plan = {point: asdict(fault) for point, fault in faults.items()}
     return {VARIABLE: __name__, FAULTS: json.dumps(plan), LOG: str(log)}
 
