@@ -1,16 +1,16 @@
-"""Build confluent-kafka's client: its settings, and what it says of a failed connection.
+"""Build confluent-kafka's clients: their settings, and what they say of a failed connection.
 
 Requests go through a Consumer that never subscribes, so it joins no group and fetches nothing.
 Not through the AdminClient: while a broker restarts, librdkafka's group requests of the admin
 kind can end the whole process, by an assertion (`rd_kafka_enq_once_del_source_return`, seen with
 2.16.1) or through a null pointer (librdkafka#5040). DESIGN.md has the measurement. One request
-that only the AdminClient has went through the same restarts unharmed: the ids of topics.
+that only the AdminClient has went through the same restarts unharmed: that for topics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as Answer
@@ -19,76 +19,66 @@ from confluent_kafka.admin import AdminClient
 
 from eo_listener.errors import KafkaError, SettingsError
 
-_DEFAULTS = {
+_COMMON = {
     "client.id": "eo-listener",
     # librdkafka writes its own log lines to stderr, one a second while a broker is down:
     # what went wrong comes through error_cb, and is told once.
     "log_level": "0",
-    "enable.auto.commit": "false",
     "socket.timeout.ms": "5000",
     "socket.connection.setup.timeout.ms": "5000",
     "reconnect.backoff.ms": "100",
     # A group should catch up within seconds of the broker's return, not after librdkafka's 10 s.
     "reconnect.backoff.max.ms": "2000",
+    # Only Kafka's answers are wanted, never records or news of topics.
+    "topic.metadata.refresh.interval.ms": "-1",
+    # Until then librdkafka answers from memory that a partition added meanwhile does not exist.
+    "metadata.max.age.ms": "2000",
+}
+_OUTSIDER = {
+    "enable.auto.commit": "false",
     # librdkafka holds a commit back for as long as this when there is no coordinator, and a close
     # waits for it: with the default a program would need 45 s to end while its broker is down.
     "session.timeout.ms": "5000",
     "heartbeat.interval.ms": "1000",
     # The log end as Kafka's own tools show it, open transactions included.
     "isolation.level": "read_uncommitted",
-    # Only Kafka's answers are wanted, never records or news of topics.
-    "topic.metadata.refresh.interval.ms": "-1",
-    # Until then librdkafka answers from memory that a partition added meanwhile does not exist.
-    "metadata.max.age.ms": "2000",
 }
+# The user's `consumer` is for members: one who never joins has no epoch to show, and is refused.
+_NO_MEMBER = {"group.protocol": "classic"}
 
 TIMED_OUT = -185  # librdkafka's RD_KAFKA_RESP_ERR__TIMED_OUT
 
 OnCommit = Callable[[Answer | None, list[Wire]], None]
+_C = TypeVar("_C")
 
 
-class Client:
-    """A Consumer of one group that never subscribes, and what its connections complain of.
+class Complaints:
+    """What the connections of a client complain of, until a request succeeds.
 
-    Raises SettingsError for properties that librdkafka does not accept. Not to be used by two
-    threads at once, nor after a fork.
+    A broker's reason (a missing right, for example) comes once, apart from the request it is of.
     """
 
-    def __init__(
-        self, properties: Mapping[str, str], group: str, on_commit: OnCommit | None = None
-    ) -> None:
-        self.servers = properties.get("bootstrap.servers", "")
-        self._complaint: Answer | None = None
-        settings: dict[str, Any] = {
-            **_DEFAULTS,
-            **properties,
-            "group.id": group,
-            "error_cb": self._complain,
-        }
-        if on_commit is not None:
-            settings["on_commit"] = on_commit
-        try:
-            self.consumer = Consumer(settings)
-        except KafkaException as error:
-            raise _unacceptable(error) from None  # the library's traceback may quote a value
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._worst: Answer | None = None
 
-    def poll(self, timeout: float = 0.0) -> None:
-        """Serve callbacks, for at most `timeout` seconds."""
-        message = self.consumer.poll(timeout)
-        error = message.error() if message is not None else None
-        if error is not None:  # a consumer that does not subscribe gets nothing but errors
-            self._complain(error)
+    def hear(self, error: Answer) -> None:
+        """Take one up; it is an `error_cb`."""
+        if error.name() == "_ALL_BROKERS_DOWN":  # says no more than the one before it
+            return
+        # What a broker says is told once, and explains more than what this side saw after it.
+        if self._worst is None or _is_local(self._worst) or not _is_local(error):
+            self._worst = error
 
-    def content(self) -> None:
-        """Forget all complaints: a request has been answered."""
-        self._complaint = None
+    def forget(self) -> None:
+        """A request has been answered."""
+        self._worst = None
 
     def failure(self, what: str, answer: Answer) -> KafkaError:
         """Say that `what` failed; where a connection complained, that is the reason."""
-        self.poll()
-        reason = self._complaint if self._complaint is not None and _is_local(answer) else answer
+        reason = self._worst if self._worst is not None and _is_local(answer) else answer
         return KafkaError(
-            f"{what} at {self.servers} failed: {reason.name()}",
+            f"{what} at {self._servers} failed: {reason.name()}",
             code=reason.name(),
             cause=reason.str(),
             fix="Check that the broker runs and that this address is right"
@@ -96,12 +86,62 @@ class Client:
             else None,
         )
 
-    def _complain(self, error: Answer) -> None:
-        if error.name() == "_ALL_BROKERS_DOWN":  # says no more than the one before it
-            return
-        # What a broker says is told once, and explains more than what this side saw after it.
-        if self._complaint is None or _is_local(self._complaint) or not _is_local(error):
-            self._complaint = error
+
+class Client:
+    """A Consumer of one group that never subscribes.
+
+    Raises SettingsError for properties that librdkafka does not accept. Not to be used by two
+    threads at once, nor after a fork.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        group: str,
+        on_commit: OnCommit | None = None,
+        *,
+        stable: bool = False,
+    ) -> None:
+        """`stable` group offsets wait for open transactions to end; log ends then do not count."""
+        self._complaints = Complaints(properties.get("bootstrap.servers", ""))
+        settings: dict[str, Any] = {
+            **_COMMON,
+            **_OUTSIDER,
+            **properties,
+            **_NO_MEMBER,
+            "group.id": group,
+            "error_cb": self._complaints.hear,
+        }
+        if stable:
+            settings["isolation.level"] = "read_committed"
+        if on_commit is not None:
+            settings["on_commit"] = on_commit
+        self.consumer = accepted(Consumer, settings)
+
+    def poll(self, timeout: float = 0.0) -> None:
+        """Serve callbacks, for at most `timeout` seconds."""
+        message = self.consumer.poll(timeout)
+        error = message.error() if message is not None else None
+        if error is not None:  # a consumer that does not subscribe gets nothing but errors
+            self._complaints.hear(error)
+
+    def content(self) -> None:
+        """Forget all complaints: a request has been answered."""
+        self._complaints.forget()
+
+    def failure(self, what: str, answer: Answer) -> KafkaError:
+        """Say that `what` failed; where a connection complained, that is the reason."""
+        self.poll()
+        return self._complaints.failure(what, answer)
+
+    def close(self) -> None:
+        """Close the connections; waits some seconds for a commit that is still out."""
+        self.consumer.close()
+
+
+def common(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The settings that every kind of client is given."""
+    return {**_COMMON, **properties}
 
 
 def open_admin(properties: Mapping[str, str]) -> AdminClient:
@@ -109,23 +149,19 @@ def open_admin(properties: Mapping[str, str]) -> AdminClient:
 
     Keep it until its answers were read: one that is collected answers nothing.
     """
+    return accepted(AdminClient, common(properties))
+
+
+def accepted(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:
+    """A client of this kind. Raises SettingsError when librdkafka does not accept the settings."""
     try:
-        return AdminClient({**_DEFAULTS, **properties})
+        return kind(settings)
     except KafkaException as error:
-        raise _unacceptable(error) from None  # as above
-
-
-def _unacceptable(error: KafkaException) -> SettingsError:
-    return SettingsError(
-        f"the Kafka client does not accept its settings: {answer_of(error).str()}",
-        cause="the names are librdkafka's, which differ from Java's here and there",
-        fix="Correct the property",
-    )
-
-
-def _is_local(error: Answer) -> bool:
-    """True for librdkafka's own errors, which no broker has sent."""
-    return error.name().startswith("_")
+        raise SettingsError(
+            f"the Kafka client does not accept its settings: {answer_of(error).str()}",
+            cause="the names are librdkafka's, which differ from Java's here and there",
+            fix="Correct the property",
+        ) from None  # the library's own traceback may quote a value
 
 
 def answer_of(error: KafkaException) -> Answer:
@@ -137,4 +173,9 @@ def answer_of(error: KafkaException) -> Answer:
 
 def check(properties: Mapping[str, str]) -> None:
     """Raise SettingsError if librdkafka does not accept these properties. Connects to nothing."""
-    Client({**properties, "bootstrap.servers": ""}, "eo-listener-check").consumer.close()
+    Client({**properties, "bootstrap.servers": ""}, "eo-listener-check").close()
+
+
+def _is_local(error: Answer) -> bool:
+    """True for librdkafka's own errors, which no broker has sent."""
+    return error.name().startswith("_")

@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from eo_listener.broker import Broker
 from eo_listener.errors import KafkaError, SettingsError
-from eo_listener.kafka import ClusterReader, ConfluentGroups, open_groups, readings
+from eo_listener.kafka import ClusterReader, ConfluentGroups, logs, open_groups
+from eo_listener.kafka.open_clients import LIMIT
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import Look
 from tests.topics import Topics, unique
@@ -162,7 +163,7 @@ def test_a_look_at_more_than_one_request_takes(
     store: ConfluentGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partitions beyond those of the first request are all answered."""
-    monkeypatch.setattr(readings, "_AT_ONCE", 30)
+    monkeypatch.setattr(logs, "_AT_ONCE", 30)
     topic, group = topics.create(partitions=100), unique("g")
     insist(store, group, at(3, T(topic, 99)))
     partitions = [T(topic, number) for number in range(150)]
@@ -221,7 +222,7 @@ def test_many_groups_keep_a_bounded_number_of_clients(
     groups = [unique("g") for _ in range(140)]
     for group in groups:
         insist(store, group, at(3, T(topic, 0)))
-    assert len(store._clients) <= 128
+    assert len(store._clients) <= LIMIT
     for group in (groups[0], groups[-1]):
         assert reader.group(group, [T(topic, 0)]) == at(3, T(topic, 0))
 

@@ -1,0 +1,225 @@
+"""Read where groups, logs and topics stand, through clients that are kept.
+
+Everything here raises KafkaError when any part of the answer could not be had before `deadline`
+(monotonic clock); what does not exist is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import TimeoutError as Late
+from dataclasses import dataclass
+from itertools import islice
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicCollection
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import TopicPartition as Wire
+from confluent_kafka.admin import AdminClient
+
+from eo_listener.errors import KafkaError
+from eo_listener.kafka.clients import TIMED_OUT, Client, answer_of, open_admin
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.protocols import Look
+
+_AT_ONCE = 5000  # partitions, or topics, in one request
+_GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+_STALE = _GONE | {
+    "NOT_LEADER_FOR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "_NOENT",
+}
+_PATIENCE = 3.0  # seconds for librdkafka's memory of who leads what to be renewed
+_PAUSE = 0.1
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # all zeros: the broker knows no topic ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic that exists; `id` as Kafka's own tools spell it, None where it has none."""
+
+    id: str | None
+    partitions: frozenset[int]
+
+
+class Logs:
+    """The logs of one cluster. Not to be used by two threads at once; connects at first use."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = dict(properties)
+        self._clients: tuple[Client, AdminClient] | None = None
+
+    def look(
+        self,
+        held: Mapping[TopicPartition, Position],
+        partitions: Collection[TopicPartition],
+        deadline: float,
+    ) -> Look:
+        """What a group holds, beside what its logs and topics are."""
+        found = self.topics({tp.topic for tp in partitions}, deadline)
+        there = _existing(partitions, found)
+        return Look(
+            held=held,
+            starts=self._edges("start", OFFSET_BEGINNING, there, deadline),
+            ends=self._edges("end", OFFSET_END, there, deadline),
+            topic_ids={name: topic.id for name, topic in found.items() if topic.id is not None},
+        )
+
+    def ends(
+        self, partitions: Collection[TopicPartition], deadline: float
+    ) -> Mapping[TopicPartition, int]:
+        """The next offset that each log will write."""
+        there = self.existing(partitions, deadline)
+        return self._edges("end", OFFSET_END, there, deadline)
+
+    def partitions(
+        self, topics: Iterable[str] | None, deadline: float
+    ) -> tuple[TopicPartition, ...]:
+        """All partitions of these topics, or of all but Kafka's own."""
+        client, _ = self._open()
+        what = "listing topics"
+        try:
+            metadata = client.consumer.list_topics(timeout=_left(what, client, deadline))
+        except KafkaException as error:
+            raise client.failure(what, answer_of(error)) from error
+        wanted = None if topics is None else frozenset(topics)
+        return tuple(
+            sorted(
+                TopicPartition(name, partition)
+                for name, topic in metadata.topics.items()
+                if (name in wanted if wanted is not None else not name.startswith("__"))
+                for partition in topic.partitions
+            )
+        )
+
+    def existing(
+        self, partitions: Collection[TopicPartition], deadline: float
+    ) -> tuple[TopicPartition, ...]:
+        """Those of `partitions` that are there."""
+        return _existing(partitions, self.topics({tp.topic for tp in partitions}, deadline))
+
+    def topics(self, names: Collection[str], deadline: float) -> Mapping[str, Topic]:
+        """Those of the topics that exist, each described anew.
+
+        Of all requests of the AdminClient this one alone is used: it needs no coordinator, and
+        went through restarts of a broker that end the process with those for groups.
+        """
+        client, admin = self._open()
+        what = "describing topics"
+        found = {}
+        wanted = iter(sorted(names))
+        while chunk := list(islice(wanted, _AT_ONCE)):
+            seconds = _left(what, client, deadline)
+            answers = admin.describe_topics(TopicCollection(chunk), request_timeout=seconds)
+            for name, future in answers.items():
+                try:
+                    topic = future.result(timeout=_left(what, client, deadline))
+                except KafkaException as error:
+                    answer = answer_of(error)
+                    if answer.name() not in _GONE:
+                        raise client.failure(what, answer) from error
+                except Late as error:
+                    raise client.failure(what, Answer(TIMED_OUT)) from error
+                else:
+                    # librdkafka spells it in standard base64, Kafka in the URL-safe kind
+                    spelt = str(topic.topic_id).translate(str.maketrans("+/", "-_"))
+                    found[name] = Topic(
+                        id=None if spelt == _NO_ID else spelt,
+                        partitions=frozenset(part.id for part in topic.partitions),
+                    )
+        client.content()
+        return found
+
+    def _edges(
+        self, name: str, wanted: int, partitions: Collection[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, int]:
+        """One end of each log; all of them must exist.
+
+        librdkafka sends the request to the leaders it remembers. After a change of a topic they
+        are wrong for a moment, and the error of one partition may become that of all.
+        """
+        client, _ = self._open()
+        what = f"reading where logs {name}"
+        patience = min(deadline, time.monotonic() + _PATIENCE)
+        while True:
+            asked = (Wire(tp.topic, tp.partition, wanted) for tp in partitions)
+            edges = {}
+            try:
+                for part in _ask(what, client, client.consumer.offsets_for_times, asked, deadline):
+                    if part.error is not None:
+                        raise client.failure(f"{what} ({part.topic}-{part.partition})", part.error)
+                    edges[TopicPartition(part.topic, part.partition)] = part.offset
+            except KafkaError as error:
+                if error.code not in _STALE or time.monotonic() >= patience:
+                    raise
+                time.sleep(_PAUSE)
+            else:
+                return edges
+
+    def poll(self) -> None:
+        """Serve the callbacks of the clients."""
+        if self._clients is not None:
+            self._clients[0].poll()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._clients is not None:
+            self._clients[0].close()
+            self._clients = None
+
+    def _open(self) -> tuple[Client, AdminClient]:
+        if self._clients is None:
+            admin = open_admin(self._properties)
+            self._clients = (Client(self._properties, "eo-listener-reader"), admin)
+        return self._clients
+
+
+def group_offsets(
+    client: Client, group: str, partitions: Iterable[TopicPartition], deadline: float
+) -> dict[TopicPartition, Position]:
+    """The offsets and metadata that the group of `client` holds."""
+    what = f"reading group {group}"
+    asked = (Wire(tp.topic, tp.partition) for tp in partitions)
+    held = {}
+    for part in _ask(what, client, client.consumer.committed, asked, deadline):
+        if part.error is not None and part.error.name() not in _GONE:
+            raise client.failure(what, part.error)
+        if part.offset >= 0:
+            # confluent-kafka writes a NUL behind every text
+            metadata = (part.metadata or "").rstrip("\0")
+            tp = TopicPartition(part.topic, part.partition)
+            held[tp] = Position(offset=part.offset, metadata=metadata)
+    return held
+
+
+def _existing(
+    partitions: Iterable[TopicPartition], found: Mapping[str, Topic]
+) -> tuple[TopicPartition, ...]:
+    return tuple(
+        tp for tp in partitions if tp.topic in found and tp.partition in found[tp.topic].partitions
+    )
+
+
+def _ask(
+    what: str,
+    client: Client,
+    request: Callable[..., list[Wire]],
+    asked: Iterable[Wire],
+    deadline: float,
+) -> Iterator[Wire]:
+    parts = iter(asked)
+    while chunk := list(islice(parts, _AT_ONCE)):
+        try:
+            yield from request(chunk, timeout=_left(what, client, deadline))
+        except KafkaException as error:
+            raise client.failure(what, answer_of(error)) from error
+
+
+def _left(what: str, client: Client, deadline: float) -> float:
+    """Seconds to the deadline; raises KafkaError when it has passed."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise client.failure(what, Answer(TIMED_OUT))
+    return left
