@@ -1,4 +1,4 @@
-"""Draining the listener bus of a JVM that goes away."""
+"""What is asked of a JVM that goes away."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ PROGRAM = """
 import os, signal, time
 from eo_listener.errors import JvmError
 from eo_listener.jvm import drain, find
+from eo_listener.jvm.live import LiveQueries
 from tests.spark_session import new_session
 spark = new_session(connector=False)
-print("RUNNING", drain(spark, 10))
+query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+live, ids = LiveQueries(), (str(query.id), str(query.runId))
+live.attach(spark)
+query.processAllAvailable()
+print("RUNNING", drain(spark, 10), live.mode(*ids).name, live.position(*ids).committed)
 pid = spark._jvm.java.lang.ProcessHandle.current().pid()
 os.kill(pid, signal.SIGKILL)
 begun = time.monotonic()
@@ -25,11 +30,16 @@ try:
     find(spark, "a", "b")
 except JvmError as error:
     print("ASKED", error)
+for question in (live.mode, live.position, live.options):
+    try:
+        question(*ids)
+    except JvmError as error:
+        print("ASKED", error)
 """
 
 
 def test_killed_jvm() -> None:
-    """With the JVM killed drain says no at once, and questions become JvmError."""
+    """With the JVM killed drain says no at once, and every question becomes a JvmError."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=Path(__file__).parents[2],
@@ -39,5 +49,9 @@ def test_killed_jvm() -> None:
         check=False,
     )
     said = [line for line in done.stdout.splitlines() if line.startswith(("R", "K", "A"))]
-    assert said[:2] == ["RUNNING True", "KILLED [False, False, False] True"], done.stderr[-3000:]
-    assert "could not be asked" in said[2]
+    assert said[:2] == [
+        "RUNNING True MICRO_BATCH {}",
+        "KILLED [False, False, False] True",
+    ], done.stderr[-3000:]
+    assert len(said) == 6
+    assert all("could not be asked" in line for line in said[2:])

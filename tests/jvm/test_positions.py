@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,7 @@ from tests.topics import Topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-Begin = Callable[..., StreamingQuery]
+SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +41,16 @@ class Queries:
         self._query: StreamingQuery | None = None
         self.checkpoint = checkpoint
 
-    def start(self, data: DataFrame, trigger: dict[str, Any], **options: Any) -> RunningQuery:
-        writer = data.writeStream.format("noop").options(**options)
+    def start(
+        self,
+        data: DataFrame,
+        trigger: dict[str, Any],
+        *,
+        sink: str = "noop",
+        mode: str = "append",
+        **options: Any,
+    ) -> RunningQuery:
+        writer = data.writeStream.format(sink).outputMode(mode).options(**options)
         writer = writer.option("checkpointLocation", str(self.checkpoint))
         self._query = writer.trigger(**trigger).start()
         found = find(self._spark, str(self._query.id), str(self._query.runId))
@@ -273,34 +282,65 @@ def test_restart_before_a_batch_is_done_again(
     assert plain(both_roads(found)) == {0: {topic: {"0": 7}}}
 
 
-def test_asynchronous_progress(topics: Topics, plans: Plans, queries: Queries) -> None:
+SELDOM = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "3600000",
+}
+OFFSET_LOGS = [
+    "1",
+    pytest.param(
+        "2", marks=pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.2 brings this offset log")
+    ),
+]
+
+
+@pytest.mark.parametrize("offset_log", OFFSET_LOGS)
+def test_asynchronous_progress(
+    spark: SparkSession, topics: Topics, plans: Plans, queries: Queries, offset_log: str
+) -> None:
     """With asynchronous progress tracking the position is what is written, not what has run."""
     topic = topics.create(partitions=1)
     topics.fill(topic, 4)
-    data = plans.kafka("subscribe", topic, "g")
-    seldom = {
-        "asyncProgressTrackingEnabled": "true",
-        "asyncProgressTrackingCheckpointIntervalMs": "3600000",
-    }
-    found = queries.run(data.union(data), **seldom)
+    data = plans.kafka("subscribe", topic, "g").union(plans.topic_a())
+    key = "spark.sql.streaming.offsetLog.formatVersion"
+    spark.conf.set(key, offset_log)
+    try:
+        found = queries.run(data, **SELDOM)
+    finally:
+        spark.conf.unset(key)
     assert query_mode(found) is QueryMode.ASYNC_PROGRESS
     until(lambda: queries.commits() == [0])
     for _ in range(4):  # more than the logs keep in memory
         topics.fill(topic, 1)
         queries.finish()
-    assert found.execution.committedOffsets().toString().count(":8") == 1
+    assert ":8}" in found.execution.committedOffsets().toString()
     position = both_roads(found)
     assert queries.commits() == [0]
+    assert (queries.checkpoint / "offsets" / "0").read_text().startswith(f"v{offset_log}")
     assert position is not None
-    assert (position.batch_id, plain(position)) == (0, {0: {topic: {"0": 4}}})
+    first = {0: {topic: {"0": 4}}, 1: {plans.a: {"0": 5}}}
+    assert (position.batch_id, plain(position)) == (0, first)
     queries.stop()
     assert both_roads(found) == position
-    often = seldom | {"asyncProgressTrackingCheckpointIntervalMs": "0"}
+
+
+def test_asynchronous_progress_is_written(topics: Topics, plans: Plans, queries: Queries) -> None:
+    """The position of a source used twice follows what asynchronous progress tracking writes."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 4)
+    data = plans.kafka("subscribe", topic, "g")
+    often = SELDOM | {"asyncProgressTrackingCheckpointIntervalMs": "0"}
     found = queries.run(data.union(data), **often)
+    topics.fill(topic, 4)
+    queries.finish()
     until(lambda: plain(live_position(found)) == {0: {topic: {"0": 8}}})
+    queries.stop()
     position = both_roads(found)
     assert position is not None
     assert position.batch_id == queries.commits()[-1]
+    found = queries.start(data.union(data), OFTEN, **often)
+    until(lambda: live_position(found) is not None)
+    assert both_roads(found) == position
 
 
 def test_continuous(topics: Topics, plans: Plans, queries: Queries) -> None:
@@ -321,6 +361,40 @@ def test_continuous(topics: Topics, plans: Plans, queries: Queries) -> None:
     found = queries.start(data, {"continuous": "300 milliseconds"})
     until(lambda: (position := live_position(found)) is not None and position.batch_id >= 0)
     assert plain(live_position(found)) == {0: {topic: {"0": 7}}}
+
+
+@pytest.mark.skipif(SPARK < (4, 1), reason="Spark 4.1 brings this mode")
+def test_real_time(spark: SparkSession, topics: Topics, plans: Plans, queries: Queries) -> None:
+    """In real-time mode the position moves at the end of each batch, then its event comes."""
+    topic, out = topics.create(partitions=1), topics.create(partitions=1)
+    topics.fill(topic, 4)
+    recorder = Recorder()
+    listener = Forwarding(wrap(recorder, spark))
+    spark.streams.addListener(listener)
+    key = "spark.sql.streaming.realTimeMode.minBatchDuration"
+    spark.conf.set(key, "1000")
+    try:
+        data = plans.kafka("subscribe", topic, "g").selectExpr("v as value")
+        found = queries.start(
+            data,
+            {"realTime": "1 second"},
+            sink="kafka",
+            mode="update",
+            topic=out,
+            **{"kafka.bootstrap.servers": topics.servers},
+        )
+        assert query_mode(found) is QueryMode.REAL_TIME
+        until(lambda: recorder.texts)
+        assert plain(both_roads(found)) == {0: {topic: {"0": 4}}}
+        topics.fill(topic, 3)
+        until(lambda: plain(live_position(found)) == {0: {topic: {"0": 7}}})
+        queries.stop()
+    finally:
+        spark.conf.unset(key)
+        spark.streams.removeListener(listener)
+    position = both_roads(found)
+    assert position is not None
+    assert position.batch_id == queries.commits()[-1]
 
 
 def test_no_lock_is_needed(plans: Plans, queries: Queries) -> None:

@@ -1,0 +1,73 @@
+"""Which queries are held, and for how long."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.errors import JvmError
+from eo_listener.jvm import RunningQuery, find
+from eo_listener.jvm.live import LiveQueries
+from eo_listener.protocols import QueryMode, QueryReader
+from tests.jvm.conftest import Start
+
+pytestmark = pytest.mark.spark
+
+
+def test_held_until_forgotten(spark: SparkSession, start: Start) -> None:
+    """A query that was asked about once is held when it ends, with all it can answer."""
+    query = start(spark.readStream.format("rate").load())
+    query.processAllAvailable()
+    ids = str(query.id), str(query.runId)
+    live = LiveQueries()
+    live.attach(spark)
+    reader: QueryReader = live
+    assert reader.options(*ids) == {}
+    query.stop()
+    assert find(spark, *ids) is None
+    assert reader.mode(*ids) is QueryMode.MICRO_BATCH
+    position = reader.position(*ids)
+    assert position is not None
+    assert (position.batch_id >= 0, dict(position.committed)) == (True, {})
+    assert reader.options(*ids) == {}
+    reader.forget(ids[1])
+    with pytest.raises(JvmError, match="not running in this driver"):
+        reader.position(*ids)
+
+
+def test_unknown_query(spark: SparkSession) -> None:
+    """A query of which nobody knows is a JvmError, with a session to ask and without one."""
+    ids = str(uuid.uuid4()), str(uuid.uuid4())
+    live = LiveQueries()
+    for question in (live.options, live.mode, live.position):
+        with pytest.raises(JvmError, match="not running in this driver"):
+            question(*ids)
+    live.attach(spark)
+    for question in (live.options, live.mode, live.position):
+        with pytest.raises(JvmError, match="not running in this driver"):
+            question(*ids)
+
+
+def test_not_a_query(spark: SparkSession) -> None:
+    """An object of another kind than a query is a JvmError by every road."""
+    live = LiveQueries()
+    stranger = spark._jvm.java.lang.Object()  # type: ignore[union-attr]  # a session has a JVM
+    live.started(
+        RunningQuery(query_id="q", run_id="r", name=None, execution=stranger, jvm=spark._jvm)
+    )
+    for question in (live.options, live.mode, live.position):
+        with pytest.raises(JvmError):
+            question("q", "r")
+
+
+def test_bound() -> None:
+    """Of queries whose end was never told, the newest thousand are held."""
+    live = LiveQueries()
+    for number in range(1001):
+        live.started(
+            RunningQuery(query_id="q", run_id=str(number), name=None, execution=None, jvm=None)
+        )
+    assert "0" not in live._held
+    assert len(live._held) == 1000
