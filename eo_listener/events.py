@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
+from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Offsets, TopicPartition
 
 
@@ -53,17 +55,89 @@ class CommitFailed(Event):
     retry_in: float
 
 
+class Refusal(Enum):
+    """Why offsets are not sent at all."""
+
+    BELOW_COMMITTED = "below what this committer has committed"
+    BELOW_GROUP = "below what the group holds"
+    BEYOND_LOG_END = "beyond the end of the log"
+    WITHHELD_BEFORE = "withheld by the guard in an earlier run"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRefused(Event):
-    """Offsets below what the group was told already; they are not sent.
+    """Offsets that are not sent, because the group would no longer tell the truth.
 
-    `offered` and `held` name the same partitions.
+    `offered` and `held` name the same partitions; `held` is what stands in the way: an offset of
+    the group, or the end of the log. `writer` is who put the first of them there, None when that
+    is unknown or no query of eo_listener.
     """
 
     cluster: str
     group: str
+    refusal: Refusal
     offered: Offsets
     held: Offsets
+    writer: CommitMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignCommit(Event):
+    """Somebody else commits to the group: a second driver, a zombie, another query, or a tool.
+
+    `found` is what the group held, `ours` what was confirmed to us, for the same partitions.
+    `writer` wrote the first of them, None for a program that is not eo_listener; `zombie` is set
+    when that is another run of the very query behind `ours`.
+    """
+
+    cluster: str
+    group: str
+    found: Offsets
+    ours: Offsets
+    writer: CommitMetadata | None
+    zombie: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsVanished(Event):
+    """The group no longer holds these offsets, which it had confirmed; they are sent again.
+
+    They expired, or a tool deleted them or the group.
+    """
+
+    cluster: str
+    group: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecreated(Event):
+    """A topic was deleted and made anew: its commits end here, for the life of this driver.
+
+    `offsets` were waiting, and belong to the old topic. `was` and `now` are topic ids (KIP-516).
+    """
+
+    cluster: str
+    group: str
+    topic: str
+    was: str
+    now: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitterFenced(Event):
+    """Another committer has taken this group over, and the broker keeps this one out for good.
+
+    `offsets` are given up: the successor commits for itself. `code` is Kafka's error name.
+    """
+
+    cluster: str
+    group: str
+    code: str
+    cause: str
+    fix: str
+    offsets: Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +164,79 @@ class SourceIgnored(Event):
     cause: str
     fix: str
     wrong: bool
+
+
+class Breach(Enum):
+    """How a batch does not continue where the one before it ended."""
+
+    GAP = "skipped"
+    REPEAT = "already reported as done"
+    BACKWARD = "moved back"
+    VANISHED = "no longer read"
+    LOST = "deleted by Kafka before they were read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One partition that breaks the sequence: offsets from `start` up to `until`.
+
+    For BACKWARD, the batch went from `start` back to `until`; for VANISHED both are where the
+    partition stood last.
+    """
+
+    breach: Breach
+    partition: TopicPartition
+    start: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardViolation(Event):
+    """A batch does not continue where the one before it ended.
+
+    `source` is the index in the progress event's `sources`. `withheld` says that this source is
+    no longer committed, until a restart with `guard="warn"`.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+    source: int
+    findings: tuple[Finding, ...]
+    withheld: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsMissed(Event):
+    """Progress events of these batches never came: nothing is known of what lies between."""
+
+    query: str
+    run_id: str
+    after_batch: int
+    before_batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryNoticed(Event):
+    """A query whose kind changes what its group says. Said once a run."""
+
+    query: str
+    run_id: str
+    what: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsShared(Event):
+    """Several sources feed the same partitions of a group: the least offset counts. Said once.
+
+    `readers` names them: `query, source index`.
+    """
+
+    cluster: str
+    group: str
+    partitions: tuple[TopicPartition, ...]
+    readers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,9 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -19,18 +20,22 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from eo_listener.committer import Committer, Router
-from eo_listener.errors import FormatError
+from eo_listener.committer import CommitMode, Committer, OnRewind, Policy, Router
+from eo_listener.committer.router import HEARTBEAT
+from eo_listener.errors import FormatError, SettingsError
 from eo_listener.events import Observer
 from eo_listener.group_names import GroupNames, Groups
+from eo_listener.guard import Guard
 from eo_listener.jvm import RunningQuery, drain, wrap
-from eo_listener.jvm.live import LiveSources
-from eo_listener.kafka import ConfluentGroups, check
+from eo_listener.jvm.live import LiveQueries
+from eo_listener.kafka import check, open_groups
 from eo_listener.logbook import Logbook
 from eo_listener.progress import Progress
 from eo_listener.routing import Rules
 
 logger = logging.getLogger("eo_listener")
+
+_Choice = TypeVar("_Choice", bound=Enum)
 
 _DRAIN = 5.0  # seconds for Spark to deliver the last events, of the time that a close may take
 # Strong references: `spark.streams.addListener(OffsetCommitListener())` leaves none elsewhere, and
@@ -41,13 +46,14 @@ _open: set[OffsetCommitListener] = set()
 class _Intake:
     """What Spark's one thread for all listeners calls: hands over, and returns at once."""
 
-    def __init__(self, sources: LiveSources, router: Router) -> None:
-        self._sources = sources
+    def __init__(self, queries: LiveQueries, router: Router) -> None:
+        self._queries = queries
         self._router = router
 
     def started(self, query: RunningQuery) -> None:
-        """Hold the query; its options are read when its first batch has ended."""
-        self._sources.started(query)
+        """Hold the query, to be asked by the router: its sources do not exist yet."""
+        self._queries.started(query)
+        self._router.started(query.query_id, query.run_id, query.name)
 
     def progressed(self, text: str) -> None:
         """Parse the JSON of a progress event, and hand it over."""
@@ -57,7 +63,7 @@ class _Intake:
             self._router.unreadable(error)
 
     def idle(self, query_id: str, run_id: str) -> None:
-        """An idle query has nothing new to commit."""
+        """An idle query has nothing new to commit; the heartbeat sees to what it has."""
 
     def terminated(self, query_id: str, run_id: str, exception: str | None) -> None:  # noqa: ARG002  # the protocol's
         """Hand over that a run has ended."""
@@ -77,9 +83,18 @@ class OffsetCommitListener(StreamingQueryListener):
     `{"query": {"topic": "group", "*": "group of the rest"}}`; a query by its name or id.
     `group_template` is for sources with neither: a text with `{query_name}`, `{query_id}` or
     `{topic}`. `bootstrap_servers` and `kafka` (librdkafka properties) go before what the sources
-    say of the cluster. `observers` are called with every event of `eo_listener.events`, on the
-    thread that saw it. `flush_timeout` is how long `close`, and the end of the program, wait for
-    Kafka, in seconds.
+    say of the cluster.
+
+    `mode` is how the commits are made: "simple" (no member, not fenced), "member" (a live, fixed
+    member: the group is Stable) or "transactional" (fenced by a transactional id). `guard` says
+    what happens when a batch does not continue where the one before it ended: "withhold" commits
+    that source no more, until a restart with "warn"; "off" does not look. `on_rewind` says what
+    happens when a query is to be committed below what its group holds: "refuse", or "allow",
+    recorded in the commit's metadata. `heartbeat` is how often everything is committed once more,
+    in seconds, so that it does not expire.
+
+    `observers` are called with every event of `eo_listener.events`, on the thread that saw it.
+    `flush_timeout` is how long `close`, and the end of the program, wait for Kafka, in seconds.
 
     Nothing here blocks, slows or fails a query: commits are made by threads of their own, kept
     and repeated while Kafka is away. Raises SettingsError for settings that cannot be used.
@@ -92,6 +107,10 @@ class OffsetCommitListener(StreamingQueryListener):
         group_template: str | None = None,
         bootstrap_servers: str | None = None,
         kafka: Mapping[str, str] = MappingProxyType({}),
+        mode: str = "simple",
+        guard: str = "withhold",
+        on_rewind: str = "refuse",
+        heartbeat: float = HEARTBEAT,
         observers: Iterable[Observer] = (),
         flush_timeout: float = 10.0,
     ) -> None:
@@ -99,17 +118,30 @@ class OffsetCommitListener(StreamingQueryListener):
         if bootstrap_servers is not None:
             properties["bootstrap.servers"] = bootstrap_servers
         check(properties)
+        identity = _choice(CommitMode, "mode", mode)
+        policy = Policy(
+            on_rewind=_choice(OnRewind, "on_rewind", on_rewind),
+            accept_marks=_choice(Guard, "guard", guard) is not Guard.WITHHOLD,
+        )
+        if not heartbeat >= 1.0:
+            raise SettingsError(
+                f"heartbeat is {heartbeat!r}, which is no time to wait",
+                fix="Give seconds, well below the broker's offsets.retention.minutes",
+            )
         rules = Rules(names=GroupNames(groups=groups, template=group_template), kafka=properties)
         self._flush_timeout = flush_timeout
         self._process = os.getpid()
         self._java_listener: Any = None
-        self._sources = LiveSources()
+        self._queries = LiveQueries()
         self._committer = Committer(
-            lambda cluster: ConfluentGroups(dict(cluster.properties)),
+            lambda cluster: open_groups(dict(cluster.properties), identity.value),
             observers=(Logbook(), *observers),
+            policy=policy,
         )
-        self._router = Router(rules, self._sources, self._committer)
-        self._intake = _Intake(self._sources, self._router)
+        self._router = Router(
+            rules, self._queries, self._committer, guard=Guard(guard), heartbeat=heartbeat
+        )
+        self._intake = _Intake(self._queries, self._router)
         self._session: SparkSession | None = None
         _open.add(self)
 
@@ -136,7 +168,7 @@ class OffsetCommitListener(StreamingQueryListener):
             self._java_listener = wrap(self._intake, session)
             self._session = session
             if session is not None:
-                self._sources.attach(session)
+                self._queries.attach(session)
         return self._java_listener
 
     def flush(self, timeout: float | None = None) -> bool:
@@ -169,6 +201,16 @@ class OffsetCommitListener(StreamingQueryListener):
         if self._session is None:
             return True
         return drain(self._session, min(_DRAIN, max(0.0, deadline - time.monotonic())))
+
+
+def _choice(kind: type[_Choice], option: str, given: object) -> _Choice:
+    try:
+        return kind(given)
+    except ValueError:
+        known = ", ".join(repr(one.value) for one in kind)
+        raise SettingsError(
+            f"{option} is {given!r}, which is not known", fix=f"Give one of {known}"
+        ) from None
 
 
 @atexit.register

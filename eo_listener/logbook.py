@@ -4,22 +4,42 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from eo_listener import advice
 from eo_listener.events import (
     CommitAbandoned,
     CommitFailed,
     CommitRefused,
     Committed,
+    CommitterFenced,
     Event,
+    EventsMissed,
+    ForeignCommit,
+    GuardViolation,
     Malfunction,
+    OffsetsVanished,
+    PartitionsShared,
+    QueryNoticed,
     SourceIgnored,
+    TopicRecreated,
 )
 from eo_listener.offsets import TopicPartition
 
-_REMEMBERED = 1000  # kinds of malfunction; a program with more has said enough
+_REMEMBERED = 1000  # things said once each; a program with more has said enough
 
 logger = logging.getLogger("eo_listener")
+
+
+_OfGroup = (
+    CommitRefused
+    | ForeignCommit
+    | OffsetsVanished
+    | TopicRecreated
+    | CommitterFenced
+    | PartitionsShared
+)
 
 
 @dataclass(slots=True)
@@ -41,9 +61,8 @@ class Logbook:
 
     def __init__(self) -> None:
         self._troubles: dict[tuple[str, str], _Trouble] = {}
-        self._rewinds: set[tuple[str, str]] = set()
+        self._said: set[Hashable] = set()
         self._committing: set[tuple[str, str]] = set()
-        self._malfunctions: set[Malfunction] = set()
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -52,7 +71,8 @@ class Logbook:
             case CommitFailed():
                 self._failed(event)
             case CommitRefused():
-                self._refused(event)
+                new = self._is_new((event.cluster, event.group, event.refusal))
+                self._group(event, advice.refused(event), once=new)
             case CommitAbandoned():
                 logger.error(
                     "group %s at %s: closed before these offsets were confirmed, the group stays "
@@ -61,10 +81,45 @@ class Logbook:
                     event.cluster,
                     event.offsets,
                 )
+            case Malfunction() if self._is_new(event):
+                logger.error("%s: %s", event.where, event.problem)
+            case _:
+                self._of_group(event)
+                self._of_query(event)
+
+    def _of_group(self, event: Event) -> None:
+        match event:
+            case ForeignCommit():
+                writer = event.writer.run_id if event.writer else None
+                new = self._is_new((event.cluster, event.group, writer))
+                self._group(event, advice.foreign(event), once=new)
+            case OffsetsVanished():
+                self._group(event, advice.vanished(event))
+            case TopicRecreated():
+                self._group(event, advice.recreated(event), logging.ERROR)
+            case CommitterFenced():
+                self._group(event, advice.fenced(event), logging.ERROR)
+            case PartitionsShared():
+                self._group(event, advice.shared(event))
+
+    def _of_query(self, event: Event) -> None:
+        match event:
+            case GuardViolation():
+                where = f"query {event.query}, source {event.source}"
+                logger.error("%s: %s", where, advice.violation(event))
+            case EventsMissed():
+                logger.warning("query %s: %s", event.query, advice.missed(event))
+            case QueryNoticed():
+                logger.info("query %s: %s: %s", event.query, event.what, event.meaning)
             case SourceIgnored():
                 self._ignored(event)
-            case Malfunction():
-                self._malfunctioned(event)
+
+    def _is_new(self, what: Hashable) -> bool:
+        """Whether this has not been said before; false when enough was said."""
+        if what in self._said or len(self._said) >= _REMEMBERED:
+            return False
+        self._said.add(what)
+        return True
 
     def _committed(self, event: Committed) -> None:
         key = (event.cluster, event.group)
@@ -106,25 +161,13 @@ class Logbook:
             event.fix,
         )
 
-    def _refused(self, event: CommitRefused) -> None:
-        key = (event.cluster, event.group)
-        level = logging.DEBUG if key in self._rewinds else logging.WARNING
-        self._rewinds.add(key)
+    def _group(
+        self, event: _OfGroup, told: str, level: int = logging.WARNING, *, once: bool = True
+    ) -> None:
+        """Say something of a group; what is not said for the first time, on level DEBUG."""
         logger.log(
-            level,
-            "group %s at %s: offsets below what was committed are not sent (offered %s, held %s): "
-            "a query was restarted from an older checkpoint, or two queries share the group. "
-            "To do: give each query a group of its own",
-            event.group,
-            event.cluster,
-            event.offered,
-            event.held,
+            level if once else logging.DEBUG, "group %s at %s: %s", event.group, event.cluster, told
         )
-
-    def _malfunctioned(self, event: Malfunction) -> None:
-        if event not in self._malfunctions and len(self._malfunctions) < _REMEMBERED:
-            self._malfunctions.add(event)
-            logger.error("%s: %s", event.where, event.problem)
 
     def _ignored(self, event: SourceIgnored) -> None:
         where = "" if event.source is None else f", source {event.source}"

@@ -7,7 +7,8 @@ one makes Burrow misread the commit time that brokers from 4.1 write.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 MAX_BYTES = 120
 FORMAT = 1
@@ -20,12 +21,16 @@ class CommitMetadata:
 
     `query_id` and `run_id` are the first eight hex digits of Spark's UUIDs: enough to tell
     two queries, or two runs, on one group apart. `name` may have been cut (it ends with `~`).
+    `rewound_from` is the offset that the group held before a rewind that was asked for.
+    `withheld` marks a partition whose newer offsets the guard did not let through.
     """
 
     name: str
     query_id: str
     run_id: str
     batch_id: int
+    rewound_from: int | None = None
+    withheld: bool = False
 
     @classmethod
     def of(cls, *, name: str | None, query_id: str, run_id: str, batch_id: int) -> CommitMetadata:
@@ -37,24 +42,46 @@ class CommitMetadata:
             batch_id=batch_id,
         )
 
+    def __str__(self) -> str:
+        """Name the writer as people look for it."""
+        name = f"query {self.name!r}, " if self.name else ""
+        return f"{name}id {self.query_id}, run {self.run_id}, batch {self.batch_id}"
+
+    def rewinding(self, held: int) -> CommitMetadata:
+        """The same, for a commit that takes the group back from `held`."""
+        return replace(self, rewound_from=held)
+
+    def withholding(self) -> CommitMetadata:
+        """The same, with the guard's mark."""
+        return replace(self, withheld=True)
+
+    def same_writer(self, other: CommitMetadata | None) -> bool:
+        """Whether the same run of the same query wrote both."""
+        mine = (self.query_id, self.run_id)
+        return other is not None and mine == (other.query_id, other.run_id)
+
     def text(self) -> str:
         """Return compact JSON of at most 120 bytes of UTF-8; the name gives way."""
         name = self.name.encode("utf-8", "replace").decode("utf-8")
         whole = self._json(name)
         cut = len(name)
-        while len(whole.encode()) > MAX_BYTES:
+        while len(whole.encode()) > MAX_BYTES and cut > 0:
             cut -= 1
             whole = self._json(name[:cut] + "~")
         return whole
 
     def _json(self, name: str) -> str:
-        fields = {
+        fields: dict[str, Any] = {
             "v": FORMAT,
             "i": self.query_id,
             "r": self.run_id,
             "b": self.batch_id,
-            "q": name,
         }
+        if self.rewound_from is not None:
+            fields["w"] = self.rewound_from
+        if self.withheld:
+            fields["g"] = 1
+        fields["q"] = name
         return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
@@ -65,10 +92,18 @@ class CommitMetadata:
         """
         try:
             fields = json.loads((text or "").rstrip("\0"))
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         match fields:
             case {"v": int(), "i": str(query), "r": str(run), "b": int(batch), "q": str(name)}:
-                return cls(name=name, query_id=query, run_id=run, batch_id=batch)
+                rewound = fields.get("w")
+                return cls(
+                    name=name,
+                    query_id=query,
+                    run_id=run,
+                    batch_id=batch,
+                    rewound_from=rewound if isinstance(rewound, int) else None,
+                    withheld=fields.get("g") == 1,
+                )
             case _:
                 return None

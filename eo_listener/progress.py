@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from eo_listener.errors import FormatError
@@ -35,7 +36,11 @@ class SourceProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What one progress event says about Kafka; sources of other kinds are left out."""
+    """What one progress event says about Kafka; sources of other kinds are left out.
+
+    `planned` is when the batch's end offsets were known, in seconds since the epoch: none of its
+    tasks has read before that. It is the driver's clock; None when the event does not say.
+    """
 
     query_id: str
     run_id: str
@@ -43,6 +48,7 @@ class Progress:
     batch_id: int
     timestamp: str
     sources: tuple[SourceProgress, ...]
+    planned: float | None = None
 
     @property
     def query(self) -> str:
@@ -66,6 +72,7 @@ class Progress:
                 batch_id=int(event["batchId"]),
                 timestamp=event["timestamp"],
                 sources=sources,
+                planned=_planned(event),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(
@@ -73,6 +80,25 @@ class Progress:
                 cause="this version of Spark may write it in another form",
                 fix="Report it with the Spark version; nothing is committed for this event",
             ) from error
+
+    def only(self, indices: Collection[int]) -> Progress:
+        """The same event with the sources of these indices."""
+        kept = tuple(source for source in self.sources if source.index in indices)
+        return replace(self, sources=kept)
+
+    def without(self, indices: Collection[int]) -> Progress:
+        """The same event without the sources of these indices."""
+        kept = tuple(source for source in self.sources if source.index not in indices)
+        return replace(self, sources=kept)
+
+
+def _planned(event: Mapping[str, Any]) -> float | None:
+    fetching = (event.get("durationMs") or {}).get("latestOffset", 0)
+    try:
+        began = datetime.strptime(event["timestamp"], "%Y-%m-%dT%H:%M:%S.%f%z")
+    except ValueError:
+        return None
+    return began.timestamp() + float(fetching) / 1000.0
 
 
 def _source(index: int, source: Mapping[str, Any]) -> SourceProgress:

@@ -100,15 +100,3 @@ class QueryReader(Protocol):
     def forget(self, run_id: str) -> None:
         """Drop what is held of a run that has ended."""
         ...
-
-
-class SourceReader(Protocol):
-    """The options that the sources of running queries were given."""
-
-    def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
-        """Reader options by source index, keys in lower case; Kafka sources only."""
-        ...
-
-    def forget(self, run_id: str) -> None:
-        """Drop what is held of a run that has ended."""
-        ...

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from eo_listener.events import SourceIgnored
+from eo_listener.events import PartitionsShared, SourceIgnored
 from eo_listener.group_names import GroupNames, LeftOut
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
@@ -38,19 +38,28 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """Positions that are to be committed to one group of one cluster."""
+    """Positions that are to be committed to one group of one cluster.
+
+    `lossy` says that Spark was told to skip records that Kafka has deleted, in any of the
+    sources (`failOnDataLoss=false`).
+    """
 
     cluster: Cluster
     group: str
     positions: Mapping[TopicPartition, Position]
+    lossy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """What is to be committed for one progress event, and what is left out."""
+    """What is to be committed for one progress event, and what is left out.
+
+    `shared` tells of partitions that several sources of the query feed to the same group.
+    """
 
     commits: tuple[Commit, ...]
     ignored: tuple[SourceIgnored, ...]
+    shared: tuple[PartitionsShared, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +81,7 @@ class Rules:
         """
         if not progress.sources:
             return Route(commits=(), ignored=(self._no_kafka(progress),))
-        found: dict[tuple[Cluster, str], dict[TopicPartition, Position]] = {}
+        found: dict[tuple[Cluster, str], _Gathered] = {}
         ignored = []
         metadata = CommitMetadata.of(
             name=progress.name,
@@ -85,16 +94,26 @@ class Rules:
             for topic in source.end.topics() if source.end else ():
                 try:
                     group = self.names.find(progress, topic, given)
-                    positions = found.setdefault((self._cluster(given), group), {})
+                    gathered = found.setdefault((self._cluster(given), group), _Gathered())
                 except LeftOut as why:
                     ignored.append(_ignored(progress, source, topic, why))
                 else:
-                    _add(positions, source, topic, metadata)
+                    gathered.add(source, topic, metadata, lossy=_skips_losses(given))
         commits = (
-            Commit(cluster=cluster, group=group, positions=positions)
-            for (cluster, group), positions in found.items()
+            Commit(cluster=cluster, group=group, positions=gathered.positions, lossy=gathered.lossy)
+            for (cluster, group), gathered in found.items()
         )
-        return Route(commits=tuple(commits), ignored=tuple(ignored))
+        shared = (
+            PartitionsShared(
+                cluster=str(cluster),
+                group=group,
+                partitions=tuple(sorted(gathered.shared)),
+                readers=tuple(f"{progress.query}, source {i}" for i in sorted(gathered.sources)),
+            )
+            for (cluster, group), gathered in found.items()
+            if gathered.shared
+        )
+        return Route(commits=tuple(commits), ignored=tuple(ignored), shared=tuple(shared))
 
     def _no_kafka(self, progress: Progress) -> SourceIgnored:
         return SourceIgnored(
@@ -135,14 +154,29 @@ def _in_order(servers: str) -> str:
     return ",".join(sorted({server.strip() for server in servers.split(",") if server.strip()}))
 
 
-def _add(
-    positions: dict[TopicPartition, Position], source: SourceProgress, topic: str, metadata: str
-) -> None:
-    for tp, offset in (source.end or {}).items():
-        if tp.topic == topic:
-            held = positions.get(tp)
-            if held is None or offset < held.offset:
-                positions[tp] = Position(offset=offset, metadata=metadata)
+@dataclass(slots=True)
+class _Gathered:
+    """What the sources of one event say of one group."""
+
+    positions: dict[TopicPartition, Position] = field(default_factory=dict)
+    shared: set[TopicPartition] = field(default_factory=set)
+    sources: set[int] = field(default_factory=set)
+    lossy: bool = False
+
+    def add(self, source: SourceProgress, topic: str, metadata: str, *, lossy: bool) -> None:
+        self.sources.add(source.index)
+        self.lossy = self.lossy or lossy
+        for tp, offset in (source.end or {}).items():
+            if tp.topic == topic:
+                held = self.positions.get(tp)
+                if held is not None:
+                    self.shared.add(tp)
+                if held is None or offset < held.offset:
+                    self.positions[tp] = Position(offset=offset, metadata=metadata)
+
+
+def _skips_losses(options: Mapping[str, str] | None) -> bool:
+    return (options or {}).get("failondataloss", "true").lower() == "false"
 
 
 def _ignored(progress: Progress, source: SourceProgress, topic: str, why: LeftOut) -> SourceIgnored:

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
+from eo_listener.errors import JvmError
 from eo_listener.offsets import Position, TopicPartition
+from eo_listener.protocols import LivePosition, Look, QueryMode
 
 Fault = Callable[
     [str, Mapping[TopicPartition, Position]], "Mapping[TopicPartition, str | None] | None"
 ]
 """Gets a commit request; answers it in Kafka's place, raises, or gives None to let it through."""
 
+_ENDLESS = 2**63 - 1
+
 
 class MemoryGroups:
     """A `GroupStore` that keeps groups in memory, as the coordinator would.
 
     `history` lists every commit that landed, in order. Each element of `faults` meets one
-    request, the first the first.
+    commit request, the first the first. Logs reach from 0 to the largest number, but for those in
+    `starts` and `ends`; a topic's id is its name, but for those in `topic_ids`, and none where
+    that says "".
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[TopicPartition, Position]] = {}
         self.history: list[tuple[str, Mapping[TopicPartition, Position]]] = []
         self.requests = 0
+        self.looks = 0
+        self.starts: dict[TopicPartition, int] = {}
+        self.ends: dict[TopicPartition, int] = {}
+        self.topic_ids: dict[str, str] = {}
         self.faults: deque[Fault] = deque()
         self.closed = False
         self._lock = threading.Lock()
@@ -49,9 +59,64 @@ class MemoryGroups:
             self.history.append((group, landed))
         return answer
 
+    def look(
+        self,
+        group: str,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout: float,  # noqa: ARG002  # part of the protocol; memory answers at once
+    ) -> Look:
+        """Show the group, and logs that hold everything."""
+        ids = {tp.topic: self.topic_ids.get(tp.topic, tp.topic) for tp in partitions}
+        here = [tp for tp in partitions if ids[tp.topic]]
+        with self._lock:
+            self.looks += 1
+            held = self.groups.get(group, {})
+            return Look(
+                held={tp: held[tp] for tp in partitions if tp in held},
+                starts={tp: self.starts.get(tp, 0) for tp in here},
+                ends={tp: self.ends.get(tp, _ENDLESS) for tp in here},
+                topic_ids={topic: found for topic, found in ids.items() if found},
+            )
+
     def tend(self) -> None:
         """Nothing to serve."""
 
     def close(self) -> None:
         """Remember that it was closed."""
         self.closed = True
+
+
+class MemoryQueries:
+    """A `QueryReader` of queries that exist only here, by run id; all have the same `given`.
+
+    `given` are reader options by source index; None for queries that cannot be asked at all.
+    """
+
+    def __init__(self, given: Mapping[int, Mapping[str, str]] | None) -> None:
+        self.given = given
+        self.positions: dict[str, LivePosition] = {}
+        self.modes: dict[str, QueryMode] = {}
+        self.forgotten: list[str] = []
+        self.asked = 0
+
+    def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:  # noqa: ARG002  # the protocol's
+        """Return `given`."""
+        self.asked += 1
+        if self.given is None:
+            raise JvmError(f"query {query_id} cannot be asked")
+        return self.given
+
+    def mode(self, query_id: str, run_id: str) -> QueryMode:  # noqa: ARG002  # the protocol's
+        """Return the run's mode, micro-batch unless `modes` has another."""
+        return self.modes.get(run_id, QueryMode.MICRO_BATCH)
+
+    def position(self, query_id: str, run_id: str) -> LivePosition | None:
+        """Return what `positions` says."""
+        if self.given is None:
+            raise JvmError(f"query {query_id} cannot be asked")
+        return self.positions.get(run_id)
+
+    def forget(self, run_id: str) -> None:
+        """Remember that the run was forgotten."""
+        self.forgotten.append(run_id)

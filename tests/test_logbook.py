@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from eo_listener.events import CommitFailed, CommitRefused, Committed, Event, SourceIgnored
+from eo_listener.events import CommitFailed, CommitRefused, Committed, Event, Refusal, SourceIgnored
 from eo_listener.logbook import Logbook
 from eo_listener.offsets import Offsets, TopicPartition
 
@@ -70,7 +70,11 @@ def test_trouble_of_one_partition_lasts_while_others_commit(
 def test_a_rewind_is_said_once_a_group(caplog: pytest.LogCaptureFixture) -> None:
     """Two queries that fight over a group do not fill the log."""
     refused = CommitRefused(
-        cluster="k:9092", group="g", offered=Offsets({P0: 3}), held=Offsets({P0: 5})
+        cluster="k:9092",
+        group="g",
+        refusal=Refusal.BELOW_COMMITTED,
+        offered=Offsets({P0: 3}),
+        held=Offsets({P0: 5}),
     )
     lines = told(caplog, refused, refused)
     assert len(lines) == 1

@@ -1,7 +1,7 @@
 """Commit offsets to consumer groups: off Spark's thread, merged, retried, bounded."""
 
-from eo_listener.committer.board import Retry
 from eo_listener.committer.committer import Committer
+from eo_listener.committer.policy import CommitMode, OnRewind, Policy, Retry
 from eo_listener.committer.router import Router
 
-__all__ = ["Committer", "Retry", "Router"]
+__all__ = ["CommitMode", "Committer", "OnRewind", "Policy", "Retry", "Router"]

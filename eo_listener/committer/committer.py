@@ -6,11 +6,12 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from eo_listener.committer.board import Retry
+from eo_listener.committer.policy import Policy, Retry
 from eo_listener.committer.worker import Worker
 from eo_listener.events import Event, Observer
+from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import GroupStore
 from eo_listener.routing import Cluster, Commit
 
@@ -30,17 +31,42 @@ class Committer:
         *,
         observers: Iterable[Observer] = (),
         retry: Retry | None = None,
+        policy: Policy | None = None,
     ) -> None:
         self._open_store = open_store
         self._observers = tuple(observers)
         self._retry = retry
+        self._policy = policy
         self._workers: dict[Cluster, Worker] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._closed = False
 
-    def offer(self, commit: Commit) -> None:
-        """Hand positions over for committing. After `close` they are refused with a log line."""
+    def offer(self, commit: Commit, *, renew: bool = False) -> None:
+        """Hand positions over for committing. After `close` they are refused with a log line.
+
+        `renew` commits once more what is committed already, so that it does not expire.
+        """
+        worker = self._worker(commit)
+        if worker is not None:
+            worker.offer(commit.group, commit.positions, renew=renew, lossy=commit.lossy)
+
+    def withhold(self, commit: Commit) -> None:
+        """Hand over that the guard holds these positions back, and all newer ones.
+
+        The guard's mark is left in the metadata of what the group holds, for the next driver.
+        """
+        worker = self._worker(commit)
+        if worker is not None:
+            worker.withhold(commit.group, commit.positions)
+
+    def log_starts(self, commit: Commit) -> Mapping[TopicPartition, tuple[int, float]]:
+        """The first offset of each log of a group as last seen, and when (monotonic clock)."""
+        with self._lock:
+            worker = self._workers.get(commit.cluster)
+        return {} if worker is None else worker.log_starts(commit.group)
+
+    def _worker(self, commit: Commit) -> Worker | None:
         with self._lock:
             if self._closed:
                 logger.warning(
@@ -49,11 +75,11 @@ class Committer:
                     commit.group,
                     sorted(commit.positions),
                 )
-                return
+                return None
             worker = self._workers.get(commit.cluster)
             if worker is None:
                 worker = self._workers[commit.cluster] = self._start(commit.cluster)
-        worker.offer(commit.group, commit.positions)
+            return worker
 
     def hurry(self) -> None:
         """Try everything that waits for a retry now."""
@@ -97,6 +123,7 @@ class Committer:
             cluster=str(cluster),
             observe=self.observe,
             retry=self._retry,
+            policy=self._policy,
         )
 
     def _all(self) -> tuple[Worker, ...]:

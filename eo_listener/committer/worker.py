@@ -7,13 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from eo_listener.committer.board import Attempt, Board, Retry
+from eo_listener.committer.board import Board
+from eo_listener.committer.lane import Attempt, Inspection
+from eo_listener.committer.policy import Policy, Retry
+from eo_listener.committer.teller import Positions
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.events import Event, Observer
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import GroupStore
 
 REQUEST_TIMEOUT = 8.0  # longer than the client's own, so that its answer is not missed
+LOOK_TIMEOUT = 4.0  # nothing is in flight after a look that was given up: so sooner than a commit
 _TEND_EVERY = 5.0
 
 logger = logging.getLogger("eo_listener")
@@ -34,25 +38,39 @@ class Worker:
         cluster: str,
         observe: Observer,
         retry: Retry | None = None,
+        policy: Policy | None = None,
         request_timeout: float = REQUEST_TIMEOUT,
     ) -> None:
         self._open_store = open_store
         self._observe = observe
         self._request_timeout = request_timeout
-        self._board = Board(cluster, retry)
+        self._board = Board(cluster, retry, policy=policy)
         self._changed = threading.Condition()
         self._stopping = False
         self._store: GroupStore | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def offer(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
+    def offer(
+        self, group: str, positions: Positions, *, renew: bool = False, lossy: bool = False
+    ) -> None:
         """Hand positions over; returns at once."""
         with self._changed:
-            refused = self._board.offer(group, positions)
+            refused = self._board.offer(group, positions, renew=renew, lossy=lossy)
             self._changed.notify_all()
         if refused is not None:
             self._tell((refused,))
+
+    def withhold(self, group: str, positions: Positions) -> None:
+        """Hand over that the guard holds positions back; returns at once."""
+        with self._changed:
+            self._board.withhold(group, positions)
+            self._changed.notify_all()
+
+    def log_starts(self, group: str) -> Mapping[TopicPartition, tuple[int, float]]:
+        """The first offset of each log as last seen, and when (monotonic clock)."""
+        with self._changed:
+            return self._board.log_starts(group)
 
     def hurry(self) -> None:
         """Try everything that waits for a retry now; returns at once."""
@@ -61,7 +79,7 @@ class Worker:
             self._changed.notify_all()
 
     def flush(self, deadline: float) -> bool:
-        """Wait until all is confirmed; say whether it is.
+        """Wait until nothing is pending; say whether all that was offered is confirmed.
 
         Gives up when the monotonic clock passes `deadline`, and at once when Kafka refused
         all that is left: that lasts until somebody changes something.
@@ -75,7 +93,7 @@ class Worker:
                 if left <= 0 or self._board.stuck(now):
                     return False
                 self._changed.wait(left)
-        return True
+            return self._board.complete()
 
     def close(self, deadline: float) -> None:
         """Stop the thread, give up what is unconfirmed, and say so.
@@ -99,9 +117,11 @@ class Worker:
     def _run(self) -> None:
         try:
             while self._wait():
-                attempt = self._next()
-                if attempt is not None:
-                    self._try(attempt)
+                match self._next():
+                    case Inspection() as inspection:
+                        self._look(inspection)
+                    case Attempt() as attempt:
+                        self._try(attempt)
                 self._tend()
         finally:
             if self._store is not None:
@@ -115,7 +135,7 @@ class Worker:
                 self._changed.wait(_TEND_EVERY if wait is None else min(wait, _TEND_EVERY))
             return not self._stopping
 
-    def _next(self) -> Attempt | None:
+    def _next(self) -> Attempt | Inspection | None:
         with self._changed:
             return None if self._stopping else self._board.next(time.monotonic())
 
@@ -127,29 +147,56 @@ class Worker:
             # As in `_try`: whatever it is, the commits must go on.
             logger.exception("eo_listener could not look after its Kafka client")
 
+    def _look(self, inspection: Inspection) -> None:
+        try:
+            look = self._opened().look(
+                inspection.group, inspection.partitions, timeout=LOOK_TIMEOUT
+            )
+        except Exception as error:  # noqa: BLE001  # `_failure` tells ours from Kafka's, and logs
+            code, detail = _failure("look at", inspection.group, error)
+            with self._changed:
+                events = self._board.unseen(inspection, code, time.monotonic(), detail)
+                self._changed.notify_all()
+        else:
+            with self._changed:
+                events = self._board.looked(inspection, look, time.monotonic())
+                self._changed.notify_all()
+        self._tell(events)
+
     def _try(self, attempt: Attempt) -> None:
         answer: Mapping[TopicPartition, str | None]
         detail = None
         try:
-            if self._store is None:
-                self._store = self._open_store()
-            answer = self._store.commit(
+            answer = self._opened().commit(
                 attempt.group, attempt.positions, timeout=self._request_timeout
             )
-        except KafkaError as error:
-            answer, detail = dict.fromkeys(attempt.positions, error.code), error.cause
-        except SettingsError as error:
-            answer, detail = dict.fromkeys(attempt.positions, "_INVALID_ARG"), error.problem
-        except Exception:
-            # A fault of ours or of the client library. The thread must outlive it, or every
-            # later commit would be lost in silence: say it, and let the retry run its course.
-            logger.exception("eo_listener could not commit to group %s", attempt.group)
-            answer = dict.fromkeys(attempt.positions, "_MALFUNCTION")
+        except Exception as error:  # noqa: BLE001  # `_failure` tells ours from Kafka's, and logs
+            code, detail = _failure("commit to", attempt.group, error)
+            answer = dict.fromkeys(attempt.positions, code)
         with self._changed:
             events = self._board.settle(attempt, answer, time.monotonic(), detail)
             self._changed.notify_all()
         self._tell(events)
 
+    def _opened(self) -> GroupStore:
+        if self._store is None:
+            self._store = self._open_store()
+        return self._store
+
     def _tell(self, events: tuple[Event, ...]) -> None:
         for event in events:
             self._observe(event)
+
+
+def _failure(what: str, group: str, error: Exception) -> tuple[str, str | None]:
+    """Return the error name and the detail for whatever a request raised.
+
+    The thread must outlive a fault of ours or of the client library too, or every later commit
+    would be lost in silence: it is logged, and the retry runs its course.
+    """
+    if isinstance(error, KafkaError):
+        return error.code, error.cause
+    if isinstance(error, SettingsError):
+        return "_INVALID_ARG", error.problem
+    logger.error("eo_listener could not %s group %s", what, group, exc_info=error)
+    return "_MALFUNCTION", None

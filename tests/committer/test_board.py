@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.committer.board import Attempt, Board, Retry
-from eo_listener.events import CommitAbandoned, CommitFailed, Committed
+from eo_listener.committer.board import Board
+from eo_listener.committer.lane import Attempt, Inspection
+from eo_listener.committer.policy import Retry
+from eo_listener.events import CommitAbandoned, CommitFailed, Committed, Event
 from eo_listener.offsets import Offsets, Position, TopicPartition
+from eo_listener.protocols import Look
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -24,15 +27,49 @@ def at(**offsets: int) -> Mapping[TopicPartition, Position]:
     }
 
 
-def sent(b: Board, now: float) -> Attempt:
+class Seeing(Board):
+    """A board whose looks are answered: the group holds just what was confirmed to it."""
+
+    def __init__(self) -> None:
+        super().__init__("k:9092", Retry(first=1.0, longest=8.0, refused_first=4.0), RANDOM)
+        self.held: dict[TopicPartition, Position] = {}
+
+    def attempt(self, now: float) -> Attempt | None:
+        """The commit that is due now, after any look that goes before it."""
+        request = self.next(now)
+        while isinstance(request, Inspection):
+            ends = dict.fromkeys(request.partitions, 10**9)
+            held = {tp: self.held[tp] for tp in request.partitions if tp in self.held}
+            look = Look(held=held, starts={}, ends=ends, topic_ids={"t": "id"})
+            assert self.looked(request, look, now) == ()
+            request = self.next(now)
+        return request
+
+    def settle(
+        self,
+        attempt: Attempt,
+        answer: Mapping[TopicPartition, str | None],
+        now: float,
+        detail: str | None = None,
+    ) -> tuple[Event, ...]:
+        landed = {tp: p for tp, p in attempt.positions.items() if answer.get(tp, "?") is None}
+        if attempt.group == "g":
+            self.held.update(landed)
+        return super().settle(attempt, answer, now, detail)
+
+
+RANDOM = random.Random(1)
+
+
+def sent(b: Seeing, now: float) -> Attempt:
     """The request that is due now."""
-    attempt = b.next(now)
+    attempt = b.attempt(now)
     assert attempt is not None
     return attempt
 
 
-def board() -> Board:
-    return Board("k:9092", Retry(first=1.0, longest=8.0, refused_first=4.0), random.Random(1))
+def board() -> Seeing:
+    return Seeing()
 
 
 def test_what_is_offered_is_sent_once_and_not_again() -> None:
@@ -44,7 +81,7 @@ def test_what_is_offered_is_sent_once_and_not_again() -> None:
     (event,) = b.settle(attempt, {P0: None}, 0.25)
     assert event == Committed(cluster="k:9092", group="g", offsets=Offsets({P0: 5}), seconds=0.25)
     b.offer("g", at(p0=5))
-    assert b.next(1.0) is None
+    assert b.attempt(1.0) is None
     assert b.idle()
 
 
@@ -65,7 +102,7 @@ def test_a_group_has_one_request_in_flight() -> None:
     first, other = sent(b, 0.0), sent(b, 0.0)
     assert (first.group, other.group) == ("g", "h")
     b.offer("g", at(p0=6))
-    assert b.next(10.0) is None
+    assert b.attempt(10.0) is None
     b.settle(first, {P0: None}, 11.0)
     second = sent(b, 11.0)
     assert second.positions[P0].offset == 6
@@ -83,7 +120,7 @@ def test_an_offset_below_is_not_sent_and_said() -> None:
     b.settle(attempt, {P0: None, P1: None}, 0.0)
     assert b.offer("g", at(p0=5)) is None
     assert b.offer("g", at(p0=4)) is not None
-    assert b.next(1.0) is None
+    assert b.attempt(1.0) is None
 
 
 def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
@@ -109,7 +146,7 @@ def test_waits_grow_are_spread_and_stay_bounded() -> None:
         attempt = sent(b, now)
         (event,) = b.settle(attempt, {P0: "_TRANSPORT"}, now)
         assert isinstance(event, CommitFailed)
-        assert b.next(now + event.retry_in - 0.01) is None
+        assert b.attempt(now + event.retry_in - 0.01) is None
         assert b.wait(now) == pytest.approx(event.retry_in)
         waits.append(event.retry_in)
         now += event.retry_in
@@ -157,7 +194,7 @@ def test_hurry_forgets_every_wait() -> None:
     b.offer("g", at(p0=5, p1=6))
     attempt = sent(b, 0.0)
     b.settle(attempt, {P0: "_TRANSPORT", P1: "UNKNOWN_MEMBER_ID"}, 0.0)
-    assert b.next(0.0) is None
+    assert b.attempt(0.0) is None
     b.hurry()
     attempt = sent(b, 0.0)
     assert set(attempt.positions) == {P0, P1}
@@ -173,7 +210,7 @@ def test_hurry_reaches_what_is_in_flight() -> None:
     assert not b.stuck(1.0)
     b.settle(sent(b, 1.0), {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
     assert b.stuck(1.0)
-    assert b.next(1.0) is None
+    assert b.attempt(1.0) is None
 
 
 def test_groups_that_answer_go_before_those_that_do_not() -> None:
@@ -211,14 +248,14 @@ def test_a_repeat_gives_way_to_newer_offsets() -> None:
     attempt = sent(b, 61.0)
     assert attempt.positions[P0].offset == 8
     b.settle(attempt, {P0: None}, 61.0)
-    assert b.next(1e6) is None
+    assert b.attempt(1e6) is None
 
 
 def test_what_is_abandoned_is_named() -> None:
     """Giving up says which group stays behind, and where it should have been."""
     b = board()
     b.offer("g", at(p0=5))
-    b.next(0.0)
+    b.attempt(0.0)
     assert b.abandon() == (CommitAbandoned(cluster="k:9092", group="g", offsets=Offsets({P0: 5})),)
     assert b.abandon() == ()
 
@@ -248,12 +285,12 @@ def test_for_any_offers_and_faults_the_group_is_monotone_and_ends_right(
             tp = TopicPartition("t", partition)
             offered[tp] = max(offset, offered.get(tp, -1))
             b.offer("g", {tp: Position(offset=offset)})
-        while attempt := b.next(now):
+        while attempt := b.attempt(now):
             answer = dict(zip(attempt.positions, answers, strict=False))
             land({tp: attempt.positions[tp] for tp, error in answer.items() if error is None})
             b.settle(attempt, answer, now)
     b.hurry()
-    while attempt := b.next(now):
+    while attempt := b.attempt(now):
         land(attempt.positions)
         b.settle(attempt, dict.fromkeys(attempt.positions), now)
     assert group == offered

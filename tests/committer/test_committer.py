@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from eo_listener.committer import Committer, Retry, Router
-from eo_listener.errors import JvmError, KafkaError
+from eo_listener.errors import KafkaError
 from eo_listener.events import (
     CommitAbandoned,
     CommitFailed,
@@ -22,7 +22,7 @@ from eo_listener.events import (
 from eo_listener.offsets import Offsets, Position, TopicPartition
 from eo_listener.progress import Progress, SourceProgress
 from eo_listener.routing import Cluster, Commit, Rules
-from eo_listener.testing import Fault, MemoryGroups
+from eo_listener.testing import Fault, MemoryGroups, MemoryQueries
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 K = Cluster.of({"bootstrap.servers": "k:9092"})
@@ -220,24 +220,6 @@ def test_an_observer_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture)
     assert "an observer of eo_listener failed" in caplog.text
 
 
-class Sources:
-    """Reader options of running queries, as a test wants them."""
-
-    def __init__(self, options: Mapping[int, Mapping[str, str]] | None) -> None:
-        self.answer = options
-        self.asked = 0
-        self.forgotten: list[str] = []
-
-    def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
-        self.asked += 1
-        if self.answer is None:
-            raise JvmError("gone")
-        return self.answer
-
-    def forget(self, run_id: str) -> None:
-        self.forgotten.append(run_id)
-
-
 def progress(batch: int, end: int | None, run: str = "r1") -> Progress:
     source = SourceProgress(
         index=0,
@@ -255,8 +237,8 @@ OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
 
 def test_the_router_asks_a_run_once_and_commits_its_newest(house: House) -> None:
     """Options are read once a run; the newest event decides; the end of a run is forgotten."""
-    sources = Sources(OPTIONS)
-    router = Router(Rules(), sources, house.committer)
+    queries = MemoryQueries(OPTIONS)
+    router = Router(Rules(), queries, house.committer)
     for batch in range(50):
         router.progressed(progress(batch, 100 + batch))
     router.progressed(progress(50, None))
@@ -264,27 +246,27 @@ def test_the_router_asks_a_run_once_and_commits_its_newest(house: House) -> None
     router.close(time.monotonic() + 5.0)
     assert house.committer.flush(5.0)
     assert house.store().groups["g"][P0].offset == 149
-    assert sources.asked == 1
-    assert sources.forgotten == ["r1"]
+    assert queries.asked == 1
+    assert queries.forgotten == ["r1"]
 
 
 def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
     """Without options and settings the source is named once a run, and asked a few times only."""
-    sources = Sources(None)
-    router = Router(Rules(), sources, house.committer)
+    queries = MemoryQueries(None)
+    router = Router(Rules(), queries, house.committer)
     for batch in range(10):
         router.progressed(progress(batch, 100 + batch))
         router.flush(time.monotonic() + 5.0)
     router.close(time.monotonic() + 5.0)
     assert len(house.of(SourceIgnored)) == 1
-    assert sources.asked == 3
+    assert queries.asked == 3
 
 
 def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFixture) -> None:
     """Closing does not wait for a Spark that no longer answers; each batch left is named."""
     release = threading.Event()
 
-    class Hanging(Sources):
+    class Hanging(MemoryQueries):
         def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
             release.wait(10.0)
             return OPTIONS

@@ -89,6 +89,7 @@ def test_a_commit_in_the_outage_waits_and_lands(
     other = start_broker()
     topic, group = topics.create(), unique("g")
     Topics(other.bootstrap_servers).create_as(topic)
+    Topics(other.bootstrap_servers).fill(topic, 1000)  # a log that reaches what is committed
     listener = recording.add(
         OffsetCommitListener(
             bootstrap_servers=other.bootstrap_servers, observers=[recording.events.append]

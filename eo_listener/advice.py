@@ -1,0 +1,155 @@
+"""What happened, why most likely, and what to type: the words for events. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eo_listener.events import (
+    Breach,
+    CommitRefused,
+    CommitterFenced,
+    EventsMissed,
+    Finding,
+    ForeignCommit,
+    GuardViolation,
+    OffsetsVanished,
+    PartitionsShared,
+    Refusal,
+    TopicRecreated,
+)
+
+_SHOWN = 5  # partitions named in a line
+
+_REFUSALS = {
+    Refusal.BELOW_COMMITTED: (
+        "two queries share the group, or the query went back",
+        "give each query a group of its own",
+    ),
+    Refusal.BELOW_GROUP: (
+        "the query was restarted from an older or a new checkpoint, or somebody else commits too",
+        "if the query is meant to go back, restart it with on_rewind='allow'; else stop the other",
+    ),
+    Refusal.BEYOND_LOG_END: (
+        "the topic was deleted and made anew, or lost records when a broker failed",
+        "check the topic; commits go on when its log has grown beyond these offsets",
+    ),
+    Refusal.WITHHELD_BEFORE: (
+        "the guard of an earlier run found a batch that does not continue where another ended",
+        "look for its GuardViolation in the earlier log; to accept it, restart with guard='warn'",
+    ),
+}
+_BREACHES = {
+    Breach.GAP: (
+        "the checkpoint was changed by hand, or its newest files were lost",
+        "read these offsets again into the sink, if it lacks them",
+    ),
+    Breach.REPEAT: (
+        "the checkpoint was put back to an older state while the query ran",
+        "look for duplicates in the sink",
+    ),
+    Breach.BACKWARD: (
+        "the topic was recreated or truncated, and failOnDataLoss=false lets Spark go on",
+        "check the topic; what was written anew below these offsets will be read as new",
+    ),
+    Breach.VANISHED: (
+        "the topic was deleted, or lost partitions, and failOnDataLoss=false lets Spark go on",
+        "check the topic, or the pattern the source subscribes to",
+    ),
+    Breach.LOST: (
+        "retention was faster than the query, and failOnDataLoss=false lets Spark skip it",
+        "raise the topic's retention, or make the query faster; these records are not in the sink",
+    ),
+}
+
+
+def refused(event: CommitRefused) -> str:
+    """Say why offsets are not sent."""
+    cause, fix = _REFUSALS[event.refusal]
+    writer = f" by {event.writer}" if event.writer else ""
+    return (
+        f"not sent, since it is {event.refusal.value}: {event.offered}, in the way: {event.held}"
+        f"{writer}. Likely {cause}. To do: {fix}"
+    )
+
+
+def foreign(event: ForeignCommit) -> str:
+    """Say who else commits."""
+    if event.writer is None:
+        who = "a program that is not eo_listener"
+    elif event.zombie:
+        who = f"another run of this query ({event.writer}): a second driver, or a zombie"
+    else:
+        who = f"another query ({event.writer})"
+    return (
+        f"somebody else commits to it: {who}. Found {event.found}, ours was {event.ours}. To do: "
+        "stop that writer, or give each a group of its own; mode='transactional' keeps a zombie out"
+    )
+
+
+def vanished(event: OffsetsVanished) -> str:
+    """Say that a group lost offsets."""
+    return (
+        f"it lost {len(event.offsets)} offsets that it had confirmed: they expired, or somebody "
+        f"deleted them. They are committed again: {event.offsets}. To do: if they expired, a "
+        "heartbeat well below offsets.retention.minutes"
+    )
+
+
+def recreated(event: TopicRecreated) -> str:
+    """Say that a topic is not the one it was."""
+    return (
+        f"topic {event.topic} was deleted and made anew (its id was {event.was} and is "
+        f"{event.now}). Nothing more is committed for it; not sent: {event.offsets}. To do: "
+        "restart the query with a new checkpoint, since its own offsets are of the old topic"
+    )
+
+
+def shared(event: PartitionsShared) -> str:
+    """Say that several sources feed the same partitions."""
+    return (
+        f"{' and '.join(event.readers)} read the same partitions ({few(event.partitions)}), so the "
+        "least of their offsets is committed. To do: give each a group of its own"
+    )
+
+
+def fenced(event: CommitterFenced) -> str:
+    """Say that another committer has taken over."""
+    return f"this driver commits no more ({event.code}): {event.cause}. To do: {event.fix}"
+
+
+def missed(event: EventsMissed) -> str:
+    """Say that events never came."""
+    return (
+        f"no progress event came between batch {event.after_batch} and {event.before_batch} (Spark "
+        "drops events when its listeners are too slow), so nothing is known of a gap between them. "
+        "To do: look for a slow listener"
+    )
+
+
+def violation(event: GuardViolation) -> str:
+    """Say what the guard found, why most likely, and what to do."""
+    cause, fix = _BREACHES[event.findings[0].breach]
+    if event.withheld:
+        fix += (
+            "; then restart with guard='warn' to accept it: until then this source is not committed"
+        )
+    return (
+        f"batch {event.batch_id} does not continue where the one before it ended: "
+        f"{few(map(_finding, event.findings))}. Likely {cause}. To do: {fix}"
+    )
+
+
+def _finding(one: Finding) -> str:
+    where = f"{one.partition}: {one.start}"
+    if one.breach is Breach.VANISHED:
+        return f"{where} {one.breach.value}"
+    if one.breach is Breach.BACKWARD:
+        return f"{where} {one.breach.value} to {one.until}"
+    return f"{where} to {one.until} {one.breach.value} ({one.until - one.start} offsets)"
+
+
+def few(things: Iterable[object]) -> str:
+    """Name the first few, and how many more there are."""
+    names = [str(thing) for thing in things]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

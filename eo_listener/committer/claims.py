@@ -1,0 +1,66 @@
+"""Several runs that feed one partition of one group: the least of their offsets counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from eo_listener.events import PartitionsShared
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.routing import Cluster, Commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claim:
+    """What one run has reached in one group."""
+
+    query: str
+    positions: Mapping[TopicPartition, Position]
+
+
+class Claims:
+    """What every live run has reached, by group. For one thread."""
+
+    def __init__(self) -> None:
+        self._claims: dict[tuple[Cluster, str], dict[str, _Claim]] = {}
+        self._said: set[tuple[Cluster, str]] = set()
+
+    def least(
+        self, run_id: str, query: str, commit: Commit
+    ) -> tuple[Commit, PartitionsShared | None]:
+        """Take in how far a run is, and say what may be committed; and once, who shares it."""
+        key = (commit.cluster, commit.group)
+        claims = self._claims.setdefault(key, {})
+        claims[run_id] = _Claim(query=query, positions=commit.positions)
+        if len(claims) == 1:
+            return commit, None
+        others = [claim for owner, claim in claims.items() if owner != run_id]
+        shared = {tp for claim in others for tp in claim.positions} & commit.positions.keys()
+        if not shared:
+            return commit, None
+        least = dict(commit.positions)
+        for tp in shared:
+            theirs = (claim.positions[tp] for claim in others if tp in claim.positions)
+            least[tp] = min([least[tp], *theirs], key=lambda position: position.offset)
+        return replace(commit, positions=least), self._once(key, commit, shared)
+
+    def _once(
+        self, key: tuple[Cluster, str], commit: Commit, shared: set[TopicPartition]
+    ) -> PartitionsShared | None:
+        if key in self._said:
+            return None
+        self._said.add(key)
+        return PartitionsShared(
+            cluster=str(commit.cluster),
+            group=commit.group,
+            partitions=tuple(sorted(shared)),
+            readers=tuple(sorted(claim.query for claim in self._claims[key].values())),
+        )
+
+    def drop(self, run_id: str) -> None:
+        """Forget a run that has ended."""
+        for key, claims in list(self._claims.items()):
+            claims.pop(run_id, None)
+            if not claims:
+                del self._claims[key]
+                self._said.discard(key)

@@ -1,0 +1,287 @@
+"""One consumer group: what it has still to be told, and what it must not be told.
+
+Pure: time comes in as an argument, requests go out as values, answers come back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from eo_listener.committer.policy import Policy, Retry
+from eo_listener.committer.reasons import explain
+from eo_listener.committer.slot import Sight, Slot, Trouble
+from eo_listener.committer.teller import Positions, Teller, as_offsets
+from eo_listener.events import CommitAbandoned, CommitFailed, CommitRefused, Event, Refusal
+from eo_listener.offsets import Offsets, Position, TopicPartition
+from eo_listener.protocols import Look
+
+MISSING = "_MISSING_ANSWER"
+NO_PARTITION = "UNKNOWN_TOPIC_OR_PART"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One commit request that is to be sent now."""
+
+    group: str
+    positions: Positions
+    started: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """One look at a group that is to be taken now, before anything is committed to it."""
+
+    group: str
+    partitions: tuple[TopicPartition, ...]
+    started: float
+
+
+class Lane:
+    """One group of one cluster. Not thread-safe: the worker holds a lock around it."""
+
+    def __init__(
+        self, cluster: str, group: str, retry: Retry, policy: Policy, randomness: random.Random
+    ) -> None:
+        self._group = group
+        self._tell = Teller(cluster, group)
+        self._retry, self._policy, self._random = retry, policy, randomness
+        self._slots: dict[TopicPartition, Slot] = {}
+        self._due: set[TopicPartition] = set()  # where there is something to do, now or later
+        self._topic_ids: dict[str, str] = {}
+        self._recreated: set[str] = set()
+        self._fenced = False
+        self._hurried = False
+        self.in_flight = False
+
+    def offer(
+        self, positions: Positions, *, renew: bool = False, lossy: bool = False
+    ) -> CommitRefused | None:
+        """Take positions in; per partition the greatest offset offered so far stays.
+
+        `renew` sends what is confirmed already once more, so that it does not expire. `lossy`
+        asks for a look at the log before this very commit.
+        """
+        lower: dict[TopicPartition, int] = {}
+        by_group = False
+        for tp, slot in self._open(positions):
+            if lossy:
+                slot.looked = None
+            below = slot.offer(positions[tp], self._policy, renew=renew)
+            if below is not None:
+                lower[tp] = below
+                by_group = by_group or slot.refused is not None
+            self._due.add(tp)
+        if not lower:
+            return None
+        refusal = Refusal.BELOW_GROUP if by_group else Refusal.BELOW_COMMITTED
+        return self._tell.refused(refusal, {tp: positions[tp] for tp in lower}, lower)
+
+    def withhold(self, positions: Positions) -> None:
+        """Commit these and newer ones no more; leave the guard's mark where the group stands."""
+        for tp, slot in self._open(positions):
+            slot.withhold(positions[tp].metadata)
+            self._due.add(tp)
+
+    def _open(self, positions: Positions) -> Iterable[tuple[TopicPartition, Slot]]:
+        for tp in positions:
+            if not self._fenced and tp.topic not in self._recreated:
+                yield tp, self._slots.setdefault(tp, Slot())
+
+    def next(self, now: float) -> Attempt | Inspection | None:
+        """Take out the request to send now; it must come back through an answer."""
+        if self.in_flight or self._fenced:
+            return None
+        stale, ready = set(), {}
+        for tp in self._due:
+            slot = self._slots[tp]
+            position = slot.sendable(now)
+            marking = slot.mark is not None and slot.not_before <= now
+            waiting = position is not None or marking or slot.refused is not None
+            if waiting and slot.look_due(self._policy) <= now:
+                stale.add(tp)
+            elif position is not None:
+                ready[tp] = position
+        if stale:
+            self.in_flight = True
+            return Inspection(group=self._group, partitions=self._worth(stale, now), started=now)
+        if ready:
+            self.in_flight = True
+            return Attempt(group=self._group, positions=ready, started=now)
+        return None
+
+    def _worth(self, stale: set[TopicPartition], now: float) -> tuple[TopicPartition, ...]:
+        """What to look at in one go: all that will need it anyhow."""
+        others = (tp for tp, slot in self._slots.items() if slot.look_due(self._policy) <= now)
+        return tuple(sorted(stale.union(others)))
+
+    def next_try(self) -> float | None:
+        """When the next request is due; None when nothing waits for its time."""
+        if self.in_flight or self._fenced:
+            return None
+        times = {tp: self._slots[tp].next_try(self._policy) for tp in self._due}
+        self._due = {tp for tp, time in times.items() if time is not None}
+        return min((time for time in times.values() if time is not None), default=None)
+
+    def looked(self, inspection: Inspection, look: Look, now: float) -> tuple[Event, ...]:
+        """Record what Kafka holds, and decide what may be committed over it."""
+        self.in_flight = False
+        events = [*self._recreations(inspection, look)]
+        missing: dict[TopicPartition, str] = {}
+        sights: dict[Sight, list[TopicPartition]] = {}
+        wanted: dict[TopicPartition, Position] = {}
+        ours: dict[TopicPartition, Position] = {}
+        for tp in inspection.partitions:
+            slot = self._slots.get(tp)
+            if slot is None:
+                continue
+            if tp not in look.ends:
+                if slot.wanted is not None or slot.mark is not None:
+                    missing[tp] = NO_PARTITION
+                continue
+            slot.looked, slot.log_start = now, look.starts.get(tp, 0)
+            if slot.wanted is not None:
+                wanted[tp] = slot.wanted
+            if slot.confirmed is not None:
+                ours[tp] = slot.confirmed
+            for sight in slot.see(look.held.get(tp), look.ends[tp], self._policy):
+                sights.setdefault(sight, []).append(tp)
+            self._due.add(tp)
+        for sight, partitions in sights.items():
+            events += self._tell.seen(sight, partitions, look, wanted, ours)
+        if missing:
+            events.append(self._failed(missing, now, None))
+        self._hurried = False
+        return tuple(events)
+
+    def unseen(
+        self, inspection: Inspection, code: str, now: float, detail: str | None = None
+    ) -> tuple[Event, ...]:
+        """Record that a look failed: nothing is committed without one."""
+        self.in_flight = False
+        if explain(code).final:
+            return self._fence(code)
+        wanted = {
+            tp: code
+            for tp in inspection.partitions
+            if tp in self._due and self._slots[tp].next_try(self._policy) is not None
+        }
+        events = (self._failed(wanted, now, detail),) if wanted else ()
+        self._hurried = False
+        return events
+
+    def _recreations(self, inspection: Inspection, look: Look) -> Iterable[Event]:
+        for topic in sorted({tp.topic for tp in inspection.partitions}):
+            now = look.topic_ids.get(topic)
+            was = self._topic_ids.setdefault(topic, now) if now is not None else None
+            if was is None or now is None or was == now or topic in self._recreated:
+                continue
+            self._recreated.add(topic)
+            waiting = self._forget(tp for tp in tuple(self._slots) if tp.topic == topic)
+            yield self._tell.recreated(topic, was, now, waiting)
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Give partitions up; return what was waiting to be committed."""
+        forgotten = {tp: self._slots.pop(tp) for tp in partitions}
+        self._due.difference_update(forgotten)
+        return as_offsets({tp: slot.pending for tp, slot in forgotten.items() if slot.pending})
+
+    def settle(
+        self,
+        attempt: Attempt,
+        answer: Mapping[TopicPartition, str | None],
+        now: float,
+        detail: str | None = None,
+    ) -> tuple[Event, ...]:
+        """Record the answer to a commit; a partition it leaves out was not confirmed."""
+        self.in_flight = False
+        errors: dict[TopicPartition, str] = {}
+        landed: dict[TopicPartition, Position] = {}
+        for tp, position in attempt.positions.items():
+            error = answer.get(tp, MISSING)
+            if error is not None:
+                errors[tp] = error
+            else:
+                landed[tp] = position
+                self._slots[tp].land(position, now, self._retry.doubt)
+        events: list[Event] = []
+        if landed:
+            events.append(self._tell.committed(landed, now - attempt.started))
+        final = next((code for code in errors.values() if explain(code).final), None)
+        if final is not None:
+            events += self._fence(final)
+        elif errors:
+            for tp in errors:
+                slot = self._slots[tp]
+                slot.repeat = None
+                slot.looked = None  # much may have happened by the time of the next try
+                slot.pending = slot.pending or attempt.positions[tp]
+            events.append(self._failed(errors, now, detail))
+        self._hurried = False
+        return tuple(events)
+
+    def _failed(
+        self, errors: Mapping[TopicPartition, str], now: float, detail: str | None
+    ) -> CommitFailed:
+        spread = self._random.random()  # one for all, so that they are tried in one request again
+        troubles: dict[TopicPartition, Trouble] = {}
+        for tp, error in errors.items():
+            reason, slot = explain(error), self._slots[tp]
+            trouble = troubles[tp] = slot.trouble = slot.trouble or Trouble()
+            trouble.failures += 1
+            trouble.refused = reason.refused
+            trouble.unknown = trouble.unknown or reason.unknown
+            wait = self._retry.wait(trouble.failures, refused=reason.refused, spread=spread)
+            trouble.not_before = now if self._hurried else now + wait
+            self._due.add(tp)
+        return self._tell.failed(errors, troubles, now, detail)
+
+    def _fence(self, code: str) -> tuple[Event, ...]:
+        self._fenced = True
+        return (self._tell.fenced(code, self._forget(tuple(self._slots))),)
+
+    def log_starts(self) -> Mapping[TopicPartition, tuple[int, float]]:
+        """The first offset of each log as last seen, and when that was."""
+        return {
+            tp: (slot.log_start, slot.looked)
+            for tp, slot in self._slots.items()
+            if slot.looked is not None
+        }
+
+    def failures(self) -> int:
+        """The most failures in a row of any partition that waits."""
+        troubles = (self._slots[tp].trouble for tp in self._due)
+        return max((trouble.failures for trouble in troubles if trouble), default=0)
+
+    def hurry(self) -> None:
+        """Forget all waits; what is in flight and fails is tried at once again."""
+        self._hurried = self.in_flight
+        for tp in self._due:
+            trouble = self._slots[tp].trouble
+            if trouble is not None:
+                trouble.not_before = 0.0
+
+    def idle(self) -> bool:
+        """True when everything that may be committed has been confirmed."""
+        return all(self._slots[tp].pending is None for tp in self._due)
+
+    def complete(self) -> bool:
+        """True when the group stands where the queries do: nothing waits, nothing is held back."""
+        held_back = any(slot.refused or slot.withheld for slot in self._slots.values())
+        return self.idle() and not (held_back or self._recreated or self._fenced)
+
+    def stuck(self, now: float) -> bool:
+        """True when all that is pending was refused: waiting a little will not help."""
+        pending = [slot for tp in self._due if (slot := self._slots[tp]).pending is not None]
+        refused = (slot.trouble is not None and slot.trouble.refused for slot in pending)
+        return not self.in_flight and all(refused) and all(s.not_before > now for s in pending)
+
+    def abandon(self) -> CommitAbandoned | None:
+        """Give up what is still pending, and say what that is."""
+        slots = {tp: slot for tp in self._due if (slot := self._slots[tp]).pending is not None}
+        given_up = as_offsets({tp: slot.pending for tp, slot in slots.items() if slot.pending})
+        for slot in slots.values():
+            slot.pending = None
+        return self._tell.abandoned(given_up) if given_up else None

@@ -1,0 +1,114 @@
+"""What the router knows of one run of a query, and when it has to look at it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from eo_listener.events import Finding
+from eo_listener.guard import judge
+from eo_listener.progress import Progress, SourceProgress
+from eo_listener.protocols import LivePosition, QueryMode
+
+_RESTORING = 1.0  # at most so long between two looks at a query that restores its checkpoint
+_PATIENCE = 600  # such looks; one that has not answered by then answers hardly ever
+_RESTORED = 2.0  # Spark restores in two steps: once more after the first position was there
+_POLL = 5.0
+
+_MEANINGS = {
+    QueryMode.ASYNC_PROGRESS: (
+        "its progress events may be ahead of its checkpoint, so its group follows the checkpoint "
+        "instead, some seconds later"
+    ),
+    QueryMode.CONTINUOUS: (
+        "it sends no progress events, so its group follows its checkpoint, and the guard sees "
+        "nothing of it"
+    ),
+    QueryMode.REAL_TIME: (
+        "its batches last long (5 minutes unless it says otherwise), and its group moves only when "
+        "one has ended: lag grows within a batch"
+    ),
+}
+
+
+@dataclass(slots=True)
+class Run:
+    """One run. `options` are None until they were read; `renewed` is on the monotonic clock."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    due: float
+    mode: QueryMode | None = None
+    options: Mapping[int, Mapping[str, str]] | None = field(default=None, repr=False)  # secrets
+    inspections: int = 0
+    delay: float = 0.1
+    silent: int = 0
+    positions_read: int = 0
+    renewed: float | None = None
+    said: set[tuple[int | None, str]] = field(default_factory=set)
+    withheld: set[int] = field(default_factory=set)
+    newest: Progress | None = None
+    restored: LivePosition | None = None
+
+    @property
+    def query(self) -> str:
+        """The query's name, or its id when it has none."""
+        return self.name or self.query_id
+
+    @property
+    def follows_checkpoint(self) -> bool:
+        """Whether its events, if there are any, must not be committed."""
+        return self.mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS)
+
+    def meaning(self) -> str | None:
+        """What its mode means for its group, where that is not the usual."""
+        return _MEANINGS.get(self.mode) if self.mode is not None else None
+
+    def at(self, position: LivePosition) -> Progress:
+        """What is durable, in the form of a progress event."""
+        sources = (
+            SourceProgress(index=index, description="", start=None, end=offsets)
+            for index, offsets in sorted(position.committed.items())
+        )
+        return Progress(
+            query_id=self.query_id,
+            run_id=self.run_id,
+            name=self.name,
+            batch_id=position.batch_id,
+            timestamp="",
+            sources=tuple(sources),
+        )
+
+    def judge_first(self, first: Progress) -> dict[int, tuple[Finding, ...]]:
+        """Compare the first event with what the run restored from its checkpoint."""
+        restored = self.restored
+        if restored is None or restored.batch_id != first.batch_id - 1:
+            return {}
+        judged = {
+            source.index: judge(restored.committed.get(source.index), source.start, source.end)
+            for source in first.sources
+            if source.end is not None
+        }
+        return {index: findings for index, findings in judged.items() if findings}
+
+    def looked(self, position: LivePosition | None, now: float, heartbeat: float) -> bool:
+        """Plan the next look; say whether this is the time for the full map."""
+        if position is None:
+            self.silent += 1
+            self.delay = min(_RESTORING, self.delay * 2)
+            restoring = self.positions_read == 0 and self.silent < _PATIENCE
+            self.due = now + (self.delay if restoring else heartbeat)
+        else:
+            if self.restored is None:
+                self.restored = position
+            self.positions_read += 1
+            if self.positions_read == 1:
+                self.due = now + _RESTORED
+            else:
+                self.due = now + (min(_POLL, heartbeat) if self.follows_checkpoint else heartbeat)
+        renew = self.renewed is None or now - self.renewed >= heartbeat * 0.9
+        if renew and (position is not None or self.newest is not None):
+            self.renewed = now
+            return True
+        return False

@@ -1,0 +1,219 @@
+"""One partition of one group: where it stands, where it should, and what is in the way.
+
+Pure. `Lane` holds one for each partition, and turns what they say into events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from eo_listener.committer.policy import OnRewind, Policy
+from eo_listener.metadata import CommitMetadata
+from eo_listener.offsets import Position
+
+
+class Sight(Enum):
+    """What a look at the group brought to light for one partition."""
+
+    VANISHED = auto()
+    FOREIGN = auto()
+    WITHHELD_BEFORE = auto()
+    BEYOND_LOG_END = auto()
+    BELOW_GROUP = auto()
+
+
+@dataclass(slots=True)
+class Trouble:
+    """Failures in a row of one partition, and when it may be tried again.
+
+    `unknown` is set when one of them may have landed, or may still land.
+    """
+
+    failures: int = 0
+    refused: bool = False
+    unknown: bool = False
+    not_before: float = 0.0
+
+
+@dataclass(slots=True)
+class Slot:
+    """State of one partition.
+
+    A position goes from `pending` to `confirmed`. `refused` is one that must not be sent while
+    the group (at `obstacle`) or the log's end stands in its way. `withheld`: the guard lets
+    nothing newer through; `mark` is then the metadata to leave its mark with, where the group
+    stands. `repeat` is when a confirmed position is to be sent once more, because an earlier
+    request whose outcome was unknown may have been on its way still, and have landed after it.
+    `looked` is when the group and the log were last looked at.
+    """
+
+    confirmed: Position | None = None
+    pending: Position | None = None
+    refused: Position | None = None
+    obstacle: int | None = None
+    withheld: bool = False
+    mark: str | None = None
+    repeat: float | None = None
+    looked: float | None = None
+    log_start: int = 0
+    trouble: Trouble | None = None
+
+    @property
+    def wanted(self) -> Position | None:
+        """What is to be committed, whether it may or not."""
+        return self.pending or self.refused
+
+    @property
+    def not_before(self) -> float:
+        """When the next request may be made, as far as failures say."""
+        return self.trouble.not_before if self.trouble else 0.0
+
+    def look_due(self, policy: Policy) -> float:
+        """When the group must be looked at before anything more is sent."""
+        due = 0.0 if self.looked is None else self.looked + policy.look_every
+        return max(due, self.not_before)
+
+    def next_try(self, policy: Policy) -> float | None:
+        """When there is something to do; None for nothing."""
+        times = []
+        if self.pending is not None or self.mark is not None:
+            times.append(self.not_before)
+        if self.repeat is not None:
+            times.append(self.repeat)
+        if self.refused is not None:
+            times.append(self.look_due(policy))
+        return min(times, default=None)
+
+    def sendable(self, now: float) -> Position | None:
+        """What may be sent now, given a fresh look."""
+        if self.pending is not None:
+            return self.pending if self.not_before <= now else None
+        return self.confirmed if self.repeat is not None and self.repeat <= now else None
+
+    def offer(self, position: Position, policy: Policy, *, renew: bool) -> int | None:
+        """Take a position in, or return the offset that it is below."""
+        if self.withheld:
+            if renew and self.pending is None:
+                self.pending = self.confirmed
+            return None
+        if self.refused is not None:
+            self.refused = position
+            if self.obstacle is None or position.offset <= self.obstacle:
+                return None if self.obstacle in (None, position.offset) else self.obstacle
+            self.admit()
+        held = self.pending or self.confirmed
+        if held is None or position.offset > held.offset:
+            self.pending = position
+        elif position.offset == held.offset:
+            if renew:
+                self.pending = position
+        elif policy.on_rewind is OnRewind.ALLOW and _same_query(held, position):
+            self.pending = _rewinding(position, (self.confirmed or held).offset)
+            self.looked = None
+        else:
+            return held.offset
+        return None
+
+    def withhold(self, metadata: str) -> None:
+        """Let nothing newer through, and leave the guard's mark; what came before still goes."""
+        if self.withheld:
+            return
+        self.withheld = True
+        last = self.pending or self.confirmed
+        if last is None:
+            self.mark = metadata
+        else:
+            self.pending = _marking(last.offset, last.metadata)
+
+    def admit(self) -> None:
+        """Let what was refused be sent after all."""
+        if self.pending is None:
+            self.pending = self.refused
+        self.refused = self.obstacle = None
+
+    def land(self, position: Position, now: float, doubt: float) -> None:
+        """Record that Kafka confirmed a position."""
+        self.confirmed = position
+        in_doubt = self.trouble is not None and self.trouble.unknown
+        self.repeat = now + doubt if in_doubt else None
+        self.trouble = None
+        if self.pending == position:
+            self.pending = None
+
+    def see(self, found: Position | None, end: int, policy: Policy) -> Iterator[Sight]:
+        """Take in what the group holds and where the log ends; say what is remarkable."""
+        yield from self._compare(found)
+        yield from self._see_mark(found, policy)
+        wanted = self.wanted
+        if wanted is None:
+            return
+        if wanted.offset > end:
+            yield from self._refuse(wanted, None, Sight.BEYOND_LOG_END)
+        elif found is None or found.offset <= wanted.offset:
+            self.admit()
+        elif self._may_rewind(policy):
+            self.admit()
+            self.pending = _rewinding(wanted, found.offset)
+        else:
+            yield from self._refuse(wanted, found.offset, Sight.BELOW_GROUP)
+
+    def _compare(self, found: Position | None) -> Iterator[Sight]:
+        """What was confirmed and is no longer there is sent again, whoever it was."""
+        if self.confirmed is None or found == self.confirmed:
+            return
+        if found is None:
+            self.pending = self.pending or self.confirmed
+            yield Sight.VANISHED
+            return
+        if found.offset < self.confirmed.offset:
+            self.pending = self.pending or self.confirmed
+        # A request of our own may land late: its answer was lost, or it was held up on the way.
+        mine, theirs = _parse(self.confirmed), _parse(found)
+        if mine is None or not mine.same_writer(theirs):
+            yield Sight.FOREIGN
+
+    def _see_mark(self, found: Position | None, policy: Policy) -> Iterator[Sight]:
+        metadata = _parse(found) if found else None
+        marked = metadata is not None and metadata.withheld
+        if self.mark is not None:
+            if found is not None and not marked:
+                self.pending = _marking(found.offset, self.mark)
+            self.mark = None
+        elif marked and not self.withheld and not policy.accept_marks and self.wanted is not None:
+            self.withheld = True
+            self.confirmed = found
+            self.pending = self.refused = self.obstacle = None
+            yield Sight.WITHHELD_BEFORE
+
+    def _may_rewind(self, policy: Policy) -> bool:
+        metadata = _parse(self.pending) if self.pending else None
+        declared = metadata is not None and metadata.rewound_from is not None
+        first = self.confirmed is None
+        return policy.on_rewind is OnRewind.ALLOW and (first or declared)
+
+    def _refuse(self, wanted: Position, obstacle: int | None, why: Sight) -> Iterator[Sight]:
+        if self.refused is None:
+            yield why
+        self.pending, self.refused, self.obstacle = None, wanted, obstacle
+
+
+def _parse(position: Position) -> CommitMetadata | None:
+    return CommitMetadata.parse(position.metadata)
+
+
+def _same_query(one: Position, other: Position) -> bool:
+    first, second = _parse(one), _parse(other)
+    return first is not None and second is not None and first.query_id == second.query_id
+
+
+def _rewinding(position: Position, held: int) -> Position:
+    metadata = _parse(position)
+    text = metadata.rewinding(held).text() if metadata else position.metadata
+    return replace(position, metadata=text)
+
+
+def _marking(offset: int, text: str) -> Position:
+    metadata = CommitMetadata.parse(text)
+    return Position(offset=offset, metadata=metadata.withholding().text() if metadata else text)

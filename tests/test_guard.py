@@ -1,0 +1,94 @@
+"""The guard's judgement: what follows, what does not, and what cannot be told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eo_listener.events import Breach, Finding
+from eo_listener.guard import judge
+from eo_listener.offsets import Offsets, TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def found(breach: Breach, start: int, until: int, tp: TopicPartition = P0) -> Finding:
+    return Finding(breach=breach, partition=tp, start=start, until=until)
+
+
+@pytest.mark.parametrize(
+    ("last", "start", "end"),
+    [
+        (None, None, {P0: 5}),  # batch 0
+        (None, {P0: 3}, {P0: 5}),  # the first event that is seen
+        ({P0: 5}, {P0: 5}, {P0: 9}),
+        ({P0: 5}, {P0: 5}, {P0: 5}),  # no new data
+        ({P0: 5}, None, {P0: 9}),  # batch 0 again, with the start known from the checkpoint
+        ({P0: 5}, {P0: 5}, {P0: 9, P1: 4}),  # a new partition is not in the start
+        (None, {}, {P1: 4}),
+        ({}, {}, {}),
+    ],
+)
+def test_what_follows_is_no_finding(
+    last: dict[TopicPartition, int] | None,
+    start: dict[TopicPartition, int] | None,
+    end: dict[TopicPartition, int],
+) -> None:
+    """Batches that continue, first batches, idle ones and new partitions are all well."""
+    assert (
+        judge(
+            None if last is None else Offsets(last),
+            None if start is None else Offsets(start),
+            Offsets(end),
+        )
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("last", "start", "end", "finding"),
+    [
+        (5, 7, 9, found(Breach.GAP, 5, 7)),
+        (5, 3, 9, found(Breach.REPEAT, 3, 5)),
+        (5, 5, 2, found(Breach.BACKWARD, 5, 2)),
+        (None, 5, 2, found(Breach.BACKWARD, 5, 2)),
+        (5, 5, None, found(Breach.VANISHED, 5, 5)),
+        (None, 5, None, found(Breach.VANISHED, 5, 5)),
+        (5, None, None, found(Breach.VANISHED, 5, 5)),
+        (5, None, 8, found(Breach.VANISHED, 5, 5)),  # gone in between, and come back as new
+    ],
+)
+def test_each_breach_is_named(
+    last: int | None, start: int | None, end: int | None, finding: Finding
+) -> None:
+    """Gap, repeat, backward move and vanished partition are found, with their offsets."""
+
+    def at(offset: int | None) -> Offsets:
+        return Offsets({} if offset is None else {P0: offset})
+
+    assert judge(None if last is None else at(last), at(start), at(end)) == (finding,)
+
+
+def test_records_gone_before_the_batch_are_lost() -> None:
+    """A log that began above the start when the batch was planned means records never read."""
+    end = Offsets({P0: 9, P1: 9})
+    start = Offsets({P0: 5, P1: 5})
+    assert judge(start, start, end, {P0: 7, P1: 5}) == (found(Breach.LOST, 5, 7),)
+    assert judge(start, start, end, {P0: 50}) == (found(Breach.LOST, 5, 9),)
+    assert judge(end, end, end, {P0: 50}) == ()  # nothing was read, so nothing was skipped
+
+
+MAPS = st.dictionaries(
+    st.sampled_from([P0, P1, TopicPartition("u", 0)]), st.integers(0, 4), max_size=3
+).map(Offsets)
+
+
+@given(last=MAPS, start=MAPS, end=MAPS)
+def test_silence_means_that_every_known_partition_continues(
+    last: Offsets, start: Offsets, end: Offsets
+) -> None:
+    """No finding exactly when each partition of the past starts where it ended and moves on."""
+    continues = all(start.get(tp) == last[tp] and tp in end for tp in last)
+    forward = all(tp in end and end[tp] >= start[tp] for tp in start)
+    assert (judge(last, start, end) == ()) == (continues and forward)
