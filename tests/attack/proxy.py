@@ -38,9 +38,13 @@ class Count:
 
 @final
 class Proxy:
-    """One proxy for one node. Its thread and connections live until the `with` block ends."""
+    """One proxy for one node. Its thread and connections live until the `with` block ends.
 
-    def __init__(self) -> None:
+    `name` is that of the broker's listener; each of several proxies needs one of its own.
+    """
+
+    def __init__(self, name: str = LISTENER) -> None:
+        self._name = name
         self.messages = Messages()
         self._armed: list[Armed] = []
         self._seen: Counter[int] = Counter()
@@ -80,11 +84,11 @@ class Proxy:
 
     def listener(self) -> Listener:
         """What the broker must have: a listener whose clients are sent here."""
-        return Listener(name=LISTENER, advertised=self.address)
+        return Listener(name=self._name, advertised=self.address)
 
     def forward(self, broker: Broker) -> None:
         """Send all that comes to this broker from now on."""
-        host, _, port = broker.addresses(LISTENER).partition(":")
+        host, _, port = broker.addresses(self._name).partition(":")
         self.messages = Messages(broker.release.version)
         self._target = (host, int(port))
 

@@ -1,0 +1,252 @@
+"""One attack on the committer: offers go in, one request of its client is met by a fault.
+
+What must hold whatever happens: the group ends at the last offer, it never holds more than was
+offered, it never goes back, an offer never waits, and `close` ends in its time. The one exception
+is declared (DESIGN.md, "What is promised"): in the modes that no broker fences, a request whose
+client has given it up may arrive after its successor; the group is then back until it is
+committed again, `Retry.doubt` seconds later at the latest. A request that is held up for longer
+than that takes it back until the query moves on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from eo_listener.committer import Committer, Policy, Retry
+from eo_listener.events import CommitFailed, Event
+from eo_listener.kafka import open_groups
+from eo_listener.metadata import CommitMetadata
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.routing import Cluster, Commit
+from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, Violation, audit
+from tests.attack.proxy import Proxy
+from tests.attack.replies import ERRORS
+from tests.attack.wire_faults import Action, Armed, Cut, Drop, Duplicate, Hold, Moment, Refuse, Way
+from tests.topics import unique
+
+RETRY: Final = Retry(first=0.05, longest=0.5, refused_first=0.1, refused_longest=0.5, doubt=3.0)
+POLICY: Final = Policy(look_every=0.5)
+# Shorter than the product's, so that a lost reply is noticed while the run lasts.
+IMPATIENT: Final = {"socket.timeout.ms": "1000", "socket.connection.setup.timeout.ms": "1000"}
+PACE: Final = 0.03  # seconds between two offers
+STRIKE: Final = 25.0  # seconds for the request that is meant to come
+RESUME: Final = 30.0  # seconds for the group to move on after a fault
+CLOSE: Final = 5.0
+PROMPT: Final = 1.0  # an offer takes microseconds; other processes may hold the machine
+
+LATE, VERY_LATE = "late request", "very late request"
+FAULTS: Final[Mapping[str, Action]] = {
+    "request lost": Drop(Way.REQUEST),
+    "reply lost": Drop(Way.REPLY),
+    "request slow": Hold(Way.REQUEST, 0.4),
+    "reply slow": Hold(Way.REPLY, 0.4),
+    LATE: Hold(Way.REQUEST),
+    VERY_LATE: Hold(Way.REQUEST),
+    "late reply": Hold(Way.REPLY, 2.5),
+    "sent twice": Duplicate(),
+    "cut before": Cut(Moment.BEFORE),
+    "cut after": Cut(Moment.AFTER),
+    "cut within": Cut(Moment.WITHIN),
+}
+_COORDINATOR = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
+CODES: Final[Mapping[str, tuple[str, ...]]] = {
+    "OffsetCommit": (*_COORDINATOR, "REQUEST_TIMED_OUT", "UNKNOWN_MEMBER_ID"),
+    "OffsetFetch": (*_COORDINATOR, "UNSTABLE_OFFSET_COMMIT"),
+    "FindCoordinator": ("COORDINATOR_NOT_AVAILABLE", "GROUP_AUTHORIZATION_FAILED"),
+    "Metadata": ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"),
+    "ListOffsets": ("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"),
+    "TxnOffsetCommit": (*_COORDINATOR, "UNKNOWN_MEMBER_ID"),
+    "AddOffsetsToTxn": (*_COORDINATOR, "CONCURRENT_TRANSACTIONS"),
+    "InitProducerId": (*_COORDINATOR, "CONCURRENT_TRANSACTIONS"),
+    "EndTxn": (*_COORDINATOR, "CONCURRENT_TRANSACTIONS"),
+}
+READING: Final = ("FindCoordinator", "OffsetFetch", "Metadata", "ListOffsets")
+WRITING: Final[Mapping[str, tuple[str, ...]]] = {
+    "simple": ("OffsetCommit",),
+    "member": ("OffsetCommit",),
+    "transactional": ("InitProducerId", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"),
+}
+FENCED: Final = frozenset({"transactional"})  # modes in which a late request is refused or harmless
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One fault in one mode."""
+
+    mode: str
+    api: str
+    fault: str
+    nth: int
+
+    def __str__(self) -> str:
+        return f"{self.mode}: {self.api} {self.fault}, time {self.nth}"
+
+    @property
+    def action(self) -> Action:
+        return FAULTS.get(self.fault) or Refuse(ERRORS[self.fault])
+
+    @property
+    def may_go_back(self) -> bool:
+        """Whether the declared limit covers it."""
+        late = self.fault in (LATE, VERY_LATE)
+        return late and self.api == "OffsetCommit" and self.mode not in FENCED
+
+
+def cases(modes: Iterable[str], times: Iterable[int]) -> tuple[Case, ...]:
+    """Every api of each mode, with every fault, for each of `times`."""
+    return tuple(
+        Case(mode=mode, api=api, fault=fault, nth=nth)
+        for mode in modes
+        for api in (*WRITING[mode], *READING)
+        for fault in (*FAULTS, *CODES[api])
+        for nth in times
+    )
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a case; `problems` is empty when all held."""
+
+    case: Case
+    struck: int = 0
+    seen: int = 0
+    commits: int = 0
+    resumed: float = 0.0
+    slowest_offer: float = 0.0
+    closing: float = 0.0
+    went_back: int = 0
+    failures: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def require(self, holds: bool, problem: str) -> None:
+        if not holds:
+            self.problems.append(problem)
+
+
+class Attack:
+    """A committer whose client goes through a proxy, and a group of its own."""
+
+    def __init__(self, case: Case, proxy: Proxy, offsets: OffsetsTopic, topic: str) -> None:
+        self.outcome = Outcome(case)
+        self._case, self._proxy, self._log = case, proxy, offsets
+        self._partitions = [TopicPartition(topic, number) for number in range(3)]
+        self._group = unique("attacked")
+        self._cluster = Cluster.of({"bootstrap.servers": proxy.address, **IMPATIENT})
+        self._events: list[Event] = []
+        self._offers: list[tuple[float, int]] = []  # wall clock, offset
+        self._committer = Committer(
+            lambda cluster: open_groups(dict(cluster.properties), case.mode),
+            observers=[self._events.append],
+            retry=RETRY,
+            policy=POLICY,
+        )
+
+    def run(self) -> Outcome:
+        """Do it all; the proxy is left without a fault."""
+        self._proxy.forget_counts()
+        armed = self._proxy.arm(self._case.api, self._case.action, nth=self._case.nth)
+        try:
+            self._attack(armed)
+        finally:
+            self._proxy.disarm()
+            started = time.monotonic()
+            self._committer.close(CLOSE)
+            self.outcome.closing = time.monotonic() - started
+        self._judge()
+        return self.outcome
+
+    def _attack(self, armed: Armed) -> None:
+        cut = started = time.monotonic()
+        while not armed.fired and time.monotonic() < started + STRIKE:
+            self._offer()
+            if time.monotonic() > cut + 1.5:  # makes the client ask again who the coordinator is
+                self._proxy.cut()
+                cut = time.monotonic()
+        self.outcome.require(armed.fired > 0, f"{self._case.api} was not sent often enough")
+        struck = time.monotonic()
+        reached = self._offers[-1][1]
+        self._go_on(reached, struck)
+        if self._case.fault in (LATE, VERY_LATE):
+            self._be_late(armed)
+        self.outcome.resumed = time.monotonic() - struck
+        for _ in range(5):
+            self._offer()
+        self.outcome.require(self._committer.flush(RESUME), "the last flush failed")
+
+    def _go_on(self, reached: int, struck: float) -> None:
+        """Offer on until the group holds more than it could when the fault struck."""
+        while time.monotonic() < struck + RESUME:
+            self._offer()
+            if min(self._held().values(), default=0) > reached:
+                return
+            waited = self._case.fault == LATE and time.monotonic() > struck + 2.5
+            if waited and self._case.api != "OffsetCommit":
+                return  # nothing moves before it is let go
+        if self._case.fault not in (LATE, VERY_LATE):
+            self.outcome.problems.append(f"nothing was committed within {RESUME} s")
+
+    def _be_late(self, armed: Armed) -> None:
+        """Let the held request go, after its successor and, if very late, after the repeat."""
+        if self._case.fault == VERY_LATE:
+            time.sleep(RETRY.doubt + 1.0)
+        else:
+            self.outcome.require(self._committer.flush(RESUME), "the flush before it failed")
+        last = self._offers[-1][1]
+        armed.release()
+        if self._case.fault == LATE:
+            deadline = time.monotonic() + RETRY.doubt + 4.0
+            time.sleep(0.5)
+            while set(self._held().values()) != {last} and time.monotonic() < deadline:
+                time.sleep(0.1)
+            held = self._held()
+            self.outcome.require(
+                set(held.values()) == {last},
+                f"not healed within {RETRY.doubt} s: {last} was confirmed, the group holds {held}",
+            )
+
+    def _offer(self) -> None:
+        offset = len(self._offers) + 1
+        metadata = CommitMetadata.of(
+            name="attacked", query_id="q" * 36, run_id=self._group[-36:], batch_id=offset
+        ).text()
+        positions = {tp: Position(offset=offset, metadata=metadata) for tp in self._partitions}
+        self._offers.append((time.time(), offset))
+        started = time.monotonic()
+        self._committer.offer(Commit(cluster=self._cluster, group=self._group, positions=positions))
+        took = time.monotonic() - started
+        self.outcome.slowest_offer = max(self.outcome.slowest_offer, took)
+        time.sleep(PACE)
+
+    def _held(self) -> dict[TopicPartition, int]:
+        return self._log.held(self._group)
+
+    def _judge(self) -> None:
+        outcome, case = self.outcome, self._case
+        commits = self._log.commits(self._group)
+        counts = self._proxy.counts()
+        outcome.seen = counts[case.api].seen if case.api in counts else 0
+        outcome.struck = sum(count.faulted for count in counts.values())
+        outcome.commits = len(commits)
+        outcome.failures = sum(isinstance(event, CommitFailed) for event in self._events)
+        last = self._offers[-1][1]
+        held = self._held()
+        outcome.require(
+            held == dict.fromkeys(self._partitions, last), f"{last} was offered, held is {held}"
+        )
+        violations = audit(commits, self._offered_before)
+        outcome.went_back = len(violations)
+        wrong = [one for one in violations if not self._declared(one)]
+        outcome.problems += [str(one) for one in wrong]
+        outcome.require(outcome.slowest_offer < PROMPT, f"an offer took {outcome.slowest_offer} s")
+        outcome.require(outcome.closing < CLOSE + 2, f"close took {outcome.closing} s")
+
+    def _declared(self, violation: Violation) -> bool:
+        return self._case.may_go_back and violation.problem.startswith("goes back")
+
+    def _offered_before(self, commit: GroupCommit) -> int:
+        """The greatest offset that was offered when the broker wrote this commit."""
+        until = commit.timestamp / 1000 + 0.002  # its clock is ours, in whole milliseconds
+        return max((offset for at, offset in self._offers if at <= until), default=0)

@@ -1,0 +1,104 @@
+"""A driver in small: a committer in a process of its own that is told what to offer.
+
+    python -m tests.attack.offerer '{"servers": ..., "group": ..., "topic": ..., ...}'
+
+Lines come in: `offer N` (for every partition), `renew N`, `flush`, `close`. Lines go out: `ready`,
+one for each event (its class and the offset of partition 0), `flushed True`, `closed`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from eo_listener.committer import Committer, Policy, Retry
+from eo_listener.events import Event
+from eo_listener.kafka import open_groups
+from eo_listener.metadata import CommitMetadata
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.routing import Cluster, Commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an offerer is started with; `properties` are librdkafka's."""
+
+    servers: str
+    group: str
+    topic: str
+    run_id: str
+    mode: str = "simple"
+    partitions: int = 1
+    properties: Mapping[str, str] = field(default_factory=dict)
+    retry: Mapping[str, float] = field(default_factory=dict)
+    look_every: float = 60.0
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Settings:
+        return cls(**json.loads(text))
+
+
+class Offerer:
+    """Does what the lines say."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        properties = {**settings.properties, "bootstrap.servers": settings.servers}
+        self._cluster = Cluster.of(properties)
+        self._committer = Committer(
+            lambda cluster: open_groups(dict(cluster.properties), settings.mode),
+            observers=[self._told],
+            retry=Retry(**settings.retry),
+            policy=Policy(look_every=settings.look_every),
+        )
+
+    def obey(self, line: str) -> None:
+        match line.split():
+            case ["offer", offset]:
+                self._committer.offer(self._commit(int(offset)))
+            case ["renew", offset]:
+                self._committer.offer(self._commit(int(offset)), renew=True)
+            case ["flush"]:
+                say(f"flushed {self._committer.flush(20.0)}")
+            case ["close"]:
+                self._committer.close(10.0)
+                say("closed")
+            case _:
+                raise ValueError(line)
+
+    def _commit(self, offset: int) -> Commit:
+        metadata = CommitMetadata.of(
+            name="offerer", query_id="q" * 36, run_id=self._settings.run_id, batch_id=offset
+        ).text()
+        positions = {
+            TopicPartition(self._settings.topic, number): Position(offset=offset, metadata=metadata)
+            for number in range(self._settings.partitions)
+        }
+        return Commit(cluster=self._cluster, group=self._settings.group, positions=positions)
+
+    def _told(self, event: Event) -> None:
+        offsets = getattr(event, "offsets", None) or getattr(event, "offered", None)
+        first = TopicPartition(self._settings.topic, 0)
+        rest = [str(offsets.get(first))] if offsets else []
+        rest += [str(getattr(event, name)) for name in ("code", "zombie") if hasattr(event, name)]
+        say(" ".join([type(event).__name__, *rest]))
+
+
+def say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201  # its way to talk
+
+
+def main() -> None:
+    offerer = Offerer(Settings.parse(sys.argv[1]))
+    say("ready")
+    for line in sys.stdin:
+        offerer.obey(line.strip())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""The proxy campaign: every request that the committer's client makes, met by every fault."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from eo_listener.broker import Broker
+from eo_listener.kafka.modes import MODES
+from tests.attack.campaign import LATE, Attack, Case, Outcome, cases
+from tests.attack.offsets_topic import OffsetsTopic
+from tests.attack.proxy import Proxy
+from tests.conftest import kafka_version
+from tests.topics import Topics
+
+pytestmark = pytest.mark.kafka
+
+# What is known to break the invariant; each must fail, so that what has been mended is noticed.
+# librdkafka repeats a commit by itself when it was not answered: the committer never learns that
+# the first one may still arrive, and does not send its successor once more.
+KNOWN = frozenset({("simple", "OffsetCommit", LATE)})
+LANES = 8  # attacks at once: nearly all of their time is waiting for time-outs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A broker with a proxy for each lane, and a topic longer than any attack will offer."""
+
+    proxies: queue.SimpleQueue[Proxy]
+    offsets: OffsetsTopic
+    topic: str
+
+    def attack(self, case: Case) -> Outcome:
+        proxy = self.proxies.get()
+        try:
+            return Attack(case, proxy, self.offsets, self.topic).run()
+        finally:
+            self.proxies.put(proxy)
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(Proxy(f"LANE{number}")) for number in range(LANES)]
+        broker = stack.enter_context(
+            Broker(version=kafka_version(), listeners=[proxy.listener() for proxy in proxies])
+        )
+        free: queue.SimpleQueue[Proxy] = queue.SimpleQueue()
+        for proxy in proxies:
+            proxy.forward(broker)
+            free.put(proxy)
+        topics = Topics(broker.bootstrap_servers)
+        topic = topics.create(partitions=3)
+        topics.fill(topic, 30_000)
+        yield Bench(proxies=free, offsets=OffsetsTopic(broker), topic=topic)
+
+
+def chosen(plan: Sequence[Case]) -> list[Case]:
+    """All, or those that EO_ATTACK_ONLY names by a part of their name, to replay one."""
+    only = os.environ.get("EO_ATTACK_ONLY", "")
+    return [case for case in plan if only in str(case)]
+
+
+def table(outcomes: Sequence[Outcome]) -> Table:
+    shown = Table("mode", "api", title="attacks on the committer")
+    for name in ("runs", "faults", "commits", "back (declared)", "slowest offer", "slowest close"):
+        shown.add_column(name, justify="right")
+    keys = sorted({(one.case.mode, one.case.api) for one in outcomes})
+    for key in keys:
+        of = [one for one in outcomes if (one.case.mode, one.case.api) == key]
+        shown.add_row(*key, *_sums(of))
+    shown.add_section()
+    shown.add_row("all", "", *_sums(outcomes))
+    return shown
+
+
+def _sums(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    return (
+        str(len(outcomes)),
+        str(sum(one.struck for one in outcomes)),
+        str(sum(one.commits for one in outcomes)),
+        str(sum(one.went_back for one in outcomes)),
+        f"{max(one.slowest_offer for one in outcomes) * 1000:.1f} ms",
+        f"{max(one.closing for one in outcomes):.1f} s",
+    )
+
+
+def carry_out(bench: Bench, plan: Sequence[Case], capsys: pytest.CaptureFixture[str]) -> None:
+    started = time.monotonic()
+    with ThreadPoolExecutor(LANES) as pool:
+        outcomes = list(pool.map(bench.attack, plan))
+    with capsys.disabled():
+        console = Console(width=110)
+        console.print()
+        console.print(table(outcomes))
+        console.print(f"{time.monotonic() - started:.0f} s")
+        for one in outcomes:
+            for problem in one.problems:
+                console.print(f"{one.case}: {problem}", markup=False)
+    wrong = {str(one.case) for one in outcomes if one.problems}
+    assert wrong == {str(case) for case in plan if (case.mode, case.api, case.fault) in KNOWN}
+    left = [thread for thread in threading.enumerate() if thread.name.startswith("eo-listener")]
+    for thread in left:
+        thread.join(15)
+        assert not thread.is_alive(), thread.name
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_each_first_request_is_met_by_each_fault(
+    bench: Bench, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever befalls the first request of an api, the group ends right and was never wrong."""
+    carry_out(bench, chosen(cases([mode], [1])), capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_the_second_and_the_third_request_too(
+    bench: Bench, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same in mid-stream, when the client knows its coordinator and the group holds offsets."""
+    carry_out(bench, chosen(cases([mode], [2, 3])), capsys)

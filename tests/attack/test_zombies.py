@@ -1,0 +1,117 @@
+"""A committer that stood still while a successor took over: what it does when it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from eo_listener.offsets import TopicPartition
+from tests.attack.conftest import Attacked
+from tests.attack.offerer import Settings
+from tests.attack.offsets_topic import audit
+from tests.attack.wire_faults import Hold, Way
+from tests.attack.zombies import Puppet
+from tests.topics import unique
+
+pytestmark = pytest.mark.kafka
+
+OFFERER = "tests.attack.offerer"
+
+
+class Stage:
+    """A group, and drivers in small that commit to it one after the other."""
+
+    def __init__(self, attacked: Attacked, stack: ExitStack) -> None:
+        self.attacked = attacked
+        self.group, self.topic = unique("haunted"), attacked.topics.create(partitions=1)
+        attacked.topics.fill(self.topic, 1000)
+        self.partition = TopicPartition(self.topic, 0)
+        self._stack = stack
+
+    def driver(self, run: str, *, proxied: bool = False, **more: object) -> Puppet:
+        settings = Settings(
+            servers=self.attacked.servers if proxied else self.attacked.direct,
+            group=self.group,
+            topic=self.topic,
+            run_id=run * 36,
+            **more,  # type: ignore[arg-type]  # of Settings, which checks their names
+        )
+        puppet = self._stack.enter_context(Puppet(OFFERER, settings.text()))
+        puppet.await_line("ready")
+        return puppet
+
+    def held(self) -> int:
+        return self.attacked.offsets.held(self.group)[self.partition]
+
+    def went_back(self) -> list[tuple[int | None, int]]:
+        found = audit(self.attacked.offsets.commits(self.group))
+        return [(one.commit.offset, one.limit) for one in found]
+
+
+@pytest.fixture
+def stage(attacked: Attacked) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        yield Stage(attacked, stack)
+
+
+def offer(driver: Puppet, offset: int) -> None:
+    driver.say(f"offer {offset}")
+    driver.await_line(f"Committed {offset}")
+
+
+def test_a_process_group_stands_still_and_goes_on(stage: Stage) -> None:
+    """A frozen driver says nothing, keeps what it is told, and goes on with it when thawed."""
+    driver = stage.driver("a")
+    offer(driver, 5)
+    driver.freeze()
+    driver.say("offer 6")
+    time.sleep(0.5)
+    assert stage.held() == 5
+    driver.thaw()
+    driver.await_line("Committed 6")
+    driver.say("close")
+    driver.await_line("closed")
+    assert driver.end() == 0
+    assert stage.went_back() == []
+
+
+def test_a_request_in_flight_of_a_dead_driver_lands_late(stage: Stage) -> None:
+    """Killed with its commit in the network: the successor is taken back, and the audit tells.
+
+    Nothing in simple mode can prevent that; the successor's next commit heals it.
+    """
+    zombie = stage.driver("a", proxied=True)
+    offer(zombie, 5)
+    fault = stage.attacked.proxy.arm("OffsetCommit", Hold(Way.REQUEST))
+    zombie.say("offer 10")
+    assert fault.wait(20)
+    zombie.kill()
+    successor = stage.driver("b")
+    offer(successor, 50)
+    fault.release()
+    deadline = time.monotonic() + 10
+    while stage.held() != 10:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    offer(successor, 60)
+    assert stage.held() == 60
+    assert stage.went_back() == [(10, 50)]
+
+
+def test_a_zombie_that_reads_the_group_first_does_no_harm(stage: Stage) -> None:
+    """After a pause longer than `look_every` it looks first, and finds the successor."""
+    zombie, successor = stage.driver("a", look_every=1.0), stage.driver("b")
+    offer(zombie, 5)
+    zombie.freeze()
+    zombie.say("offer 10")
+    offer(successor, 50)
+    time.sleep(1.5)
+    zombie.thaw()
+    zombie.await_line("CommitRefused 10")
+    zombie.await_line("ForeignCommit")
+    offer(successor, 60)
+    assert stage.held() == 60
+    assert stage.went_back() == []

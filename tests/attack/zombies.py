@@ -1,0 +1,161 @@
+"""Processes that stand still in mid-work, as in a long pause, and go on when others have moved on.
+
+with Puppet("tests.attack.offerer", settings.text()) as zombie:
+    zombie.say("offer 5")
+    zombie.await_line("Committed 5")
+    zombie.freeze()      # the whole process group, a JVM below it too
+    ...                  # a successor takes over
+    zombie.thaw()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import final
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+_END = 30.0
+
+
+@final
+class Puppet:
+    """A Python program in a process group of its own; whatever is left of it ends with the block.
+
+    `module` is run from the project's folder; `environment` is added to ours. It is told things by
+    lines on its standard input, and what it prints is kept.
+    """
+
+    def __init__(
+        self, module: str, *arguments: str, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.lines: list[str] = []
+        self.errors: list[str] = []
+        self._heard = threading.Condition()
+        self._ears = [
+            threading.Thread(target=self._hear, args=pair)
+            for pair in ((self._process.stdout, self.lines), (self._process.stderr, self.errors))
+        ]
+        for ear in self._ears:
+            ear.start()
+
+    def __enter__(self) -> Puppet:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def say(self, line: str) -> None:
+        """Give it a line; it may stand still, and read it later."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def await_line(self, start: str, seconds: float = 60.0, *, after: int = 0) -> str:
+        """Wait for a line that begins so, from line number `after` on, and return it."""
+        found: list[str] = []
+
+        def there() -> bool:
+            found[:] = [line for line in self.lines[after:] if line.startswith(start)]
+            return bool(found)
+
+        self.await_that(there, seconds, start)
+        return found[0]
+
+    def await_that(self, what: Callable[[], bool], seconds: float, name: str = "") -> None:
+        """Wait until something holds, which is asked again at every line and now and then."""
+        deadline = time.monotonic() + seconds
+        with self._heard:
+            while not what():
+                left = deadline - time.monotonic()
+                assert left > 0, f"no {name!r}: {self.lines[-20:]} {self.errors[-20:]}"
+                self._heard.wait(min(left, 0.1))
+
+    def freeze(self) -> None:
+        """Hold the whole process group, and return when it stands."""
+        os.killpg(self.pid, signal.SIGSTOP)
+        self.await_that(self.frozen, 10.0, "standstill")
+
+    def frozen(self) -> bool:
+        """Whether all processes of the group stand still; by us, or by a fault point in it."""
+        return all(
+            process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+            for process in self.family()
+        )
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        os.killpg(self.pid, signal.SIGCONT)
+
+    def family(self) -> list[psutil.Process]:
+        """The processes of its group that there are."""
+        try:
+            own = psutil.Process(self.pid)
+            below = own.children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return [process for process in (own, *below) if _group(process) == self.pid]
+
+    def end(self, seconds: float = _END) -> int:
+        """Close its input, wait until it has ended by itself, and return its exit code."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._process.wait(seconds)
+
+    def kill(self) -> None:
+        """End all of it at once (SIGKILL); does nothing when it has ended."""
+        for process in self.family():
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue  # ended by itself
+        self._process.wait(_END)
+        for ear in self._ears:
+            ear.join(_END)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):  # a last line it will never read
+                    stream.close()
+
+    def _hear(self, stream: object, into: list[str]) -> None:
+        for line in stream:  # type: ignore[attr-defined]  # a pipe in text mode
+            with self._heard:
+                into.append(line.rstrip("\n"))
+                self._heard.notify_all()
+
+
+def _group(process: psutil.Process) -> int | None:
+    """The process group; None for a process that has ended meanwhile."""
+    try:
+        return os.getpgid(process.pid) if process.is_running() else None
+    except ProcessLookupError:
+        return None
