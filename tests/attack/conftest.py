@@ -11,7 +11,10 @@ from eo_listener.broker import Broker
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.attack.proxy import Proxy
 from tests.conftest import kafka_version
+from tests.spark_session import spark
 from tests.topics import Topics
+
+__all__ = ["spark"]  # a fixture, here for the tests of this folder
 
 
 @dataclass(frozen=True, kw_only=True)
