@@ -24,6 +24,7 @@ from eo_listener.committer import CommitMode, Committer, OnRewind, Policy, Route
 from eo_listener.committer.router import HEARTBEAT
 from eo_listener.errors import FormatError, SettingsError
 from eo_listener.events import Observer
+from eo_listener.fault_points import reached
 from eo_listener.group_names import GroupNames, Groups
 from eo_listener.guard import Guard
 from eo_listener.jvm import RunningQuery, drain, wrap
@@ -57,6 +58,7 @@ class _Intake:
 
     def progressed(self, text: str) -> None:
         """Parse the JSON of a progress event, and hand it over."""
+        reached("listener.progress")
         try:
             self._router.progressed(Progress.parse(text))
         except FormatError as error:
@@ -193,9 +195,12 @@ class OffsetCommitListener(StreamingQueryListener):
         _open.discard(self)
         if os.getpid() != self._process:  # a fork has the object, but none of its threads
             return
+        reached("close.before-drain")
         self._drain(deadline)
+        reached("close.before-flush")
         self._router.close(deadline)
         self._committer.close(max(0.0, deadline - time.monotonic()))
+        reached("close.after-flush")
 
     def _drain(self, deadline: float) -> bool:
         if self._session is None:

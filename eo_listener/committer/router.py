@@ -23,6 +23,7 @@ from eo_listener.events import (
     Malfunction,
     QueryNoticed,
 )
+from eo_listener.fault_points import reached
 from eo_listener.guard import Guard, judge
 from eo_listener.progress import Progress
 from eo_listener.protocols import LivePosition, QueryReader
@@ -204,6 +205,7 @@ class Router:
 
     def _read(self, mail: Mail) -> None:
         """Judge and offer what the events of one run say."""
+        reached("router.before-route")
         progress = mail.newest
         run = self._run_of(progress.query_id, progress.run_id, progress.name)
         run.newest = progress

@@ -13,6 +13,7 @@ from eo_listener.committer.policy import Policy, Retry
 from eo_listener.committer.teller import Positions
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.events import Event, Observer
+from eo_listener.fault_points import reached
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import GroupStore
 
@@ -149,9 +150,11 @@ class Worker:
 
     def _look(self, inspection: Inspection) -> None:
         try:
+            reached("look.before-request")
             look = self._opened().look(
                 inspection.group, inspection.partitions, timeout=LOOK_TIMEOUT
             )
+            reached("look.answered")
         except Exception as error:  # noqa: BLE001  # `_failure` tells ours from Kafka's, and logs
             code, detail = _failure("look at", inspection.group, error)
             with self._changed:
@@ -167,9 +170,11 @@ class Worker:
         answer: Mapping[TopicPartition, str | None]
         detail = None
         try:
+            reached("commit.before-request")
             answer = self._opened().commit(
                 attempt.group, attempt.positions, timeout=self._request_timeout
             )
+            reached("commit.answered")
         except Exception as error:  # noqa: BLE001  # `_failure` tells ours from Kafka's, and logs
             code, detail = _failure("commit to", attempt.group, error)
             answer = dict.fromkeys(attempt.positions, code)
