@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.errors import KafkaError
+from eo_listener.fault_points import reached
 from eo_listener.kafka.clients import TIMED_OUT, Client, answer_of
 from eo_listener.kafka.logs import Logs, group_offsets
 from eo_listener.kafka.open_clients import OpenClients
@@ -79,6 +80,7 @@ class _GroupClient:
         except KafkaException as error:
             raise self._client.failure(self._what, answer_of(error)) from error
         self.busy = True
+        reached("commit.after-request")
         self._await(deadline)
         if self._error is None:
             self._client.content()
