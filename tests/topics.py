@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
+from collections.abc import Mapping
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # no __all__
+from confluent_kafka import TopicPartition as Wire
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+)
 
 _numbers = itertools.count(1)
 
@@ -32,6 +39,24 @@ class Topics:
     def create_as(self, name: str, partitions: int = 3) -> None:
         """Create a topic of this name."""
         self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(timeout=30)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until the broker no longer knows it."""
+        self._admin.delete_topics([topic])[topic].result(timeout=30)
+        deadline = time.monotonic() + 30
+        while topic in self._admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def widen(self, topic: str, partitions: int) -> None:
+        """Give a topic so many partitions in all."""
+        self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(timeout=30)
+
+    def forget_before(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Delete the records below these offsets by partition, as retention does."""
+        wire = [Wire(topic, partition, offset) for partition, offset in offsets.items()]
+        for done in self._admin.delete_records(wire).values():
+            done.result(timeout=30)
 
     def fill(self, topic: str, records: int, *, transactional: bool = False) -> None:
         """Append records with the keys 0, 1, 2, ...; in one transaction where asked."""
