@@ -64,11 +64,11 @@ class Checkpoint:
         names = self.location.names()
         if not names:
             return False
-        if not names & {"metadata", "offsets", "commits", "sources"}:
-            raise self._error(
-                Finding(file="metadata", kind=FindingKind.MISSING, detail="it is no checkpoint")
-            )
-        return "metadata" in names
+        if "metadata" not in names:
+            ours = names & {"offsets", "commits", "sources"}
+            detail = "nobody knows whose the rest is" if ours else "this is no checkpoint"
+            raise self._error(Finding(file="metadata", kind=FindingKind.MISSING, detail=detail))
+        return True
 
     def query_id(self) -> str:
         """The id of the query, which stays the same over restarts."""

@@ -1,0 +1,161 @@
+"""`eo-listener follow`: commit for queries that nobody may touch, from their checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import typer
+
+from eo_listener.cli import follow_options as options
+from eo_listener.cli.options import KafkaProperties
+from eo_listener.cli.output import print_json
+from eo_listener.errors import SettingsError
+from eo_listener.follow import Follower, Report, Target
+from eo_listener.follow.config import read
+
+EXAMPLE = "Example: eo-listener follow s3a://bucket/flights-c -b localhost:9092 -g flights-to-pg"
+
+_ONCE = 60.0
+_CLOSING = 5.0  # with what comes after it, below the 10 s that containers are given to end
+_TICK = 1.0
+
+
+def follow(
+    checkpoints: options.Checkpoints = None,
+    servers: options.Servers = None,
+    group: options.Groups = None,
+    properties: KafkaProperties = None,
+    storage: options.Storage = None,
+    config: options.ConfigFile = None,
+    name: options.Name = None,
+    interval: options.Interval = None,
+    heartbeat: options.Heartbeat = None,
+    guard: options.GuardChoice = None,
+    on_rewind: options.OnRewindChoice = None,
+    mode: options.Mode = None,
+    once: options.Once = False,
+    timeout: options.Timeout = None,
+    as_json: options.Json = False,
+) -> None:
+    """Commit what queries have made durable, from their checkpoints alone.
+
+    A service until SIGTERM or Ctrl-C: no code, no jar and no restart in the query. With --once:
+    exit status 0 when all is confirmed, 1 when something was found, 3 when a part could not be had.
+    """
+    if not once and (as_json or timeout is not None):
+        raise SettingsError(
+            "--json and --timeout are for --once", fix="Add --once, or leave them out"
+        )
+    targets: tuple[Target, ...]
+    service: dict[str, Any] = {}
+    if config is None:
+        targets = options.typed_targets(
+            checkpoints or (), servers, group or (), properties, storage or (), name
+        )
+    elif checkpoints or servers or group or name or properties or storage:
+        raise SettingsError(
+            "--config does not go with checkpoints, servers or groups of the command line",
+            fix="Put all of them into the file",
+        )
+    else:
+        held = read(config)
+        targets, service = held.targets, dict(held.service)
+    given = {"interval": interval, "heartbeat": heartbeat, "guard": guard, "mode": mode}
+    given["on_rewind"] = on_rewind
+    service.update({key: value for key, value in given.items() if value is not None})
+    _begin_log(logging.WARNING if once else logging.INFO)
+    follower = options.build(targets, service)
+    if once:
+        _once(follower, options.seconds("timeout", timeout or _ONCE, least=1.0), as_json)
+    else:
+        _serve(follower, len(targets))
+
+
+def _begin_log(level: int) -> None:
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    logging.getLogger("eo_listener").setLevel(level)
+
+
+def _once(follower: Follower, timeout: float, as_json: bool) -> None:
+    try:
+        reports = follower.once(timeout)
+    finally:
+        follower.close(_CLOSING)
+    if as_json:
+        print_json({"checkpoints": [_document(report) for report in reports]})
+    else:
+        for report in reports:
+            print(_line(report))
+    code = max((report.exit_code for report in reports), default=0)
+    if code:
+        raise typer.Exit(code)
+
+
+def _line(report: Report) -> str:
+    if report.batch is None:
+        return f"{report.checkpoint}: nothing is committed"
+    total = sum(map(len, report.groups.values()))
+    done = total - len(report.refused) - len(report.failed)
+    where = ", ".join(report.groups)
+    return f"{report.checkpoint}: batch {report.batch}, {done} of {total} partitions in {where}"
+
+
+def _document(report: Report) -> dict[str, object]:
+    return {
+        "checkpoint": report.checkpoint,
+        "batch": report.batch,
+        "groups": {
+            group: [
+                {
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "offset": offset,
+                    "problem": report.refused.get(tp) or report.failed.get(tp),
+                }
+                for tp, offset in offsets.items()
+            ]
+            for group, offsets in report.groups.items()
+        },
+        "notices": [str(notice) for notice in report.notices],
+        "exit": report.exit_code,
+    }
+
+
+def _serve(follower: Follower, count: int) -> None:
+    """Follow until a signal comes; a second one ends the process at once."""
+    with _signals() as stopped:
+        follower.start()
+        logging.getLogger("eo_listener").info("following %d checkpoints", count)
+        while not stopped.wait(_TICK):
+            follower.tend()
+    follower.close(_CLOSING)
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM and SIGINT set, once; then they are as they were before."""
+    stopped = threading.Event()
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # Python's own form
+        stopped.set()
+        for one in before:
+            signal.signal(one, signal.SIG_DFL)
+
+    for one in before:
+        signal.signal(one, stop)
+    try:
+        yield stopped
+    finally:
+        if not stopped.is_set():
+            for one, handler in before.items():
+                signal.signal(one, handler)

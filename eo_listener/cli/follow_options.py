@@ -1,0 +1,173 @@
+"""The options of `eo-listener follow`, and what is built of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from eo_listener.cli.options import as_properties
+from eo_listener.committer import CommitMode, OnRewind, Policy
+from eo_listener.errors import SettingsError
+from eo_listener.follow import Follower, Target
+from eo_listener.follow.notices import NoticeLog
+from eo_listener.follow.targets import parse_groups
+from eo_listener.follow.watch import HEARTBEAT, INTERVAL
+from eo_listener.guard import Guard
+from eo_listener.kafka import open_groups
+from eo_listener.logbook import Logbook
+from eo_listener.routing import Cluster
+
+Checkpoints = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="CHECKPOINT",
+        help="Checkpoints of queries: folders, or URLs such as s3a://bucket/folder.",
+    ),
+]
+Servers = Annotated[
+    str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, host:port.")
+]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-g", "--group", help="The group of all topics, or TOPIC=GROUP for one; repeatable."
+    ),
+]
+Storage = Annotated[
+    list[str] | None,
+    typer.Option("--storage", help="An option of the storage's driver, key=value; repeatable."),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option(help="A TOML file with many checkpoints, their servers and groups.")
+]
+Name = Annotated[
+    str | None, typer.Option(help="What the commits call the query. For one checkpoint.")
+]
+Interval = Annotated[
+    float | None,
+    typer.Option(help=f"Seconds between two looks at a checkpoint. Default: {INTERVAL:.0f}."),
+]
+Heartbeat = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds after which all is committed once more, so that it does not expire. "
+        f"Default: {HEARTBEAT:.0f}."
+    ),
+]
+GuardChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--guard",
+        help="When a batch does not continue the one before it: withhold, warn or off. "
+        "Default: withhold.",
+    ),
+]
+OnRewindChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--on-rewind",
+        help="When a checkpoint is behind its group: refuse or allow. Default: refuse.",
+    ),
+]
+Mode = Annotated[
+    str | None,
+    typer.Option("--mode", help="Commit as: simple, member or transactional. Default: simple."),
+]
+Once = Annotated[bool, typer.Option("--once", help="Commit what is durable now, and end.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        help="With --once: seconds for all of it, half of them for the storages. Default: 60."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="With --once: print one JSON document.")]
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+def typed_targets(
+    checkpoints: Sequence[str],
+    servers: str | None,
+    groups: Sequence[str],
+    properties: list[str] | None,
+    storage: Sequence[str],
+    name: str | None,
+) -> tuple[Target, ...]:
+    """Build the targets that the command line names. Raises SettingsError."""
+    if not checkpoints:
+        raise SettingsError(
+            "no checkpoint is named", fix="Type: eo-listener follow FOLDER, or use --config"
+        )
+    if servers is None:
+        raise SettingsError("no Kafka is named", fix="Add -b HOST:PORT")
+    if not groups:
+        raise SettingsError("no group is named", fix="Add -g GROUP")
+    if name is not None and len(checkpoints) > 1:
+        raise SettingsError(
+            "--name is for one checkpoint",
+            cause=f"{len(checkpoints)} are named",
+            fix="Use --config, where each has a name of its own",
+        )
+    cluster = Cluster.of(as_properties(servers, properties))
+    return tuple(
+        Target(
+            location=location,
+            cluster=cluster,
+            groups=parse_groups(groups),
+            storage=dict(map(_pair, storage)),
+            name=name,
+        )
+        for location in checkpoints
+    )
+
+
+def build(targets: Sequence[Target], service: Mapping[str, Any]) -> Follower:
+    """Wire a follower; `service` is by the names of the config file. Raises SettingsError."""
+    for target in targets:
+        own = dict(target.cluster.properties)
+        servers = own.pop("bootstrap.servers")
+        as_properties(servers, [f"{key}={value}" for key, value in own.items()])
+    guard = _choice(Guard, "guard", service.get("guard", Guard.WITHHOLD.value))
+    mode = _choice(CommitMode, "mode", service.get("mode", CommitMode.SIMPLE.value))
+    rewind = service.get("on_rewind", OnRewind.REFUSE.value)
+    return Follower(
+        targets,
+        lambda cluster: open_groups(dict(cluster.properties), mode.value),
+        observers=(Logbook(), NoticeLog()),
+        guard=guard,
+        policy=Policy(
+            on_rewind=_choice(OnRewind, "on-rewind", rewind),
+            accept_marks=guard is not Guard.WITHHOLD,
+        ),
+        interval=seconds("interval", service.get("interval", INTERVAL), least=0.1),
+        heartbeat=seconds("heartbeat", service.get("heartbeat", HEARTBEAT), least=1.0),
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise SettingsError(f"--storage {key!r} is not of the form key=value", fix="Correct it")
+    return key.strip(), value
+
+
+def _choice(kind: type[_Choice], option: str, value: str) -> _Choice:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(one.value for one in kind)
+        raise SettingsError(f"--{option} {value!r} is not known", fix=f"Use {known}") from None
+
+
+def seconds(option: str, value: float, *, least: float) -> float:
+    """Return a time to wait. Raises SettingsError."""
+    if not least <= value < threading.TIMEOUT_MAX:
+        raise SettingsError(
+            f"--{option} {value!r} is no time to wait", fix=f"Give seconds, at least {least:g}"
+        )
+    return float(value)

@@ -1,0 +1,8 @@
+"""Follow the checkpoints of queries that nobody may touch, and commit what they made durable."""
+
+from eo_listener.follow.follower import Follower
+from eo_listener.follow.notices import Notice, NoticeKind
+from eo_listener.follow.reports import Report
+from eo_listener.follow.targets import Target
+
+__all__ = ["Follower", "Notice", "NoticeKind", "Report", "Target"]

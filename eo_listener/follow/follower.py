@@ -1,0 +1,151 @@
+"""Many checkpoints, followed by one process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from eo_listener.checkpoint import Checkpoint
+from eo_listener.committer import Committer, Policy, Retry
+from eo_listener.committer.claims import Claims
+from eo_listener.events import Event, Observer
+from eo_listener.follow.notices import Notice, NoticeKind
+from eo_listener.follow.reports import Outcomes, Report
+from eo_listener.follow.targets import Target, open_all
+from eo_listener.follow.watch import HEARTBEAT, INTERVAL, Step, Watch
+from eo_listener.follow.watcher import Watcher
+from eo_listener.guard import Guard
+from eo_listener.protocols import GroupStore
+from eo_listener.routing import Cluster, Commit
+
+_AT_THE_END = 2.0
+_SILENT = 60.0  # seconds without an answer from a storage, after which it is said
+
+
+class Follower:
+    """Commits what the queries of `targets` make durable, for as long as it is open.
+
+    A thread looks at each checkpoint, a thread commits to each cluster. Where several checkpoints
+    feed one partition of one group, the least of their offsets counts. Raises SettingsError for a
+    checkpoint named twice, and StorageError for a storage whose driver is not installed.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        open_store: Callable[[Cluster], GroupStore],
+        *,
+        observers: Iterable[Observer] = (),
+        guard: Guard = Guard.WITHHOLD,
+        policy: Policy | None = None,
+        retry: Retry | None = None,
+        interval: float = INTERVAL,
+        heartbeat: float = HEARTBEAT,
+    ) -> None:
+        opened = open_all(targets)
+        self._outcomes: Outcomes | None = None
+        self._committer = Committer(
+            open_store, observers=(*observers, self._note), policy=policy, retry=retry
+        )
+        self._claims = Claims()
+        self._lock = threading.Lock()
+        self._silent: set[str] = set()
+        self._watchers: list[Watcher] = []
+        for target, location in opened:
+            shown = str(location)
+            watch = Watch(target, shown, guard=guard, interval=interval, heartbeat=heartbeat)
+            self._watchers.append(Watcher(Checkpoint(location), watch, partial(self._act, shown)))
+
+    def start(self) -> None:
+        """Start to follow; returns at once."""
+        for watcher in self._watchers:
+            watcher.start()
+
+    def tend(self) -> None:
+        """Say which storages have not answered for a minute; to be called every few seconds."""
+        for watcher in self._watchers:
+            shown = str(watcher.checkpoint.location)
+            if watcher.looking_for() < _SILENT:
+                self._silent.discard(shown)
+            elif shown not in self._silent:
+                self._silent.add(shown)
+                self._committer.observe(_silence(shown, _SILENT))
+
+    def once(self, timeout: float) -> tuple[Report, ...]:
+        """Commit what is durable now, close, and say what came of it.
+
+        Takes at most about `timeout` seconds. A follower is either started, or asked once.
+        """
+        deadline = time.monotonic() + timeout
+        outcomes = self._outcomes = Outcomes()
+        for watcher in self._watchers:
+            watcher.start(once=True)
+        for watcher in self._watchers:
+            # Half of the time is Kafka's, whatever the storages do.
+            if not watcher.join(deadline - timeout / 2):
+                shown = str(watcher.checkpoint.location)
+                self._committer.observe(_silence(shown, timeout / 2))
+            if watcher.fault is not None:
+                raise watcher.fault
+        flushed = self._committer.flush(max(0.0, deadline - time.monotonic()))
+        # The last events are told after the last commit: they are all there when it is closed.
+        self.close(_AT_THE_END)
+        return tuple(
+            outcomes.report(str(watcher.checkpoint.location), flushed=flushed)
+            for watcher in self._watchers
+        )
+
+    def close(self, timeout: float) -> None:
+        """Stop, commit what was found, and let go of everything, within about `timeout` seconds.
+
+        What could not be confirmed is told as CommitAbandoned. A thread whose storage does not
+        answer is left behind, as a daemon.
+        """
+        deadline = time.monotonic() + timeout
+        for watcher in self._watchers:
+            watcher.stop()
+        for watcher in self._watchers:
+            watcher.join(min(deadline, time.monotonic() + 1.0))
+        self._committer.close(max(0.0, deadline - time.monotonic()))
+
+    def _act(self, shown: str, step: Step) -> None:
+        """Do what a look at one checkpoint asks for; called on its thread."""
+        commits, shared = self._allowed(shown, step)
+        for event in (*step.events, *shared):
+            self._committer.observe(event)
+        for commit in step.withheld:
+            self._committer.withhold(commit)
+        renewed = step.withheld if step.renew else ()
+        for commit in (*commits, *renewed):
+            self._committer.offer(commit, renew=step.renew)
+
+    def _allowed(self, shown: str, step: Step) -> tuple[tuple[Commit, ...], tuple[Event, ...]]:
+        """What of a step may be committed beside the other checkpoints, and what to say of it."""
+        commits: list[Commit] = []
+        events: list[Event] = []
+        with self._lock:
+            if step.released:
+                self._claims.drop(shown)
+            for commit in step.commits:
+                least, shared = self._claims.least(shown, shown, commit)
+                commits.append(least)
+                events += [shared] if shared is not None else []
+        if self._outcomes is not None:
+            self._outcomes.offered(shown, tuple(commits))
+        return tuple(commits), tuple(events)
+
+    def _note(self, event: Event) -> None:
+        if self._outcomes is not None:
+            self._outcomes(event)
+
+
+def _silence(shown: str, seconds: float) -> Notice:
+    return Notice(
+        checkpoint=shown,
+        kind=NoticeKind.SILENT,
+        what=f"its storage has not answered for {seconds:.0f} s",
+        cause="the network or the storage hangs",
+        fix="check it from this machine; the other checkpoints go on",
+    )

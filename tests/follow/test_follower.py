@@ -1,0 +1,261 @@
+"""Threads, many checkpoints, bad storages and the end of it, with groups kept in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from eo_listener.errors import SettingsError
+from eo_listener.events import Event, PartitionsShared
+from eo_listener.follow import Follower, Notice, NoticeKind, Target
+from eo_listener.offsets import TopicPartition
+from eo_listener.routing import Cluster
+from eo_listener.testing import MemoryGroups
+from tests.attack import surgery
+from tests.checkpoint.recorded import unpack
+
+CLUSTER = Cluster.of({"bootstrap.servers": "h:1"})
+
+
+class Watched:
+    """Followers that share groups in memory, and all their events."""
+
+    def __init__(self) -> None:
+        self.groups = MemoryGroups()
+        self.events: list[Event] = []
+        self._open: list[Follower] = []
+
+    def follower(self, *targets: Target, **settings: Any) -> Follower:
+        made = Follower(
+            targets,
+            lambda cluster: self.groups,
+            observers=[self.events.append],
+            **{"interval": 0.1, **settings},
+        )
+        self._open.append(made)
+        return made
+
+    def start(self, *targets: Target, **settings: Any) -> Follower:
+        made = self.follower(*targets, **settings)
+        made.start()
+        return made
+
+    def held(self, group: str) -> dict[str, int]:
+        held = self.groups.groups.get(group, {})
+        return {str(tp): position.offset for tp, position in sorted(held.items())}
+
+    def holds(self, group: str, offsets: dict[str, int]) -> Callable[[], bool]:
+        return lambda: self.held(group) == offsets
+
+    def kinds(self, checkpoint: str = "") -> list[NoticeKind]:
+        return [
+            event.kind
+            for event in self.events
+            if isinstance(event, Notice) and event.checkpoint.endswith(checkpoint)
+        ]
+
+    def end(self) -> None:
+        for one in self._open:
+            one.close(2.0)
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    watched = Watched()
+    yield watched
+    watched.end()
+    for thread in threading.enumerate():
+        if thread.name.startswith("eo-listener"):
+            thread.join(15)
+            assert not thread.is_alive(), thread.name
+
+
+def target(folder: Path | str, group: str = "g") -> Target:
+    return Target(location=str(folder), cluster=CLUSTER, groups={"*": group})
+
+
+def three(batch: int) -> dict[str, int]:
+    """Where the recorded query `plain` of 4.0.0 stands after a batch."""
+    rounds = batch + 1
+    return {
+        "plain-4.0.0-0": 8 * rounds,
+        "plain-4.0.0-1": 7 * rounds,
+        "plain-4.0.0-2": 5 * rounds,
+    }
+
+
+def test_a_checkpoint_is_followed_as_it_grows(watched: Watched, tmp_path: Path) -> None:
+    """From before it exists, over its first and each later batch, to its end."""
+    whole = unpack("4.0.0", "plain", tmp_path / "whole")
+    here = tmp_path / "here"
+    watched.start(target(here))
+    until(lambda: NoticeKind.ABSENT in watched.kinds())
+    assert watched.held("g") == {}
+    surgery.rewind_to(surgery.copy(whole, tmp_path / "young"), 0)
+    (tmp_path / "young").rename(here)
+    until(lambda: watched.held("g") == three(0))
+    for batch in (1, 2):
+        for folder in ("offsets", "commits"):
+            for name in (f"{batch}", f".{batch}.crc"):
+                (here / folder / name).write_bytes((whole / folder / name).read_bytes())
+        until(watched.holds("g", three(batch)))
+    offsets = [max(one.offset for one in held.values()) for _, held in watched.groups.history]
+    assert offsets == sorted(offsets)
+
+
+def test_half_written_checkpoints(watched: Watched, tmp_path: Path) -> None:
+    """Each state after a crash is committed as far as it is done, and no further."""
+    states: dict[str, int] = {"whole": 2, "commit": 1, "offsets": 1, "temporary": 2, "torn": 1}
+    made = {name: unpack("4.0.0", "plain", tmp_path / name) for name in states}
+    surgery.before_commit(made["commit"])
+    surgery.before_offsets(made["offsets"])
+    surgery.leave_temporary(made["temporary"], "offsets", whole=True)
+    surgery.leave_temporary(made["temporary"], "commits", whole=True)
+    surgery.tear(made["torn"] / "offsets" / "2", checksummed=True)
+    watched.start(*(target(folder, name) for name, folder in made.items()))
+    for name, batch in states.items():
+        until(watched.holds(name, three(batch)))
+    until(lambda: NoticeKind.UNREADABLE in watched.kinds("torn"))
+    assert watched.kinds("torn").count(NoticeKind.UNREADABLE) == 1
+    assert NoticeKind.UNREADABLE not in watched.kinds("whole")
+
+
+def test_the_end_commits_what_was_seen(watched: Watched, tmp_path: Path) -> None:
+    """A stop right after the first look still leaves the group right, and no thread."""
+    follower = watched.start(target(unpack("4.0.0", "plain", tmp_path)), interval=60.0)
+    until(lambda: watched.kinds() == [NoticeKind.FOLLOWING])
+    follower.close(10.0)
+    assert watched.held("g") == three(2)
+    assert not [t for t in threading.enumerate() if t.name.startswith("eo-listener-follow")]
+
+
+def test_two_queries_on_one_group(watched: Watched, tmp_path: Path) -> None:
+    """The least of their offsets counts, and it is told once who shares the group."""
+    ahead = unpack("4.0.0", "plain", tmp_path / "ahead")
+    behind = unpack("4.0.0", "plain", tmp_path / "behind")
+    surgery.rewind_to(behind, 0)
+    watched.start(target(behind))
+    until(lambda: watched.held("g") == three(0))
+    surgery.rewind_to(behind, 0)
+    watched.end()
+    watched.start(target(behind), target(ahead))
+    until(lambda: len(watched.kinds()) >= 3)
+    until(lambda: any(isinstance(event, PartitionsShared) for event in watched.events))
+    shared = [event for event in watched.events if isinstance(event, PartitionsShared)]
+    assert len(shared) == 1
+    assert sorted(shared[0].readers) == sorted([str(ahead), str(behind)])
+
+
+class SlowFiles(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A remote storage that does not answer until it is released."""
+
+    protocol = ("slow",)
+    store: dict[str, Any] = {}  # noqa: RUF012  # the parent's own form
+    pseudo_dirs = [""]  # noqa: RUF012
+    answer = threading.Event()
+    failures: list[Exception] = []  # noqa: RUF012
+
+    def ls(self, *given: Any, **named: Any) -> Any:
+        if self.failures:
+            raise self.failures.pop()
+        self.answer.wait(60)
+        return super().ls(*given, **named)
+
+
+@pytest.fixture
+def slow() -> Iterator[type[SlowFiles]]:
+    fsspec.register_implementation("slow", SlowFiles, clobber=True)
+    SlowFiles.answer.clear()
+    yield SlowFiles
+    SlowFiles.answer.set()
+    SlowFiles.failures.clear()
+
+
+def test_a_slow_storage_holds_up_nobody_else(
+    watched: Watched, slow: type[SlowFiles], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one does not answer the others are followed, it is told, and the end comes in time."""
+    monkeypatch.setattr("eo_listener.follow.follower._SILENT", 0.5)
+    folder = unpack("4.0.0", "plain", tmp_path / "c")
+    follower = watched.start(target(f"slow://{uuid.uuid4()}", "s"), target(folder))
+    until(lambda: watched.held("g") == three(2))
+    time.sleep(0.6)
+    follower.tend()
+    follower.tend()
+    assert watched.kinds().count(NoticeKind.SILENT) == 1
+    began = time.monotonic()
+    follower.close(3.0)
+    assert time.monotonic() - began < 10.0
+    slow.answer.set()
+
+
+def test_a_storage_that_fails_is_asked_again(watched: Watched, slow: type[SlowFiles]) -> None:
+    """Any error of a driver is told once and outlived; then its checkpoint is followed."""
+    slow.answer.set()
+    slow.failures += [RuntimeError("hunter2@"), ConnectionError("no route")]
+    url = f"slow://{uuid.uuid4()}"
+    watched.start(target(url))
+    until(lambda: NoticeKind.ABSENT in watched.kinds())
+    kinds = watched.kinds()
+    assert NoticeKind.UNREACHABLE in kinds
+    assert NoticeKind.RECOVERED in kinds
+
+
+def test_once_reports_each_checkpoint(watched: Watched, tmp_path: Path) -> None:
+    """What is durable is confirmed; each kind of trouble has its exit code."""
+    made = {name: unpack("4.0.0", "plain", tmp_path / name) for name in ("good", "torn")}
+    surgery.empty(made["torn"] / "commits" / "2")
+    rate = unpack("4.0.0", "rate", tmp_path / "rate")
+    (tmp_path / "young").mkdir()
+    (tmp_path / "young" / "metadata").write_bytes((made["good"] / "metadata").read_bytes())
+    folders = [made["good"], made["torn"], rate, tmp_path / "nosuch", tmp_path / "young"]
+    follower = watched.follower(*(target(folder, folder.name) for folder in folders))
+    reports = follower.once(30.0)
+    assert [report.exit_code for report in reports] == [0, 1, 1, 3, 0]
+    assert [report.batch for report in reports] == [2, 1, None, None, None]
+    assert watched.held("good") == three(2)
+    assert watched.held("torn") == three(1)
+    assert reports[0].groups["good"][TopicPartition("plain-4.0.0", 0)] == 24
+
+
+def test_once_says_what_was_not_confirmed(watched: Watched, tmp_path: Path) -> None:
+    """A group further on is refused (1), a Kafka that does not answer is a failure (3)."""
+    folder = unpack("4.0.0", "plain", tmp_path / "c")
+    assert watched.follower(target(folder)).once(30.0)[0].exit_code == 0
+    surgery.rewind_to(folder, 0)
+    (report,) = watched.follower(target(folder)).once(30.0)
+    assert report.exit_code == 1
+    assert set(report.refused.values()) == {"below what the group holds"}
+    assert watched.held("g") == three(2)
+
+    def away(group: str, positions: Any) -> Any:
+        return dict.fromkeys(positions, "GROUP_AUTHORIZATION_FAILED")
+
+    watched.groups.faults.extend([away] * 50)
+    (report,) = watched.follower(target(folder, "other")).once(30.0)
+    assert report.exit_code == 3
+    assert set(report.failed.values()) == {"GROUP_AUTHORIZATION_FAILED"}
+
+
+def test_one_checkpoint_under_two_names_is_refused(watched: Watched, tmp_path: Path) -> None:
+    """Never two threads on one checkpoint, however it is spelt."""
+    folder = unpack("4.0.0", "plain", tmp_path / "c")
+    (tmp_path / "link").symlink_to(folder)
+    for other in (f"file:{folder}", f"{folder}/", tmp_path / "link"):
+        with pytest.raises(SettingsError, match="named twice"):
+            watched.follower(target(folder), target(other, "h"))
