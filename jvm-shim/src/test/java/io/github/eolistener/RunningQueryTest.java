@@ -2,6 +2,7 @@ package io.github.eolistener;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -38,7 +39,7 @@ class RunningQueryTest {
   }
 
   @Test
-  @DisplayName("A self-join of one rate source has one source, running and ended")
+  @DisplayName("A self-join of one rate source is described, running and ended")
   void selfJoin() throws Exception {
     Dataset<Row> rows = spark.readStream().format("rate").load();
     StreamingQuery query =
@@ -58,5 +59,10 @@ class RunningQueryTest {
     assertEquals("twice", answer.at("/query/name").asText());
     assertEquals(query.lastProgress().sources().length, answer.get("sources").size());
     assertFalse(answer.at("/sources/0/kafka").asBoolean());
+    JsonNode position = new ObjectMapper().readTree(PositionInspector.inspect(query));
+    assertEquals("MICRO_BATCH", position.get("mode").asText());
+    assertTrue(position.get("restored").asBoolean());
+    assertTrue(position.get("batch").asLong() >= 0);
+    assertEquals(0, position.get("sources").size());
   }
 }
