@@ -16,6 +16,10 @@ from eo_listener.events import CommitAbandoned, CommitRefused, Event
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import Look
 
+# The worker asks at least every 5 s, or when a request of at most 8 s is over. Where it did not,
+# the process stood still, and a successor may be at work: nothing that was seen before counts.
+STANDSTILL = 15.0
+
 
 class Board:
     """The lanes of one cluster. Not thread-safe: the worker holds a lock around it."""
@@ -33,6 +37,7 @@ class Board:
         self._random = randomness or random.Random()  # noqa: S311  # spreads retries, guards no secret
         self._lanes: dict[str, Lane] = {}
         self._active: dict[str, Lane] = {}  # with a thousand groups, most have nothing to do
+        self._asked: float | None = None
 
     def offer(
         self, group: str, positions: Positions, *, renew: bool = False, lossy: bool = False
@@ -58,6 +63,10 @@ class Board:
         Of several groups the one with the fewest failures goes first, so that those that do not
         answer hold up the others least.
         """
+        if self._asked is not None and now - self._asked > STANDSTILL:
+            for lane in self._lanes.values():
+                lane.distrust()
+        self._asked = now
         for lane in sorted(self._active.values(), key=Lane.failures):
             request = lane.next(now)
             if request is not None:

@@ -250,6 +250,11 @@ class Lane:
             if slot.looked is not None
         }
 
+    def distrust(self) -> None:
+        """Forget what was seen: look again before anything is committed."""
+        for slot in self._slots.values():
+            slot.looked = None
+
     def failures(self) -> int:
         """The most failures in a row of any partition that waits."""
         troubles = (self._slots[tp].trouble for tp in self._due)

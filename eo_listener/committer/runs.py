@@ -50,6 +50,7 @@ class Run:
     withheld: set[int] = field(default_factory=set)
     newest: Progress | None = None
     restored: LivePosition | None = None
+    awaited: int | None = None
 
     @property
     def query(self) -> str:
@@ -92,9 +93,22 @@ class Run:
         }
         return {index: findings for index, findings in judged.items() if findings}
 
-    def looked(self, position: LivePosition | None, now: float, heartbeat: float) -> bool:
+    def is_early(self, position: LivePosition) -> bool:
+        """Whether the event of that batch is still to come; once only: it may have been dropped."""
+        newest = -1 if self.newest is None else self.newest.batch_id
+        if self.newest is None or self.follows_checkpoint or position.batch_id <= newest:
+            return False
+        waited = self.awaited is not None and newest < self.awaited <= position.batch_id
+        self.awaited = None if waited else position.batch_id
+        return not waited
+
+    def looked(
+        self, position: LivePosition | None, now: float, heartbeat: float, *, early: bool
+    ) -> bool:
         """Plan the next look; say whether this is the time for the full map."""
-        if position is None:
+        if early:
+            self.due = now + min(_POLL, heartbeat)
+        elif position is None:
             self.silent += 1
             self.delay = min(_RESTORING, self.delay * 2)
             restoring = self.positions_read == 0 and self.silent < _PATIENCE

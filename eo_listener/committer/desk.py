@@ -1,0 +1,287 @@
+"""What becomes of events and of live queries: judged, given a place to go, and offered.
+
+No thread and no clock of its own: the router brings both, and so does a model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from eo_listener.committer.claims import Claims
+from eo_listener.committer.committer import Committer
+from eo_listener.committer.inbox import RUNS_KEPT, Mail, Post
+from eo_listener.committer.runs import Run
+from eo_listener.errors import JvmError
+from eo_listener.events import (
+    Breach,
+    Event,
+    EventsMissed,
+    Finding,
+    GuardViolation,
+    Malfunction,
+    QueryNoticed,
+)
+from eo_listener.fault_points import reached
+from eo_listener.guard import Guard, judge
+from eo_listener.progress import Progress
+from eo_listener.protocols import LivePosition, QueryReader
+from eo_listener.routing import Route, Rules
+
+_INSPECTIONS = 3  # a query that cannot be inspected three times in a row will not be the fourth
+_FIRST_LOOK = 0.1
+_SOON = 1.0
+
+logger = logging.getLogger("eo_listener")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One time by two clocks: the monotonic one, and seconds since the epoch."""
+
+    now: float
+    wall: float
+
+
+class Desk:
+    """Serves what the inbox brings. Not thread-safe: one thread calls all of it.
+
+    What a query has made durable is also read from the query itself: when it starts (an event may
+    have been lost with the last driver), when it ends, and every `heartbeat` seconds, so that the
+    full map is committed again before it can expire.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        queries: QueryReader,
+        committer: Committer,
+        *,
+        guard: Guard,
+        heartbeat: float,
+    ) -> None:
+        self._rules = rules
+        self._queries = queries
+        self._committer = committer
+        self._guard = guard
+        self._heartbeat = heartbeat
+        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._claims = Claims()
+        self.serving: Progress | None = None
+
+    def due(self) -> float | None:
+        """When a query is to be looked at next, on the monotonic clock."""
+        return min((run.due for run in self._runs.values()), default=None)
+
+    def serve(self, post: Post, moment: Moment, *, look_at_all: bool = False) -> None:
+        """Work off what came in, and look at the queries whose time has come."""
+        for started in post.started:
+            self._run_of(started.query_id, started.run_id, started.name, moment.now)
+        for mail in post.mails:
+            self.serving = mail.newest
+            self._contained(mail.newest.query, partial(self._read, mail, moment))
+            self.serving = None
+        if post.unreadable is not None:
+            self._committer.observe(
+                Malfunction(where="a progress event", problem=str(post.unreadable))
+            )
+        for run in tuple(self._runs.values()):
+            if look_at_all or run.due <= moment.now:
+                self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
+        for run_id in post.ended:
+            self._end(run_id, moment.now)
+        if post.ended:
+            self._committer.hurry()
+
+    def _contained(self, query: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            # A fault of ours: this thread must outlive it, or every query goes uncommitted.
+            logger.exception("eo_listener could not handle an event of query %s", query)
+            self._committer.observe(
+                Malfunction(where=f"query {query}", problem=type(error).__name__)
+            )
+
+    def _run_of(self, query_id: str, run_id: str, name: str | None, now: float) -> Run:
+        run = self._runs.get(run_id)
+        if run is None:
+            run = Run(query_id=query_id, run_id=run_id, name=name, due=now + _FIRST_LOOK)
+            self._runs[run_id] = run
+            while len(self._runs) > RUNS_KEPT:
+                forgotten, _ = self._runs.popitem(last=False)
+                self._forget(forgotten)
+        return run
+
+    def _end(self, run_id: str, now: float) -> None:
+        run = self._runs.get(run_id)
+        if run is not None:
+            self._contained(run.query, partial(self._look, run, now, last=True))
+        self._runs.pop(run_id, None)
+        self._forget(run_id)
+
+    def _forget(self, run_id: str) -> None:
+        self._claims.drop(run_id)
+        self._queries.forget(run_id)
+
+    # Events
+
+    def _read(self, mail: Mail, moment: Moment) -> None:
+        """Judge and offer what the events of one run say."""
+        reached("router.before-route")
+        progress = mail.newest
+        run = self._run_of(progress.query_id, progress.run_id, progress.name, moment.now)
+        run.newest = progress
+        if progress.sources:
+            self._inspect(run)
+        if self._guard is not Guard.OFF:
+            self._judge(run, mail, moment)
+        if run.follows_checkpoint:
+            run.due = min(run.due, moment.now + _SOON)
+        else:
+            self._offer(run, progress, renew=False)
+
+    def _judge(self, run: Run, mail: Mail, moment: Moment) -> None:
+        for after, before in mail.missed:
+            self._committer.observe(
+                EventsMissed(
+                    query=run.query, run_id=run.run_id, after_batch=after, before_batch=before
+                )
+            )
+        wrong = list(mail.wrong)
+        if mail.first is not None:
+            first = mail.first
+            found = run.judge_first(first).items()
+            wrong += [(first.batch_id, source, findings) for source, findings in found]
+        wrong += self._losses(run, mail.newest, moment)
+        for batch_id, source, findings in wrong:
+            self._violated(run, mail.newest, batch_id, source, findings)
+
+    def _losses(
+        self, run: Run, progress: Progress, moment: Moment
+    ) -> list[tuple[int, int, tuple[Finding, ...]]]:
+        """Records that Kafka had deleted before the newest batch could read them."""
+        if progress.planned is None:
+            return []
+        planned = moment.now - (moment.wall - progress.planned)
+        wrong = []
+        for source in progress.sources:
+            only = progress.only([source.index])
+            starts = {
+                tp: start
+                for commit in self._route(run, only).commits
+                if commit.lossy
+                for tp, (start, seen) in self._committer.log_starts(commit).items()
+                if seen <= planned
+            }
+            if starts and source.end is not None and source.start is not None:
+                findings = judge(source.start, source.start, source.end, starts)
+                losses = tuple(one for one in findings if one.breach is Breach.LOST)
+                if losses:
+                    wrong.append((progress.batch_id, source.index, losses))
+        return wrong
+
+    def _violated(
+        self,
+        run: Run,
+        progress: Progress,
+        batch_id: int,
+        source: int,
+        findings: tuple[Finding, ...],
+    ) -> None:
+        withheld = self._guard is Guard.WITHHOLD
+        if withheld and source not in run.withheld:
+            run.withheld.add(source)
+            for commit in self._route(run, progress.only([source])).commits:
+                self._committer.withhold(commit)
+        self._committer.observe(
+            GuardViolation(
+                query=run.query,
+                run_id=run.run_id,
+                batch_id=batch_id,
+                source=source,
+                findings=findings,
+                withheld=withheld,
+            )
+        )
+
+    # The query itself
+
+    def _look(self, run: Run, now: float, *, last: bool) -> None:
+        """Offer what a query has made durable by its own word.
+
+        That may be ahead of the newest event, which the guard has not seen then: so its time is
+        waited for, but for the `last` look, before which all events were delivered.
+        """
+        self._inspect(run)
+        position = self._position(run)
+        early = position is not None and not last and run.is_early(position)
+        renew = run.looked(position, now, self._heartbeat, early=early)
+        if position is not None and not early:
+            self._offer(run, run.at(position), renew=renew)
+        elif renew and run.newest is not None and not run.follows_checkpoint:
+            self._offer(run, run.newest, renew=True)
+
+    def _position(self, run: Run) -> LivePosition | None:
+        try:
+            return self._queries.position(run.query_id, run.run_id)
+        except JvmError as error:
+            logger.debug("query %s cannot be asked: %s", run.query, error)
+            return None
+
+    def _inspect(self, run: Run) -> None:
+        """Read what does not change in a run, until it is known."""
+        if run.options is not None or run.inspections >= _INSPECTIONS:
+            return
+        try:
+            run.mode = self._queries.mode(run.query_id, run.run_id)
+            run.options = self._queries.options(run.query_id, run.run_id)
+        except JvmError as error:
+            run.inspections += run.newest is not None  # before the first event it is too early
+            logger.debug("query %s cannot be inspected: %s", run.query, error)
+        meaning = run.meaning()
+        if run.options and meaning is not None and run.mode is not None:
+            self._committer.observe(
+                QueryNoticed(
+                    query=run.query, run_id=run.run_id, what=run.mode.value, meaning=meaning
+                )
+            )
+
+    # Where to
+
+    def _offer(self, run: Run, progress: Progress, *, renew: bool) -> None:
+        if not progress.sources and run.newest is None:
+            return  # before the first event it is not known that there are none
+        kept = progress.without(run.withheld)
+        if kept.sources or not progress.sources:
+            self._offer_all(run, self._route(run, kept), renew=renew)
+        if renew and run.withheld:
+            self._renew_marks(self._route(run, progress.only(run.withheld)))
+
+    def _offer_all(self, run: Run, route: Route, *, renew: bool) -> None:
+        for why in route.ignored:
+            self._say_once(run, (why.source, why.problem), why)
+        for overlap in route.shared:
+            self._say_once(run, (None, overlap.group), overlap)
+        for commit in route.commits:
+            least, shared = self._claims.least(run.run_id, run.query, commit)
+            if shared is not None:
+                self._committer.observe(shared)
+            self._committer.offer(least, renew=renew)
+
+    def _renew_marks(self, route: Route) -> None:
+        """Keep from expiring what a withheld source stands at, in partitions it got since too."""
+        for commit in route.commits:
+            self._committer.withhold(commit)
+            self._committer.offer(commit, renew=True)
+
+    def _route(self, run: Run, progress: Progress) -> Route:
+        return self._rules.route(progress, run.options)
+
+    def _say_once(self, run: Run, key: tuple[int | None, str], event: Event) -> None:
+        if key not in run.said:
+            run.said.add(key)
+            self._committer.observe(event)
