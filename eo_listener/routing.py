@@ -98,7 +98,7 @@ class Rules:
                 except LeftOut as why:
                     ignored.append(_ignored(progress, source, topic, why))
                 else:
-                    gathered.add(source, topic, metadata, lossy=_skips_losses(given))
+                    gathered.add(source, topic, metadata, lossy=skips_losses(given))
         commits = (
             Commit(cluster=cluster, group=group, positions=gathered.positions, lossy=gathered.lossy)
             for (cluster, group), gathered in found.items()
@@ -175,7 +175,8 @@ class _Gathered:
                     self.positions[tp] = Position(offset=offset, metadata=metadata)
 
 
-def _skips_losses(options: Mapping[str, str] | None) -> bool:
+def skips_losses(options: Mapping[str, str] | None) -> bool:
+    """Whether Spark was told to skip records that Kafka has deleted before they were read."""
     return (options or {}).get("failondataloss", "true").lower() == "false"
 
 

@@ -9,6 +9,7 @@ from eo_listener.events import Finding
 from eo_listener.guard import judge
 from eo_listener.progress import Progress, SourceProgress
 from eo_listener.protocols import LivePosition, QueryMode
+from eo_listener.routing import skips_losses
 
 _RESTORING = 1.0  # at most so long between two looks at a query that restores its checkpoint
 _PATIENCE = 600  # such looks; one that has not answered by then answers hardly ever
@@ -61,6 +62,12 @@ class Run:
     def follows_checkpoint(self) -> bool:
         """Whether its events, if there are any, must not be committed."""
         return self.mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether to look every few seconds: at its checkpoint, or at logs Spark may skip in."""
+        given = (self.options or {}).values()
+        return self.follows_checkpoint or any(map(skips_losses, given))
 
     def meaning(self) -> str | None:
         """What its mode means for its group, where that is not the usual."""
@@ -120,7 +127,7 @@ class Run:
             if self.positions_read == 1:
                 self.due = now + _RESTORED
             else:
-                self.due = now + (min(_POLL, heartbeat) if self.follows_checkpoint else heartbeat)
+                self.due = now + (min(_POLL, heartbeat) if self.is_watched else heartbeat)
         renew = self.renewed is None or now - self.renewed >= heartbeat * 0.9
         if renew and (position is not None or self.newest is not None):
             self.renewed = now

@@ -107,7 +107,11 @@ def test_secrets_stay_out_of_the_log(
         assert listener.flush()
     queries.spark.streams.removeListener(listener)
     listener.close()
-    inner = [listener._router._rules, listener._committer._workers, listener._router._runs]
+    inner = [
+        listener._router._desk._rules,
+        listener._committer._workers,
+        listener._router._desk._runs,
+    ]
     shown = caplog.text + repr(told) + repr(listener) + repr(inner)
     assert "commits have begun" in caplog.text
     assert told

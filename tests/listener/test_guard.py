@@ -1,0 +1,195 @@
+"""The guard on real queries: what Spark lets pass under failOnDataLoss=false is seen."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from eo_listener import OffsetCommitListener
+from eo_listener.events import (
+    Breach,
+    CommitRefused,
+    Event,
+    EventsMissed,
+    GuardViolation,
+    Refusal,
+)
+from eo_listener.kafka import ClusterReader
+from eo_listener.metadata import CommitMetadata
+from eo_listener.offsets import Position, TopicPartition
+from tests.listener.conftest import Recording
+from tests.listener.queries import Queries
+from tests.topics import Topics, unique
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def violations(events: list[Event]) -> list[GuardViolation]:
+    return [event for event in events if isinstance(event, GuardViolation)]
+
+
+def breaches(events: list[Event]) -> set[Breach]:
+    return {finding.breach for event in violations(events) for finding in event.findings}
+
+
+def positions(queries: Queries, group: str) -> dict[TopicPartition, Position]:
+    reader = ClusterReader({"bootstrap.servers": queries.broker.bootstrap_servers})
+    try:
+        return dict(reader.group(group))
+    finally:
+        reader.close()
+
+
+def wait_until(events: list[Event], kind: type[Event], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not any(isinstance(event, kind) for event in events):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_vanished_partition_withholds_its_source_until_it_is_accepted(
+    recording: Recording, queries: Queries, topics: Topics
+) -> None:
+    """A deleted topic of a pattern: told, the source held back over restarts, then accepted."""
+    stem, group = unique("v"), unique("g")
+    gone, stays = f"{stem}-gone", f"{stem}-stays"
+    for topic in (gone, stays):
+        topics.create_as(topic, 1)
+        topics.fill(topic, 20)
+    data = queries.read(
+        subscribePattern=f"{stem}-.*",
+        eo__commit__group=group,
+        failOnDataLoss="false",
+        kafka__metadata__max__age__ms="500",
+    )
+    listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    query = queries.start(data, "pattern", drain=False)
+    query.processAllAvailable()
+    assert listener.flush()
+    topics.delete(gone)
+    deadline = time.monotonic() + 60
+    while not violations(recording.events):
+        assert time.monotonic() < deadline
+        topics.fill(stays, 5)
+        query.processAllAvailable()
+    query.stop()
+    assert not listener.flush()  # the query is further than its group
+    assert breaches(recording.events) == {Breach.VANISHED}
+    assert violations(recording.events)[0].withheld
+    held = positions(queries, group)[TopicPartition(stays, 0)]
+    metadata = CommitMetadata.parse(held.metadata)
+    assert metadata is not None
+    assert metadata.withheld
+    recording.end()
+
+    recording.events.clear()
+    again = recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    queries.drain(data, "pattern")
+    assert not again.flush()
+    assert positions(queries, group)[TopicPartition(stays, 0)] == held
+    refused = [event for event in recording.events if isinstance(event, CommitRefused)]
+    assert [event.refusal for event in refused] == [Refusal.WITHHELD_BEFORE]
+    recording.end()
+
+    accepting = recording.add(OffsetCommitListener(guard="warn"))
+    queries.drain(data, "pattern")
+    assert accepting.flush()
+    (row,) = [row for row in queries.described(group) if row.topic == stays]
+    assert row.lag == 0
+
+
+@pytest.mark.parametrize("guard", ["withhold", "warn", "off"])
+def test_records_that_retention_took_first_are_seen(
+    recording: Recording, queries: Queries, topics: Topics, guard: str
+) -> None:
+    """Deleted between two batches, skipped by Spark in silence: the guard names the offsets."""
+    topic, group = topics.create(partitions=1), unique("g")
+    tp = TopicPartition(topic, 0)
+    topics.fill(topic, 20)
+    listener = recording.add(OffsetCommitListener(guard=guard, observers=[recording.events.append]))
+    data = queries.read(subscribe=topic, eo__commit__group=group, failOnDataLoss="false")
+    # The next trigger comes long after the records have gone, and the listener has looked.
+    query = (
+        data.writeStream.format("noop")
+        .option("checkpointLocation", str(queries.folder / "c"))
+        .trigger(processingTime="8 seconds")
+        .start()
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while positions(queries, group).get(tp, Position(offset=0)).offset != 20:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        topics.fill(topic, 30)
+        topics.forget_before(topic, {0: 35})
+        listener.flush()  # commits nothing new, and has the log looked at
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    done = listener.flush()
+    found = violations(recording.events)
+    if guard == "off":
+        assert not found
+    else:
+        ((finding,),) = [event.findings for event in found]
+        assert (finding.breach, finding.start, finding.until) == (Breach.LOST, 20, 35)
+    assert done is (guard != "withhold")
+    assert positions(queries, group)[tp].offset == (20 if guard == "withhold" else 50)
+
+
+def test_offsets_that_move_back_are_seen(
+    recording: Recording, queries: Queries, topics: Topics
+) -> None:
+    """A topic that shrank under failOnDataLoss=false: Spark goes back in silence, we do not."""
+    topic, group = topics.create(partitions=1), unique("g")
+    topics.fill(topic, 50)
+    listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    data = queries.read(
+        subscribe=topic,
+        eo__commit__group=group,
+        failOnDataLoss="false",
+        kafka__metadata__max__age__ms="500",
+    )
+    query = queries.start(data, drain=False)
+    query.processAllAvailable()
+    assert listener.flush()
+    topics.delete(topic)
+    topics.create_as(topic, 1)
+    topics.fill(topic, 10)
+    deadline = time.monotonic() + 60
+    while not violations(recording.events):
+        assert time.monotonic() < deadline
+        topics.fill(topic, 1)
+        time.sleep(0.5)
+    query.stop()
+    assert not listener.flush()
+    assert breaches(recording.events) & {Breach.BACKWARD, Breach.VANISHED}
+
+
+def test_a_healthy_life_raises_no_alarm(
+    recording: Recording, queries: Queries, topics: Topics, tmp_path: Path
+) -> None:
+    """Restarts, idle times, markers of transactions, new partitions, two sources: not a word."""
+    plain, transactional, group = topics.create(), topics.create(), unique("g")
+    listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    data = queries.read(subscribe=f"{plain},{transactional}", eo__commit__group=group).union(
+        queries.read(subscribe=plain, eo__commit__group=unique("g"), failOnDataLoss="false")
+    )
+    for round_ in range(3):
+        topics.fill(plain, 20)
+        topics.fill(transactional, 20, transactional=True)
+        if round_ == 2:
+            topics.widen(plain, 5)
+        query = queries.start(data, "healthy", drain=False)
+        query.processAllAvailable()
+        time.sleep(1.0)
+        topics.fill(plain, 5)
+        query.processAllAvailable()
+        query.stop()
+    assert listener.flush()
+    unwanted = (GuardViolation, EventsMissed, CommitRefused)
+    assert not [event for event in recording.events if isinstance(event, unwanted)]
+    assert threading.active_count() < 100

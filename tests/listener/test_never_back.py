@@ -1,0 +1,164 @@
+"""A group is never taken back unnoticed: older checkpoints, other writers, recreated topics."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+from eo_listener import OffsetCommitListener
+from eo_listener.events import (
+    CommitRefused,
+    ForeignCommit,
+    PartitionsShared,
+    Refusal,
+    TopicRecreated,
+)
+from eo_listener.kafka import ClusterReader, ConfluentGroups
+from eo_listener.metadata import CommitMetadata
+from eo_listener.offsets import Position, TopicPartition
+from tests.attack.offsets_topic import OffsetsTopic, audit
+from tests.listener.conftest import Recording
+from tests.listener.queries import Queries
+from tests.topics import Topics, unique
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def positions(queries: Queries, group: str) -> dict[TopicPartition, Position]:
+    reader = ClusterReader({"bootstrap.servers": queries.broker.bootstrap_servers})
+    try:
+        return dict(reader.group(group))
+    finally:
+        reader.close()
+
+
+def put(queries: Queries, group: str, at: dict[TopicPartition, Position]) -> None:
+    """Commit as somebody else does."""
+    groups = ConfluentGroups({"bootstrap.servers": queries.broker.bootstrap_servers})
+    assert set(groups.commit(group, at, timeout=20).values()) == {None}
+    groups.close()
+
+
+@pytest.mark.parametrize("on_rewind", ["refuse", "allow"])
+def test_a_restart_from_an_older_checkpoint(
+    recording: Recording, queries: Queries, topics: Topics, on_rewind: str
+) -> None:
+    """By default the group stays, and the refusal names who is ahead; allowed, it is recorded.
+
+    Every commit is read back from the log of the broker, not only where it all ended.
+    """
+    topic, group = topics.create(partitions=1), unique("g")
+    tp = TopicPartition(topic, 0)
+    data = queries.read(subscribe=topic, eo__commit__group=group, maxOffsetsPerTrigger="50")
+    settings = {"on_rewind": on_rewind, "observers": [recording.events.append]}
+    listener = recording.add(OffsetCommitListener(**settings))  # type: ignore[arg-type]  # of two kinds
+    topics.fill(topic, 50)
+    queries.drain(data, "first")
+    shutil.copytree(queries.folder / "c", queries.folder / "older")
+    topics.fill(topic, 100)
+    queries.drain(data, "first")
+    assert listener.flush()
+    recording.end()
+    again = recording.add(OffsetCommitListener(**settings))  # type: ignore[arg-type]  # of two kinds
+    topics.fill(topic, 50)
+    queries.drain(data, "first", checkpoint="older")
+    assert again.flush()
+    queries.assert_drained(group, topic, partitions=1)
+    history = OffsetsTopic(queries.broker).effects(group)
+    assert audit(history) == ()
+    refused = [event for event in recording.events if isinstance(event, CommitRefused)]
+    rewound = [one.rewound_from for one in history if one.rewound_from is not None]
+    if on_rewind == "refuse":
+        assert rewound == []
+        assert refused[0].refusal is Refusal.BELOW_GROUP
+        assert refused[0].held[tp] == 150
+        assert refused[0].writer is not None
+        assert refused[0].writer.name == "first"
+    else:
+        assert rewound == [150]
+        assert not refused
+
+
+def test_a_second_writer_is_named(recording: Recording, queries: Queries, topics: Topics) -> None:
+    """Another run of the query, and a tool, are told apart; what they put back is healed."""
+    topic, group = topics.create(partitions=1), unique("g")
+    tp = TopicPartition(topic, 0)
+    topics.fill(topic, 30)
+    listener = recording.add(
+        OffsetCommitListener(heartbeat=1.0, observers=[recording.events.append])
+    )
+    data = queries.read(subscribe=topic, eo__commit__group=group, failOnDataLoss="false")
+    query = queries.start(data, "mine", drain=False)
+    query.processAllAvailable()
+    assert listener.flush()
+    ours = CommitMetadata.parse(positions(queries, group)[tp].metadata)
+    assert ours is not None
+    zombie = CommitMetadata.of(name="mine", query_id=ours.query_id, run_id="deadbeef", batch_id=0)
+    for text in (zombie.text(), ""):
+        put(queries, group, {tp: Position(offset=10, metadata=text)})
+        topics.fill(topic, 1)
+        query.processAllAvailable()
+        listener.flush()
+    query.stop()
+    assert listener.flush()
+    told = [event for event in recording.events if isinstance(event, ForeignCommit)]
+    assert [(event.zombie, event.writer) for event in told] == [(True, zombie), (False, None)]
+    assert all(event.found[tp] == 10 for event in told)
+    queries.assert_drained(group, topic, partitions=1)
+
+
+def test_a_recreated_topic_gets_nothing_of_the_old_one(
+    recording: Recording, queries: Queries, topics: Topics
+) -> None:
+    """Deleted and made anew under a running query: one clear event, and no old offset lands."""
+    topic, other, group = topics.create(partitions=1), topics.create(partitions=1), unique("g")
+    topics.fill(topic, 100)
+    topics.fill(other, 10)
+    listener = recording.add(
+        OffsetCommitListener(heartbeat=1.0, observers=[recording.events.append])
+    )
+    data = queries.read(
+        subscribe=f"{topic},{other}", eo__commit__group=group, failOnDataLoss="false"
+    )
+    query = queries.start(data, drain=False)
+    query.processAllAvailable()
+    assert listener.flush()
+    topics.delete(topic)
+    topics.create_as(topic, 1)
+    topics.fill(topic, 300)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not any(
+        isinstance(event, TopicRecreated) for event in recording.events
+    ):
+        time.sleep(0.2)
+    query.stop()
+    assert not listener.flush()  # the query is further than its group: that is no success
+    (told,) = [event for event in recording.events if isinstance(event, TopicRecreated)]
+    assert (told.topic, told.was == told.now) == (topic, False)
+    held = positions(queries, group)
+    assert TopicPartition(topic, 0) not in held
+    assert held[TopicPartition(other, 0)].offset == 10
+
+
+def test_two_queries_on_one_partition_and_group(
+    recording: Recording, queries: Queries, topics: Topics
+) -> None:
+    """The slower of them decides, and the sharing is told once."""
+    topic, group = topics.create(partitions=1), unique("g")
+    tp = TopicPartition(topic, 0)
+    listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    data = queries.read(subscribe=topic, eo__commit__group=group)
+    fast = queries.start(data, "fast", checkpoint="fast", drain=False)
+    slow = queries.start(data, "slow", checkpoint="slow", drain=False)
+    for _ in range(3):
+        topics.fill(topic, 10)
+        fast.processAllAvailable()
+        slow.processAllAvailable()
+    slow.stop()
+    assert listener.flush()
+    assert positions(queries, group)[tp].offset == 30
+    fast.stop()
+    told = [event for event in recording.events if isinstance(event, PartitionsShared)]
+    assert [event.readers for event in told] == [("fast", "slow")]
