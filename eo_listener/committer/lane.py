@@ -138,7 +138,7 @@ class Lane:
             if slot is None:
                 continue
             if tp not in look.ends:
-                if slot.wanted is not None or slot.mark is not None:
+                if slot.miss():
                     missing[tp] = NO_PARTITION
                 continue
             slot.looked, slot.log_start = now, look.starts.get(tp, 0)
@@ -215,7 +215,6 @@ class Lane:
         elif errors:
             for tp in errors:
                 slot = self._slots[tp]
-                slot.repeat = None
                 slot.looked = None  # much may have happened by the time of the next try
                 slot.pending = slot.pending or attempt.positions[tp]
             events.append(self._failed(errors, now, detail))

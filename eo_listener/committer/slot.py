@@ -45,7 +45,8 @@ class Slot:
     the group (at `obstacle`) or the log's end stands in its way. `withheld`: the guard lets
     nothing newer through; `mark` is then the metadata to leave its mark with, where the group
     stands. `repeat` is when a confirmed position is to be sent once more, because an earlier
-    request whose outcome was unknown may have been on its way still, and have landed after it.
+    request may have been on its way still, and have landed after it: one of unknown outcome, or
+    the last one of a driver that was killed.
     `looked` is when the group and the log were last looked at.
     """
 
@@ -81,16 +82,17 @@ class Slot:
         if self.pending is not None or self.mark is not None:
             times.append(self.not_before)
         if self.repeat is not None:
-            times.append(self.repeat)
+            times.append(max(self.repeat, self.not_before))
         if self.refused is not None:
             times.append(self.look_due(policy))
         return min(times, default=None)
 
     def sendable(self, now: float) -> Position | None:
         """What may be sent now, given a fresh look."""
-        if self.pending is not None:
-            return self.pending if self.not_before <= now else None
-        return self.confirmed if self.repeat is not None and self.repeat <= now else None
+        if self.not_before > now:
+            return None
+        repeated = self.repeat is not None and self.repeat <= now
+        return self.pending or (self.confirmed if repeated else None)
 
     def offer(self, position: Position, policy: Policy, *, renew: bool) -> int | None:
         """Take a position in, or return the offset that it is below."""
@@ -135,17 +137,29 @@ class Slot:
 
     def land(self, position: Position, now: float, doubt: float) -> None:
         """Record that Kafka confirmed a position."""
+        first = self.confirmed is None
+        if first or (self.trouble is not None and self.trouble.unknown):
+            self.repeat = now + doubt
+        elif self.repeat is not None and self.repeat <= now:
+            self.repeat = None
         self.confirmed = position
-        in_doubt = self.trouble is not None and self.trouble.unknown
-        self.repeat = now + doubt if in_doubt else None
         self.trouble = None
         if self.pending == position:
             self.pending = None
+
+    def miss(self) -> bool:
+        """Take in that the partition does not exist; say whether something was to be done."""
+        self.repeat = None
+        return self.wanted is not None or self.mark is not None
 
     def see(self, found: Position | None, end: int, policy: Policy) -> Iterator[Sight]:
         """Take in what the group holds and where the log ends; say what is remarkable."""
         yield from self._compare(found)
         yield from self._see_mark(found, policy)
+        if self.confirmed is not None and self.repeat is not None:
+            over = found is not None and found.offset > self.confirmed.offset
+            if over or self.confirmed.offset > end:
+                self.repeat = None
         wanted = self.wanted
         if wanted is None:
             return

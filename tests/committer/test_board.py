@@ -133,7 +133,7 @@ def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
     assert isinstance(events[1], CommitFailed)
     assert events[1].errors == {P1: "_MISSING_ANSWER"}
     assert events[1].unknown
-    again = sent(b, 100.0)
+    again = sent(b, 50.0)
     assert set(again.positions) == {P1}
 
 
@@ -184,7 +184,7 @@ def test_a_refused_partition_does_not_hold_up_the_others() -> None:
     b.settle(attempt, {P0: None}, 0.1)
     assert b.stuck(0.2)
     assert not b.idle()
-    attempt = sent(b, 60.0)
+    attempt = sent(b, 50.0)
     assert set(attempt.positions) == {P1}
 
 
@@ -232,10 +232,15 @@ def test_after_an_unknown_outcome_the_position_is_repeated() -> None:
     b.settle(sent(b, 1.0), {P0: None, P1: None}, 1.0)
     assert b.idle()
     assert b.wait(1.0) == pytest.approx(60.0)
-    again = sent(b, 61.0)
-    assert {tp: p.offset for tp, p in again.positions.items()} == {P0: 5}
-    b.settle(again, {P0: None}, 61.0)
+    b.settle(sent(b, 61.0), {P0: None, P1: None}, 61.0)  # the first of a driver is in doubt too
     assert b.wait(61.0) is None
+    b.offer("g", at(p0=6, p1=6))
+    b.settle(sent(b, 62.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 62.0)
+    b.settle(sent(b, 63.0), {P0: None, P1: None}, 63.0)
+    again = sent(b, 123.0)
+    assert {tp: p.offset for tp, p in again.positions.items()} == {P0: 6}
+    b.settle(again, {P0: None}, 123.0)
+    assert b.wait(123.0) is None
 
 
 def test_a_repeat_gives_way_to_newer_offsets() -> None:

@@ -1,0 +1,181 @@
+"""One group's lane: what a look changes, and what is never sent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+
+from eo_listener.committer.lane import Attempt, Inspection, Lane
+from eo_listener.committer.policy import Policy, Retry
+from eo_listener.events import CommitFailed, Event
+from eo_listener.metadata import CommitMetadata
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.protocols import Look
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+RETRY = Retry(first=1.0, longest=8.0, refused_first=4.0)
+
+
+def by(offset: int, *, query: str = "q1", run: str = "r1", batch: int = 0) -> Position:
+    """A position with the metadata of a run."""
+    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=batch)
+    return Position(offset=offset, metadata=metadata.text())
+
+
+class Kafka:
+    """A group and a topic of two partitions, as looks show them."""
+
+    def __init__(self, *, end: int = 1000, topic_id: str = "id1") -> None:
+        self.held: dict[TopicPartition, Position] = {}
+        self.ends = {P0: end, P1: end}
+        self.topic_id = topic_id
+
+    def look(self, partitions: Iterable[TopicPartition]) -> Look:
+        """What a look shows now."""
+        here = [tp for tp in partitions if tp in self.ends]
+        return Look(
+            held={tp: self.held[tp] for tp in here if tp in self.held},
+            starts=dict.fromkeys(here, 0),
+            ends={tp: self.ends[tp] for tp in here},
+            topic_ids={"t": self.topic_id} if here else {},
+        )
+
+
+class Driven(Lane):
+    """A lane beside its Kafka; what it told is kept."""
+
+    def __init__(self, kafka: Kafka, policy: Policy | None = None) -> None:
+        super().__init__("k:9092", "g", RETRY, policy or Policy(), random.Random(1))
+        self.kafka = kafka
+        self.told: list[Event] = []
+
+    def see(self, now: float) -> Inspection:
+        """Take the look that is due now, and answer it."""
+        request = self.next(now)
+        assert isinstance(request, Inspection), request
+        self.told += self.looked(request, self.kafka.look(request.partitions), now)
+        return request
+
+    def send(self, now: float) -> Attempt:
+        """Take the commit that is due now."""
+        request = self.next(now)
+        assert isinstance(request, Attempt), request
+        return request
+
+    def land(self, attempt: Attempt, now: float) -> None:
+        """Let a commit land, and answer it."""
+        self.kafka.held.update(attempt.positions)
+        self.told += self.settle(attempt, dict.fromkeys(attempt.positions), now)
+
+    def fail(self, attempt: Attempt, code: str, now: float) -> None:
+        """Answer a commit with an error."""
+        self.told += self.settle(attempt, dict.fromkeys(attempt.positions, code), now)
+
+    def commit(self, positions: Mapping[TopicPartition, Position], now: float) -> None:
+        """Offer positions and bring them home, with a look before where one is due."""
+        refused = self.offer(positions)
+        assert refused is None, refused
+        request = self.next(now)
+        if isinstance(request, Inspection):
+            self.told += self.looked(request, self.kafka.look(request.partitions), now)
+            request = self.next(now)
+        assert isinstance(request, Attempt), request
+        self.land(request, now)
+
+    def take(self) -> list[Event]:
+        """What was told since."""
+        told, self.told = self.told, []
+        return told
+
+
+def seasoned(kafka: Kafka | None = None, policy: Policy | None = None) -> Driven:
+    """A lane that committed 5 long ago, and nobody else has; it looked at 100."""
+    lane = Driven(kafka or Kafka(), policy)
+    lane.commit({P0: by(5)}, 0.0)
+    lane.see(60.0)
+    lane.land(lane.send(60.0), 60.0)
+    assert lane.next_try() is None
+    lane.take()
+    return lane
+
+
+def test_the_first_commit_is_repeated_once() -> None:
+    """A killed driver may have left a request on its way: what it takes back comes again."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held[P0] = by(3, run="r0")  # lands late
+    assert lane.next_try() == 60.0
+    lane.see(60.0)
+    lane.land(lane.send(60.0), 60.0)
+    assert lane.kafka.held[P0] == by(5)
+    assert lane.next_try() is None
+
+
+def test_doubt_outlives_newer_commits() -> None:
+    """A request that was given up may land after its successor, and after that one's too."""
+    lane = seasoned()
+    lane.offer({P0: by(6)})
+    lane.fail(lane.send(70.0), "_TIMED_OUT", 78.0)
+    lane.see(80.0)
+    lane.land(lane.send(80.0), 80.0)
+    lane.commit({P0: by(7)}, 81.0)
+    assert lane.next_try() == 140.0
+    lane.see(140.0)
+    assert lane.send(140.0).positions == {P0: by(7)}
+
+
+def test_doubt_outlives_an_error_that_is_certain() -> None:
+    """That the next request surely failed says nothing of the one before it."""
+    lane = seasoned()
+    lane.offer({P0: by(6)})
+    lane.fail(lane.send(70.0), "_TIMED_OUT", 78.0)
+    lane.see(80.0)
+    lane.land(lane.send(80.0), 80.0)
+    lane.offer({P0: by(7)})
+    lane.fail(lane.send(81.0), "NOT_COORDINATOR", 81.0)
+    lane.see(83.0)
+    lane.land(lane.send(83.0), 83.0)
+    assert lane.next_try() == 140.0
+
+
+def test_a_repeat_waits_for_its_look() -> None:
+    """Where the look before a repeat fails, nothing is sent without it."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    look = lane.next(61.0)
+    assert isinstance(look, Inspection)
+    (failed,) = lane.unseen(look, "_TIMED_OUT", 65.0)
+    assert isinstance(failed, CommitFailed)
+    assert lane.next(65.0) is None
+    assert lane.next_try() == 65.0 + failed.retry_in
+    lane.see(70.0)
+    lane.land(lane.send(70.0), 70.0)
+
+
+def test_a_repeat_for_a_topic_that_is_gone_is_dropped() -> None:
+    """Nothing turns on the spot where a confirmed partition no longer exists."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    del lane.kafka.ends[P0]
+    lane.see(60.0)
+    assert lane.next(60.0) is None
+    assert lane.next_try() is None
+
+
+def test_a_repeat_never_goes_over_what_is_higher() -> None:
+    """A successor that went on in the meantime is not taken back by a repeat."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held[P0] = by(8, run="r2")
+    lane.see(60.0)
+    assert lane.next(60.0) is None
+    assert lane.next_try() is None
+
+
+def test_a_repeat_never_goes_beyond_the_log_end() -> None:
+    """A log that was cut back in the meantime is not committed beyond."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.ends[P0] = 2
+    lane.see(60.0)
+    assert lane.next(60.0) is None
