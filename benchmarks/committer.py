@@ -1,0 +1,177 @@
+"""The committer alone, against a real broker: one commit (B2), and a thousand queries (B12).
+
+    python -m benchmarks.committer [QUERIES] [SECONDS]
+
+B2 sends the same map of 100 partitions by the product's own store and by a bare AdminClient, in
+turns. B12 feeds the router with the progress events of many queries of 100 partitions each, every
+query with a group of its own and an event every 30 seconds, evenly spread.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+import uuid
+from typing import Any
+
+import psutil
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import TopicPartition as Wire
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # no __all__
+from rich.console import Console
+
+from eo_listener.broker import Broker
+from eo_listener.committer import Committer, Router
+from eo_listener.events import Committed, Event
+from eo_listener.group_names import GroupNames
+from eo_listener.kafka import ConfluentGroups
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.progress import Progress
+from eo_listener.routing import Rules
+from eo_listener.testing import MemoryQueries
+
+PARTITIONS = 100
+PERIOD = 30.0
+TOPIC = "bench"
+
+
+def fill(servers: str, records: int) -> None:
+    """Create the topic, and give every partition so many records."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=60)
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
+    for _ in range(records):
+        for partition in range(PARTITIONS):
+            producer.produce(TOPIC, b"x", partition=partition)
+        assert producer.flush(60) == 0
+
+
+def one_commit(servers: str, rounds: int) -> list[float]:
+    """Ratios ours / bare, of medians of 50 commits each, in turns (A B B A)."""
+    store = ConfluentGroups({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": servers})
+    number = 0
+
+    def ours() -> None:
+        positions = {
+            TopicPartition(TOPIC, p): Position(offset=number, metadata="x" * 60)
+            for p in range(PARTITIONS)
+        }
+        assert set(store.commit("b2-ours", positions, timeout=10).values()) == {None}
+
+    def bare() -> None:
+        wire = [Wire(TOPIC, p, number, "x" * 60) for p in range(PARTITIONS)]
+        asked = ConsumerGroupTopicPartitions("b2-bare", wire)
+        admin.alter_consumer_group_offsets([asked])["b2-bare"].result(timeout=10)
+
+    def median(arm: Any) -> float:
+        nonlocal number
+        times = []
+        for _ in range(50):
+            number += 1
+            began = time.perf_counter()
+            arm()
+            times.append(time.perf_counter() - began)
+        return statistics.median(times)
+
+    for arm in (ours, bare):
+        for _ in range(3):  # the first requests to a cold coordinator fail, or take long
+            try:
+                arm()
+                break
+            except Exception:  # noqa: BLE001  # whatever it is, it is only the warm-up
+                time.sleep(1)
+        median(arm)
+    ratios = []
+    for _ in range(rounds):
+        first, second, third, fourth = median(ours), median(bare), median(bare), median(ours)
+        ratios += [first / second, fourth / third]
+    store.close()
+    return ratios
+
+
+def event(query: int, batch: int) -> str:
+    """A progress event of one query, in Spark's JSON."""
+    start = {TOPIC: {str(p): batch for p in range(PARTITIONS)}}
+    end = {TOPIC: {str(p): batch + 1 for p in range(PARTITIONS)}}
+    source = {"description": f"KafkaV2[Subscribe[{TOPIC}]]", "startOffset": start, "endOffset": end}
+    return json.dumps(
+        {
+            "id": str(uuid.UUID(int=query)),
+            "runId": str(uuid.UUID(int=query)),
+            "name": f"query-{query}",
+            "batchId": batch,
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "durationMs": {"latestOffset": 1},
+            "sources": [source],
+        }
+    )
+
+
+def many_queries(servers: str, queries: int, seconds: float) -> dict[str, float]:
+    """Feed events for `seconds` after a warm-up of one period; measure this process."""
+    sent: dict[str, float] = {}
+    latencies: list[float] = []
+
+    def observe(told: Event) -> None:
+        if isinstance(told, Committed) and told.group in sent:
+            latencies.append(time.monotonic() - sent.pop(told.group))
+
+    options = {0: {"kafka.bootstrap.servers": servers}}
+    live = MemoryQueries(options)
+    names = GroupNames(groups={f"query-{n}": f"group-{n}" for n in range(queries)})
+    committer = Committer(
+        lambda cluster: ConfluentGroups(dict(cluster.properties)), observers=[observe]
+    )
+    router = Router(Rules(names=names), live, committer)
+    process = psutil.Process()
+    texts = [[event(query, batch) for query in range(queries)] for batch in range(2)]
+    begun = time.monotonic()
+    cpu = began_measuring = 0.0
+    number, longest = 0, 0.0
+    while (elapsed := time.monotonic() - begun) < PERIOD + seconds:
+        if not began_measuring and elapsed >= PERIOD:
+            began_measuring, cpu = time.monotonic(), time.process_time()
+            latencies.clear()
+        query, batch = number % queries, number // queries
+        text = texts[batch % 2][query] if batch < 2 else event(query, batch)
+        began = time.perf_counter()
+        progress = Progress.parse(text)
+        sent[f"group-{query}"] = time.monotonic()
+        router.progressed(progress)
+        longest = max(longest, time.perf_counter() - began)
+        number += 1
+        time.sleep(max(0.0, begun + number * PERIOD / queries - time.monotonic()))
+    measured = time.monotonic() - began_measuring
+    cpu = time.process_time() - cpu
+    router.flush(time.monotonic() + 20)
+    committer.flush(20)
+    result = {
+        "queries": queries,
+        "commits": len(latencies),
+        "cpu_percent_of_a_core": 100 * cpu / measured,
+        "lag_p50_s": statistics.median(latencies),
+        "lag_p99_s": statistics.quantiles(latencies, n=100)[98],
+        "longest_hand_over_ms": 1000 * longest,
+        "rss_mb": process.memory_info().rss / 1e6,
+        "threads": process.num_threads(),
+    }
+    router.close(time.monotonic() + 10)
+    committer.close(30)
+    return result
+
+
+def main(queries: int = 1000, seconds: int = 90) -> None:
+    console = Console()
+    with Broker(java_options=["-XX:TieredStopAtLevel=4", "-Xmx2g"]) as broker:
+        fill(broker.bootstrap_servers, 1200)
+        ratios = one_commit(broker.bootstrap_servers, 4)
+        console.print("B2: our commit / bare alter:", [round(ratio, 3) for ratio in ratios])
+        found = many_queries(broker.bootstrap_servers, queries, seconds)
+        console.print("B12:", found)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
