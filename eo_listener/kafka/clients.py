@@ -9,7 +9,9 @@ that only the AdminClient has went through the same restarts unharmed: that for 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException
@@ -34,17 +36,35 @@ _COMMON = {
     # Until then librdkafka answers from memory that a partition added meanwhile does not exist.
     "metadata.max.age.ms": "2000",
 }
-_OUTSIDER = {
-    "enable.auto.commit": "false",
-    # librdkafka holds a commit back for as long as this when there is no coordinator, and a close
-    # waits for it: with the default a program would need 45 s to end while its broker is down.
-    "session.timeout.ms": "5000",
-    "heartbeat.interval.ms": "1000",
-    # The log end as Kafka's own tools show it, open transactions included.
-    "isolation.level": "read_uncommitted",
-}
-# The user's `consumer` is for members: one who never joins has no epoch to show, and is refused.
-_NO_MEMBER = {"group.protocol": "classic"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What a Consumer is to its group; the user's properties replace `settings`, not `fixed`."""
+
+    settings: Mapping[str, str]
+    fixed: Mapping[str, str]
+
+
+OUTSIDER = Role(
+    settings={
+        "enable.auto.commit": "false",
+        # librdkafka holds a commit back for as long as this when there is no coordinator, and a
+        # close waits for it: with the default a program took 45 s to end while its broker was down.
+        "session.timeout.ms": "5000",
+        "heartbeat.interval.ms": "1000",
+        # The log end as Kafka's own tools show it, open transactions included.
+        "isolation.level": "read_uncommitted",
+    },
+    # One who never joins has no member epoch to show, as the user's `consumer` would require.
+    fixed={"group.protocol": "classic"},
+)
+# Waits with what it reads of a group until transactions on it have ended.
+STABLE = replace(OUTSIDER, fixed={**OUTSIDER.fixed, "isolation.level": "read_committed"})
+
+# What is fatal for a client librdkafka writes to stderr at any level, unless it has a logger.
+SILENT = logging.getLogger("eo_listener.librdkafka")
+SILENT.disabled = True
 
 TIMED_OUT = -185  # librdkafka's RD_KAFKA_RESP_ERR__TIMED_OUT
 
@@ -88,7 +108,7 @@ class Complaints:
 
 
 class Client:
-    """A Consumer of one group that never subscribes.
+    """A Consumer of one group, which never fetches.
 
     Raises SettingsError for properties that librdkafka does not accept. Not to be used by two
     threads at once, nor after a fork.
@@ -100,20 +120,18 @@ class Client:
         group: str,
         on_commit: OnCommit | None = None,
         *,
-        stable: bool = False,
+        role: Role = OUTSIDER,
     ) -> None:
-        """`stable` group offsets wait for open transactions to end; log ends then do not count."""
         self._complaints = Complaints(properties.get("bootstrap.servers", ""))
         settings: dict[str, Any] = {
             **_COMMON,
-            **_OUTSIDER,
+            **role.settings,
             **properties,
-            **_NO_MEMBER,
+            **role.fixed,
             "group.id": group,
             "error_cb": self._complaints.hear,
+            "logger": SILENT,
         }
-        if stable:
-            settings["isolation.level"] = "read_committed"
         if on_commit is not None:
             settings["on_commit"] = on_commit
         self.consumer = accepted(Consumer, settings)
@@ -122,7 +140,7 @@ class Client:
         """Serve callbacks, for at most `timeout` seconds."""
         message = self.consumer.poll(timeout)
         error = message.error() if message is not None else None
-        if error is not None:  # a consumer that does not subscribe gets nothing but errors
+        if error is not None:  # a consumer that does not fetch gets nothing but errors
             self._complaints.hear(error)
 
     def content(self) -> None:

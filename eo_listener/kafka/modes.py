@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from eo_listener.errors import SettingsError
 from eo_listener.kafka.groups import ConfluentGroups
+from eo_listener.kafka.transactions import TransactionalGroups
 from eo_listener.protocols import GroupStore
 
-MODES = {"simple": ConfluentGroups}
+MODES: Mapping[str, Callable[[Mapping[str, str]], GroupStore]] = {
+    "simple": ConfluentGroups,
+    "transactional": TransactionalGroups,
+}
 
 
 def open_groups(properties: Mapping[str, str], mode: str) -> GroupStore:

@@ -252,7 +252,7 @@ def test_a_partition_that_is_gone_has_no_log_end(topics: Topics, reader: Cluster
 
 def test_a_mode_that_there_is_not() -> None:
     """An unknown mode is refused with those there are."""
-    with pytest.raises(SettingsError, match="simple"):
+    with pytest.raises(SettingsError, match="simple, "):
         open_groups({"bootstrap.servers": "x:1"}, "exactly-once")
 
 

@@ -1,0 +1,91 @@
+"""Commit to one group and read it, through a Consumer that is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as Wire
+
+from eo_listener.errors import KafkaError
+from eo_listener.fault_points import reached
+from eo_listener.kafka.clients import OUTSIDER, TIMED_OUT, Client, Role, answer_of
+from eo_listener.kafka.logs import group_offsets
+from eo_listener.offsets import Position, TopicPartition
+
+_STEP = 0.05  # seconds between two looks at the clock while waiting for an answer
+
+
+class GroupClient:
+    """Commits to one group, one request after the other."""
+
+    def __init__(self, properties: Mapping[str, str], group: str, role: Role = OUTSIDER) -> None:
+        self.client = Client(properties, group, self._answered, role=role)
+        self._group = group
+        self._what = f"committing to group {group}"
+        self._error: Answer | None = None
+        self.busy = False
+
+    def commit(
+        self, positions: Mapping[TopicPartition, Position], deadline: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Say of each partition None or Kafka's error name. Raises KafkaError."""
+        # A request that was given up may still be sent by librdkafka. A newer one must not go
+        # out beside it: the older could land last, and take the group back.
+        self._await(deadline)
+        wire = [
+            Wire(tp.topic, tp.partition, position.offset, position.metadata)
+            for tp, position in positions.items()
+        ]
+        try:
+            self.client.consumer.commit(offsets=wire, asynchronous=True)
+        except KafkaException as error:
+            raise self.client.failure(self._what, answer_of(error)) from error
+        self.busy = True
+        reached("commit.after-request")
+        self._await(deadline)
+        if self._error is None:
+            self.client.content()
+            return dict.fromkeys(positions)
+        failure = self.client.failure(self._what, self._error)
+        if len(positions) == 1 or failure.code.startswith("_"):
+            raise failure
+        # librdkafka gives all partitions the error of one: find out which landed.
+        try:
+            held = group_offsets(
+                self.client, self._group, positions, max(deadline, time.monotonic() + 1.0)
+            )
+        except KafkaError:  # not even that may be read: none of them is known to have landed
+            raise failure from None
+        return {
+            tp: None if held.get(tp) == position else failure.code
+            for tp, position in positions.items()
+        }
+
+    def held(
+        self, partitions: Collection[TopicPartition], deadline: float
+    ) -> Mapping[TopicPartition, Position]:
+        """What the group holds. Raises KafkaError."""
+        held = group_offsets(self.client, self._group, partitions, deadline)
+        self.client.content()
+        return held
+
+    def poll(self) -> None:
+        """Serve callbacks."""
+        self.client.poll()
+
+    def close(self) -> None:
+        """Close the connections; waits some seconds for a commit that is still out."""
+        self.client.close()
+
+    def _await(self, deadline: float) -> None:
+        while self.busy:
+            if time.monotonic() >= deadline:
+                raise self.client.failure(self._what, Answer(TIMED_OUT))
+            self.client.poll(_STEP)
+
+    def _answered(self, error: Answer | None, partitions: list[Wire]) -> None:
+        self.busy = False
+        self._error = error or next((part.error for part in partitions if part.error), None)
