@@ -69,6 +69,3 @@ class LiveQueries:
                 cause="it has ended, or it runs in another process (Spark Connect)",
             )
         return query
-
-
-LiveSources = LiveQueries  # the name that listener.py still uses

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from py4j.java_gateway import JavaClass
-
 from eo_listener.errors import JvmError
 from eo_listener.jvm.calls import asking, call, outdated
 from eo_listener.jvm.modes import query_mode
@@ -34,16 +32,14 @@ def live_position(query: RunningQuery) -> LivePosition | None:
     Takes no lock that the query needs. In asynchronous and continuous mode it lists two folders
     of the checkpoint and may read one file. Raises JvmError.
     """
-    with asking(_WHAT):
-        inspector = query.jvm.io.github.eolistener.PositionInspector
-    # Where the shim is not loaded py4j takes the name for one more package.
-    return by_shim(query) if isinstance(inspector, JavaClass) else by_reflection(query)
+    inspector = query.shim("PositionInspector")
+    return by_reflection(query) if inspector is None else by_shim(query, inspector)
 
 
-def by_shim(query: RunningQuery) -> LivePosition | None:
-    """Ask the shim: one round trip. Raises JvmError."""
+def by_shim(query: RunningQuery, inspector: Any) -> LivePosition | None:
+    """Ask the class of the shim: one round trip. Raises JvmError."""
     with asking(_WHAT):
-        text = query.jvm.io.github.eolistener.PositionInspector.inspect(query.execution)
+        text = inspector.inspect(query.execution)
     answer = json.loads(text)
     if answer["v"] != FORMAT:
         raise outdated(answer["v"], FORMAT)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import JavaClass
+
 from eo_listener.errors import JvmError
 from eo_listener.jvm.calls import asking
 
@@ -21,6 +23,13 @@ class RunningQuery:
     name: str | None
     execution: Any = field(repr=False)  # Spark's StreamExecution
     jvm: Any = field(repr=False)
+
+    def shim(self, name: str) -> Any | None:
+        """Return a class of the shim; None where the shim is not loaded. Raises JvmError."""
+        with asking("for its shim"):
+            found = getattr(self.jvm.io.github.eolistener, name)
+        # A class that the JVM does not have py4j takes for one more package.
+        return found if isinstance(found, JavaClass) else None
 
 
 def find(session: SparkSession, query_id: str, run_id: str) -> RunningQuery | None:

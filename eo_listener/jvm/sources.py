@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from py4j.java_gateway import JavaClass
-
 from eo_listener.errors import JvmError
 from eo_listener.jvm.calls import asking, call, outdated
 from eo_listener.jvm.queries import RunningQuery
@@ -44,16 +42,14 @@ def source_options(query: RunningQuery) -> tuple[SourceOptions, ...]:
     To be called after its first progress event: before, the sources are not planned.
     Raises JvmError.
     """
-    with asking(_WHAT):
-        inspector = query.jvm.io.github.eolistener.SourceInspector
-    # Where the shim is not loaded py4j takes the name for one more package.
-    return by_shim(query) if isinstance(inspector, JavaClass) else by_reflection(query)
+    inspector = query.shim("SourceInspector")
+    return by_reflection(query) if inspector is None else by_shim(query, inspector)
 
 
-def by_shim(query: RunningQuery) -> tuple[SourceOptions, ...]:
-    """Ask the shim: one round trip. Raises JvmError."""
+def by_shim(query: RunningQuery, inspector: Any) -> tuple[SourceOptions, ...]:
+    """Ask the class of the shim: one round trip. Raises JvmError."""
     with asking(_WHAT):
-        text = query.jvm.io.github.eolistener.SourceInspector.inspect(query.execution)
+        text = inspector.inspect(query.execution)
     answer = json.loads(text)
     if answer["v"] != FORMAT:
         raise outdated(answer["v"], FORMAT)

@@ -71,3 +71,12 @@ def test_bound() -> None:
         )
     assert "0" not in live._held
     assert len(live._held) == 1000
+
+
+def test_shim(spark: SparkSession, start: Start) -> None:
+    """A class of the shim is found by name, and what is not in the jar is not mistaken for one."""
+    query = start(spark.readStream.format("rate").load())
+    found = find(spark, str(query.id), str(query.runId))
+    assert found is not None
+    assert found.shim("PositionInspector") is not None
+    assert found.shim("NoSuchInspector") is None

@@ -14,10 +14,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from eo_listener.jvm import RunningQuery, drain, find, wrap
+from eo_listener.jvm import RunningQuery, drain, find, positions, wrap
 from eo_listener.jvm.live import LiveQueries
 from eo_listener.jvm.modes import query_mode
-from eo_listener.jvm.positions import by_reflection, by_shim, live_position
+from eo_listener.jvm.positions import by_reflection, live_position
 from eo_listener.protocols import LivePosition, QueryMode
 from tests.jvm.recorder import Forwarding, Recorder
 from tests.jvm.test_sources import Plans
@@ -97,6 +97,10 @@ def until(true: Callable[[], object], seconds: float = 30) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def by_shim(query: RunningQuery) -> LivePosition | None:
+    return positions.by_shim(query, query.shim("PositionInspector"))
 
 
 def both_roads(query: RunningQuery) -> LivePosition | None:

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.errors import JvmError
-from eo_listener.jvm import RunningQuery, SourceOptions, find, source_options, wrap
-from eo_listener.jvm.sources import by_reflection, by_shim
+from eo_listener.jvm import RunningQuery, SourceOptions, find, source_options, sources, wrap
+from eo_listener.jvm.sources import by_reflection
 from tests.jvm.conftest import Start
 from tests.jvm.recorder import Forwarding, Recorder
 from tests.topics import Topics
@@ -107,6 +107,10 @@ CASES: list[tuple[Callable[[Plans], DataFrame], list[str | None]]] = [
 @pytest.fixture(scope="module")
 def plans(spark: SparkSession, topics: Topics) -> Plans:
     return Plans(spark, topics)
+
+
+def by_shim(query: RunningQuery) -> tuple[SourceOptions, ...]:
+    return sources.by_shim(query, query.shim("SourceInspector"))
 
 
 def both_roads(query: RunningQuery) -> tuple[SourceOptions, ...]:
