@@ -62,13 +62,13 @@ class Lane:
         """Take positions in; per partition the greatest offset offered so far stays.
 
         `renew` sends what is confirmed already once more, so that it does not expire. `lossy`
-        asks for a look at the log before this very commit.
+        asks for a look at the log, before this very commit and where there is nothing to commit.
         """
         lower: dict[TopicPartition, int] = {}
         by_group = False
         for tp, slot in self._open(positions):
             if lossy:
-                slot.looked = None
+                slot.looked, slot.watched = None, True
             below = slot.offer(positions[tp], self._policy, renew=renew)
             if below is not None:
                 lower[tp] = below
@@ -99,7 +99,8 @@ class Lane:
             slot = self._slots[tp]
             position = slot.sendable(now)
             marking = slot.mark is not None and slot.not_before <= now
-            waiting = position is not None or marking or slot.refused is not None
+            curious = slot.refused is not None or slot.watched
+            waiting = position is not None or marking or curious
             if waiting and slot.look_due(self._policy) <= now:
                 stale.add(tp)
             elif position is not None:
@@ -138,6 +139,7 @@ class Lane:
             if slot is None:
                 continue
             if tp not in look.ends:
+                slot.watched = False
                 if slot.miss():
                     missing[tp] = NO_PARTITION
                 continue
@@ -163,6 +165,9 @@ class Lane:
         self.in_flight = False
         if explain(code).final:
             return self._fence(code)
+        for tp in inspection.partitions:
+            if tp in self._slots:
+                self._slots[tp].watched = False  # asked for again soon; no commit waits for it
         wanted = {
             tp: code
             for tp in inspection.partitions

@@ -47,7 +47,8 @@ class Slot:
     stands. `repeat` is when a confirmed position is to be sent once more, because an earlier
     request may have been on its way still, and have landed after it: one of unknown outcome, or
     the last one of a driver that was killed.
-    `looked` is when the group and the log were last looked at.
+    `looked` is when the group and the log were last looked at; `watched` asks for a look though
+    there is nothing to commit.
     """
 
     confirmed: Position | None = None
@@ -58,6 +59,7 @@ class Slot:
     mark: str | None = None
     repeat: float | None = None
     looked: float | None = None
+    watched: bool = False
     log_start: int = 0
     trouble: Trouble | None = None
 
@@ -83,7 +85,7 @@ class Slot:
             times.append(self.not_before)
         if self.repeat is not None:
             times.append(max(self.repeat, self.not_before))
-        if self.refused is not None:
+        if self.refused is not None or self.watched:
             times.append(self.look_due(policy))
         return min(times, default=None)
 
@@ -154,6 +156,7 @@ class Slot:
 
     def see(self, found: Position | None, end: int, policy: Policy) -> Iterator[Sight]:
         """Take in what the group holds and where the log ends; say what is remarkable."""
+        self.watched = False
         yield from self._compare(found)
         yield from self._see_mark(found, policy)
         if self.confirmed is not None and self.repeat is not None:
