@@ -16,10 +16,16 @@ class Standing:
         self._notices: dict[NoticeKind, Notice] = {}
         self._findings: set[Finding] = set()
 
-    def say(self, kind: NoticeKind, what: str, cause: str = "", fix: str = "") -> Notices:
-        """Say something, unless it was said in the same words and still holds."""
+    def say(
+        self, kind: NoticeKind, what: str, cause: str = "", fix: str = "", *, anew: bool = True
+    ) -> Notices:
+        """Say something, unless it was said in the same words and still holds.
+
+        Without `anew` other words for the same trouble are not said either.
+        """
         notice = self.notice(kind, what, cause, fix)
-        if self._notices.get(kind) == notice:
+        standing = self._notices.get(kind)
+        if standing is not None and (standing == notice or not anew):
             return ()
         self._notices[kind] = notice
         return (notice,)

@@ -100,8 +100,9 @@ class Watch:
         longest = max(_LONGEST_PAUSE, self._interval)
         fix = f"{error.fix or 'check the storage'}; it is asked again, at growing intervals"
         return Step(
+            # A driver's words may differ each time: request numbers, the file it was at.
             events=self._standing.say(
-                NoticeKind.UNREACHABLE, error.problem, error.cause or "", fix
+                NoticeKind.UNREACHABLE, error.problem, error.cause or "", fix, anew=False
             ),
             pause=min(longest, self._interval * 2.0 ** min(self._unanswered, 10)),
         )
@@ -151,7 +152,7 @@ class Watch:
                 NoticeKind.REPLACED,
                 f"it belongs to another query now, id {query_id} after {before}",
                 "it was deleted, and a query started anew",
-                "nothing, if that was meant; --on-rewind says whether its groups may go back",
+                "nothing, if that was meant; restart it with --on-rewind allow to take groups back",
             ),
         )
 
@@ -206,7 +207,7 @@ class Watch:
                 NoticeKind.REWOUND,
                 f"it was taken back from batch {last.batch} to batch {durable.batch}",
                 "somebody restored or edited it",
-                "nothing, if that was meant; --on-rewind says whether its groups may go back",
+                "nothing, if that was meant; --on-rewind allow takes its groups back with it",
             )
             return (notice,)
         if last is not None:

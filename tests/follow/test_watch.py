@@ -210,8 +210,8 @@ def test_a_new_partition_is_no_violation() -> None:
 def test_a_storage_out_of_reach_is_asked_less_and_less() -> None:
     """Told once, with growing pauses of at most a minute; told again when it is over."""
     one = watch()
-    away = Sight(unreachable=StorageError("s3://b/c cannot be read", cause="refused"))
-    steps = [one.saw(away, float(now)) for now in range(8)]
+    words = (StorageError("s3://b/c cannot be read", cause=f"request {n}") for n in range(8))
+    steps = [one.saw(Sight(unreachable=error), float(now)) for now, error in enumerate(words)]
     assert [step.pause for step in steps] == [10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 60.0, 60.0]
     assert [kinds(step) for step in steps] == [[NoticeKind.UNREACHABLE], *[[]] * 7]
     back = one.saw(at(1, {0: 5}), 9.0)
