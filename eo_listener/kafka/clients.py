@@ -21,12 +21,14 @@ from confluent_kafka.admin import AdminClient
 
 from eo_listener.errors import KafkaError, SettingsError
 
+SOCKET_TIMEOUT = 5  # seconds, after which librdkafka gives a request up, or sends it again
+
 _COMMON = {
     "client.id": "eo-listener",
     # librdkafka writes its own log lines to stderr, one a second while a broker is down:
     # what went wrong comes through error_cb, and is told once.
     "log_level": "0",
-    "socket.timeout.ms": "5000",
+    "socket.timeout.ms": str(1000 * SOCKET_TIMEOUT),
     "socket.connection.setup.timeout.ms": "5000",
     "reconnect.backoff.ms": "100",
     # A group should catch up within seconds of the broker's return, not after librdkafka's 10 s.
@@ -62,9 +64,28 @@ OUTSIDER = Role(
 # Waits with what it reads of a group until transactions on it have ended.
 STABLE = replace(OUTSIDER, fixed={**OUTSIDER.fixed, "isolation.level": "read_committed"})
 
+_MEMBER = {
+    # A fixed name: whoever joins with it takes the place of the member before it.
+    "group.instance.id": "eo-listener",
+    # Only the committer's thread polls, and it may be held up by other groups for long.
+    "max.poll.interval.ms": "1800000",
+    "topic.metadata.refresh.interval.ms": "30000",
+}
+_MEMBER_FIXED = {"enable.auto.commit": "false"}
+MEMBER = Role(
+    settings={**_MEMBER, "session.timeout.ms": "10000", "heartbeat.interval.ms": "3000"},
+    fixed=_MEMBER_FIXED,
+)
+# KIP-848: the broker says how long a session is, and refuses a client with an opinion.
+MEMBER_848 = Role(settings=_MEMBER, fixed=_MEMBER_FIXED)
+
 # What is fatal for a client librdkafka writes to stderr at any level, unless it has a logger.
 SILENT = logging.getLogger("eo_listener.librdkafka")
 SILENT.disabled = True
+
+# What ends a member for good, by Kafka's numbers: fenced, instance id in use, not allowed, protocol
+# not known, too many members, assignor or version not supported.
+_FATAL_REASONS = (82, 111, 30, 23, 81, 112, 35)
 
 TIMED_OUT = -185  # librdkafka's RD_KAFKA_RESP_ERR__TIMED_OUT
 
@@ -81,11 +102,14 @@ class Complaints:
     def __init__(self, servers: str) -> None:
         self._servers = servers
         self._worst: Answer | None = None
+        self.fatal: Answer | None = None
+        self.connections_lost = 0
 
     def hear(self, error: Answer) -> None:
         """Take one up; it is an `error_cb`."""
         if error.name() == "_ALL_BROKERS_DOWN":  # says no more than the one before it
             return
+        self.connections_lost += _is_local(error)
         # What a broker says is told once, and explains more than what this side saw after it.
         if self._worst is None or _is_local(self._worst) or not _is_local(error):
             self._worst = error
@@ -97,12 +121,15 @@ class Complaints:
     def failure(self, what: str, answer: Answer) -> KafkaError:
         """Say that `what` failed; where a connection complained, that is the reason."""
         reason = self._worst if self._worst is not None and _is_local(answer) else answer
+        if self.fatal is not None:
+            reason = self.fatal
+        code = _inner_name(reason)
         return KafkaError(
-            f"{what} at {self._servers} failed: {reason.name()}",
-            code=reason.name(),
+            f"{what} at {self._servers} failed: {code}",
+            code=code,
             cause=reason.str(),
             fix="Check that the broker runs and that this address is right"
-            if _is_local(reason)
+            if code.startswith("_") and code != "_FATAL"
             else None,
         )
 
@@ -142,6 +169,16 @@ class Client:
         error = message.error() if message is not None else None
         if error is not None:  # a consumer that does not fetch gets nothing but errors
             self._complaints.hear(error)
+
+    @property
+    def connections_lost(self) -> int:
+        """How many connections have failed so far."""
+        return self._complaints.connections_lost
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended for good, as librdkafka says: nothing will ever succeed."""
+        return self._complaints.fatal is not None
 
     def content(self) -> None:
         """Forget all complaints: a request has been answered."""
@@ -192,6 +229,20 @@ def answer_of(error: KafkaException) -> Answer:
 def check(properties: Mapping[str, str]) -> None:
     """Raise SettingsError if librdkafka does not accept these properties. Connects to nothing."""
     Client({**properties, "bootstrap.servers": ""}, "eo-listener-check").close()
+
+
+def _inner_name(error: Answer) -> str:
+    """The name of an error; that of its reason, where librdkafka only says that it is fatal.
+
+    The reason comes as the text that librdkafka has for it, so that is what is looked for.
+    """
+    if error.name() != "_FATAL":
+        return error.name()
+    for code in _FATAL_REASONS:
+        reason = Answer(code)
+        if reason.str() in error.str():
+            return reason.name()
+    return error.name()
 
 
 def _is_local(error: Answer) -> bool:

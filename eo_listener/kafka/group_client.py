@@ -11,11 +11,11 @@ from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.errors import KafkaError
 from eo_listener.fault_points import reached
-from eo_listener.kafka.clients import OUTSIDER, TIMED_OUT, Client, Role, answer_of
+from eo_listener.kafka.clients import OUTSIDER, SOCKET_TIMEOUT, TIMED_OUT, Client, Role, answer_of
 from eo_listener.kafka.logs import group_offsets
 from eo_listener.offsets import Position, TopicPartition
 
-_STEP = 0.05  # seconds between two looks at the clock while waiting for an answer
+_STEPS = (0.0005, 0.05)  # seconds between two looks for an answer: a poll does not end with it
 
 
 class GroupClient:
@@ -44,9 +44,15 @@ class GroupClient:
         except KafkaException as error:
             raise self.client.failure(self._what, answer_of(error)) from error
         self.busy = True
+        began, lost = time.monotonic(), self.client.connections_lost
         reached("commit.after-request")
         self._await(deadline)
         if self._error is None:
+            slow = time.monotonic() - began >= SOCKET_TIMEOUT
+            if slow or self.client.connections_lost > lost:
+                # librdkafka repeats a request by itself when its connection fails: the first one
+                # may be on its way still, and land after the second. So this is no success yet.
+                raise self.client.failure(self._what, Answer(TIMED_OUT))
             self.client.content()
             return dict.fromkeys(positions)
         failure = self.client.failure(self._what, self._error)
@@ -81,10 +87,13 @@ class GroupClient:
         self.client.close()
 
     def _await(self, deadline: float) -> None:
+        began = now = time.monotonic()
         while self.busy:
-            if time.monotonic() >= deadline:
+            if now >= deadline:
                 raise self.client.failure(self._what, Answer(TIMED_OUT))
-            self.client.poll(_STEP)
+            shortest, longest = _STEPS
+            self.client.poll(min(longest, max(shortest, (now - began) / 20)))
+            now = time.monotonic()
 
     def _answered(self, error: Answer | None, partitions: list[Wire]) -> None:
         self.busy = False
