@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from types import MappingProxyType
 
 import pytest
 
@@ -31,7 +32,14 @@ class Stage:
         self.partition = TopicPartition(self.topic, 0)
         self._stack = stack
 
-    def driver(self, run: str, *, proxied: bool = False, **more: object) -> Puppet:
+    def driver(
+        self,
+        run: str,
+        *,
+        proxied: bool = False,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        **more: object,
+    ) -> Puppet:
         settings = Settings(
             servers=self.attacked.servers if proxied else self.attacked.direct,
             group=self.group,
@@ -39,7 +47,9 @@ class Stage:
             run_id=run * 36,
             **more,  # type: ignore[arg-type]  # of Settings, which checks their names
         )
-        puppet = self._stack.enter_context(Puppet(OFFERER, settings.text()))
+        puppet = self._stack.enter_context(
+            Puppet(OFFERER, settings.text(), environment=environment)
+        )
         puppet.await_line("ready")
         return puppet
 

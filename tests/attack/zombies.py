@@ -80,7 +80,9 @@ class Puppet:
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
-    def await_line(self, start: str, seconds: float = 60.0, *, after: int = 0) -> str:
+    def await_line(
+        self, start: str | tuple[str, ...], seconds: float = 30.0, *, after: int = 0
+    ) -> str:
         """Wait for a line that begins so, from line number `after` on, and return it."""
         found: list[str] = []
 
@@ -88,7 +90,7 @@ class Puppet:
             found[:] = [line for line in self.lines[after:] if line.startswith(start)]
             return bool(found)
 
-        self.await_that(there, seconds, start)
+        self.await_that(there, seconds, str(start))
         return found[0]
 
     def await_that(self, what: Callable[[], bool], seconds: float, name: str = "") -> None:
@@ -130,6 +132,14 @@ class Puppet:
         assert self._process.stdin is not None
         self._process.stdin.close()
         return self._process.wait(seconds)
+
+    def wait(self, seconds: float) -> int:
+        """Wait until it has ended, and return its exit code: below 0 for a signal."""
+        return self._process.wait(seconds)
+
+    def code(self) -> int | None:
+        """Its exit code; None while it lives."""
+        return self._process.poll()
 
     def kill(self) -> None:
         """End all of it at once (SIGKILL); does nothing when it has ended."""
