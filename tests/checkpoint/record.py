@@ -35,7 +35,7 @@ class Recorder:
         self._folder = folder
         self._version = pyspark.__version__
 
-    def source(self, topic: str) -> DataFrame:
+    def source(self, topic: str, called: str | None = None) -> DataFrame:
         name = f"{topic}-{self._version}"
         if name not in self._made:
             self._made.add(name)
@@ -43,6 +43,8 @@ class Recorder:
             self._topics.create_as(name, 1 if topic == "continuous" else 3)
         reader = self._spark.readStream.format("kafka").option("subscribe", name)
         reader = reader.option("kafka.bootstrap.servers", self._topics.servers)
+        if called is not None:
+            reader = reader.name(called)  # type: ignore[attr-defined]  # from Spark 4.2 on
         return reader.option("startingOffsets", "earliest").load().select("key", "value")
 
     _made: set[str] = set()  # noqa: RUF012  # one recorder a process
@@ -103,6 +105,9 @@ class Recorder:
             spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
             self.run("v2", self.source("v2"), lambda _: self.fill("v2"), 2)
             self.joined("v2-join")
+            spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+            named = self.source("v2-named", called="flights")
+            self.run("v2-named", named, lambda _: self.fill("v2-named"), 2)
 
     def joined(self, name: str = "join") -> None:
         left, right = f"{name}-left", f"{name}-right"

@@ -64,6 +64,16 @@ def test_two_sources(version: str, name: str, tmp_path: Path) -> None:
     assert checkpoint.initial(2) is None
 
 
+def test_a_source_with_a_name(tmp_path: Path) -> None:
+    """From Spark 4.2 on a source can be named: then its name stands where its number did."""
+    checkpoint = Checkpoint(str(unpack("4.2.0", "v2-named", tmp_path)))
+    durable = checkpoint.committed()
+    assert durable.offsets is not None
+    assert durable.offsets.version == 2
+    assert durable.offsets.kafka() == {"flights": expected("4.2.0", "v2-named", 40)}
+    assert checkpoint.initial("flights") == Offsets.of({"v2-named-4.2.0": {0: 0, 1: 0, 2: 0}})
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_sources_of_other_kinds(version: str, tmp_path: Path) -> None:
     """Files and rates are told from Kafka; a source without an offset yet is none of them."""
