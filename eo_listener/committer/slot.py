@@ -159,12 +159,9 @@ class Slot:
         self.watched = False
         yield from self._compare(found)
         yield from self._see_mark(found, policy)
-        if self.confirmed is not None and self.repeat is not None:
-            over = found is not None and found.offset > self.confirmed.offset
-            if over or self.confirmed.offset > end:
-                self.repeat = None
         wanted = self.wanted
         if wanted is None:
+            self._keep_quiet(found, end)
             return
         if wanted.offset > end:
             yield from self._refuse(wanted, None, Sight.BEYOND_LOG_END)
@@ -175,6 +172,14 @@ class Slot:
             self.pending = _rewinding(wanted, found.offset)
         else:
             yield from self._refuse(wanted, found.offset, Sight.BELOW_GROUP)
+
+    def _keep_quiet(self, found: Position | None, end: int) -> None:
+        """Where the group or the log is not as it was left, send nothing before the next look."""
+        if self.confirmed is None:
+            return
+        over = found is not None and found.offset > self.confirmed.offset
+        if over or self.confirmed.offset > end:
+            self.repeat = self.looked = None
 
     def _compare(self, found: Position | None) -> Iterator[Sight]:
         """What was confirmed and is no longer there is sent again, whoever it was."""
@@ -213,7 +218,8 @@ class Slot:
     def _refuse(self, wanted: Position, obstacle: int | None, why: Sight) -> Iterator[Sight]:
         if self.refused is None:
             yield why
-        self.pending, self.refused, self.obstacle = None, wanted, obstacle
+        self.pending = self.repeat = None
+        self.refused, self.obstacle = wanted, obstacle
 
 
 def _parse(position: Position) -> CommitMetadata | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from eo_listener.committer.lane import Attempt, Inspection, Lane
 from eo_listener.committer.policy import Policy, Retry
-from eo_listener.events import CommitFailed, Event
+from eo_listener.events import CommitFailed, CommitRefused, Event
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import Look
@@ -177,5 +177,30 @@ def test_a_repeat_never_goes_beyond_the_log_end() -> None:
     lane = Driven(Kafka())
     lane.commit({P0: by(5)}, 0.0)
     lane.kafka.ends[P0] = 2
+    lane.see(60.0)
+    assert lane.next(60.0) is None
+
+
+def test_what_a_look_showed_counts_for_offers_after_it() -> None:
+    """Renewing, or a small step, is looked at again where somebody else is further already."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held[P0] = by(8, run="r2")
+    lane.see(60.0)
+    lane.offer({P0: by(5)}, renew=True)
+    lane.see(60.1)
+    assert lane.next(60.1) is None
+    lane.offer({P0: by(7)})
+    assert lane.next(60.2) is None
+    assert [type(event) for event in lane.take()].count(CommitRefused) == 1
+    assert lane.kafka.held[P0].offset == 8
+
+
+def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
+    """What the look before it refused is not undone by repeating what was confirmed earlier."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held[P0] = by(8, run="r2")
+    lane.offer({P0: by(5)}, renew=True)
     lane.see(60.0)
     assert lane.next(60.0) is None
