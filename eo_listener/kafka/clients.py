@@ -67,8 +67,9 @@ STABLE = replace(OUTSIDER, fixed={**OUTSIDER.fixed, "isolation.level": "read_com
 _MEMBER = {
     # A fixed name: whoever joins with it takes the place of the member before it.
     "group.instance.id": "eo-listener",
-    # Only the committer's thread polls, and it may be held up by other groups for long.
-    "max.poll.interval.ms": "1800000",
+    # The most there is: the committer's thread, which polls, may be held up by other groups. And
+    # one that has not polled for this long joins again unasked, over the head of its successor.
+    "max.poll.interval.ms": "86400000",
     "topic.metadata.refresh.interval.ms": "30000",
 }
 _MEMBER_FIXED = {"enable.auto.commit": "false"}
@@ -83,6 +84,9 @@ MEMBER_848 = Role(settings=_MEMBER, fixed=_MEMBER_FIXED)
 SILENT = logging.getLogger("eo_listener.librdkafka")
 SILENT.disabled = True
 
+# The first says no more than the error before it, the second only that a member subscribed to a
+# topic that is gone.
+_NO_REASON = frozenset({"_ALL_BROKERS_DOWN", "UNKNOWN_TOPIC_OR_PART"})
 # What ends a member for good, by Kafka's numbers: fenced, instance id in use, not allowed, protocol
 # not known, too many members, assignor or version not supported.
 _FATAL_REASONS = (82, 111, 30, 23, 81, 112, 35)
@@ -107,8 +111,10 @@ class Complaints:
 
     def hear(self, error: Answer) -> None:
         """Take one up; it is an `error_cb`."""
-        if error.name() == "_ALL_BROKERS_DOWN":  # says no more than the one before it
+        if error.name() in _NO_REASON:
             return
+        if error.name() == "_FATAL":
+            self.fatal = error
         self.connections_lost += _is_local(error)
         # What a broker says is told once, and explains more than what this side saw after it.
         if self._worst is None or _is_local(self._worst) or not _is_local(error):

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 
 from eo_listener.errors import SettingsError
 from eo_listener.kafka.groups import ConfluentGroups
+from eo_listener.kafka.members import MemberGroups
 from eo_listener.kafka.transactions import TransactionalGroups
 from eo_listener.protocols import GroupStore
 
 MODES: Mapping[str, Callable[[Mapping[str, str]], GroupStore]] = {
     "simple": ConfluentGroups,
+    "member": MemberGroups,
     "transactional": TransactionalGroups,
 }
 

@@ -1,7 +1,8 @@
-"""What a transactional store knows of its right to a group (pure)."""
+"""What a store that fences others knows of its right to a group (pure)."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from eo_listener.offsets import Position, TopicPartition
@@ -10,53 +11,54 @@ from eo_listener.offsets import Position, TopicPartition
 class Ownership:
     """Whose commits a group should hold, if nobody has taken it over.
 
-    To open a producer fences whoever has one. At first that is meant: a new driver takes the
-    place of the old one. Later, when a producer has to be replaced, this store may itself be the
-    one that was replaced meanwhile, and would throw its successor out. So it looks at the group
-    before, and goes on only if all it finds there is its own. What outlives the producers, and
-    their closing when there are too many, is kept here.
+    To join as the fixed member, or to open the producer, fences whoever was there. At first that
+    is meant: a new driver takes the place of the old one. Later, when a client has to be
+    replaced, this store may itself be the one that was replaced meanwhile, and would throw its
+    successor out. So it looks at the group before, and goes on only if all it finds is its own.
+    This is kept as long as the store: it outlives the clients, which are closed when there are
+    too many of them.
 
-    What this cannot see is a successor that has opened its producer and not committed yet: those
-    are milliseconds, for a successor commits in the same call.
+    What this cannot see is a successor that has taken the group and not committed yet. Those are
+    milliseconds: it commits in the same breath.
     """
 
     def __init__(self) -> None:
         self.lost: str | None = None  # how it was lost to another, for good
         self._known: dict[TopicPartition, Position] = {}
-        self._sent: Mapping[TopicPartition, Position] = {}
+        self._doubt: defaultdict[TopicPartition, set[Position]] = defaultdict(set)
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Those to look at."""
-        return tuple({**self._known, **self._sent})
+        return tuple({**self._known, **self._doubt})
 
     def found(self, held: Mapping[TopicPartition, Position]) -> None:
-        """Take note of what the group held when it was first read under this store's fence."""
+        """Take note of what the group held when it was first read after it was taken."""
         self._known = {**held, **self._known}
 
     def sending(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """A transaction with these is on its way: from now on the group may hold them."""
-        self._sent = dict(positions)
+        """These are on their way: from now on the group may hold them."""
+        for tp, position in positions.items():
+            self._doubt[tp].add(position)
 
-    def landed(self) -> None:
-        """The transaction was committed."""
-        self._known.update(self._sent)
-        self._sent = {}
+    def landed(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """The group has these."""
+        self._known.update(positions)
+        for tp in positions:
+            self._doubt.pop(tp, None)
 
-    def aborted(self) -> None:
-        """The transaction was aborted, and will never land."""
-        self._sent = {}
+    def aborted(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """These will never land."""
+        for tp, position in positions.items():
+            self._doubt[tp].discard(position)
 
     def foreign(self, held: Mapping[TopicPartition, Position]) -> TopicPartition | None:
         """A partition for which the group holds what this store has neither sent nor found.
 
         One that holds nothing is none: offsets expire, and go with their topic.
         """
-        return next(
-            (
-                tp
-                for tp, position in held.items()
-                if tp in self._known and position not in (self._known[tp], self._sent.get(tp))
-            ),
-            None,
-        )
+        for tp, position in held.items():
+            known = self._known.get(tp)
+            if known is not None and position != known and position not in self._doubt[tp]:
+                return tp
+        return None

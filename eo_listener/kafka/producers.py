@@ -69,6 +69,7 @@ class OffsetProducer:
         self._thread: threading.Thread | None = None
         self._fault: BaseException | None = None
         self._began = (0.0, 0.0)
+        self._sent: Mapping[TopicPartition, Position] = {}
         self.stage = Stage.NEW
         self.error: Answer | None = None
 
@@ -173,6 +174,7 @@ class OffsetProducer:
         self._producer.begin_transaction()
         self._began = (time.monotonic(), time.time())
         self.stage = Stage.OPEN
+        self._sent = positions
         self._ownership.sending(positions)
         reached("transaction.begun")
         try:
@@ -192,7 +194,7 @@ class OffsetProducer:
                 self._abandon(error, deadline)
             raise  # else it is fatal, or its outcome is unknown: then it is asked for again
         reached("transaction.committed")
-        self._ownership.landed()
+        self._ownership.landed(self._sent)
         self.stage = Stage.READY
 
     def _abandon(self, cause: KafkaException, deadline: float) -> None:
@@ -209,7 +211,7 @@ class OffsetProducer:
     def _abort(self, deadline: float) -> None:
         self.stage = Stage.ABORTING
         self._producer.abort_transaction(_left(deadline))
-        self._ownership.aborted()
+        self._ownership.aborted(self._sent)
         self.stage = Stage.READY
 
 

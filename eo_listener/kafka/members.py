@@ -1,0 +1,221 @@
+"""Commit to consumer groups as a member of them: the group is Stable, its offsets do not expire."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+
+from confluent_kafka import Consumer
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import TopicPartition as Wire
+
+from eo_listener.errors import KafkaError
+from eo_listener.kafka.clients import MEMBER, MEMBER_848, TIMED_OUT
+from eo_listener.kafka.group_client import GroupClient
+from eo_listener.kafka.logs import Logs
+from eo_listener.kafka.open_clients import OpenClients
+from eo_listener.kafka.ownership import Ownership
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.protocols import Look
+
+_STEP = 0.05
+_PATIENCE = 3.0  # seconds for a member that is there to take up further topics
+_REJOIN_EVERY = 15.0  # seconds between two tries to be a member again, where nothing is committed
+_REJOIN = 1.0  # and how long one may hold up the thread
+_FATAL = -150  # librdkafka's RD_KAFKA_RESP_ERR__FATAL
+_FENCED = "FENCED_INSTANCE_ID"
+
+
+class MemberGroups:
+    """The consumer groups of one cluster: the `GroupStore` of the member commit mode.
+
+    One member a group, with a fixed `group.instance.id`. It subscribes to the topics that it
+    commits for and pauses what it is assigned, so that it never fetches. In a classic group a
+    second driver takes its place, and it gets FENCED_INSTANCE_ID for good; in a group of the new
+    protocol (KIP-848) the second one gets UNRELEASED_INSTANCE_ID until the first is gone.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._logs = Logs(properties)
+        self._owned: defaultdict[str, Ownership] = defaultdict(Ownership)
+        self._members = OpenClients(lambda group: _Member(properties, group, self._owned[group]))
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
+        return self._members.of(group).commit(positions, time.monotonic() + timeout)
+
+    def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
+        """Read where the group and the logs of `partitions` stand. Raises KafkaError.
+
+        Joins first: what an older driver has under way would land after the look.
+        """
+        deadline = time.monotonic() + timeout
+        there = {tp.topic for tp in self._logs.existing(partitions, deadline)}
+        held = self._members.of(group).held(partitions, there, deadline)
+        return self._logs.look(held, partitions, deadline)
+
+    def tend(self) -> None:
+        """Serve the clients' callbacks: without that, Kafka takes the members for hung."""
+        self._members.poll()
+        self._logs.poll()
+
+    def close(self) -> None:
+        """Close all connections. A member's place is kept for it until its session has ended."""
+        self._members.close()
+        self._logs.close()
+
+
+class _Member:
+    """The member of one group; made anew when it has ended, unless another took its place."""
+
+    def __init__(self, properties: Mapping[str, str], group: str, ownership: Ownership) -> None:
+        self._properties = properties
+        self._group = group
+        self._ownership = ownership
+        new_protocol = properties.get("group.protocol") == "consumer"
+        strategy = properties.get("partition.assignment.strategy", "")
+        self._role = MEMBER_848 if new_protocol else MEMBER
+        self._by_increments = new_protocol or "cooperative" in strategy
+        self._member: GroupClient | None = None
+        self._topics: frozenset[str] = frozenset()
+        self._assigned = False
+        self._out = True  # not in the group, nor on the way into it
+        self._rejoin_at = 0.0
+
+    @property
+    def busy(self) -> bool:
+        return self._member is not None and self._member.busy
+
+    def commit(
+        self, positions: Mapping[TopicPartition, Position], deadline: float
+    ) -> Mapping[TopicPartition, str | None]:
+        member = self._joined({tp.topic for tp in positions}, deadline)
+        self._ownership.sending(positions)
+        try:
+            answer = member.commit(positions, deadline)
+        except KafkaError:
+            if member.client.dead:
+                raise self._bury(member) from None
+            raise
+        self._ownership.landed({tp: positions[tp] for tp, error in answer.items() if error is None})
+        if _FENCED in answer.values():
+            raise self._bury(member)
+        return answer
+
+    def held(
+        self, partitions: Collection[TopicPartition], topics: Collection[str], deadline: float
+    ) -> Mapping[TopicPartition, Position]:
+        """What the group holds; it is joined before for these topics, which must exist.
+
+        Without any, or after another has taken over, it is only read.
+        """
+        member = self._joined(topics, deadline) if topics and not self._ownership.lost else None
+        held = (member or self._opened()).held(partitions, deadline)
+        if member is not None:
+            self._ownership.found(held)
+        return held
+
+    def poll(self) -> None:
+        if self._member is not None:
+            self._member.poll()
+        now = time.monotonic()
+        if self._out and self._topics and not self._ownership.lost and now >= self._rejoin_at:
+            self._rejoin_at = now + _REJOIN_EVERY
+            with suppress(KafkaError):  # the next commit tries again, and tells
+                self._joined(self._topics, now + _REJOIN)
+
+    def close(self) -> None:
+        if self._member is not None:
+            self._member.close()
+            self._member = None
+
+    def _opened(self) -> GroupClient:
+        if self._member is None:
+            self._member = GroupClient(self._properties, self._group, self._role)
+            self._assigned, self._out = False, True
+        return self._member
+
+    def _joined(self, topics: Collection[str], deadline: float) -> GroupClient:
+        """The member, subscribed to these topics too. Raises KafkaError."""
+        self._require_not_lost()
+        if self._member is not None and self._member.client.dead:  # as a poll has said meanwhile
+            self._bury(self._member)
+            self._require_not_lost()
+        member = self._opened()
+        first, wanted = not self._assigned, self._topics.union(topics)
+        if self._out:
+            self._require_ours(member, deadline)
+        if self._out or wanted != self._topics:
+            self._assigned, self._out, self._topics = False, False, wanted
+            member.client.consumer.subscribe(
+                sorted(wanted), on_assign=self._on_assign, on_lost=self._on_lost
+            )
+        patience = deadline if first else min(deadline, time.monotonic() + _PATIENCE)
+        while not (self._assigned or self._out) and time.monotonic() < patience:
+            member.client.poll(_STEP)
+            if member.client.dead:
+                raise self._bury(member)
+        if self._out or (first and not self._assigned):
+            raise self._not_let_in(member)
+        self._assigned = True  # what was not assigned in time is committed for all the same
+        return member
+
+    def _on_assign(self, consumer: Consumer, partitions: list[Wire]) -> None:
+        # Paused in the same callback, and at an offset of its own, a partition is never fetched.
+        parts = [Wire(part.topic, part.partition, 0) for part in partitions]
+        if self._by_increments:
+            consumer.incremental_assign(parts)
+        else:
+            consumer.assign(parts)
+        if parts:
+            consumer.pause(parts)
+        self._assigned = True
+
+    def _on_lost(self, consumer: Consumer, _: list[Wire]) -> None:
+        """The group has gone on without this member, which had stood still or was cut off.
+
+        librdkafka would join again at once, and in a classic group throw out a successor that
+        has come meanwhile. So it is kept from that until the group was looked at.
+        """
+        consumer.unsubscribe()
+        self._assigned, self._out = False, True
+
+    def _require_ours(self, member: GroupClient, deadline: float) -> None:
+        """Before this store joins again: raise when another has committed since it last did."""
+        foreign = self._ownership.foreign(member.held(self._ownership.partitions, deadline))
+        if foreign is not None:
+            self._ownership.lost = f"{foreign} holds what this committer has not sent"
+            self._require_not_lost()
+
+    def _not_let_in(self, member: GroupClient) -> KafkaError:
+        error = member.client.failure(f"joining group {self._group}", Answer(TIMED_OUT))
+        if error.code != "_TIMED_OUT":
+            return error
+        return KafkaError(
+            error.problem,
+            code="REBALANCE_IN_PROGRESS",
+            cause="the group has not let the committer in yet: it waits for its other members, "
+            "or the broker does not know the group.protocol asked for",
+        )
+
+    def _bury(self, member: GroupClient) -> KafkaError:
+        """Let go of a member that has ended; the error says why."""
+        error = member.client.failure(f"committing to group {self._group}", Answer(_FATAL))
+        if error.code == _FENCED:
+            self._ownership.lost = error.cause or error.problem
+        member.close()
+        self._member, self._out = None, True
+        return error
+
+    def _require_not_lost(self) -> None:
+        if self._ownership.lost is not None:
+            raise KafkaError(
+                f"committing to group {self._group} failed: another committer has taken over",
+                code=_FENCED,
+                cause=self._ownership.lost,
+                fix="Let only one driver commit to this group",
+            )
