@@ -1,10 +1,10 @@
 """The committer alone, against a real broker: one commit (B2), and a thousand queries (B12).
 
-    python -m benchmarks.committer [QUERIES] [SECONDS]
+    python -m benchmarks.committer [QUERIES] [GROUPS] [SECONDS]
 
 B2 sends the same map of 100 partitions by the product's own store and by a bare AdminClient, in
-turns. B12 feeds the router with the progress events of many queries of 100 partitions each, every
-query with a group of its own and an event every 30 seconds, evenly spread.
+turns. B12 feeds the router with the progress events of many queries of 100 partitions each, an
+event of each every 30 seconds, evenly spread; queries of one group read topics of their own.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from eo_listener.testing import MemoryQueries
 
 PARTITIONS = 100
 PERIOD = 30.0
-TOPIC = "bench"
+TOPIC = "bench-0"
 
 
-def fill(servers: str, records: int) -> None:
-    """Create the topic, and give every partition so many records."""
+def fill(servers: str, topic: str, records: int) -> None:
+    """Create a topic, and give every partition so many records."""
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=60)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(timeout=60)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
     for _ in range(records):
         for partition in range(PARTITIONS):
-            producer.produce(TOPIC, b"x", partition=partition)
+            producer.produce(topic, b"x", partition=partition)
         assert producer.flush(60) == 0
 
 
@@ -92,11 +92,11 @@ def one_commit(servers: str, rounds: int) -> list[float]:
     return ratios
 
 
-def event(query: int, batch: int) -> str:
+def event(query: int, topic: str, batch: int) -> str:
     """A progress event of one query, in Spark's JSON."""
-    start = {TOPIC: {str(p): batch for p in range(PARTITIONS)}}
-    end = {TOPIC: {str(p): batch + 1 for p in range(PARTITIONS)}}
-    source = {"description": f"KafkaV2[Subscribe[{TOPIC}]]", "startOffset": start, "endOffset": end}
+    start = {topic: {str(p): batch for p in range(PARTITIONS)}}
+    end = {topic: {str(p): batch + 1 for p in range(PARTITIONS)}}
+    source = {"description": f"KafkaV2[Subscribe[{topic}]]", "startOffset": start, "endOffset": end}
     return json.dumps(
         {
             "id": str(uuid.UUID(int=query)),
@@ -110,24 +110,25 @@ def event(query: int, batch: int) -> str:
     )
 
 
-def many_queries(servers: str, queries: int, seconds: float) -> dict[str, float]:
+def many_queries(servers: str, queries: int, groups: int, seconds: float) -> dict[str, float]:
     """Feed events for `seconds` after a warm-up of one period; measure this process."""
-    sent: dict[str, float] = {}
+    sent: dict[tuple[str, str], float] = {}
     latencies: list[float] = []
 
     def observe(told: Event) -> None:
-        if isinstance(told, Committed) and told.group in sent:
-            latencies.append(time.monotonic() - sent.pop(told.group))
+        if isinstance(told, Committed):
+            for topic in told.offsets.topics():
+                if (told.group, topic) in sent:
+                    latencies.append(time.monotonic() - sent.pop((told.group, topic)))
 
     options = {0: {"kafka.bootstrap.servers": servers}}
     live = MemoryQueries(options)
-    names = GroupNames(groups={f"query-{n}": f"group-{n}" for n in range(queries)})
+    names = GroupNames(groups={f"query-{n}": f"group-{n % groups}" for n in range(queries)})
     committer = Committer(
         lambda cluster: ConfluentGroups(dict(cluster.properties)), observers=[observe]
     )
     router = Router(Rules(names=names), live, committer)
     process = psutil.Process()
-    texts = [[event(query, batch) for query in range(queries)] for batch in range(2)]
     begun = time.monotonic()
     cpu = began_measuring = 0.0
     number, longest = 0, 0.0
@@ -136,10 +137,11 @@ def many_queries(servers: str, queries: int, seconds: float) -> dict[str, float]
             began_measuring, cpu = time.monotonic(), time.process_time()
             latencies.clear()
         query, batch = number % queries, number // queries
-        text = texts[batch % 2][query] if batch < 2 else event(query, batch)
+        topic = f"bench-{query // groups}"
+        text = event(query, topic, batch)
         began = time.perf_counter()
         progress = Progress.parse(text)
-        sent[f"group-{query}"] = time.monotonic()
+        sent[f"group-{query % groups}", topic] = time.monotonic()
         router.progressed(progress)
         longest = max(longest, time.perf_counter() - began)
         number += 1
@@ -150,6 +152,7 @@ def many_queries(servers: str, queries: int, seconds: float) -> dict[str, float]
     committer.flush(20)
     result = {
         "queries": queries,
+        "groups": groups,
         "commits": len(latencies),
         "cpu_percent_of_a_core": 100 * cpu / measured,
         "lag_p50_s": statistics.median(latencies),
@@ -163,14 +166,16 @@ def many_queries(servers: str, queries: int, seconds: float) -> dict[str, float]
     return result
 
 
-def main(queries: int = 1000, seconds: int = 90) -> None:
+def main(queries: int = 1000, groups: int = 100, seconds: int = 60) -> None:
     console = Console()
     with Broker(java_options=["-XX:TieredStopAtLevel=4", "-Xmx2g"]) as broker:
-        fill(broker.bootstrap_servers, 1200)
-        ratios = one_commit(broker.bootstrap_servers, 4)
+        servers = broker.bootstrap_servers
+        fill(servers, TOPIC, 1200)
+        for number in range(1, -(-queries // groups)):
+            fill(servers, f"bench-{number}", 20)
+        ratios = one_commit(servers, 4)
         console.print("B2: our commit / bare alter:", [round(ratio, 3) for ratio in ratios])
-        found = many_queries(broker.bootstrap_servers, queries, seconds)
-        console.print("B12:", found)
+        console.print("B12:", many_queries(servers, queries, groups, seconds))
 
 
 if __name__ == "__main__":

@@ -67,7 +67,8 @@ class Board:
             for lane in self._lanes.values():
                 lane.distrust()
         self._asked = now
-        for lane in sorted(self._active.values(), key=Lane.failures):
+        due = [lane for lane in self._active.values() if _is_due(lane, now)]
+        for lane in sorted(due, key=Lane.failures):
             request = lane.next(now)
             if request is not None:
                 return request
@@ -131,3 +132,8 @@ class Board:
         """Give up what is still pending, and say what that is."""
         given_up = (lane.abandon() for lane in self._lanes.values())
         return tuple(event for event in given_up if event is not None)
+
+
+def _is_due(lane: Lane, now: float) -> bool:
+    time = lane.next_try()
+    return time is not None and time <= now

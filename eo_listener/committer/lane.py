@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from eo_listener.committer.policy import Policy, Retry
 from eo_listener.committer.reasons import explain
@@ -49,9 +50,11 @@ class Lane:
         self._tell = Teller(cluster, group)
         self._retry, self._policy, self._random = retry, policy, randomness
         self._slots: dict[TopicPartition, Slot] = {}
-        self._due: set[TopicPartition] = set()  # where there is something to do, now or later
+        self._due: set[TopicPartition] = set()  # where something is to be done, or may be
+        self._asleep: dict[TopicPartition, float] = {}  # until they are repeated, soonest first
         self._topic_ids: dict[str, str] = {}
         self._recreated: set[str] = set()
+        self._plan: tuple[float | None, int] | None = None  # until something changes
         self._fenced = False
         self._hurried = False
         self.in_flight = False
@@ -64,6 +67,7 @@ class Lane:
         `renew` sends what is confirmed already once more, so that it does not expire. `lossy`
         asks for a look at the log, before this very commit and where there is nothing to commit.
         """
+        self._plan = None
         lower: dict[TopicPartition, int] = {}
         by_group = False
         for tp, slot in self._open(positions):
@@ -81,6 +85,7 @@ class Lane:
 
     def withhold(self, positions: Positions) -> None:
         """Commit these and newer ones no more; leave the guard's mark where the group stands."""
+        self._plan = None
         for tp, slot in self._open(positions):
             slot.withhold(positions[tp].metadata)
             self._due.add(tp)
@@ -94,6 +99,8 @@ class Lane:
         """Take out the request to send now; it must come back through an answer."""
         if self.in_flight or self._fenced:
             return None
+        self._plan = None
+        self._wake(now)
         stale, ready = set(), {}
         for tp in self._due:
             slot = self._slots[tp]
@@ -120,15 +127,42 @@ class Lane:
 
     def next_try(self) -> float | None:
         """When the next request is due; None when nothing waits for its time."""
-        if self.in_flight or self._fenced:
-            return None
-        times = {tp: self._slots[tp].next_try(self._policy) for tp in self._due}
-        self._due = {tp for tp, time in times.items() if time is not None}
-        return min((time for time in times.values() if time is not None), default=None)
+        return None if self.in_flight or self._fenced else self._planned()[0]
+
+    def failures(self) -> int:
+        """The most failures in a row of any partition that waits."""
+        return self._planned()[1]
+
+    def _planned(self) -> tuple[float | None, int]:
+        """Work the plan out, where it is not known: with many partitions it takes a while."""
+        if self._plan is None:
+            times = {tp: self._slots[tp].next_try(self._policy) for tp in self._due}
+            self._due = {tp for tp, time in times.items() if time is not None}
+            woken = next(iter(self._asleep.values()), None)
+            soonest = min((t for t in (*times.values(), woken) if t is not None), default=None)
+            troubles = (self._slots[tp].trouble for tp in self._due)
+            failures = max((trouble.failures for trouble in troubles if trouble), default=0)
+            self._plan = soonest, failures
+        return self._plan
+
+    def _wake(self, now: float) -> None:
+        """Take up those whose time to be repeated has come."""
+        woken = [tp for tp, _ in takewhile(lambda one: one[1] <= now, self._asleep.items())]
+        for tp in woken:
+            del self._asleep[tp]
+        self._due.update(tp for tp in woken if tp in self._slots)
+
+    def _lull(self, tp: TopicPartition, slot: Slot) -> None:
+        """Lay down what has nothing to do, or nothing but to be repeated: that may be many."""
+        if slot.repeat is not None and self._asleep.get(tp) != slot.repeat:
+            self._asleep.pop(tp, None)  # to the end: no other is to be repeated later
+            self._asleep[tp] = slot.repeat
+        if not slot.is_busy:
+            self._due.discard(tp)
 
     def looked(self, inspection: Inspection, look: Look, now: float) -> tuple[Event, ...]:
         """Record what Kafka holds, and decide what may be committed over it."""
-        self.in_flight = False
+        self.in_flight, self._plan = False, None
         events = [*self._recreations(inspection, look)]
         missing: dict[TopicPartition, str] = {}
         sights: dict[Sight, list[TopicPartition]] = {}
@@ -136,11 +170,8 @@ class Lane:
         ours: dict[TopicPartition, Position] = {}
         for tp in inspection.partitions:
             slot = self._slots.get(tp)
-            if slot is None:
-                continue
-            if tp not in look.ends:
-                slot.watched = False
-                if slot.miss():
+            if slot is None or tp not in look.ends:
+                if slot is not None and slot.miss():
                     missing[tp] = NO_PARTITION
                 continue
             slot.looked, slot.log_start = now, look.starts.get(tp, 0)
@@ -150,7 +181,8 @@ class Lane:
                 ours[tp] = slot.confirmed
             for sight in slot.see(look.held.get(tp), look.ends[tp], self._policy):
                 sights.setdefault(sight, []).append(tp)
-            self._due.add(tp)
+            if slot.is_busy:
+                self._due.add(tp)
         for sight, partitions in sights.items():
             events += self._tell.seen(sight, partitions, look, wanted, ours)
         if missing:
@@ -162,7 +194,7 @@ class Lane:
         self, inspection: Inspection, code: str, now: float, detail: str | None = None
     ) -> tuple[Event, ...]:
         """Record that a look failed: nothing is committed without one."""
-        self.in_flight = False
+        self.in_flight, self._plan = False, None
         if explain(code).final:
             return self._fence(code)
         for tp in inspection.partitions:
@@ -201,7 +233,7 @@ class Lane:
         detail: str | None = None,
     ) -> tuple[Event, ...]:
         """Record the answer to a commit; a partition it leaves out was not confirmed."""
-        self.in_flight = False
+        self.in_flight, self._plan = False, None
         errors: dict[TopicPartition, str] = {}
         landed: dict[TopicPartition, Position] = {}
         for tp, position in attempt.positions.items():
@@ -211,6 +243,7 @@ class Lane:
             else:
                 landed[tp] = position
                 self._slots[tp].land(position, now, self._retry.doubt)
+                self._lull(tp, self._slots[tp])
         events: list[Event] = []
         if landed:
             events.append(self._tell.committed(landed, now - attempt.started))
@@ -256,17 +289,13 @@ class Lane:
 
     def distrust(self) -> None:
         """Forget what was seen: look again before anything is committed."""
+        self._plan = None
         for slot in self._slots.values():
             slot.looked = None
 
-    def failures(self) -> int:
-        """The most failures in a row of any partition that waits."""
-        troubles = (self._slots[tp].trouble for tp in self._due)
-        return max((trouble.failures for trouble in troubles if trouble), default=0)
-
     def hurry(self) -> None:
         """Forget all waits; what is in flight and fails is tried at once again."""
-        self._hurried = self.in_flight
+        self._hurried, self._plan = self.in_flight, None
         for tp in self._due:
             trouble = self._slots[tp].trouble
             if trouble is not None:
@@ -293,4 +322,5 @@ class Lane:
         given_up = as_offsets({tp: slot.pending for tp, slot in slots.items() if slot.pending})
         for slot in slots.values():
             slot.pending = None
+        self._plan = None
         return self._tell.abandoned(given_up) if given_up else None

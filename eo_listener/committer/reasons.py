@@ -40,6 +40,19 @@ _MEMBERS = Reason(
     "give the query a group of its own, or stop that consumer",
     refused=True,
 )
+_FENCED = Reason(
+    "another driver or listener has taken over this group with the same identity",
+    "let only one commit to a group, or give this query a group of its own; this one has stopped "
+    "committing to the group until it is started anew",
+    refused=True,
+    final=True,
+)
+_LEADER = Reason("a partition's leader is being elected or has moved", "nothing to do: it passes")
+_ENDED = Reason(
+    "Kafka does not know this committer's transaction (any more)",
+    "nothing to do: the group is read, and the commit repeated by a new producer",
+    unknown=True,
+)
 _UNLISTED = Reason(
     "see the Kafka error name", "check the broker's log for this request", refused=True
 )
@@ -66,12 +79,76 @@ _REASONS = {
     "COORDINATOR_LOAD_IN_PROGRESS": _COORDINATOR,
     "COORDINATOR_NOT_AVAILABLE": _COORDINATOR,
     "NOT_COORDINATOR": _COORDINATOR,
-    "UNSTABLE_OFFSET_COMMIT": _COORDINATOR,
-    "REBALANCE_IN_PROGRESS": Reason("the group is rebalancing", "nothing to do: it passes"),
+    "UNSTABLE_OFFSET_COMMIT": Reason(
+        "a transaction on the group's offsets is still open, of an earlier driver most likely",
+        "nothing to do: it ends by itself, at the latest after its transaction.timeout.ms",
+    ),
+    "CONCURRENT_TRANSACTIONS": Reason(
+        "the last transaction is still being completed", "nothing to do: it passes"
+    ),
+    "REBALANCE_IN_PROGRESS": Reason(
+        "the group is rebalancing, or has not let the committer in yet", "nothing to do: it passes"
+    ),
+    "NOT_LEADER_FOR_PARTITION": _LEADER,
+    "LEADER_NOT_AVAILABLE": _LEADER,
+    "FENCED_LEADER_EPOCH": _LEADER,
+    "UNKNOWN_LEADER_EPOCH": _LEADER,
+    "INVALID_TXN_STATE": _ENDED,
+    "INVALID_PRODUCER_ID_MAPPING": _ENDED,
+    "UNKNOWN_PRODUCER_ID": _ENDED,
+    "_STATE": _ENDED,
+    "_CONFLICT": _ENDED,
+    "_FENCED": _FENCED,
+    "PRODUCER_FENCED": _FENCED,
+    "INVALID_PRODUCER_EPOCH": _FENCED,
+    "FENCED_INSTANCE_ID": _FENCED,
+    "UNRELEASED_INSTANCE_ID": Reason(
+        "another driver or listener is this group's fixed member (group.instance.id); one that was "
+        "killed counts as there until its session has ended (45 s)",
+        "nothing to do when it was killed: this one takes its place then; else stop it, or give "
+        "this query a group of its own",
+        refused=True,
+    ),
+    "FENCED_MEMBER_EPOCH": Reason(
+        "the group has gone on without this member, which was cut off or stood still",
+        "nothing to do: it joins again",
+    ),
+    "INCONSISTENT_GROUP_PROTOCOL": Reason(
+        "the group's other members use another protocol or other partition.assignment.strategy",
+        "give the query a group of its own",
+        refused=True,
+    ),
+    "GROUP_MAX_SIZE_REACHED": Reason(
+        "the group has as many members as the broker's group.max.size allows",
+        "give the query a group of its own",
+        refused=True,
+    ),
+    "UNSUPPORTED_VERSION": Reason(
+        "the broker is too old for what was asked for (group.protocol=consumer needs Kafka 4.0)",
+        "leave that setting out",
+        refused=True,
+    ),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": Reason(
+        "the client may not use this transactional id",
+        "add an ACL: operations Write and Describe on the transactional id eo-listener-<group>, "
+        "or use mode='simple'",
+        refused=True,
+    ),
+    "INVALID_TRANSACTION_TIMEOUT": Reason(
+        "the broker's transaction.max.timeout.ms is below this client's transaction.timeout.ms",
+        "set 'transaction.timeout.ms' in OffsetCommitListener(kafka={...}) to what the broker takes",
+        refused=True,
+    ),
+    "_UNSUPPORTED_FEATURE": Reason(
+        "the broker has no transactions", "use mode='simple' or mode='member'", refused=True
+    ),
     "UNKNOWN_MEMBER_ID": _MEMBERS,
     "ILLEGAL_GENERATION": _MEMBERS,
     "STALE_MEMBER_EPOCH": _MEMBERS,
-    "GROUP_ID_NOT_FOUND": _MEMBERS,
+    "GROUP_ID_NOT_FOUND": Reason(
+        "the group was deleted, or is not of the kind that the client takes it for",
+        "nothing to do when it was deleted: it is made anew by the next commit",
+    ),
     "GROUP_AUTHORIZATION_FAILED": Reason(
         "the client may not use this group",
         "add an ACL: operation Read on the group",

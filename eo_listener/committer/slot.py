@@ -69,6 +69,12 @@ class Slot:
         return self.pending or self.refused
 
     @property
+    def is_busy(self) -> bool:
+        """Whether anything but a repetition is to be done."""
+        marking = self.mark is not None or self.watched
+        return marking or self.pending is not None or self.refused is not None
+
+    @property
     def not_before(self) -> float:
         """When the next request may be made, as far as failures say."""
         return self.trouble.not_before if self.trouble else 0.0
@@ -151,7 +157,7 @@ class Slot:
 
     def miss(self) -> bool:
         """Take in that the partition does not exist; say whether something was to be done."""
-        self.repeat = None
+        self.repeat, self.watched = None, False
         return self.wanted is not None or self.mark is not None
 
     def see(self, found: Position | None, end: int, policy: Policy) -> Iterator[Sight]:
