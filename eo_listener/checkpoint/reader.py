@@ -18,6 +18,7 @@ from eo_listener.offsets import Offsets
 
 LIMIT = 16 * 2**20  # bytes; a batch of 100,000 partitions takes about 2 MB
 _SMALL = 64 * 2**10
+_TRIES = 30
 # A batch's file has its bare number. Others are temporaries (`.7.<uuid>.tmp`, `7.tmp`),
 # checksums (`.7.crc`) or compactions (`7.compact`), which Spark does not count either.
 _BATCH = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -61,7 +62,8 @@ class Checkpoint:
 
         Raises CheckpointError for a folder that holds something else.
         """
-        names = self.location.names()
+        # A query that is being started has nothing here yet but a temporary file.
+        names = {name for name in self.location.names() or () if not name.startswith(".")}
         if not names:
             return False
         if "metadata" not in names:
@@ -90,7 +92,8 @@ class Checkpoint:
     def committed(self) -> Durable:
         """The newest batch that is in `commits/` and whose offsets can be read.
 
-        Gaps are normal: old batches are deleted, and asynchronous progress tracking never
+        After some tens of batches that cannot be read it looks no further: what is older is of no
+        use. Gaps are normal: old batches are deleted, and asynchronous progress tracking never
         writes some. So is a last planned batch that is not done.
         """
         done = self._numbers("commits")
@@ -106,6 +109,8 @@ class Checkpoint:
                 self._check_sources(found, planned)
             except CheckpointError as error:
                 findings.append(error.finding)
+                if len(findings) == _TRIES:
+                    break
             else:
                 return Durable(offsets=found, findings=tuple(findings))
         if done and not findings:

@@ -149,11 +149,13 @@ def build(targets: Sequence[Target], service: Mapping[str, Any]) -> Follower:
     )
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(text: str) -> tuple[str, str | bool]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise SettingsError(f"--storage {key!r} is not of the form key=value", fix="Correct it")
-    return key.strip(), value
+    # Drivers take any text for true, "false" as well.
+    words: dict[str, str | bool] = {"true": True, "false": False}
+    return key.strip(), words.get(value.lower(), value)
 
 
 def _choice(kind: type[_Choice], option: str, value: str) -> _Choice:

@@ -20,6 +20,8 @@ from eo_listener.guard import Guard
 from eo_listener.protocols import GroupStore
 from eo_listener.routing import Cluster, Commit
 
+_Commits = tuple[Commit, ...]
+
 _AT_THE_END = 2.0
 _SILENT = 60.0  # seconds without an answer from a storage, after which it is said
 
@@ -50,6 +52,7 @@ class Follower:
             open_store, observers=(*observers, self._note), policy=policy, retry=retry
         )
         self._claims = Claims()
+        self._newest: dict[str, _Commits] = {}
         self._lock = threading.Lock()
         self._silent: set[str] = set()
         self._watchers: list[Watcher] = []
@@ -112,7 +115,9 @@ class Follower:
 
     def _act(self, shown: str, step: Step) -> None:
         """Do what a look at one checkpoint asks for; called on its thread."""
-        commits, shared = self._allowed(shown, step)
+        commits, others, shared = self._allowed(shown, step)
+        if self._outcomes is not None:
+            self._outcomes.offered(shown, commits)
         for event in (*step.events, *shared):
             self._committer.observe(event)
         for commit in step.withheld:
@@ -120,21 +125,30 @@ class Follower:
         renewed = step.withheld if step.renew else ()
         for commit in (*commits, *renewed):
             self._committer.offer(commit, renew=step.renew)
+        for commit in others:
+            self._committer.offer(commit)
 
-    def _allowed(self, shown: str, step: Step) -> tuple[tuple[Commit, ...], tuple[Event, ...]]:
-        """What of a step may be committed beside the other checkpoints, and what to say of it."""
+    def _allowed(self, shown: str, step: Step) -> tuple[_Commits, _Commits, tuple[Event, ...]]:
+        """What of a step may be committed beside the other checkpoints, and what to say of it.
+
+        In the middle: what others may commit now that this one has no say any more.
+        """
         commits: list[Commit] = []
+        others: list[Commit] = []
         events: list[Event] = []
         with self._lock:
             if step.released:
                 self._claims.drop(shown)
+                self._newest.pop(shown, None)
+                for other, theirs in self._newest.items():
+                    others += (self._claims.least(other, other, one)[0] for one in theirs)
+            if step.commits:
+                self._newest[shown] = step.commits
             for commit in step.commits:
                 least, shared = self._claims.least(shown, shown, commit)
                 commits.append(least)
                 events += [shared] if shared is not None else []
-        if self._outcomes is not None:
-            self._outcomes.offered(shown, tuple(commits))
-        return tuple(commits), tuple(events)
+        return tuple(commits), tuple(others), tuple(events)
 
     def _note(self, event: Event) -> None:
         if self._outcomes is not None:

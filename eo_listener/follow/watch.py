@@ -203,9 +203,12 @@ class Watch:
     ) -> tuple[Notice, ...]:
         """Say on what footing the commits begin, or begin again."""
         if back and last is not None:
+            what = f"it was taken back from batch {last.batch} to batch {durable.batch}"
+            if last.batch == durable.batch:
+                what = f"its batch {last.batch} was made anew, with other offsets"
             notice = self._standing.notice(
                 NoticeKind.REWOUND,
-                f"it was taken back from batch {last.batch} to batch {durable.batch}",
+                what,
                 "somebody restored or edited it",
                 "nothing, if that was meant; --on-rewind allow takes its groups back with it",
             )

@@ -35,6 +35,8 @@ class Watcher:
 
     def start(self, *, once: bool = False) -> None:
         """Start to look, until `stop`; with `once` until the first look is settled."""
+        if self._thread is not None:
+            raise RuntimeError("a watcher is started once")
         self._thread = threading.Thread(
             target=self._settle if once else self._run,
             name=f"eo-listener-follow {self.checkpoint.location}",

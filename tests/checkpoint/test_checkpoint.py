@@ -6,9 +6,11 @@ import tracemalloc
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from eo_listener.checkpoint import Checkpoint, CheckpointError, FindingKind, Location
 from eo_listener.errors import SettingsError, StorageError
@@ -125,11 +127,23 @@ def test_a_folder_that_is_no_checkpoint(tmp_path: Path, plain: Path) -> None:
     assert not Checkpoint(str(tmp_path / "nosuch")).exists()
     (tmp_path / "empty").mkdir()
     assert not Checkpoint(str(tmp_path / "empty")).exists()
+    (tmp_path / "empty" / ".metadata.0f8c2a11.tmp").touch()
+    assert not Checkpoint(str(tmp_path / "empty")).exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "data.parquet").touch()
     with pytest.raises(CheckpointError, match="no checkpoint"):
         Checkpoint(str(tmp_path / "other")).exists()
     assert not Checkpoint(str(plain / "offsets" / "0")).exists()
+
+
+def test_a_thousand_torn_batches_are_not_all_read(plain: Path) -> None:
+    """Each look stays short, whatever lies there."""
+    for batch in range(3, 1000):
+        for folder in ("offsets", "commits"):
+            (plain / folder / str(batch)).touch()
+    durable = Checkpoint(str(plain)).committed()
+    assert durable.offsets is None
+    assert len(durable.findings) < 100
 
 
 @pytest.mark.parametrize(
@@ -184,6 +198,32 @@ def test_a_remote_checkpoint(in_memory: str) -> None:
     files.pipe_file(f"{path}/commits/1", b"")
     assert [one.kind for one in checkpoint.committed().findings] == [FindingKind.EMPTY]
     assert not Checkpoint(in_memory + "-nosuch").exists()
+
+
+class Remembering(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A storage whose listings are cached until they are dropped, as those of s3fs are."""
+
+    protocol = ("remembering",)
+    listings: dict[str, Any] = {}  # noqa: RUF012  # shared, as the files of the parent are
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> Any:
+        return super()._strip_protocol(path.replace("remembering:", "memory:"))
+
+    def ls(self, path: str, **options: Any) -> Any:
+        return self.listings.setdefault(path, super().ls(path, **options))
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        self.listings.clear()
+
+
+def test_a_listing_is_never_an_old_one(in_memory: str) -> None:
+    """Where the driver caches listings a new batch is seen all the same."""
+    fsspec.register_implementation("remembering", Remembering, clobber=True)
+    checkpoint = Checkpoint(in_memory.replace("memory", "remembering"))
+    assert checkpoint.batches().committed == (0, 1)
+    fsspec.filesystem("memory").rm(in_memory.removeprefix("memory:/") + "/commits/1")
+    assert checkpoint.batches().committed == (0,)
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,24 @@ def test_once_commits_and_says_so(broker: Broker, topic: str, tmp_path: Path) ->
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize("mode", ["member", "transactional"])
+def test_each_mode_commits(mode: str, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Once, again by a second process, and as a service that a signal ends."""
+    group, folder = unique("g"), unpack("4.0.0", "plain", tmp_path / "c")
+    common = [str(folder), "-b", broker.bootstrap_servers, "-g", group, "--mode", mode]
+    for _ in range(2):
+        answer = run(*common, "--once")
+        assert answer.returncode == 0, answer.stderr
+        assert held(broker, group) == [24, 21, 15]
+    following = start(*common)
+    read_until(following, "follows query")
+    following.send_signal(signal.SIGTERM)
+    _, rest = following.communicate(timeout=60)
+    assert following.returncode == 0, rest
+    assert "Traceback" not in rest
+
+
+@pytest.mark.kafka
 def test_a_config_file_has_many_checkpoints(broker: Broker, topic: str, tmp_path: Path) -> None:
     """Each with a group of its own, in one process."""
     groups = [unique("g"), unique("g")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 import uuid
@@ -110,9 +111,7 @@ def test_a_checkpoint_is_followed_as_it_grows(watched: Watched, tmp_path: Path) 
     (tmp_path / "young").rename(here)
     until(lambda: watched.held("g") == three(0))
     for batch in (1, 2):
-        for folder in ("offsets", "commits"):
-            for name in (f"{batch}", f".{batch}.crc"):
-                (here / folder / name).write_bytes((whole / folder / name).read_bytes())
+        grow(here, whole, batch)
         until(watched.holds("g", three(batch)))
     offsets = [max(one.offset for one in held.values()) for _, held in watched.groups.history]
     assert offsets == sorted(offsets)
@@ -144,21 +143,33 @@ def test_the_end_commits_what_was_seen(watched: Watched, tmp_path: Path) -> None
     assert not [t for t in threading.enumerate() if t.name.startswith("eo-listener-follow")]
 
 
+def grow(folder: Path, whole: Path, batch: int) -> None:
+    """Let a checkpoint go on to a batch of the whole one, as Spark does: offsets, then commit."""
+    for kind in ("offsets", "commits"):
+        for name in (f".{batch}.crc", f"{batch}"):
+            (folder / kind / name).write_bytes((whole / kind / name).read_bytes())
+
+
 def test_two_queries_on_one_group(watched: Watched, tmp_path: Path) -> None:
-    """The least of their offsets counts, and it is told once who shares the group."""
-    ahead = unpack("4.0.0", "plain", tmp_path / "ahead")
-    behind = unpack("4.0.0", "plain", tmp_path / "behind")
+    """The least of their offsets counts, told once; when one is gone the other's counts alone."""
+    whole, ahead, behind = (
+        unpack("4.0.0", "plain", tmp_path / name) for name in ("whole", "ahead", "behind")
+    )
+    surgery.rewind_to(ahead, 0)
     surgery.rewind_to(behind, 0)
-    watched.start(target(behind))
-    until(lambda: watched.held("g") == three(0))
-    surgery.rewind_to(behind, 0)
-    watched.end()
-    watched.start(target(behind), target(ahead))
-    until(lambda: len(watched.kinds()) >= 3)
-    until(lambda: any(isinstance(event, PartitionsShared) for event in watched.events))
+    watched.start(target(ahead), target(behind))
+    until(lambda: watched.kinds().count(NoticeKind.FOLLOWING) == 2)
+    grow(ahead, whole, 1)
+    grow(ahead, whole, 2)
+    time.sleep(1.0)
+    grow(behind, whole, 1)
+    until(watched.holds("g", three(1)))
     shared = [event for event in watched.events if isinstance(event, PartitionsShared)]
     assert len(shared) == 1
     assert sorted(shared[0].readers) == sorted([str(ahead), str(behind)])
+    assert watched.held("g") == three(1)
+    shutil.rmtree(behind)
+    until(watched.holds("g", three(2)))
 
 
 class SlowFiles(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types

@@ -164,6 +164,16 @@ def test_a_checkpoint_taken_back_is_told_and_offered() -> None:
     assert one.saw(emptied, 25.0).events == ()
 
 
+def test_a_batch_made_anew_is_told_and_offered() -> None:
+    """The same number with other offsets, twice: the batch was taken away and planned again."""
+    one = watch()
+    one.saw(at(8, {0: 60}), 0.0)
+    assert one.saw(at(8, {0: 70}), 5.0).commits == ()
+    step = one.saw(at(8, {0: 70}), 10.0)
+    assert kinds(step) == [NoticeKind.REWOUND]
+    assert committed(step) == {"g": {0: 70}}
+
+
 @pytest.mark.parametrize(
     ("ends", "breach"), [({0: 40, 1: 9}, Breach.BACKWARD), ({0: 60}, Breach.VANISHED)]
 )
