@@ -74,7 +74,7 @@ class Desk:
 
     def due(self) -> float | None:
         """When a query is to be looked at next, on the monotonic clock."""
-        return min((run.due for run in self._runs.values()), default=None)
+        return min((run.next_look for run in self._runs.values()), default=None)
 
     def serve(self, post: Post, moment: Moment, *, look_at_all: bool = False) -> None:
         """Work off what came in, and look at the queries whose time has come."""
@@ -89,7 +89,7 @@ class Desk:
                 Malfunction(where="a progress event", problem=str(post.unreadable))
             )
         for run in tuple(self._runs.values()):
-            if look_at_all or run.due <= moment.now:
+            if look_at_all or run.next_look <= moment.now:
                 self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
         for run_id in post.ended:
             self._end(run_id, moment.now)
@@ -135,6 +135,7 @@ class Desk:
         progress = mail.newest
         run = self._run_of(progress.query_id, progress.run_id, progress.name, moment.now)
         run.newest = progress
+        run.heard(moment.now)
         if progress.sources:
             self._inspect(run)
         if self._guard is not Guard.OFF:

@@ -174,7 +174,7 @@ class Lane:
                 if slot is not None and slot.miss():
                     missing[tp] = NO_PARTITION
                 continue
-            slot.looked, slot.log_start = now, look.starts.get(tp, 0)
+            slot.looked, slot.log_start = inspection.started, look.starts.get(tp, 0)
             if slot.wanted is not None:
                 wanted[tp] = slot.wanted
             if slot.confirmed is not None:

@@ -25,6 +25,8 @@ class Reason:
     final: bool = False
 
 
+STOOD_STILL = "_STOOD_STILL"
+
 _UNREACHABLE = Reason(
     "the broker is down, slow, or not at this address",
     "nothing to do if it comes back: the commit is kept and repeated; "
@@ -180,6 +182,10 @@ _REASONS = {
         "the broker's offset.metadata.max.bytes is below the 120 bytes a commit carries",
         "raise offset.metadata.max.bytes",
         refused=True,
+    ),
+    STOOD_STILL: Reason(
+        "this process, or its machine, stood still just before the request",
+        "nothing to do: the group is looked at again first",
     ),
     "_MALFUNCTION": Reason(
         "a fault in eo_listener or in its Kafka client; the log has the traceback",

@@ -15,6 +15,7 @@ _RESTORING = 1.0  # at most so long between two looks at a query that restores i
 _PATIENCE = 600  # such looks; one that has not answered by then answers hardly ever
 _RESTORED = 2.0  # Spark restores in two steps: once more after the first position was there
 _POLL = 5.0
+_SILENCE = 60.0
 
 _MEANINGS = {
     QueryMode.ASYNC_PROGRESS: (
@@ -52,6 +53,7 @@ class Run:
     newest: Progress | None = None
     restored: LivePosition | None = None
     awaited: int | None = None
+    silence: float | None = None
 
     @property
     def query(self) -> str:
@@ -113,6 +115,7 @@ class Run:
         self, position: LivePosition | None, now: float, heartbeat: float, *, early: bool
     ) -> bool:
         """Plan the next look; say whether this is the time for the full map."""
+        self.silence = None
         if early:
             self.due = now + min(_POLL, heartbeat)
         elif position is None:
@@ -131,5 +134,15 @@ class Run:
         renew = self.renewed is None or now - self.renewed >= heartbeat * 0.9
         if renew and (position is not None or self.newest is not None):
             self.renewed = now
-            return True
-        return False
+        elif self.renewed is not None:
+            self.due = min(self.due, max(self.renewed + heartbeat, now + _RESTORING))
+        return self.renewed == now
+
+    def heard(self, now: float) -> None:
+        """Plan a look for when its events have fallen silent: the last one may have been lost."""
+        self.silence = now + _SILENCE
+
+    @property
+    def next_look(self) -> float:
+        """When to look at it next."""
+        return self.due if self.silence is None else min(self.due, self.silence)

@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from eo_listener.committer.board import Board
+from eo_listener.committer.board import STANDSTILL, Board
 from eo_listener.committer.lane import Attempt, Inspection
 from eo_listener.committer.policy import Policy, Retry
+from eo_listener.committer.reasons import STOOD_STILL
 from eo_listener.committer.teller import Positions
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.events import Event, Observer
@@ -170,11 +171,7 @@ class Worker:
         answer: Mapping[TopicPartition, str | None]
         detail = None
         try:
-            reached("commit.before-request")
-            answer = self._opened().commit(
-                attempt.group, attempt.positions, timeout=self._request_timeout
-            )
-            reached("commit.answered")
+            answer = self._commit(attempt)
         except Exception as error:  # noqa: BLE001  # `_failure` tells ours from Kafka's, and logs
             code, detail = _failure("commit to", attempt.group, error)
             answer = dict.fromkeys(attempt.positions, code)
@@ -182,6 +179,16 @@ class Worker:
             events = self._board.settle(attempt, answer, time.monotonic(), detail)
             self._changed.notify_all()
         self._tell(events)
+
+    def _commit(self, attempt: Attempt) -> Mapping[TopicPartition, str | None]:
+        reached("commit.before-request")
+        if time.monotonic() - attempt.started > STANDSTILL:
+            raise KafkaError("this process stood still", code=STOOD_STILL)
+        answer = self._opened().commit(
+            attempt.group, attempt.positions, timeout=self._request_timeout
+        )
+        reached("commit.answered")
+        return answer
 
     def _opened(self) -> GroupStore:
         if self._store is None:
