@@ -138,7 +138,7 @@ _REASONS = {
     ),
     "INVALID_TRANSACTION_TIMEOUT": Reason(
         "the broker's transaction.max.timeout.ms is below this client's transaction.timeout.ms",
-        "set 'transaction.timeout.ms' in OffsetCommitListener(kafka={...}) to what the broker takes",
+        "set 'transaction.timeout.ms' in OffsetCommitListener(kafka={...}) to what it takes",
         refused=True,
     ),
     "_UNSUPPORTED_FEATURE": Reason(
