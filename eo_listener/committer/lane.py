@@ -175,12 +175,14 @@ class Lane:
                     missing[tp] = NO_PARTITION
                 continue
             slot.looked, slot.log_start = inspection.started, look.starts.get(tp, 0)
-            if slot.wanted is not None:
-                wanted[tp] = slot.wanted
-            if slot.confirmed is not None:
-                ours[tp] = slot.confirmed
+            before, confirmed = slot.wanted, slot.confirmed
             for sight in slot.see(look.held.get(tp), look.ends[tp], self._policy):
                 sights.setdefault(sight, []).append(tp)
+            position = before or slot.wanted or confirmed  # a look may bring a wish of its own
+            if position is not None:
+                wanted[tp] = position
+            if confirmed is not None:
+                ours[tp] = confirmed
             if slot.is_busy:
                 self._due.add(tp)
         for sight, partitions in sights.items():

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from eo_listener.committer.lane import Attempt, Inspection, Lane
 from eo_listener.committer.policy import Policy, Retry
-from eo_listener.events import CommitFailed, CommitRefused, Event
+from eo_listener.events import CommitFailed, CommitRefused, Event, OffsetsVanished, Refusal
 from eo_listener.metadata import CommitMetadata
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.offsets import Offsets, Position, TopicPartition
 from eo_listener.protocols import Look
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -204,3 +204,40 @@ def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
     lane.offer({P0: by(5)}, renew=True)
     lane.see(60.0)
     assert lane.next(60.0) is None
+
+
+def test_what_vanished_and_lies_beyond_the_log_end_is_refused() -> None:
+    """Offsets that are gone from the group and from the log are named, and not sent again."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held.clear()
+    lane.kafka.ends[P0] = 2
+    lane.see(60.0)
+    vanished, refused = lane.take()[-2:]
+    assert isinstance(vanished, OffsetsVanished)
+    assert isinstance(refused, CommitRefused)
+    assert (refused.offered, refused.held) == (Offsets({P0: 5}), Offsets({P0: 2}))
+
+
+def test_a_mark_for_what_lies_beyond_the_log_end_is_refused() -> None:
+    """The guard's mark is not put on an offset that the log no longer reaches."""
+    lane = Driven(Kafka())
+    lane.kafka.held[P0] = by(5, run="r0")
+    lane.kafka.ends[P0] = 2
+    lane.withhold({P0: by(9)})
+    lane.see(0.0)
+    (refused,) = lane.take()
+    assert isinstance(refused, CommitRefused)
+    assert refused.refusal is Refusal.BEYOND_LOG_END
+
+
+def test_a_stranger_with_a_mark_below_stops_the_commits() -> None:
+    """Another run's mark below what was confirmed here is taken up, and named."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    marked = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
+    lane.kafka.held[P0] = Position(offset=3, metadata=marked.text())
+    lane.see(60.0)
+    assert Refusal.WITHHELD_BEFORE in [
+        event.refusal for event in lane.take() if isinstance(event, CommitRefused)
+    ]
