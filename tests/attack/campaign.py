@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eo_listener.committer import Committer, Policy, Retry
-from eo_listener.events import CommitFailed, Event
+from eo_listener.events import CommitFailed, Committed, Event
 from eo_listener.kafka import open_groups
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
@@ -35,6 +35,7 @@ PACE: Final = 0.03  # seconds between two offers
 STRIKE: Final = 25.0  # seconds for the request that is meant to come
 RESUME: Final = 30.0  # seconds for the group to move on after a fault
 CLOSE: Final = 5.0
+SETTLED: Final = 5.0  # a transaction is answered before its marker is in the log
 PROMPT: Final = 1.0  # an offer takes microseconds; other processes may hold the machine
 
 LATE, VERY_LATE = "late request", "very late request"
@@ -118,8 +119,8 @@ class Outcome:
     slowest_offer: float = 0.0
     closing: float = 0.0
     went_back: int = 0
-    failures: int = 0
     problems: list[str] = field(default_factory=list)
+    trail: list[str] = field(default_factory=list)
 
     def require(self, holds: bool, problem: str) -> None:
         if not holds:
@@ -135,11 +136,11 @@ class Attack:
         self._partitions = [TopicPartition(topic, number) for number in range(3)]
         self._group = unique("attacked")
         self._cluster = Cluster.of({"bootstrap.servers": proxy.address, **IMPATIENT})
-        self._events: list[Event] = []
+        self._started = time.monotonic()
         self._offers: list[tuple[float, int]] = []  # wall clock, offset
         self._committer = Committer(
             lambda cluster: open_groups(dict(cluster.properties), case.mode),
-            observers=[self._events.append],
+            observers=[self._told],
             retry=RETRY,
             policy=POLICY,
         )
@@ -167,6 +168,7 @@ class Attack:
                 cut = time.monotonic()
         self.outcome.require(armed.fired > 0, f"{self._case.api} was not sent often enough")
         struck = time.monotonic()
+        self.outcome.trail.append(f"{struck - self._started:6.2f} struck")
         reached = self._offers[-1][1]
         self._go_on(reached, struck)
         if self._case.fault in (LATE, VERY_LATE):
@@ -197,15 +199,18 @@ class Attack:
         last = self._offers[-1][1]
         armed.release()
         if self._case.fault == LATE:
-            deadline = time.monotonic() + RETRY.doubt + 4.0
             time.sleep(0.5)
-            while set(self._held().values()) != {last} and time.monotonic() < deadline:
-                time.sleep(0.1)
+            self._await_held(last, RETRY.doubt + 4.0)
             held = self._held()
             self.outcome.require(
                 set(held.values()) == {last},
                 f"not healed within {RETRY.doubt} s: {last} was confirmed, the group holds {held}",
             )
+
+    def _await_held(self, offset: int, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while set(self._held().values()) != {offset} and time.monotonic() < deadline:
+            time.sleep(0.1)
 
     def _offer(self) -> None:
         offset = len(self._offers) + 1
@@ -220,22 +225,33 @@ class Attack:
         self.outcome.slowest_offer = max(self.outcome.slowest_offer, took)
         time.sleep(PACE)
 
+    def _told(self, event: Event) -> None:
+        """Keep what happened, to be read where something went wrong."""
+        at = time.monotonic() - self._started
+        what = type(event).__name__
+        match event:
+            case CommitFailed():
+                what = f"{what} {event.code} {event.detail or ''}, again in {event.retry_in:.1f} s"
+            case Committed():
+                what = f"{what} {min(event.offsets.values())}"
+        self.outcome.trail.append(f"{at:6.2f} {what}")
+
     def _held(self) -> dict[TopicPartition, int]:
         return self._log.held(self._group)
 
     def _judge(self) -> None:
         outcome, case = self.outcome, self._case
-        commits = self._log.commits(self._group)
         counts = self._proxy.counts()
         outcome.seen = counts[case.api].seen if case.api in counts else 0
         outcome.struck = sum(count.faulted for count in counts.values())
-        outcome.commits = len(commits)
-        outcome.failures = sum(isinstance(event, CommitFailed) for event in self._events)
         last = self._offers[-1][1]
+        self._await_held(last, SETTLED)
         held = self._held()
         outcome.require(
             held == dict.fromkeys(self._partitions, last), f"{last} was offered, held is {held}"
         )
+        commits = self._log.commits(self._group)
+        outcome.commits = len(commits)
         violations = audit(commits, self._offered_before)
         outcome.went_back = len(violations)
         wrong = [one for one in violations if not self._declared(one)]

@@ -34,7 +34,10 @@ class _Expected:
 
 
 class Pipe:
-    """Passes frames on both ways; `meet` says which fault strikes a request."""
+    """Passes frames on both ways; `meet` says which fault strikes a request.
+
+    The connections are their owner's to close.
+    """
 
     def __init__(
         self,
@@ -63,10 +66,6 @@ class Pipe:
             for task in tasks:
                 task.cancel()
             results = await asyncio.gather(*tasks, return_exceptions=True)
-            for writer in (self._client_out, self._broker_out):
-                writer.close()
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
         for result in results:
             expected = (SeveredError, OSError, asyncio.CancelledError)
             if isinstance(result, BaseException) and not isinstance(result, expected):

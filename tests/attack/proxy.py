@@ -52,7 +52,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="attack-proxy")
-        self._pipes: dict[Pipe, asyncio.Task[None]] = {}
+        self._pipes: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
         self._target: tuple[str, int] | None = None
         self._failures: list[BaseException] = []
@@ -149,27 +149,27 @@ class Proxy:
         return await asyncio.start_server(self._serve, "127.0.0.1", 0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            assert self._target is not None
-            upstream = await asyncio.open_connection(*self._target)
-        except (OSError, AssertionError):  # no broker there: as if nobody listened here either
-            writer.close()
-            return
-        pipe = Pipe(next(self._numbers), (reader, writer), upstream, self.messages, self.meet)
         task = asyncio.current_task()
         assert task is not None
-        self._pipes[pipe] = task
+        opened = [writer]
         try:
+            assert self._target is not None, "forward() was not called"
+            upstream = await asyncio.open_connection(*self._target)
+            opened.append(upstream[1])
+            pipe = Pipe(next(self._numbers), (reader, writer), upstream, self.messages, self.meet)
+            self._pipes.add(task)
             await pipe.run()
-        except asyncio.CancelledError:
-            pass  # the end of this task, which belongs to the server and to nobody else
+        except (OSError, asyncio.CancelledError):
+            pass  # no broker there: as if nobody listened here; or this task is ended by us
         except Exception as error:  # noqa: BLE001  # whatever it is, it is told at the end
             self._failures.append(error)
         finally:
-            del self._pipes[pipe]
+            self._pipes.discard(task)
+            for one in opened:
+                one.close()
 
     async def _close_pipes(self) -> None:
-        tasks = list(self._pipes.values())
+        tasks = list(self._pipes)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -180,3 +180,9 @@ class Proxy:
         await self._close_pipes()
         if self._server is not None:
             await self._server.wait_closed()
+        # One who connected at the last moment is no pipe yet.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0.05)  # transports close themselves in the turns after this
