@@ -96,6 +96,8 @@ ONLY_THERE = {
     "py4j": ("jvm",),
     "pyspark": ("jvm", "listener.py", "session", "demo"),
     "typer": ("cli",),
+    "fsspec": ("checkpoint",),
+    "tomli": ("follow",),
     "psutil": ("broker", "demo"),
 }
 
