@@ -27,7 +27,10 @@ _REFUSALS = {
     ),
     Refusal.BELOW_GROUP: (
         "the query was restarted from an older or a new checkpoint, or somebody else commits too",
-        "if the query is meant to go back, restart it with on_rewind='allow'; else stop the other",
+        (
+            "if the query is meant to go back, restart it with on_rewind='allow' "
+            "(follow: --on-rewind allow); else stop the other"
+        ),
     ),
     Refusal.BEYOND_LOG_END: (
         "the topic was deleted and made anew, or lost records when a broker failed",
@@ -35,7 +38,10 @@ _REFUSALS = {
     ),
     Refusal.WITHHELD_BEFORE: (
         "the guard of an earlier run found a batch that does not continue where another ended",
-        "look for its GuardViolation in the earlier log; to accept it, restart with guard='warn'",
+        (
+            "look for its GuardViolation in the earlier log; to accept it, restart with "
+            "guard='warn' (follow: --guard warn)"
+        ),
     ),
 }
 _BREACHES = {
@@ -82,7 +88,8 @@ def foreign(event: ForeignCommit) -> str:
         who = f"another query ({event.writer})"
     return (
         f"somebody else commits to it: {who}. Found {event.found}, ours was {event.ours}. To do: "
-        "stop that writer, or give each a group of its own; mode='transactional' keeps a zombie out"
+        "stop that writer, or give each a group of its own; mode='transactional' "
+        "(follow: --mode transactional) keeps a zombie out"
     )
 
 
@@ -131,7 +138,8 @@ def violation(event: GuardViolation) -> str:
     cause, fix = _BREACHES[event.findings[0].breach]
     if event.withheld:
         fix += (
-            "; then restart with guard='warn' to accept it: until then this source is not committed"
+            "; then restart with guard='warn' (follow: --guard warn) to accept it: until then this "
+            "source is not committed"
         )
     return (
         f"batch {event.batch_id} does not continue where the one before it ended: "

@@ -138,7 +138,7 @@ _REASONS = {
     ),
     "INVALID_TRANSACTION_TIMEOUT": Reason(
         "the broker's transaction.max.timeout.ms is below this client's transaction.timeout.ms",
-        "set 'transaction.timeout.ms' in OffsetCommitListener(kafka={...}) to what it takes",
+        "set 'transaction.timeout.ms' in the client settings (kafka={...}; follow: -X) to less",
         refused=True,
     ),
     "_UNSUPPORTED_FEATURE": Reason(
@@ -194,7 +194,7 @@ _REASONS = {
     ),
     "_INVALID_ARG": Reason(
         "the client settings given to the listener are not accepted by librdkafka",
-        "check OffsetCommitListener(kafka={...})",
+        "check the client settings (kafka={...}; follow: -X)",
         refused=True,
     ),
 }
