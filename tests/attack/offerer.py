@@ -90,7 +90,9 @@ class Offerer:
 
 
 def say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201  # its way to talk
+    """Print it in one write: several threads talk."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def main() -> None:

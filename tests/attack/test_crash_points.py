@@ -6,11 +6,11 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from eo_listener.kafka.modes import MODES
 from tests.attack.conftest import Attacked
 from tests.attack.driver import Job
 from tests.attack.durable import Durable
@@ -104,6 +104,49 @@ def test_held_there_and_resumed_when_a_successor_has_moved_on(
     assert stage.held() == 60
 
 
+FENCING = [mode for mode in ("member", "transactional") if mode in MODES]
+
+
+@pytest.mark.parametrize("mode", FENCING)
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [
+        ("commit.before-request", 1),
+        ("commit.answered", 1),
+        pytest.param("look.before-request", 2, marks=pytest.mark.slow),
+        pytest.param("look.answered", 2, marks=pytest.mark.slow),
+        pytest.param("commit.before-request", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_held_there_in_a_mode_that_fences(
+    stage: Stage, tmp_path: Path, mode: str, point: str, nth: int
+) -> None:
+    """The broker refuses all that the zombie was about to do, and whatever it does later.
+
+    Even what would be no step back. It says once that it was replaced; the successor goes on.
+    """
+    faults = environment({point: Fault(do="stop", nth=nth)}, tmp_path / "log")
+    zombie = stage.driver("a", environment=faults, look_every=0.25, mode=mode)
+    offer_until(zombie, zombie.frozen)
+    successor = stage.driver("b", look_every=0.25, mode=mode)
+    offer(successor, 50)
+    zombie.thaw()
+    zombie.say("offer 45")
+    zombie.say("flush")
+    zombie.await_line("flushed")
+    offer(successor, 60)
+    zombie.say("offer 70")
+    zombie.await_line("CommitterFenced")
+    zombie.say("offer 71")
+    zombie.say("close")
+    zombie.await_line("closed")
+    assert stage.held() == 60
+    assert stage.went_back() == []
+    assert len([line for line in zombie.lines if line.startswith("CommitterFenced")]) == 1
+    offer(successor, 61)
+    assert not [line for line in successor.lines if line.startswith("CommitterFenced")]
+
+
 def drained(attacked: Attacked, group: str, records: int, seconds: float) -> bool:
     """Whether the group comes to hold all records of the topic within that time."""
     deadline = time.monotonic() + seconds
@@ -114,51 +157,43 @@ def drained(attacked: Attacked, group: str, records: int, seconds: float) -> boo
     return True
 
 
+@pytest.mark.slow  # two JVMs each; tests/listener/test_edges.py has the state after such a crash
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("point", "nth"),
-    [
-        ("commit.before-request", 2),
-        *(
-            pytest.param(point, nth, marks=pytest.mark.slow)
-            for point in SPARK
-            for nth in (1, 2, 4)
-            if (point, nth) != ("commit.before-request", 2)
-        ),
-        *(pytest.param(point, 1, marks=pytest.mark.slow) for point in CLOSING),
-    ],
+    [*((point, nth) for point in SPARK for nth in (1, 2, 4)), *((point, 1) for point in CLOSING)],
 )
-def test_a_driver_killed_there_is_right_after_a_restart_without_news(
+def test_a_driver_killed_there_is_right_after_a_restart(
     attacked: Attacked, tmp_path: Path, point: str, nth: int
 ) -> None:
-    """A whole driver with a real query: restarted with nothing to read, the group is right in 10 s.
+    """A whole driver with a real query is killed there; 10 s after a restart the group is right.
 
-    And no commit of either was ever ahead of the checkpoint, or went back.
+    At the first occurrence all is in one batch, and the restart finds nothing new to read. No
+    commit of either driver was ever ahead of the checkpoint, or went back.
     """
     topic, group = attacked.topics.create(partitions=3), unique("crash")
-    attacked.topics.fill(topic, 500)
+    attacked.topics.fill(topic, 300)
     job = Job(
         servers=attacked.direct,
         topic=topic,
         group=group,
         checkpoint=str(tmp_path / "c"),
-        batch=60,
+        batch=1000 if nth == 1 else 50,
     )
     faults = environment({point: Fault(do="kill", nth=nth)}, tmp_path / "log")
     with Puppet("tests.attack.driver", job.text(), environment=faults) as victim:
-        victim.say("drain")
-        if point in CLOSING:
+        victim.await_line("ready", 90)
+        with suppress(BrokenPipeError):  # it was killed meanwhile
+            victim.say("drain")
             victim.say("stop")
         assert victim.wait(90) == -signal.SIGKILL
-    # The rest is processed by a driver that nobody listens to: a restart then has nothing to read.
-    quiet = replace(job, group=unique("elsewhere"))
-    with Puppet("tests.attack.driver", quiet.text()) as other:
-        other.say("drain")
-        other.await_line("drained", 90)
+    assert (tmp_path / "log").read_text().splitlines()[-1] == f"{point} {nth} kill"
     with Puppet("tests.attack.driver", job.text()) as restarted:
         restarted.await_line("ready", 90)
-        assert drained(attacked, group, 500, 10.0)
+        if nth > 1:
+            restarted.say("drain")
+            restarted.await_line("drained", 60)
+        assert drained(attacked, group, 300, 10.0)
         restarted.say("stop")
         restarted.await_line("stopped")
         assert restarted.end() == 0
