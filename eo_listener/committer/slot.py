@@ -48,7 +48,7 @@ class Slot:
     request may have been on its way still, and have landed after it: one of unknown outcome, or
     the last one of a driver that was killed.
     `looked` is when the group and the log were last looked at; `watched` asks for a look though
-    there is nothing to commit.
+    there is nothing to commit. `stranger` is what somebody else left there and was told of.
     """
 
     confirmed: Position | None = None
@@ -61,6 +61,7 @@ class Slot:
     looked: float | None = None
     watched: bool = False
     log_start: int = 0
+    stranger: Position | None = None
     trouble: Trouble | None = None
 
     @property
@@ -199,7 +200,8 @@ class Slot:
             self.pending = self.pending or self.confirmed
         # A request of our own may land late: its answer was lost, or it was held up on the way.
         mine, theirs = _parse(self.confirmed), _parse(found)
-        if mine is None or not mine.same_writer(theirs):
+        if found != self.stranger and (mine is None or not mine.same_writer(theirs)):
+            self.stranger = found
             yield Sight.FOREIGN
 
     def _see_mark(self, found: Position | None, policy: Policy) -> Iterator[Sight]:

@@ -13,7 +13,7 @@ from eo_listener.committer.policy import Policy, Retry
 from eo_listener.committer.reasons import STOOD_STILL
 from eo_listener.committer.teller import Positions
 from eo_listener.errors import KafkaError, SettingsError
-from eo_listener.events import Event, Observer
+from eo_listener.events import Event, Malfunction, Observer
 from eo_listener.fault_points import reached
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import GroupStore
@@ -21,6 +21,7 @@ from eo_listener.protocols import GroupStore
 REQUEST_TIMEOUT = 8.0  # longer than the client's own, so that its answer is not missed
 LOOK_TIMEOUT = 4.0  # nothing is in flight after a look that was given up: so sooner than a commit
 _TEND_EVERY = 5.0
+_PAUSE = 1.0  # after a fault of ours, which may come again at once
 
 logger = logging.getLogger("eo_listener")
 
@@ -119,15 +120,27 @@ class Worker:
     def _run(self) -> None:
         try:
             while self._wait():
-                match self._next():
-                    case Inspection() as inspection:
-                        self._look(inspection)
-                    case Attempt() as attempt:
-                        self._try(attempt)
+                try:
+                    self._step()
+                except Exception as error:
+                    # A fault of ours: the thread must outlive it, or every later commit of the
+                    # cluster would be lost in silence.
+                    logger.exception("eo_listener could not serve %s", self._thread.name)
+                    self._observe(
+                        Malfunction(where=self._thread.name, problem=type(error).__name__)
+                    )
+                    time.sleep(_PAUSE)
                 self._tend()
         finally:
             if self._store is not None:
                 self._store.close()
+
+    def _step(self) -> None:
+        match self._next():
+            case Inspection() as inspection:
+                self._look(inspection)
+            case Attempt() as attempt:
+                self._try(attempt)
 
     def _wait(self) -> bool:
         """Wait until something is due, or it is time to look after the client; False to stop."""

@@ -6,10 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from eo_listener.committer import Committer, Retry, Router
+from eo_listener.committer.board import Board
 from eo_listener.errors import KafkaError
 from eo_listener.events import (
     CommitAbandoned,
@@ -182,6 +184,29 @@ def test_a_client_that_cannot_be_tended_stops_nothing(house: House) -> None:
         house.committer.offer(commit(offset))
         assert house.committer.flush(5.0)
     assert house.store().groups["g"][P0].offset == 6
+
+
+def test_a_fault_of_ours_does_not_end_the_thread(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever goes wrong between two requests is told, and the commits go on."""
+    looked = Board.looked
+    faults = [RuntimeError("a bug of ours")]
+
+    def broken(board: Board, *given: Any) -> tuple[Event, ...]:
+        if faults:
+            board.unseen(given[0], "_TRANSPORT", given[2])
+            raise faults.pop()
+        return looked(board, *given)
+
+    monkeypatch.setattr(Board, "looked", broken)
+    house.committer.offer(commit(5))
+    assert house.committer.flush(10.0)
+    assert house.store().groups["g"][P0].offset == 5
+    (told,) = house.of(Malfunction)
+    assert isinstance(told, Malfunction)
+    assert told.problem == "RuntimeError"
+    assert "a bug of ours" in caplog.text
 
 
 def test_hanging_groups_do_not_keep_a_healthy_one_from_the_last_flush(house: House) -> None:
