@@ -78,7 +78,7 @@ def chosen(plan: Sequence[Case]) -> list[Case]:
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     shown = Table("mode", "api", title="attacks on the committer")
-    for name in ("runs", "faults", "commits", "back (declared)", "slowest offer", "slowest close"):
+    for name in ("runs", "faults", "commits", "back", "slowest offer", "recovery", "close"):
         shown.add_column(name, justify="right")
     keys = sorted({(one.case.mode, one.case.api) for one in outcomes})
     for key in keys:
@@ -96,6 +96,7 @@ def _sums(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
         str(sum(one.commits for one in outcomes)),
         str(sum(one.went_back for one in outcomes)),
         f"{max(one.slowest_offer for one in outcomes) * 1000:.1f} ms",
+        f"{max(one.resumed for one in outcomes):.1f} s",
         f"{max(one.closing for one in outcomes):.1f} s",
     )
 
