@@ -116,7 +116,7 @@ class Slot:
             self.admit()
         held = self.pending or self.confirmed
         if held is None or position.offset > held.offset:
-            self.pending = position
+            self.pending = _declared(position, self.pending)
         elif position.offset == held.offset:
             if renew:
                 self.pending = position
@@ -243,6 +243,13 @@ def _rewinding(position: Position, held: int) -> Position:
     metadata = _parse(position)
     text = metadata.rewinding(held).text() if metadata else position.metadata
     return replace(position, metadata=text)
+
+
+def _declared(position: Position, waiting: Position | None) -> Position:
+    """What takes the place of a rewind that was not sent yet is one itself, if it is as low."""
+    metadata = _parse(waiting) if waiting else None
+    held = metadata.rewound_from if metadata else None
+    return position if held is None or position.offset >= held else _rewinding(position, held)
 
 
 def _marking(offset: int, text: str) -> Position:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Mapping
 
 from eo_listener.committer.lane import Attempt, Inspection, Lane
-from eo_listener.committer.policy import Policy, Retry
+from eo_listener.committer.policy import OnRewind, Policy, Retry
 from eo_listener.events import CommitFailed, CommitRefused, Event, OffsetsVanished, Refusal
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Offsets, Position, TopicPartition
@@ -241,3 +241,25 @@ def test_a_stranger_with_a_mark_below_stops_the_commits() -> None:
     assert Refusal.WITHHELD_BEFORE in [
         event.refusal for event in lane.take() if isinstance(event, CommitRefused)
     ]
+
+
+def test_a_rewind_that_is_overtaken_by_newer_offsets_is_declared_all_the_same() -> None:
+    """Whatever takes the group back says so in its metadata, however many offers were merged."""
+    lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    lane.kafka.held[P0] = by(94, run="r0")
+    lane.offer({P0: by(2)})
+    lane.see(0.0)
+    lane.offer({P0: by(6, batch=3)})
+    sent = CommitMetadata.parse(lane.send(0.0).positions[P0].metadata)
+    assert sent is not None
+    assert (sent.rewound_from, sent.batch_id) == (94, 3)
+
+
+def test_what_is_beyond_the_group_again_is_no_rewind() -> None:
+    """A rewind that the query has made good before it was sent is not declared."""
+    lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    lane.kafka.held[P0] = by(94, run="r0")
+    lane.offer({P0: by(2)})
+    lane.see(0.0)
+    lane.offer({P0: by(94)})
+    assert lane.send(0.0).positions == {P0: by(94)}
