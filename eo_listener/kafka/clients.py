@@ -73,12 +73,8 @@ _MEMBER = {
     "topic.metadata.refresh.interval.ms": "30000",
 }
 _MEMBER_FIXED = {"enable.auto.commit": "false"}
-MEMBER = Role(
-    settings={**_MEMBER, "session.timeout.ms": "10000", "heartbeat.interval.ms": "3000"},
-    fixed=_MEMBER_FIXED,
-)
-# KIP-848: the broker says how long a session is, and refuses a client with an opinion.
-MEMBER_848 = Role(settings=_MEMBER, fixed=_MEMBER_FIXED)
+# The length of a session is Kafka's own, 45 s, and in the new protocol the broker's to say.
+MEMBER = Role(settings=_MEMBER, fixed=_MEMBER_FIXED)
 
 # What is fatal for a client librdkafka writes to stderr at any level, unless it has a logger.
 SILENT = logging.getLogger("eo_listener.librdkafka")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -12,7 +13,7 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.clients import MEMBER, MEMBER_848, TIMED_OUT
+from eo_listener.kafka.clients import MEMBER, TIMED_OUT
 from eo_listener.kafka.group_client import GroupClient
 from eo_listener.kafka.logs import Logs
 from eo_listener.kafka.open_clients import OpenClients
@@ -23,9 +24,14 @@ from eo_listener.protocols import Look
 _STEP = 0.05
 _PATIENCE = 3.0  # seconds for a member that is there to take up further topics
 _REJOIN_EVERY = 15.0  # seconds between two tries to be a member again, where nothing is committed
+_CLOSE = 3.0  # seconds to wait for a member to end
+_PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that there is one
 _REJOIN = 1.0  # and how long one may hold up the thread
 _FATAL = -150  # librdkafka's RD_KAFKA_RESP_ERR__FATAL
 _FENCED = "FENCED_INSTANCE_ID"
+_REBALANCE = "REBALANCE_IN_PROGRESS"
+# The group has gone on without the member: for an outsider they would mean that it has members.
+_LEFT_BEHIND = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
 
 
 class MemberGroups:
@@ -76,15 +82,16 @@ class _Member:
         self._properties = properties
         self._group = group
         self._ownership = ownership
-        new_protocol = properties.get("group.protocol") == "consumer"
-        strategy = properties.get("partition.assignment.strategy", "")
-        self._role = MEMBER_848 if new_protocol else MEMBER
-        self._by_increments = new_protocol or "cooperative" in strategy
+        self._by_increments = properties.get(
+            "group.protocol"
+        ) == "consumer" or "cooperative" in properties.get("partition.assignment.strategy", "")
         self._member: GroupClient | None = None
         self._topics: frozenset[str] = frozenset()
         self._assigned = False
         self._out = True  # not in the group, nor on the way into it
         self._rejoin_at = 0.0
+        self._pause_until = 0.0
+        self._joins = len(ownership.partitions) and 1
 
     @property
     def busy(self) -> bool:
@@ -97,14 +104,16 @@ class _Member:
         self._ownership.sending(positions)
         try:
             answer = member.commit(positions, deadline)
-        except KafkaError:
+        except KafkaError as error:
             if member.client.dead:
                 raise self._bury(member) from None
+            if error.code in _LEFT_BEHIND:
+                error.code = _REBALANCE
             raise
         self._ownership.landed({tp: positions[tp] for tp, error in answer.items() if error is None})
         if _FENCED in answer.values():
             raise self._bury(member)
-        return answer
+        return {tp: _REBALANCE if code in _LEFT_BEHIND else code for tp, code in answer.items()}
 
     def held(
         self, partitions: Collection[TopicPartition], topics: Collection[str], deadline: float
@@ -129,13 +138,16 @@ class _Member:
                 self._joined(self._topics, now + _REJOIN)
 
     def close(self) -> None:
-        if self._member is not None:
-            self._member.close()
-            self._member = None
+        member, self._member = self._member, None
+        if member is not None:
+            # With a commit on its way it would wait for as long as a session lasts.
+            thread = threading.Thread(target=member.close, name="eo-listener-leave", daemon=True)
+            thread.start()
+            thread.join(_CLOSE)
 
     def _opened(self) -> GroupClient:
         if self._member is None:
-            self._member = GroupClient(self._properties, self._group, self._role)
+            self._member = GroupClient(self._properties, self._group, MEMBER)
             self._assigned, self._out = False, True
         return self._member
 
@@ -145,10 +157,10 @@ class _Member:
         if self._member is not None and self._member.client.dead:  # as a poll has said meanwhile
             self._bury(self._member)
             self._require_not_lost()
+        if self._out:
+            self._renew(deadline)
         member = self._opened()
         first, wanted = not self._assigned, self._topics.union(topics)
-        if self._out:
-            self._require_ours(member, deadline)
         if self._out or wanted != self._topics:
             self._assigned, self._out, self._topics = False, False, wanted
             member.client.consumer.subscribe(
@@ -163,6 +175,23 @@ class _Member:
             raise self._not_let_in(member)
         self._assigned = True  # what was not assigned in time is committed for all the same
         return member
+
+    def _renew(self, deadline: float) -> None:
+        """Before this store joins, or joins again: raise if the group is another's by now.
+
+        Always with a client of its own: what an earlier one had on its way would be answered as
+        if a successor had fenced it.
+        """
+        if time.monotonic() < self._pause_until:
+            raise self._not_let_in(self._opened())
+        if self._joins:
+            self.close()
+        asked = self._ownership.partitions
+        foreign = self._ownership.foreign(self._opened().held(asked, deadline))
+        if foreign is not None:
+            self._ownership.lost = f"{foreign} holds what this committer has not sent"
+            self._require_not_lost()
+        self._joins += 1
 
     def _on_assign(self, consumer: Consumer, partitions: list[Wire]) -> None:
         # Paused in the same callback, and at an offset of its own, a partition is never fetched.
@@ -184,31 +213,34 @@ class _Member:
         consumer.unsubscribe()
         self._assigned, self._out = False, True
 
-    def _require_ours(self, member: GroupClient, deadline: float) -> None:
-        """Before this store joins again: raise when another has committed since it last did."""
-        foreign = self._ownership.foreign(member.held(self._ownership.partitions, deadline))
-        if foreign is not None:
-            self._ownership.lost = f"{foreign} holds what this committer has not sent"
-            self._require_not_lost()
-
     def _not_let_in(self, member: GroupClient) -> KafkaError:
         error = member.client.failure(f"joining group {self._group}", Answer(TIMED_OUT))
         if error.code != "_TIMED_OUT":
             return error
         return KafkaError(
             error.problem,
-            code="REBALANCE_IN_PROGRESS",
+            code=_REBALANCE,
             cause="the group has not let the committer in yet: it waits for its other members, "
             "or the broker does not know the group.protocol asked for",
         )
 
     def _bury(self, member: GroupClient) -> KafkaError:
-        """Let go of a member that has ended; the error says why."""
+        """Let go of a member that has ended; the error says why.
+
+        Whoever has joined once and is fenced was replaced. After a second join, or when its
+        session has ended, it may have been fenced by itself: a request that was on its way counts
+        as that of somebody else. Then what the group holds decides, a while later.
+        """
         error = member.client.failure(f"committing to group {self._group}", Answer(_FATAL))
+        certain = self._joins == 1 and not self._out
+        self.close()
+        self._out = True
         if error.code == _FENCED:
-            self._ownership.lost = error.cause or error.problem
-        member.close()
-        self._member, self._out = None, True
+            if certain:
+                self._ownership.lost = error.cause or error.problem
+            else:
+                self._pause_until = time.monotonic() + _PAUSE
+                error.code = _REBALANCE
         return error
 
     def _require_not_lost(self) -> None:
