@@ -1,0 +1,446 @@
+"""As whom commits are made: what each mode promises, shown on a real coordinator."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as Wire
+
+from eo_listener.broker import Broker
+from eo_listener.broker.describe import GroupState, parse_states
+from eo_listener.committer.reasons import explain
+from eo_listener.errors import KafkaError
+from eo_listener.kafka import ClusterReader, open_groups
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.protocols import GroupStore, Look
+from tests.conftest import kafka_version
+from tests.topics import Topics, unique
+
+pytestmark = pytest.mark.kafka
+
+T = TopicPartition
+CLASSIC: Mapping[str, str] = {}
+NEW = {"group.protocol": "consumer"}
+new_protocol = pytest.mark.skipif(
+    kafka_version().startswith("3."), reason="groups of the new protocol need Kafka 4"
+)
+PROTOCOLS = [
+    pytest.param(CLASSIC, id="classic"),
+    pytest.param(NEW, id="new-protocol", marks=new_protocol),
+]
+FINAL = {"member": "FENCED_INSTANCE_ID", "transactional": "_FENCED"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A group of one test's own, with a topic."""
+
+    broker: Broker
+    topic: str
+    group: str
+
+    def properties(self, more: Mapping[str, str] = CLASSIC) -> dict[str, str]:
+        return {"bootstrap.servers": self.broker.bootstrap_servers, **more}
+
+    def at(self, offset: int, name: str = "first") -> dict[TopicPartition, Position]:
+        return {T(self.topic, p): Position(offset=offset, metadata=name) for p in range(3)}
+
+    def held(self) -> Mapping[TopicPartition, Position]:
+        with closing(ClusterReader(self.properties())) as reader:
+            return reader.group(self.group, self.at(0))
+
+    def state(self) -> GroupState:
+        (state,) = parse_states(self.broker.consumer_groups(self.group, "--state"))
+        return state
+
+
+@pytest.fixture
+def place(broker: Broker) -> Place:
+    topic = Topics(broker.bootstrap_servers).create()
+    return Place(broker=broker, topic=topic, group=unique("g"))
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[str, Mapping[str, str]], GroupStore]]:
+    """Open stores that end with the test."""
+    stores: list[GroupStore] = []
+
+    def open_one(mode: str, properties: Mapping[str, str]) -> GroupStore:
+        stores.append(open_groups(properties, mode))
+        return stores[-1]
+
+    yield open_one
+    for store in stores:
+        store.close()
+
+
+Opened = Callable[[str, Mapping[str, str]], GroupStore]
+
+
+def attempt(
+    store: GroupStore, group: str, positions: Mapping[TopicPartition, Position]
+) -> set[str | None]:
+    """What a commit was answered."""
+    try:
+        return set(store.commit(group, positions, timeout=8).values())
+    except KafkaError as error:
+        return {error.code}
+
+
+def insist(
+    store: GroupStore,
+    group: str,
+    positions: Mapping[TopicPartition, Position],
+    patience: float = 60,
+) -> None:
+    """Commit until it is confirmed: coordinators are made at their first use."""
+    deadline = time.monotonic() + patience
+    while (said := attempt(store, group, positions)) != {None}:
+        assert time.monotonic() < deadline, said
+        time.sleep(0.1)
+
+
+def look(store: GroupStore, place: Place) -> Look:
+    """Look until it is answered: the log of transactions is made at its first use."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return store.look(place.group, place.at(0), timeout=4)
+        except KafkaError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "protocol", "state", "members"),
+    [
+        pytest.param("simple", CLASSIC, "Empty", 0, id="simple"),
+        pytest.param("transactional", CLASSIC, "Empty", 0, id="transactional"),
+        pytest.param("member", CLASSIC, "Stable", 1, id="member"),
+        pytest.param("member", NEW, "Stable", 1, id="member-new-protocol", marks=new_protocol),
+    ],
+)
+def test_the_group_as_kafkas_own_tool_shows_it(
+    mode: str, protocol: Mapping[str, str], state: str, members: int, place: Place, opened: Opened
+) -> None:
+    """Only a member makes the group Stable; what is committed is there in every mode."""
+    store = opened(mode, place.properties(protocol))
+    insist(store, place.group, place.at(7))
+    shown = place.state()
+    assert (shown.state, shown.members) == (state, members)
+    assert place.held() == place.at(7)
+    look = store.look(place.group, place.at(0), timeout=8)
+    assert look.held == place.at(7)
+    assert look.ends == dict.fromkeys(place.at(0), 0)
+
+
+@pytest.mark.parametrize("mode", FINAL)
+def test_a_second_driver_fences_the_first(mode: str, place: Place, opened: Opened) -> None:
+    """The first gets a final error at every later commit; the group is as the second left it."""
+    first, second = (opened(mode, place.properties()) for _ in range(2))
+    insist(first, place.group, place.at(5))
+    insist(second, place.group, place.at(6, "second"))
+    for offset in (8, 9, 10):
+        assert attempt(first, place.group, place.at(offset)) == {FINAL[mode]}
+    assert explain(FINAL[mode]).final
+    assert place.held() == place.at(6, "second")
+    assert attempt(second, place.group, place.at(7, "second")) == {None}
+    assert first.look(place.group, place.at(0), timeout=8).held == place.at(7, "second")
+
+
+@new_protocol
+def test_in_the_new_protocol_the_first_member_stays(place: Place, opened: Opened) -> None:
+    """The second is refused, not for good: it takes the place when the first has let go of it."""
+    first, second = (opened("member", place.properties(NEW)) for _ in range(2))
+    insist(first, place.group, place.at(5))
+    assert attempt(second, place.group, place.at(6, "second")) == {"UNRELEASED_INSTANCE_ID"}
+    assert not explain("UNRELEASED_INSTANCE_ID").final
+    assert attempt(first, place.group, place.at(7)) == {None}
+    assert place.held() == place.at(7)
+    first.close()
+    insist(second, place.group, place.at(8, "second"), patience=20)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_beside_a_consumer_of_the_same_group(
+    protocol: Mapping[str, str], place: Place, opened: Opened
+) -> None:
+    """Simple commits are refused, transactions land, and a member shares the group."""
+    consumer = Consumer({**place.properties(protocol), "group.id": place.group, "log_level": "0"})
+    consumer.subscribe([place.topic])
+    deadline = time.monotonic() + 30
+    while not consumer.assignment():
+        consumer.poll(0.1)
+        assert time.monotonic() < deadline
+    simple = opened("simple", place.properties())
+    assert attempt(simple, place.group, place.at(3)) == {"UNKNOWN_MEMBER_ID"}
+    assert place.held() == {}
+    insist(opened("transactional", place.properties()), place.group, place.at(4))
+    assert place.held() == place.at(4)
+    member = opened("member", place.properties(protocol))
+    while attempt(member, place.group, place.at(5)) != {None}:
+        consumer.poll(0.1)
+        assert time.monotonic() < deadline + 60
+    assert place.held() == place.at(5)
+    assert place.state().members == 2
+    consumer.close()
+
+
+def test_what_an_older_driver_has_open_never_lands(place: Place, opened: Opened) -> None:
+    """A look takes the group over: a transaction that was open before it can only be aborted."""
+    older = Producer(
+        {
+            **place.properties(),
+            "transactional.id": f"eo-listener-{place.group}",
+            "log_level": "0",
+        }
+    )
+    with closing(Consumer({**place.properties(), "group.id": place.group})) as outsider:
+        membership = outsider.consumer_group_metadata()
+    older.init_transactions(60)
+    older.begin_transaction()
+    older.send_offsets_to_transaction([Wire(place.topic, 0, 99)], membership, 30)
+    store = opened("transactional", place.properties())
+    found = look(store, place)
+    assert found.held == {}
+    with pytest.raises(KafkaException):
+        older.commit_transaction(30)
+    insist(store, place.group, place.at(7))
+    assert place.held() == place.at(7)
+
+
+def test_one_bad_topic_does_not_hold_up_a_transaction(place: Place, opened: Opened) -> None:
+    """A partition that is gone aborts all; the same call commits the others without it."""
+    store = opened("transactional", place.properties())
+    insist(store, place.group, place.at(7))
+    bad = {T("nosuch", 0): Position(offset=1)}
+    answer = store.commit(place.group, {**place.at(8), **bad}, timeout=20)
+    assert answer == {**dict.fromkeys(place.at(8)), T("nosuch", 0): "UNKNOWN_TOPIC_OR_PART"}
+    assert place.held() == place.at(8)
+    long = {T(place.topic, 0): Position(offset=9, metadata="x" * 5000)}
+    assert attempt(store, place.group, long) == {"OFFSET_METADATA_TOO_LARGE"}
+    assert attempt(store, place.group, place.at(9)) == {None}
+
+
+class Driver:
+    """A process that commits all the time, and what it was answered last."""
+
+    def __init__(self, place: Place, mode: str, name: str, first: int, **more: str) -> None:
+        settings = {
+            "properties": place.properties(more),
+            "mode": mode,
+            "topic": place.topic,
+            "group": place.group,
+            "name": name,
+            "first": first,
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.kafka.driver", json.dumps(settings)],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        self.said: list[tuple[int, list[str]]] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            offset, said = json.loads(line)
+            self.said.append((offset, said))
+
+    def wait(self, answer: str, patience: float = 60) -> None:
+        """Until it was answered this from now on."""
+        seen, deadline = len(self.said), time.monotonic() + patience
+        while [answer] not in [said for _, said in self.said[seen:]]:
+            assert time.monotonic() < deadline, self.said[-3:]
+            assert self.process.poll() is None, "the driver has ended"
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "more", "still"),
+    [
+        pytest.param("transactional", {}, 1, id="transactional"),
+        pytest.param("member", {}, 1, id="member"),
+        # Longer than its session: librdkafka would let the zombie in again, over its successor.
+        pytest.param("member", {"session.timeout.ms": "6000"}, 9, id="member-after-its-session"),
+    ],
+)
+def test_a_driver_that_stood_still_is_replaced(
+    mode: str, more: Mapping[str, str], still: float, place: Place
+) -> None:
+    """Stopped, replaced and resumed it commits nothing more, and its successor goes on."""
+    zombie = Driver(place, mode, "zombie", 100, **more)
+    successor = None
+    try:
+        zombie.wait("ok")
+        zombie.process.send_signal(signal.SIGSTOP)
+        time.sleep(still)
+        successor = Driver(place, mode, "successor", 100_000, **more)
+        successor.wait("ok")
+        resumed = len(zombie.said)
+        zombie.process.send_signal(signal.SIGCONT)
+        zombie.wait(FINAL[mode])
+        seen = {said for _, answers in zombie.said[resumed + 1 :] for said in answers}
+        assert "ok" not in seen  # the first line after it may be of before
+        successor.wait("ok")
+        assert {position.metadata for position in place.held().values()} == {"successor"}
+    finally:
+        zombie.end()
+        if successor is not None:
+            successor.end()
+
+
+class Committer(threading.Thread):
+    """Commits through one store all the time."""
+
+    def __init__(self, place: Place, mode: str, more: Mapping[str, str]) -> None:
+        super().__init__(name=f"{mode} {dict(more)}")
+        self._place = place
+        self._mode = mode
+        self._more = more
+        self._ending = threading.Event()
+        self.confirmed = 0
+        self.codes: set[str | None] = set()
+        self.longest = 0.0
+
+    def run(self) -> None:
+        offset = 0
+        with closing(open_groups(self._place.properties(self._more), self._mode)) as store:
+            while not self._ending.wait(0.1):
+                offset += 1
+                started = time.monotonic()
+                said = attempt(store, self._place.group, self._place.at(offset))
+                self.longest = max(self.longest, time.monotonic() - started)
+                self.codes |= said
+                if said == {None}:
+                    self.confirmed = offset
+                store.tend()
+
+    def end(self) -> None:
+        self._ending.set()
+        self.join(30)
+        assert not self.is_alive()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("deaths", "standstills"),
+    [
+        pytest.param(1, [], id="short"),
+        # The second outlives an open transaction, which the broker then ends by itself.
+        pytest.param(4, [10, 75], id="long", marks=pytest.mark.slow),
+    ],
+)
+def test_every_mode_survives_the_brokers_death(
+    deaths: int, standstills: list[float], start_broker: Callable[..., Broker]
+) -> None:
+    """After SIGKILL, restart and standstill all go on; none hangs, none is taken for fenced."""
+    broker = start_broker()
+    topic = Topics(broker.bootstrap_servers).create()
+    kinds: list[tuple[str, Mapping[str, str]]] = [
+        ("simple", CLASSIC),
+        ("transactional", CLASSIC),
+        ("member", CLASSIC),
+        ("member", {"session.timeout.ms": "6000"}),  # it ends while the broker is away
+    ]
+    if not kafka_version().startswith("3."):
+        kinds.append(("member", NEW))
+    committers = [
+        Committer(Place(broker=broker, topic=topic, group=unique("g")), mode, more)
+        for mode, more in kinds
+    ]
+    try:
+        for committer in committers:
+            committer.start()
+        go_on(committers)
+        for _ in range(deaths):
+            broker.kill()
+            time.sleep(2)
+            broker.restart()
+            go_on(committers)
+        for seconds in standstills:
+            broker.pause()
+            time.sleep(seconds)
+            broker.resume()
+            go_on(committers)
+    finally:
+        for committer in committers:
+            committer.end()
+    for committer in committers:
+        assert committer.longest < 11, committer
+        assert not any(explain(code).final for code in committer.codes if code), committer.codes
+
+
+def go_on(committers: list[Committer]) -> None:
+    """Wait until each has committed again."""
+    before = [committer.confirmed for committer in committers]
+    deadline = time.monotonic() + 45
+    for committer, offset in zip(committers, before, strict=True):
+        while committer.confirmed < offset + 3:
+            assert time.monotonic() < deadline, (committer, committer.codes)
+            assert committer.is_alive(), committer
+            time.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_only_a_live_member_keeps_its_offsets(start_broker: Callable[..., Broker]) -> None:
+    """Without a member each partition's offset expires after its own last commit; with one none."""
+    broker = start_broker(
+        properties={
+            "offsets.retention.minutes": "1",
+            "offsets.retention.check.interval.ms": "5000",
+        }
+    )
+    topic = Topics(broker.bootstrap_servers).create()
+    stores: dict[str, tuple[Place, GroupStore]] = {}
+    for mode in ("simple", "transactional", "member"):
+        place = Place(broker=broker, topic=topic, group=unique("g"))
+        stores[mode] = (place, open_groups(place.properties(), mode))
+        insist(stores[mode][1], place.group, place.at(5))
+    try:
+        tend(stores, 30)
+        for place, store in stores.values():
+            insist(store, place.group, {T(topic, 0): Position(offset=6)})
+        tend(stores, 45)
+        for mode, (place, _) in stores.items():
+            left = 3 if mode == "member" else 1
+            assert len(place.held()) == left, mode
+        tend(stores, 45)
+        for mode, (place, _) in stores.items():
+            assert len(place.held()) == (3 if mode == "member" else 0), mode
+    finally:
+        for _, store in stores.values():
+            store.close()
+
+
+def tend(stores: Mapping[str, tuple[Place, GroupStore]], seconds: float) -> None:
+    """Let time go by as a committer with nothing to commit does."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for _, store in stores.values():
+            store.tend()
+        time.sleep(1)

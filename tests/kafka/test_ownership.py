@@ -1,0 +1,60 @@
+"""When a store must take a group for another's."""
+
+from __future__ import annotations
+
+from eo_listener.kafka.ownership import Ownership
+from eo_listener.offsets import Position, TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def at(offset: int, writer: str = "me") -> Position:
+    return Position(offset=offset, metadata=writer)
+
+
+def test_what_it_has_committed_is_its_own() -> None:
+    """Neither its last commit nor what it found at first is foreign."""
+    ours = Ownership()
+    ours.found({A: at(1, "before"), B: at(1, "before")})
+    ours.sending({A: at(5)})
+    ours.landed({A: at(5)})
+    assert ours.foreign({A: at(5), B: at(1, "before")}) is None
+
+
+def test_what_may_have_landed_is_its_own() -> None:
+    """Every commit of unknown outcome may be there, also an older one of several."""
+    ours = Ownership()
+    ours.found({A: at(1)})
+    ours.sending({A: at(5)})
+    ours.sending({A: at(6)})
+    assert [ours.foreign({A: at(offset)}) for offset in (1, 5, 6)] == [None, None, None]
+    assert ours.foreign({A: at(7)}) == A
+
+
+def test_what_was_aborted_or_overtaken_is_not() -> None:
+    """What can never land, or what a later commit of its own replaced, would be another's."""
+    ours = Ownership()
+    ours.found({A: at(1)})
+    ours.sending({A: at(5)})
+    ours.aborted({A: at(5)})
+    assert ours.foreign({A: at(5)}) == A
+    ours.sending({A: at(6)})
+    ours.landed({A: at(6)})
+    assert ours.foreign({A: at(1)}) == A
+
+
+def test_another_writer_at_the_same_offset_is_foreign() -> None:
+    """The metadata tells writers apart where the offsets do not."""
+    ours = Ownership()
+    ours.sending({A: at(5)})
+    ours.landed({A: at(5)})
+    assert ours.foreign({A: at(5, "successor")}) == A
+
+
+def test_what_expired_or_was_never_seen_proves_nothing() -> None:
+    """An offset that is gone, or of a partition it never read, is no sign of a successor."""
+    ours = Ownership()
+    ours.sending({A: at(5)})
+    ours.landed({A: at(5)})
+    assert ours.foreign({}) is None
+    assert ours.foreign({B: at(9, "somebody")}) is None
