@@ -68,7 +68,7 @@ class OffsetProducer:
         self._ownership = ownership
         self._thread: threading.Thread | None = None
         self._fault: BaseException | None = None
-        self._began = (0.0, 0.0)
+        self._began = (time.monotonic(), time.time())
         self._sent: Mapping[TopicPartition, Position] = {}
         self.stage = Stage.NEW
         self.error: Answer | None = None
@@ -113,8 +113,7 @@ class OffsetProducer:
         monotonic one stands still while the machine sleeps.
         """
         monotonic, wall = self._began
-        age = max(time.monotonic() - monotonic, time.time() - wall)
-        return self.stage is not Stage.NEW and age > self._timeout * 0.9
+        return max(time.monotonic() - monotonic, time.time() - wall) > self._timeout * 0.9
 
     def failure(self, what: str, answer: Answer) -> KafkaError:
         """Say that `what` failed."""

@@ -36,7 +36,7 @@ class TransactionalGroups:
         self._logs = Logs(properties)
         self._owned: defaultdict[str, Ownership] = defaultdict(Ownership)
         self._clients = OpenClients(
-            lambda group: _Transactions(properties, group, self._owned[group], self._logs)
+            lambda group: _Transactions(properties, group, self._owned[group])
         )
 
     def commit(
@@ -109,14 +109,11 @@ class TransactionalGroups:
 class _Transactions:
     """The transactions of one group, and the reading of what they have made of it."""
 
-    def __init__(
-        self, properties: Mapping[str, str], group: str, ownership: Ownership, logs: Logs
-    ) -> None:
+    def __init__(self, properties: Mapping[str, str], group: str, ownership: Ownership) -> None:
         self._properties = properties
         self._group = group
         self._what = f"committing to group {group}"
         self._ownership = ownership
-        self._logs = logs
         # A transaction that was just committed is pending for some milliseconds more.
         self._client = Client(properties, group, role=STABLE)
         self._membership = self._client.consumer.consumer_group_metadata()
@@ -168,8 +165,6 @@ class _Transactions:
         if self._producer is not None:
             self._conclude(self._producer)  # of the last transaction, which was not waited for
             if self._producer.stage is Stage.DEAD:
-                self._require_ours(deadline)
-                self._producer.close()
                 self._producer = None
         if self._producer is None:
             if self._taken:
@@ -189,9 +184,9 @@ class _Transactions:
             return None
         if answer.name() not in _FENCED:
             return producer.failure(self._what, answer)
-        producer.stage = Stage.DEAD
         if not producer.outlived:
             self._lose(answer.str())
+        producer.stage = Stage.DEAD
         return KafkaError(
             f"{self._what} failed: the broker ended the transaction",
             code="_TIMED_OUT",

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +17,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Wire
 
+from eo_listener import fault_points
 from eo_listener.broker import Broker
 from eo_listener.broker.describe import GroupState, parse_states
 from eo_listener.committer.reasons import explain
 from eo_listener.errors import KafkaError
-from eo_listener.kafka import ClusterReader, open_groups
+from eo_listener.kafka import ClusterReader, open_groups, transactions
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import GroupStore, Look
 from tests.conftest import kafka_version
@@ -234,6 +235,47 @@ def test_one_bad_topic_does_not_hold_up_a_transaction(place: Place, opened: Open
     assert attempt(store, place.group, place.at(9)) == {None}
 
 
+def test_a_call_that_never_comes_back_is_given_up(
+    place: Place, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer that is stuck is replaced when its group can be read; what it had never lands."""
+    monkeypatch.setattr(transactions, "_STUCK", 2.0)
+    store, released = opened("transactional", place.properties()), threading.Event()
+    insist(store, place.group, place.at(5))
+
+    def block(name: str) -> None:
+        if name == "transaction.begun" and not released.is_set():
+            fault_points.arm(None)
+            released.wait(60)
+
+    fault_points.arm(block)
+    try:
+        with pytest.raises(KafkaError) as late:
+            store.commit(place.group, place.at(6), timeout=1)
+        assert late.value.code == "_TIMED_OUT"
+        insist_soon(store, place, place.at(7))
+    finally:
+        fault_points.arm(None)
+        released.set()
+    for thread in threading.enumerate():
+        if thread.name == "eo-listener-transaction":
+            thread.join(30)
+    assert place.held() == place.at(7)
+    assert attempt(store, place.group, place.at(8)) == {None}
+
+
+def insist_soon(
+    store: GroupStore, place: Place, positions: Mapping[TopicPartition, Position]
+) -> None:
+    """As `insist`, with requests that are given up sooner."""
+    deadline = time.monotonic() + 30
+    while True:
+        with suppress(KafkaError):
+            store.commit(place.group, positions, timeout=2)
+            return
+        assert time.monotonic() < deadline
+
+
 class Driver:
     """A process that commits all the time, and what it was answered last."""
 
@@ -305,6 +347,41 @@ def test_a_driver_that_stood_still_is_replaced(
         zombie.wait(FINAL[mode])
         seen = {said for _, answers in zombie.said[resumed + 1 :] for said in answers}
         assert "ok" not in seen  # the first line after it may be of before
+        successor.wait("ok")
+        assert {position.metadata for position in place.held().values()} == {"successor"}
+    finally:
+        zombie.end()
+        if successor is not None:
+            successor.end()
+
+
+@new_protocol
+def test_in_the_new_protocol_a_zombie_finds_its_place_taken(
+    start_broker: Callable[..., Broker],
+) -> None:
+    """Its successor gets in when the session has ended, and the zombie cannot come back."""
+    broker = start_broker(
+        properties={
+            "group.consumer.min.session.timeout.ms": "6000",
+            "group.consumer.session.timeout.ms": "6000",
+            "group.consumer.min.heartbeat.interval.ms": "1000",
+            "group.consumer.heartbeat.interval.ms": "1000",
+        }
+    )
+    topic = Topics(broker.bootstrap_servers).create()
+    place = Place(broker=broker, topic=topic, group=unique("g"))
+    zombie = Driver(place, "member", "zombie", 100, **NEW)
+    successor = None
+    try:
+        zombie.wait("ok")
+        zombie.process.send_signal(signal.SIGSTOP)
+        successor = Driver(place, "member", "successor", 100_000, **NEW)
+        successor.wait("UNRELEASED_INSTANCE_ID")
+        successor.wait("ok")
+        resumed = len(zombie.said)
+        zombie.process.send_signal(signal.SIGCONT)
+        zombie.wait(FINAL["member"])
+        assert "ok" not in {said for _, answers in zombie.said[resumed + 1 :] for said in answers}
         successor.wait("ok")
         assert {position.metadata for position in place.held().values()} == {"successor"}
     finally:
