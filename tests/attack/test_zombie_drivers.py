@@ -1,0 +1,71 @@
+"""A whole driver that stood still while another took over its checkpoint and its group."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from eo_listener.kafka.modes import MODES
+from tests.attack.conftest import Attacked
+from tests.attack.driver import Job
+from tests.attack.durable import Durable
+from tests.attack.faults import Fault, environment
+from tests.attack.offsets_topic import audit
+from tests.attack.zombies import Puppet
+from tests.topics import unique
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
+PAUSE = 16.0  # longer than what the committer takes for a pause in which others may have come
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_driver_that_stood_still_takes_nothing_back(
+    attacked: Attacked, tmp_path: Path, mode: str
+) -> None:
+    """Held when Spark had told it of a batch, it goes on when its successor has done much more.
+
+    It looks at the group first, or is fenced; and it is not the one who commits what comes later.
+    """
+    topic, group = attacked.topics.create(partitions=3), unique("zombie")
+    attacked.topics.fill(topic, 100)
+    job = Job(
+        servers=attacked.direct,
+        topic=topic,
+        group=group,
+        checkpoint=str(tmp_path / "c"),
+        listener={"mode": mode},
+    )
+    faults = environment({"listener.progress": Fault(do="stop", nth=2)}, tmp_path / "log")
+    with Puppet("tests.attack.driver", job.text(), environment=faults) as zombie:
+        zombie.await_line("Committed", 90)
+        attacked.topics.fill(topic, 200)
+        zombie.await_that(zombie.frozen, 60, "standstill")
+        stopped = time.monotonic()
+        await_held(attacked, group, 100)
+        with Puppet("tests.attack.driver", job.text()) as successor:
+            successor.await_line("ready", 90)
+            successor.say("drain")
+            successor.await_line("drained", 60)
+            await_held(attacked, group, 300)
+            time.sleep(max(0.0, PAUSE - (time.monotonic() - stopped)))
+            zombie.thaw()
+            zombie.await_line(("CommitRefused", "CommitterFenced"), 30)
+            attacked.topics.fill(topic, 60)
+            await_held(attacked, group, 360)
+            for driver in (successor, zombie):
+                driver.say("stop")
+            assert "stopped" in successor.await_line(("stopped", "failed"))
+            zombie.await_line(("stopped", "failed"))
+            assert successor.end() == 0
+    assert sum(attacked.offsets.held(group).values()) == 360
+    assert audit(attacked.offsets.commits(group), Durable(tmp_path / "c").bound) == ()
+
+
+def await_held(attacked: Attacked, group: str, records: int) -> None:
+    deadline = time.monotonic() + 30
+    while sum(attacked.offsets.held(group).values()) != records:
+        assert time.monotonic() < deadline, attacked.offsets.held(group)
+        time.sleep(0.1)
