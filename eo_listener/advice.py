@@ -23,7 +23,7 @@ _SHOWN = 5  # partitions named in a line
 _REFUSALS = {
     Refusal.BELOW_COMMITTED: (
         "two queries share the group, or the query went back",
-        "give each query a group of its own",
+        "give each query a group of its own; if it is meant to go back, on_rewind='allow'",
     ),
     Refusal.BELOW_GROUP: (
         "the query was restarted from an older or a new checkpoint, or somebody else commits too",
@@ -107,7 +107,7 @@ def recreated(event: TopicRecreated) -> str:
     return (
         f"topic {event.topic} was deleted and made anew (its id was {event.was} and is "
         f"{event.now}). Nothing more is committed for it; not sent: {event.offsets}. To do: "
-        "restart the query with a new checkpoint, since its own offsets are of the old topic"
+        "restart the driver, and the query with a new checkpoint: its own is of the old topic"
     )
 
 

@@ -47,7 +47,7 @@ class _Trouble:
     """What a group's commits are suffering from, and since when."""
 
     since: float
-    causes: set[str] = field(default_factory=set)
+    causes: dict[str, set[TopicPartition]] = field(default_factory=dict)
     partitions: set[TopicPartition] = field(default_factory=set)
     failures: int = 0
 
@@ -125,7 +125,11 @@ class Logbook:
         key = (event.cluster, event.group)
         trouble = self._troubles.get(key)
         if trouble is not None:
-            trouble.partitions -= event.offsets.keys()
+            landed = event.offsets.keys()
+            trouble.partitions -= landed
+            # A cause is over where one that suffered from it has been committed: when it comes
+            # back it is news, though some other partition stays in trouble all the while.
+            trouble.causes = {c: tps for c, tps in trouble.causes.items() if not tps & landed}
             if not trouble.partitions:
                 del self._troubles[key]
                 logger.info(
@@ -146,7 +150,7 @@ class Logbook:
         trouble.failures += 1
         trouble.partitions |= event.errors.keys()
         level = logging.DEBUG if event.cause in trouble.causes else logging.WARNING
-        trouble.causes.add(event.cause)
+        trouble.causes.setdefault(event.cause, set()).update(event.errors)
         logger.log(
             level,
             "group %s at %s: not committed (%s on %d partitions%s): %s%s. To do: %s. The query "

@@ -67,6 +67,17 @@ def test_trouble_of_one_partition_lasts_while_others_commit(
     assert not [text for _, text in lines if "again" in text and "committed again" in text]
 
 
+def test_the_next_outage_is_news_though_a_partition_is_in_trouble_still(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A deleted topic keeps its group in trouble; a second outage is told as the first was."""
+    gone = failed("UNKNOWN_TOPIC_OR_PART", P1)
+    outage = [failed(tp=P0), failed(tp=P1), failed(tp=P0), committed(P0)]
+    lines = told(caplog, gone, *outage, gone, *outage)
+    assert len([text for _, text in lines if "not committed (_TRANSPORT" in text]) == 2
+    assert len([text for _, text in lines if "not committed (UNKNOWN" in text]) == 1
+
+
 def test_a_rewind_is_said_once_a_group(caplog: pytest.LogCaptureFixture) -> None:
     """Two queries that fight over a group do not fill the log."""
     refused = CommitRefused(

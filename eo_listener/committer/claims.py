@@ -15,7 +15,11 @@ class _Claim:
     """What one run has reached in one group."""
 
     query: str
-    positions: Mapping[TopicPartition, Position]
+    commit: Commit
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, Position]:
+        return self.commit.positions
 
 
 class Claims:
@@ -31,7 +35,7 @@ class Claims:
         """Take in how far a run is, and say what may be committed; and once, who shares it."""
         key = (commit.cluster, commit.group)
         claims = self._claims.setdefault(key, {})
-        claims[run_id] = _Claim(query=query, positions=commit.positions)
+        claims[run_id] = _Claim(query=query, commit=commit)
         if len(claims) == 1:
             return commit, None
         others = [claim for owner, claim in claims.items() if owner != run_id]
@@ -57,10 +61,19 @@ class Claims:
             readers=tuple(sorted(claim.query for claim in self._claims[key].values())),
         )
 
-    def drop(self, run_id: str) -> None:
-        """Forget a run that has ended."""
+    def drop(self, run_id: str) -> tuple[Commit, ...]:
+        """Forget a run that has ended; say what those that it held up may commit now."""
+        freed: list[Commit] = []
         for key, claims in list(self._claims.items()):
-            claims.pop(run_id, None)
+            gone = claims.pop(run_id, None)
             if not claims:
                 del self._claims[key]
                 self._said.discard(key)
+            elif gone is not None:
+                held_up = (
+                    (other, claim)
+                    for other, claim in tuple(claims.items())
+                    if gone.positions.keys() & claim.positions.keys()
+                )
+                freed += (self.least(other, one.query, one.commit)[0] for other, one in held_up)
+        return tuple(freed)

@@ -31,6 +31,7 @@ from eo_listener.progress import Progress
 from eo_listener.protocols import LivePosition, QueryReader
 from eo_listener.routing import Route, Rules
 
+_UNANSWERED = 12  # a minute, for a query whose checkpoint is followed
 _INSPECTIONS = 3  # a query that cannot be inspected three times in a row will not be the fourth
 _FIRST_LOOK = 0.1
 _SOON = 1.0
@@ -70,7 +71,7 @@ class Desk:
         self._heartbeat = heartbeat
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._claims = Claims()
-        self.serving: Progress | None = None
+        self.unserved: tuple[Progress, ...] = ()
 
     def due(self) -> float | None:
         """When a query is to be looked at next, on the monotonic clock."""
@@ -80,10 +81,10 @@ class Desk:
         """Work off what came in, and look at the queries whose time has come."""
         for started in post.started:
             self._run_of(started.query_id, started.run_id, started.name, moment.now)
+        self.unserved = tuple(mail.newest for mail in post.mails)
         for mail in post.mails:
-            self.serving = mail.newest
             self._contained(mail.newest.query, partial(self._read, mail, moment))
-            self.serving = None
+            self.unserved = self.unserved[1:]
         if post.unreadable is not None:
             self._committer.observe(
                 Malfunction(where="a progress event", problem=str(post.unreadable))
@@ -91,6 +92,8 @@ class Desk:
         for run in tuple(self._runs.values()):
             if look_at_all or run.next_look <= moment.now:
                 self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
+                if self._is_followed(run):
+                    self._end(run.run_id, moment.now)
         for run_id in post.ended:
             self._end(run_id, moment.now)
         if post.ended:
@@ -109,12 +112,24 @@ class Desk:
     def _run_of(self, query_id: str, run_id: str, name: str | None, now: float) -> Run:
         run = self._runs.get(run_id)
         if run is None:
+            for earlier in self._runs.values():
+                if earlier.query_id == query_id:
+                    earlier.heard(now)  # its end may never be told: see `_is_followed`
             run = Run(query_id=query_id, run_id=run_id, name=name, due=now + _FIRST_LOOK)
             self._runs[run_id] = run
             while len(self._runs) > RUNS_KEPT:
                 forgotten, _ = self._runs.popitem(last=False)
                 self._forget(forgotten)
         return run
+
+    def _is_followed(self, run: Run) -> bool:
+        """Whether a later run of the same query is there: of two, Spark lets only one be active.
+
+        So this one is over. Spark drops the word of that too when its bus is full, and what a
+        run has reached would hold its own successor up for ever.
+        """
+        newest = [one for one in self._runs.values() if one.query_id == run.query_id]
+        return bool(newest) and newest[-1] is not run
 
     def _end(self, run_id: str, now: float) -> None:
         run = self._runs.get(run_id)
@@ -124,7 +139,8 @@ class Desk:
         self._forget(run_id)
 
     def _forget(self, run_id: str) -> None:
-        self._claims.drop(run_id)
+        for commit in self._claims.drop(run_id):
+            self._committer.offer(commit)
         self._queries.forget(run_id)
 
     # Events
@@ -217,6 +233,7 @@ class Desk:
         That may be ahead of the newest event, which the guard has not seen then: so its time is
         waited for, but for the `last` look, before which all events were delivered.
         """
+        run.asked(now)
         self._inspect(run)
         position = self._position(run)
         early = position is not None and not last and run.is_early(position)
@@ -228,10 +245,16 @@ class Desk:
 
     def _position(self, run: Run) -> LivePosition | None:
         try:
-            return self._queries.position(run.query_id, run.run_id)
+            position = self._queries.position(run.query_id, run.run_id)
         except JvmError as error:
             logger.debug("query %s cannot be asked: %s", run.query, error)
+            run.unanswered += 1
+            if run.follows_checkpoint and run.unanswered == _UNANSWERED:
+                problem = f"its group stays where it is, since the query cannot be asked: {error}"
+                self._committer.observe(Malfunction(where=f"query {run.query}", problem=problem))
             return None
+        run.unanswered = 0
+        return position
 
     def _inspect(self, run: Run) -> None:
         """Read what does not change in a run, until it is known."""
@@ -254,8 +277,8 @@ class Desk:
     # Where to
 
     def _offer(self, run: Run, progress: Progress, *, renew: bool) -> None:
-        if not progress.sources and run.newest is None:
-            return  # before the first event it is not known that there are none
+        if not progress.sources and (run.newest is None or run.newest.sources):
+            return  # nothing is durable yet; only an event can say that it reads nothing from Kafka
         kept = progress.without(run.withheld)
         if kept.sources or not progress.sources:
             self._offer_all(run, self._route(run, kept), renew=renew)

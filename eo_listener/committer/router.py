@@ -54,7 +54,7 @@ class Router:
 
     def progressed(self, progress: Progress) -> None:
         """Hand an event over; returns at once. After `close` it is refused with a log line."""
-        if progress.sources and not any(source.end for source in progress.sources):
+        if progress.sources and all(source.end is None for source in progress.sources):
             return
         with self._changed:
             late = self._stopping
@@ -97,19 +97,18 @@ class Router:
         done = self.flush(deadline)
         with self._changed:
             self._stopping = True
-            serving = self._desk.serving
-            left = [*self._inbox.waiting(), *([serving] if serving else [])]
+            left = [*(() if done else self._desk.unserved), *self._inbox.waiting()]
+            self._inbox = Inbox()
             self._changed.notify_all()
         self._thread.join(max(0.1, deadline - time.monotonic()))
-        if not done:
-            for progress in left:
-                self._committer.observe(
-                    Malfunction(
-                        where=f"query {progress.query}",
-                        problem=f"batch {progress.batch_id} is not committed: Spark did not say "
-                        "in time which group the query has",
-                    )
+        why = "it came while the listener was closed" if done else "Spark did not answer in time"
+        for progress in left:
+            self._committer.observe(
+                Malfunction(
+                    where=f"query {progress.query}",
+                    problem=f"batch {progress.batch_id} is not committed: {why}",
                 )
+            )
 
     def _work(self) -> None:
         while True:

@@ -46,6 +46,7 @@ class Run:
     inspections: int = 0
     delay: float = 0.1
     silent: int = 0
+    unanswered: int = 0  # times in a row that it could not be asked
     positions_read: int = 0
     renewed: float | None = None
     said: set[tuple[int | None, str]] = field(default_factory=set)
@@ -111,26 +112,28 @@ class Run:
         self.awaited = None if waited else position.batch_id
         return not waited
 
+    def asked(self, now: float) -> None:
+        """Plan a look for when this one comes to nothing: else it would be due for ever."""
+        self.due, self.silence = now + _SILENCE, None
+
     def looked(
         self, position: LivePosition | None, now: float, heartbeat: float, *, early: bool
     ) -> bool:
         """Plan the next look; say whether this is the time for the full map."""
         self.silence = None
+        pause = min(_POLL, heartbeat) if self.is_watched else heartbeat
         if early:
             self.due = now + min(_POLL, heartbeat)
         elif position is None:
             self.silent += 1
             self.delay = min(_RESTORING, self.delay * 2)
             restoring = self.positions_read == 0 and self.silent < _PATIENCE
-            self.due = now + (self.delay if restoring else heartbeat)
+            self.due = now + (self.delay if restoring else pause)
         else:
             if self.restored is None:
                 self.restored = position
             self.positions_read += 1
-            if self.positions_read == 1:
-                self.due = now + _RESTORED
-            else:
-                self.due = now + (min(_POLL, heartbeat) if self.is_watched else heartbeat)
+            self.due = now + (_RESTORED if self.positions_read == 1 else pause)
         renew = self.renewed is None or now - self.renewed >= heartbeat * 0.9
         if renew and (position is not None or self.newest is not None):
             self.renewed = now

@@ -40,6 +40,7 @@ def test_a_run_that_ended_holds_nobody_up() -> None:
     claims = Claims()
     claims.least("r1", "fast", commit(p0=9))
     claims.least("r2", "slow", commit(p0=4))
-    claims.drop("r2")
+    (freed,) = claims.drop("r2")
+    assert offsets(freed) == {P0: 9}  # though it has nothing new to say
     found, _ = claims.least("r1", "fast", commit(p0=10))
     assert offsets(found) == {P0: 10}

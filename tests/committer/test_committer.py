@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from eo_listener.events import (
     CommitFailed,
     Committed,
     Event,
+    GuardViolation,
     Malfunction,
     SourceIgnored,
 )
@@ -285,6 +287,18 @@ def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
     router.close(time.monotonic() + 5.0)
     assert len(house.of(SourceIgnored)) == 1
     assert queries.asked == 3
+
+
+def test_an_event_without_offsets_reaches_the_guard(house: House) -> None:
+    """A source whose last topic is gone ends at no offset at all: that is a violation."""
+    router = Router(Rules(), MemoryQueries(OPTIONS), house.committer)
+    router.progressed(progress(0, 5))
+    assert router.flush(time.monotonic() + 5.0)
+    gone = SourceProgress(index=0, description="", start=Offsets({P0: 5}), end=Offsets())
+    router.progressed(replace(progress(1, 5), sources=(gone,)))
+    assert router.flush(time.monotonic() + 5.0)
+    router.close(time.monotonic() + 2.0)
+    assert len(house.of(GuardViolation)) == 1
 
 
 def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFixture) -> None:

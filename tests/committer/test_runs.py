@@ -86,3 +86,11 @@ def test_what_is_polled() -> None:
         one.looked(at(1), 0.0, HOUR, early=False)
         one.looked(at(1), 2.0, HOUR, early=False)
         assert one.next_look <= 10.0
+
+
+def test_a_checkpoint_that_cannot_be_read_for_once_is_asked_again_soon() -> None:
+    """One failed look at a continuous query does not leave its group alone for an hour."""
+    one = Run(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
+    one.looked(at(1), 0.0, HOUR, early=False)
+    one.looked(None, 2.0, HOUR, early=False)
+    assert one.next_look <= 10.0

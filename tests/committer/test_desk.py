@@ -1,0 +1,159 @@
+"""What becomes of events and of live queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from eo_listener.committer import Committer
+from eo_listener.committer.desk import Desk, Moment
+from eo_listener.committer.inbox import Inbox, Started
+from eo_listener.errors import JvmError
+from eo_listener.events import Breach, Event, GuardViolation, Malfunction, SourceIgnored
+from eo_listener.guard import Guard
+from eo_listener.offsets import Offsets, TopicPartition
+from eo_listener.progress import Progress, SourceProgress
+from eo_listener.protocols import LivePosition, QueryMode
+from eo_listener.routing import Rules
+from eo_listener.testing import MemoryGroups, MemoryQueries
+
+P0 = TopicPartition("t", 0)
+OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
+
+
+class Office:
+    """A desk with an inbox before it, and a committer behind."""
+
+    def __init__(self, queries: MemoryQueries) -> None:
+        self.store = MemoryGroups()
+        self.events: list[Event] = []
+        self.committer = Committer(lambda cluster: self.store, observers=[self.events.append])
+        self.inbox = Inbox()
+        self.desk = Desk(Rules(), queries, self.committer, guard=Guard.WITHHOLD, heartbeat=3600.0)
+
+    def serve(self, now: float) -> None:
+        """Go once round the router's loop, and wait for Kafka."""
+        self.desk.serve(self.inbox.take(), Moment(now, now))
+        assert self.committer.flush(5.0) or self.of(GuardViolation)
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def held(self) -> int:
+        return self.store.groups["g"][P0].offset
+
+
+@pytest.fixture
+def queries() -> MemoryQueries:
+    return MemoryQueries(OPTIONS)
+
+
+@pytest.fixture
+def office(queries: MemoryQueries) -> Iterator[Office]:
+    made = Office(queries)
+    yield made
+    made.committer.close(2.0)
+
+
+def event(
+    batch: int, start: int | None, end: int | None, run: str = "r1", query: str = "q1"
+) -> Progress:
+    source = SourceProgress(
+        index=0,
+        description="",
+        start=None if start is None else Offsets({P0: start}),
+        end=Offsets() if end is None else Offsets({P0: end}),
+    )
+    return Progress(
+        query_id=query, run_id=run, name=None, batch_id=batch, timestamp="", sources=(source,)
+    )
+
+
+def test_a_query_that_cannot_be_looked_at_is_left_in_peace_for_a_while(
+    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that fails in a way that nobody thought of is not repeated at once, and for ever."""
+
+    def broken(query_id: str, run_id: str) -> LivePosition | None:
+        raise TypeError("'JavaPackage' object is not callable")
+
+    monkeypatch.setattr(queries, "position", broken)
+    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.serve(0.0)
+    office.serve(1.0)
+    assert len(office.of(Malfunction)) == 1
+    due = office.desk.due()
+    assert due is not None
+    assert due >= 10.0
+
+
+def test_a_run_whose_end_was_never_told_holds_up_its_successor_a_minute_at_most(
+    office: Office, queries: MemoryQueries
+) -> None:
+    """Spark drops the word of an end too when its bus is full; the query's next run goes on."""
+    office.inbox.progressed(event(0, None, 5))
+    office.serve(0.0)
+    office.inbox.progressed(event(1, 5, 10, run="r2"))
+    office.serve(1.0)
+    office.inbox.progressed(event(2, 10, 15, run="r2"))
+    office.serve(62.0)
+    assert office.held == 15
+    assert queries.forgotten == ["r1"]
+
+
+def test_who_was_held_up_goes_on_when_the_slower_query_ends(office: Office) -> None:
+    """The group of two queries moves on at the end of one, though the other has nothing new."""
+    office.inbox.progressed(event(0, None, 5, run="slow", query="q2"))
+    office.inbox.progressed(event(0, None, 9, run="fast"))
+    office.serve(0.0)
+    assert office.held == 5
+    office.inbox.ended("slow")
+    office.serve(1.0)
+    assert office.held == 9
+
+
+def test_a_checkpoint_without_a_batch_is_no_query_without_kafka(
+    office: Office, queries: MemoryQueries
+) -> None:
+    """With asynchronous progress the first event comes before anything is durable."""
+    queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
+    queries.positions["r1"] = LivePosition(batch_id=-1, committed={})
+    office.inbox.progressed(event(0, None, 5))
+    office.serve(0.0)
+    office.serve(2.0)
+    assert not office.of(SourceIgnored)
+    queries.positions["r1"] = LivePosition(batch_id=0, committed={0: Offsets({P0: 5})})
+    office.serve(8.0)
+    assert office.held == 5
+
+
+def test_a_checkpoint_that_cannot_be_read_is_told_once(
+    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A continuous query whose checkpoint cannot be read is told: its group stays behind."""
+
+    def unreadable(query_id: str, run_id: str) -> LivePosition | None:
+        raise JvmError("Spark's JVM could not say how far the query has come")
+
+    monkeypatch.setattr(queries, "position", unreadable)
+    queries.modes["r1"] = QueryMode.CONTINUOUS
+    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    for now in range(300):
+        office.serve(float(now))
+    (told,) = office.of(Malfunction)
+    assert isinstance(told, Malfunction)
+    assert "stays where it is" in told.problem
+
+
+def test_a_source_that_has_lost_all_its_partitions_is_told(office: Office) -> None:
+    """The end of the last topic is an event with no offsets at all, and a violation."""
+    office.inbox.progressed(event(0, None, 5))
+    office.serve(0.0)
+    office.inbox.progressed(event(1, 5, None))
+    office.serve(1.0)
+    (told,) = office.of(GuardViolation)
+    assert isinstance(told, GuardViolation)
+    assert [one.breach for one in told.findings] == [Breach.VANISHED]
+    assert office.held == 5
