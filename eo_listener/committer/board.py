@@ -64,8 +64,7 @@ class Board:
         answer hold up the others least.
         """
         if self._asked is not None and now - self._asked > STANDSTILL:
-            for lane in self._lanes.values():
-                lane.distrust()
+            self.distrust()
         self._asked = now
         due = [lane for lane in self._active.values() if _is_due(lane, now)]
         for lane in sorted(due, key=Lane.failures):
@@ -73,6 +72,11 @@ class Board:
             if request is not None:
                 return request
         return None
+
+    def distrust(self) -> None:
+        """Forget what was seen: this process, or its machine, stood still."""
+        for lane in self._lanes.values():
+            lane.distrust()
 
     def wait(self, now: float) -> float | None:
         """Seconds until the next request is due; None when nothing waits for its time."""

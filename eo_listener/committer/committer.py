@@ -113,7 +113,7 @@ class Committer:
         for observer in self._observers:
             try:
                 observer(event)
-            except Exception:  # a stranger's code: it must not stop the committing
+            except (Exception, SystemExit):  # a stranger's code: it must not stop the committing
                 logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
 
     def _start(self, cluster: Cluster) -> Worker:

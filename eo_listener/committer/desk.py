@@ -14,7 +14,7 @@ from functools import partial
 from eo_listener.committer.claims import Claims
 from eo_listener.committer.committer import Committer
 from eo_listener.committer.inbox import RUNS_KEPT, Mail, Post
-from eo_listener.committer.runs import Run
+from eo_listener.committer.runs import UNKNOWN_MODE, Run
 from eo_listener.errors import JvmError
 from eo_listener.events import (
     Breach,
@@ -71,7 +71,13 @@ class Desk:
         self._heartbeat = heartbeat
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._claims = Claims()
+        self._faulty: set[str] = set()
         self.unserved: tuple[Progress, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether what was served last could be, for every query."""
+        return not self._faulty
 
     def due(self) -> float | None:
         """When a query is to be looked at next, on the monotonic clock."""
@@ -102,7 +108,9 @@ class Desk:
     def _contained(self, query: str, work: Callable[[], None]) -> None:
         try:
             work()
+            self._faulty.discard(query)
         except Exception as error:
+            self._faulty.add(query)
             # A fault of ours: this thread must outlive it, or every query goes uncommitted.
             logger.exception("eo_listener could not handle an event of query %s", query)
             self._committer.observe(
@@ -266,12 +274,14 @@ class Desk:
         except JvmError as error:
             run.inspections += run.newest is not None  # before the first event it is too early
             logger.debug("query %s cannot be inspected: %s", run.query, error)
-        meaning = run.meaning()
-        if run.options and meaning is not None and run.mode is not None:
+        known = run.options is not None
+        if not known and run.inspections < _INSPECTIONS:
+            return
+        meaning = run.meaning() if known else UNKNOWN_MODE
+        if meaning is not None and (run.options or not known):
+            what = run.mode.value if run.mode is not None else "a query that cannot be asked"
             self._committer.observe(
-                QueryNoticed(
-                    query=run.query, run_id=run.run_id, what=run.mode.value, meaning=meaning
-                )
+                QueryNoticed(query=run.query, run_id=run.run_id, what=what, meaning=meaning)
             )
 
     # Where to

@@ -174,7 +174,7 @@ class Lane:
                 if slot is not None and slot.miss():
                     missing[tp] = NO_PARTITION
                 continue
-            slot.looked, slot.log_start = inspection.started, look.starts.get(tp, 0)
+            slot.looked, slot.log_start = inspection.started, (look.starts.get(tp, 0), now)
             before, confirmed = slot.wanted, slot.confirmed
             for sight in slot.see(look.held.get(tp), look.ends[tp], self._policy):
                 sights.setdefault(sight, []).append(tp)
@@ -283,11 +283,8 @@ class Lane:
 
     def log_starts(self) -> Mapping[TopicPartition, tuple[int, float]]:
         """The first offset of each log as last seen, and when that was."""
-        return {
-            tp: (slot.log_start, slot.looked)
-            for tp, slot in self._slots.items()
-            if slot.looked is not None
-        }
+        slots = self._slots.items()
+        return {tp: slot.log_start for tp, slot in slots if slot.log_start is not None}
 
     def distrust(self) -> None:
         """Forget what was seen: look again before anything is committed."""

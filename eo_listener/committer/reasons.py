@@ -56,7 +56,10 @@ _ENDED = Reason(
     unknown=True,
 )
 _UNLISTED = Reason(
-    "see the Kafka error name", "check the broker's log for this request", refused=True
+    "see the Kafka error name",
+    "check the broker's log for this request",
+    refused=True,
+    unknown=True,
 )
 _NO_PARTITION = Reason(
     "the topic was deleted or recreated with fewer partitions",

@@ -90,7 +90,7 @@ class Router:
                 if left <= 0 or not self._thread.is_alive():
                     return False
                 self._changed.wait(left)
-        return True
+            return self._desk.complete
 
     def close(self, deadline: float) -> None:
         """Work off what waits, and stop the thread, until `deadline`; name what is left."""

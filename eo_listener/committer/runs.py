@@ -17,6 +17,10 @@ _RESTORED = 2.0  # Spark restores in two steps: once more after the first positi
 _POLL = 5.0
 _SILENCE = 60.0
 
+UNKNOWN_MODE = (
+    "its events are taken for what is in its checkpoint; under asynchronous progress tracking they "
+    "may be ahead of it, and nothing is caught up at its start"
+)
 _MEANINGS = {
     QueryMode.ASYNC_PROGRESS: (
         "its progress events may be ahead of its checkpoint, so its group follows the checkpoint "

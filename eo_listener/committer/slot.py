@@ -47,7 +47,8 @@ class Slot:
     stands. `repeat` is when a confirmed position is to be sent once more, because an earlier
     request may have been on its way still, and have landed after it: one of unknown outcome, or
     the last one of a driver that was killed.
-    `looked` is when the group and the log were last looked at; `watched` asks for a look though
+    `looked` is when the group and the log were last looked at, `log_start` what the log began
+    with and by when that was known; `watched` asks for a look though
     there is nothing to commit. `stranger` is what somebody else left there and was told of.
     """
 
@@ -60,7 +61,7 @@ class Slot:
     repeat: float | None = None
     looked: float | None = None
     watched: bool = False
-    log_start: int = 0
+    log_start: tuple[int, float] | None = None
     stranger: Position | None = None
     trouble: Trouble | None = None
 
@@ -134,7 +135,7 @@ class Slot:
         self.withheld = True
         last = self.pending or self.confirmed
         if last is None:
-            self.mark = metadata
+            self.mark, self.looked = metadata, None  # the look says where to leave it
         else:
             self.pending = _marking(last.offset, last.metadata)
 

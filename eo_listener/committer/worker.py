@@ -21,6 +21,7 @@ from eo_listener.protocols import GroupStore
 REQUEST_TIMEOUT = 8.0  # longer than the client's own, so that its answer is not missed
 LOOK_TIMEOUT = 4.0  # nothing is in flight after a look that was given up: so sooner than a commit
 _TEND_EVERY = 5.0
+_NOTICEABLE = 1.0
 _PAUSE = 1.0  # after a fault of ours, which may come again at once
 
 logger = logging.getLogger("eo_listener")
@@ -49,6 +50,7 @@ class Worker:
         self._request_timeout = request_timeout
         self._board = Board(cluster, retry, policy=policy)
         self._changed = threading.Condition()
+        self._asleep = _suspended()
         self._stopping = False
         self._store: GroupStore | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -152,7 +154,13 @@ class Worker:
 
     def _next(self) -> Attempt | Inspection | None:
         with self._changed:
+            if self._was_suspended():
+                self._asleep = _suspended()
+                self._board.distrust()
             return None if self._stopping else self._board.next(time.monotonic())
+
+    def _was_suspended(self) -> bool:
+        return _suspended() - self._asleep > _NOTICEABLE
 
     def _tend(self) -> None:
         try:
@@ -195,7 +203,7 @@ class Worker:
 
     def _commit(self, attempt: Attempt) -> Mapping[TopicPartition, str | None]:
         reached("commit.before-request")
-        if time.monotonic() - attempt.started > STANDSTILL:
+        if time.monotonic() - attempt.started > STANDSTILL or self._was_suspended():
             raise KafkaError("this process stood still", code=STOOD_STILL)
         answer = self._opened().commit(
             attempt.group, attempt.positions, timeout=self._request_timeout
@@ -211,6 +219,13 @@ class Worker:
     def _tell(self, events: tuple[Event, ...]) -> None:
         for event in events:
             self._observe(event)
+
+
+def _suspended() -> float:
+    """How long the machine has been suspended since its start: the monotonic clock stood still."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):  # not Linux
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
 
 
 def _failure(what: str, group: str, error: Exception) -> tuple[str, str | None]:

@@ -54,6 +54,7 @@ class Follower:
         self._claims = Claims()
         self._newest: dict[str, _Commits] = {}
         self._lock = threading.Lock()
+        self._order = threading.Lock()
         self._silent: set[str] = set()
         self._watchers: list[Watcher] = []
         for target, location in opened:
@@ -115,18 +116,19 @@ class Follower:
 
     def _act(self, shown: str, step: Step) -> None:
         """Do what a look at one checkpoint asks for; called on its thread."""
-        commits, others, shared = self._allowed(shown, step)
-        if self._outcomes is not None:
-            self._outcomes.offered(shown, commits)
-        for event in (*step.events, *shared):
-            self._committer.observe(event)
-        for commit in step.withheld:
-            self._committer.withhold(commit)
-        renewed = step.withheld if step.renew else ()
-        for commit in (*commits, *renewed):
-            self._committer.offer(commit, renew=step.renew)
-        for commit in others:
-            self._committer.offer(commit)
+        with self._order:  # what was allowed first must be offered first
+            commits, others, shared = self._allowed(shown, step)
+            if self._outcomes is not None:
+                self._outcomes.offered(shown, commits)
+            for event in (*step.events, *shared):
+                self._committer.observe(event)
+            for commit in step.withheld:
+                self._committer.withhold(commit)
+            renewed = step.withheld if step.renew else ()
+            for commit in (*commits, *renewed):
+                self._committer.offer(commit, renew=step.renew)
+            for commit in others:
+                self._committer.offer(commit)
 
     def _allowed(self, shown: str, step: Step) -> tuple[_Commits, _Commits, tuple[Event, ...]]:
         """What of a step may be committed beside the other checkpoints, and what to say of it.

@@ -1,8 +1,7 @@
 """Kafka through confluent-kafka: groups and log ends. Only the broker and the demo use it too."""
 
-from eo_listener.kafka.clients import check
 from eo_listener.kafka.groups import ConfluentGroups
-from eo_listener.kafka.modes import MODES, open_groups
+from eo_listener.kafka.modes import MODES, check, open_groups
 from eo_listener.kafka.reader import ClusterReader
 
 __all__ = ["MODES", "ClusterReader", "ConfluentGroups", "check", "open_groups"]

@@ -55,11 +55,13 @@ OUTSIDER = Role(
         # close waits for it: with the default a program took 45 s to end while its broker was down.
         "session.timeout.ms": "5000",
         "heartbeat.interval.ms": "1000",
+    },
+    fixed={
+        # One who never joins has no member epoch to show, as the user's `consumer` would require.
+        "group.protocol": "classic",
         # The log end as Kafka's own tools show it, open transactions included.
         "isolation.level": "read_uncommitted",
     },
-    # One who never joins has no member epoch to show, as the user's `consumer` would require.
-    fixed={"group.protocol": "classic"},
 )
 # Waits with what it reads of a group until transactions on it have ended.
 STABLE = replace(OUTSIDER, fixed={**OUTSIDER.fixed, "isolation.level": "read_committed"})
@@ -167,7 +169,13 @@ class Client:
 
     def poll(self, timeout: float = 0.0) -> None:
         """Serve callbacks, for at most `timeout` seconds."""
-        message = self.consumer.poll(timeout)
+        try:
+            message = self.consumer.poll(timeout)
+        except Exception as raised:
+            if not isinstance(raised, Answer):
+                raise
+            self._complaints.hear(raised)  # a member that was fenced meanwhile: raised as it is
+            return
         error = message.error() if message is not None else None
         if error is not None:  # a consumer that does not fetch gets nothing but errors
             self._complaints.hear(error)
@@ -226,11 +234,6 @@ def answer_of(error: KafkaException) -> Answer:
     answer = error.args[0]
     assert isinstance(answer, Answer)  # noqa: S101  # the library's own contract, told to mypy
     return answer
-
-
-def check(properties: Mapping[str, str]) -> None:
-    """Raise SettingsError if librdkafka does not accept these properties. Connects to nothing."""
-    Client({**properties, "bootstrap.servers": ""}, "eo-listener-check").close()
 
 
 def _inner_name(error: Answer) -> str:

@@ -107,9 +107,13 @@ class _Member:
         except KafkaError as error:
             if member.client.dead:
                 raise self._bury(member) from None
+            if not _is_open(error.code):
+                self._ownership.aborted(positions)
             if error.code in _LEFT_BEHIND:
                 error.code = _REBALANCE
             raise
+        refused = {tp: positions[tp] for tp, code in answer.items() if code and not _is_open(code)}
+        self._ownership.aborted(refused)
         self._ownership.landed({tp: positions[tp] for tp, error in answer.items() if error is None})
         if _FENCED in answer.values():
             raise self._bury(member)
@@ -251,3 +255,8 @@ class _Member:
                 cause=self._ownership.lost,
                 fix="Let only one driver commit to this group",
             )
+
+
+def _is_open(code: str) -> bool:
+    """Whether a commit that ended so may have landed, or may land yet."""
+    return code.startswith("_") or code in ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")

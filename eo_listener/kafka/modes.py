@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from eo_listener.errors import SettingsError
+from eo_listener.kafka.clients import MEMBER, OUTSIDER, Client
 from eo_listener.kafka.groups import ConfluentGroups
 from eo_listener.kafka.members import MemberGroups
+from eo_listener.kafka.ownership import Ownership
+from eo_listener.kafka.producers import OffsetProducer
 from eo_listener.kafka.transactions import TransactionalGroups
 from eo_listener.protocols import GroupStore
+
+_GROUP = "eo-listener-check"
 
 MODES: Mapping[str, Callable[[Mapping[str, str]], GroupStore]] = {
     "simple": ConfluentGroups,
@@ -22,6 +27,22 @@ def open_groups(properties: Mapping[str, str], mode: str) -> GroupStore:
 
     Raises SettingsError for a mode that there is not.
     """
+    _require(mode)
+    return MODES[mode](properties)
+
+
+def check(properties: Mapping[str, str], mode: str = "simple") -> None:
+    """Raise SettingsError if librdkafka does not accept these properties in this mode.
+
+    Connects to nothing.
+    """
+    _require(mode)
+    nowhere = {**properties, "bootstrap.servers": ""}
+    Client(nowhere, _GROUP, role=MEMBER if mode == "member" else OUTSIDER).close()
+    if mode == "transactional":
+        OffsetProducer(nowhere, _GROUP, Ownership()).close()
+
+
+def _require(mode: str) -> None:
     if mode not in MODES:
         raise SettingsError(f"{mode!r} is no commit mode", fix=f"Choose one of {', '.join(MODES)}")
-    return MODES[mode](properties)

@@ -58,7 +58,8 @@ class Ownership:
         One that holds nothing is none: offsets expire, and go with their topic.
         """
         for tp, position in held.items():
-            known = self._known.get(tp)
-            if known is not None and position != known and position not in self._doubt[tp]:
+            sent = self._doubt.get(tp, set())
+            concerns = tp in self._known or sent
+            if concerns and position != self._known.get(tp) and position not in sent:
                 return tp
         return None

@@ -30,6 +30,7 @@ _TRANSACTIONAL = {
     "retry.backoff.ms": "10",
 }
 _SEND = 4.0  # seconds for sending: an unknown topic is asked for that long before it is an error
+_YOUNG = 60.0  # seconds; a request that was held up for longer is beyond what is reckoned with
 _CLOSE = 2.0  # seconds to wait for a producer to end
 
 
@@ -70,6 +71,7 @@ class OffsetProducer:
         self._fault: BaseException | None = None
         self._began = (time.monotonic(), time.time())
         self._sent: Mapping[TopicPartition, Position] = {}
+        self._taken: float | None = None
         self.stage = Stage.NEW
         self.error: Answer | None = None
 
@@ -115,6 +117,15 @@ class OffsetProducer:
         monotonic, wall = self._began
         return max(time.monotonic() - monotonic, time.time() - wall) > self._timeout * 0.9
 
+    @property
+    def young(self) -> bool:
+        """Whether it has taken the group so lately that its own request may have fenced it.
+
+        librdkafka repeats an InitProducerId whose answer does not come; when the first one
+        arrives after the second, the broker takes it for a successor.
+        """
+        return self._taken is not None and time.monotonic() - self._taken < _YOUNG
+
     def failure(self, what: str, answer: Answer) -> KafkaError:
         """Say that `what` failed."""
         self.poll()
@@ -157,6 +168,7 @@ class OffsetProducer:
         """Bring what an earlier call left to its end."""
         if self.stage is Stage.NEW:
             self._producer.init_transactions(_left(deadline))
+            self._taken = time.monotonic()
             self.stage = Stage.READY
         elif self.stage is Stage.COMMITTING:
             self._commit(deadline)

@@ -21,6 +21,8 @@ _FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
 # Errors of one partition, for which the whole transaction is aborted.
 _OF_ONE = _UNKNOWN_TOPIC | {"TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE"}
+_LOOK = 2.0
+_PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that there is one
 _STUCK = 15.0  # seconds that a producer may stay silent although its group can be read
 
 
@@ -120,6 +122,7 @@ class _Transactions:
         self._producer: OffsetProducer | None = None
         self._readable: float | None = None
         self._taken = bool(ownership.partitions)
+        self._retake_at: float | None = None
 
     @property
     def busy(self) -> bool:
@@ -169,6 +172,8 @@ class _Transactions:
         if self._producer is None:
             if self._taken:
                 self._require_ours(deadline)
+            if self._retake_at is not None and time.monotonic() < self._retake_at:
+                raise self._ended("waiting to see whether a successor commits")
             self._producer = OffsetProducer(
                 self._properties, f"eo-listener-{self._group}", self._ownership
             )
@@ -184,14 +189,23 @@ class _Transactions:
             return None
         if answer.name() not in _FENCED:
             return producer.failure(self._what, answer)
-        if not producer.outlived:
-            self._lose(answer.str())
         producer.stage = Stage.DEAD
+        if producer.outlived:
+            cause = (
+                "it was open for longer than transaction.timeout.ms: the driver or the broker "
+                "was held up in the middle of it"
+            )
+        else:
+            if not producer.young or self._retake_at is not None:
+                self._lose(answer.str())
+            self._require_ours(time.monotonic() + _LOOK)
+            self._retake_at = time.monotonic() + _PAUSE
+            cause = "soon after it had begun: by a successor, or by an own request that came late"
+        return self._ended(cause)
+
+    def _ended(self, cause: str) -> KafkaError:
         return KafkaError(
-            f"{self._what} failed: the broker ended the transaction",
-            code="_TIMED_OUT",
-            cause="it was open for longer than transaction.timeout.ms: the driver or the broker "
-            "was held up in the middle of it",
+            f"{self._what} failed: the broker ended the transaction", code="_TIMED_OUT", cause=cause
         )
 
     def _unstick(self, producer: OffsetProducer, deadline: float) -> None:
