@@ -119,7 +119,7 @@ class Armed:
         self, api: int, action: Action, *, nth: int, times: int | None, choice: Choice | None
     ) -> None:
         self.action = action
-        self.fired = 0
+        self.struck: list[Request] = []
         self._api = api
         self._first = nth
         self._last = None if times is None else nth + times - 1
@@ -135,9 +135,14 @@ class Armed:
         self._seen += 1
         if self._seen < self._first or (self._last is not None and self._seen > self._last):
             return False
-        self.fired += 1
+        self.struck.append(request)
         self._struck.set()
         return True
+
+    @property
+    def fired(self) -> int:
+        """How many requests it has met."""
+        return len(self.struck)
 
     def wait(self, timeout: float) -> bool:
         """Wait until it has struck; say whether it has."""
