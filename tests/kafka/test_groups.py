@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from eo_listener.broker import Broker
 from eo_listener.errors import KafkaError, SettingsError
-from eo_listener.kafka import ClusterReader, ConfluentGroups, logs, open_groups
+from eo_listener.kafka import ClusterReader, ConfluentGroups, check, logs, open_groups
 from eo_listener.kafka.open_clients import LIMIT
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import Look
@@ -248,6 +248,21 @@ def test_a_partition_that_is_gone_has_no_log_end(topics: Topics, reader: Cluster
     """It is left out, not zero."""
     topic = topics.create(partitions=1)
     assert reader.log_ends([T(topic, 0), T("nosuch", 0)]) == {T(topic, 0): 0}
+
+
+@pytest.mark.parametrize(
+    ("mode", "properties"),
+    [
+        ("simple", {"session.timeout.ms": "never"}),
+        ("member", {"group.protocol": "consumer", "session.timeout.ms": "6000"}),
+        ("transactional", {"transaction.timeout.ms": "never"}),
+    ],
+)
+def test_settings_are_checked_for_their_mode(mode: str, properties: Mapping[str, str]) -> None:
+    """What only one mode's client refuses is refused before anything connects."""
+    check({}, mode)
+    with pytest.raises(SettingsError, match="does not accept"):
+        check(properties, mode)
 
 
 def test_a_mode_that_there_is_not() -> None:

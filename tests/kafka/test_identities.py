@@ -22,7 +22,7 @@ from eo_listener.broker import Broker
 from eo_listener.broker.describe import GroupState, parse_states
 from eo_listener.committer.reasons import explain
 from eo_listener.errors import KafkaError
-from eo_listener.kafka import ClusterReader, open_groups, transactions
+from eo_listener.kafka import ClusterReader, clients, open_groups, transactions
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import GroupStore, Look
 from tests.conftest import kafka_version
@@ -274,6 +274,29 @@ def insist_soon(
             store.commit(place.group, positions, timeout=2)
             return
         assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_member_reads_no_records(
+    protocol: Mapping[str, str], place: Place, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All partitions are its own, and it asks for nothing of what they hold."""
+    received: list[str] = []
+    monkeypatch.setitem(clients.MEMBER.fixed, "statistics.interval.ms", "500")
+    monkeypatch.setitem(clients.MEMBER.fixed, "stats_cb", received.append)
+    Topics(place.broker.bootstrap_servers).fill(place.topic, 3000)
+    store = opened("member", place.properties(protocol))
+    insist(store, place.group, place.at(1))
+    for _ in range(20):
+        store.tend()
+        time.sleep(0.1)
+    requests = [
+        broker["req"].get("Fetch", 0)
+        for text in received
+        for broker in json.loads(text)["brokers"].values()
+    ]
+    assert received
+    assert set(requests) == {0}
 
 
 class Driver:
