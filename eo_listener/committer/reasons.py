@@ -55,6 +55,11 @@ _ENDED = Reason(
     "nothing to do: the group is read, and the commit repeated by a new producer",
     unknown=True,
 )
+_LOCAL = Reason(
+    "Kafka's client gave the request up (see the error name)",
+    "nothing to do if it passes: the commit is kept and repeated",
+    unknown=True,
+)
 _UNLISTED = Reason(
     "see the Kafka error name",
     "check the broker's log for this request",
@@ -204,5 +209,10 @@ _REASONS = {
 
 
 def explain(code: str) -> Reason:
-    """Return the meaning of an error name; one that is not listed counts as refused."""
-    return _REASONS.get(code, _UNLISTED)
+    """Return the meaning of an error name.
+
+    One that is not listed counts as refused when a broker sent it, and as passing when it is
+    librdkafka's own.
+    """
+    unlisted = _LOCAL if code.startswith("_") else _UNLISTED
+    return _REASONS.get(code, unlisted)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-from confluent_kafka import Consumer
+from confluent_kafka import OFFSET_END, Consumer
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 
@@ -198,8 +198,9 @@ class _Member:
         self._joins += 1
 
     def _on_assign(self, consumer: Consumer, partitions: list[Wire]) -> None:
-        # Paused in the same callback, and at an offset of its own, a partition is never fetched.
-        parts = [Wire(part.topic, part.partition, 0) for part in partitions]
+        # Paused in the same callback a partition is never fetched: before it could be, librdkafka
+        # has to ask for its end. With an offset that is known it would be a race.
+        parts = [Wire(part.topic, part.partition, OFFSET_END) for part in partitions]
         if self._by_increments:
             consumer.incremental_assign(parts)
         else:
