@@ -2,10 +2,10 @@
 
 What must hold whatever happens: the group ends at the last offer, it never holds more than was
 offered, it never goes back, an offer never waits, and `close` ends in its time. The one exception
-is declared (DESIGN.md, "What is promised"): in the modes that no broker fences, a request whose
-client has given it up may arrive after its successor; the group is then back until it is
-committed again, `Retry.doubt` seconds later at the latest. A request that is held up for longer
-than that takes it back until the query moves on.
+is declared (docs/guarantees.md): a commit that its client has given up may arrive after its
+successor, in a transaction as part of a later one of the same producer. The group is then back
+until it is committed again, `Retry.doubt` seconds later at the latest; a commit that is held up for
+longer than that takes it back until the query moves on.
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ WRITING: Final[Mapping[str, tuple[str, ...]]] = {
     "member": ("OffsetCommit",),
     "transactional": ("InitProducerId", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"),
 }
-FENCED: Final = frozenset({"transactional"})  # modes in which a late request is refused or harmless
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +93,7 @@ class Case:
     @property
     def may_go_back(self) -> bool:
         """Whether the declared limit covers it."""
-        late = self.fault in (LATE, VERY_LATE)
-        return late and self.api == "OffsetCommit" and self.mode not in FENCED
+        return self.fault in (LATE, VERY_LATE) and self.api in ("OffsetCommit", "TxnOffsetCommit")
 
 
 def cases(mode: str, apis: Iterable[str], times: Iterable[int]) -> tuple[Case, ...]:

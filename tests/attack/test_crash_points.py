@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.kafka.modes import MODES
 from tests.attack.conftest import Attacked
 from tests.attack.driver import Job
 from tests.attack.durable import Durable
 from tests.attack.faults import Fault, environment
-from tests.attack.offsets_topic import audit
+from tests.attack.offsets_topic import Fate, audit
 from tests.attack.test_zombies import Stage, offer
 from tests.attack.zombies import Puppet
 from tests.topics import unique
@@ -25,6 +24,7 @@ pytestmark = pytest.mark.kafka
 LOOKING = ["look.before-request", "look.answered"]
 COMMITTING = ["commit.before-request", "commit.after-request", "commit.answered"]
 SPARK = ["listener.progress", "router.before-route", *COMMITTING]
+TRANSACTION = ["transaction.begun", "transaction.offsets-sent", "transaction.committed"]
 CLOSING = ["close.before-drain", "close.before-flush", "close.after-flush"]
 
 
@@ -65,7 +65,7 @@ def test_killed_there_a_successor_goes_on(
     assert (tmp_path / "log").read_text().splitlines()[-1] == f"{point} {nth} kill"
     successor = stage.driver("b")
     offer(successor, 50)
-    assert stage.held() == 50
+    assert stage.holds(50)
     assert stage.went_back() == []
 
 
@@ -101,21 +101,47 @@ def test_held_there_and_resumed_when_a_successor_has_moved_on(
         successor.await_line("ForeignCommit")
     else:
         assert ending.startswith("CommitRefused")
-    assert stage.held() == 60
+    assert stage.holds(60)
 
 
-FENCING = [mode for mode in ("member", "transactional") if mode in MODES]
+@pytest.mark.parametrize("point", TRANSACTION)
+def test_killed_in_a_transaction_a_successor_goes_on(
+    stage: Stage, tmp_path: Path, point: str
+) -> None:
+    """SIGKILL in a transaction: it is aborted, or was whole; the successor does not wait for it."""
+    faults = environment({point: Fault(do="kill", nth=2)}, tmp_path / "log")
+    victim = stage.driver("a", environment=faults, mode="transactional")
+    offer_until(victim, lambda: victim.code() is not None)
+    assert victim.code() == -signal.SIGKILL
+    successor = stage.driver("b", mode="transactional")
+    offer(successor, 50)
+    assert stage.holds(50)
+    assert stage.went_back() == []
+    fates = [one.fate for one in stage.attacked.offsets.commits(stage.group)]
+    lost = 0 if point != "transaction.offsets-sent" else 1
+    assert fates.count(Fate.ABORTED) == lost
+    assert Fate.PENDING not in fates
 
 
-@pytest.mark.parametrize("mode", FENCING)
+FENCING = [
+    ("member", "commit.before-request", 1),
+    ("member", "commit.answered", 1),
+    ("transactional", "commit.before-request", 1),
+    ("transactional", "transaction.offsets-sent", 2),
+]
+FENCING_TOO = [
+    *((mode, point, 2) for mode in ("member", "transactional") for point in LOOKING),
+    *((mode, "commit.before-request", 2) for mode in ("member", "transactional")),
+    ("transactional", "commit.answered", 1),
+    *(("transactional", point, nth) for point in TRANSACTION for nth in (1, 2)),
+]
+
+
 @pytest.mark.parametrize(
-    ("point", "nth"),
+    ("mode", "point", "nth"),
     [
-        ("commit.before-request", 1),
-        ("commit.answered", 1),
-        pytest.param("look.before-request", 2, marks=pytest.mark.slow),
-        pytest.param("look.answered", 2, marks=pytest.mark.slow),
-        pytest.param("commit.before-request", 2, marks=pytest.mark.slow),
+        *FENCING,
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in FENCING_TOO if one not in FENCING),
     ],
 )
 def test_held_there_in_a_mode_that_fences(
@@ -140,7 +166,7 @@ def test_held_there_in_a_mode_that_fences(
     zombie.say("offer 71")
     zombie.say("close")
     zombie.await_line("closed")
-    assert stage.held() == 60
+    assert stage.holds(60)
     assert stage.went_back() == []
     assert len([line for line in zombie.lines if line.startswith("CommitterFenced")]) == 1
     offer(successor, 61)
