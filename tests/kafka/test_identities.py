@@ -432,6 +432,11 @@ class Committer(threading.Thread):
             while not self._ending.wait(0.1):
                 offset += 1
                 started = time.monotonic()
+                if offset % 5 == 0:
+                    with suppress(KafkaError):
+                        store.look(self._place.group, self._place.at(0), timeout=4)
+                    self.longest = max(self.longest, time.monotonic() - started)
+                    started = time.monotonic()
                 said = attempt(store, self._place.group, self._place.at(offset))
                 self.longest = max(self.longest, time.monotonic() - started)
                 self.codes |= said
