@@ -119,8 +119,8 @@ class OffsetCommitListener(StreamingQueryListener):
         properties = dict(kafka)
         if bootstrap_servers is not None:
             properties["bootstrap.servers"] = bootstrap_servers
-        check(properties)
         identity = _choice(CommitMode, "mode", mode)
+        check(properties, identity.value)
         policy = Policy(
             on_rewind=_choice(OnRewind, "on_rewind", on_rewind),
             accept_marks=_choice(Guard, "guard", guard) is not Guard.WITHHOLD,

@@ -10,6 +10,7 @@ that only the AdminClient has went through the same restarts unharmed: that for 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -171,10 +172,11 @@ class Client:
         """Serve callbacks, for at most `timeout` seconds."""
         try:
             message = self.consumer.poll(timeout)
-        except Exception as raised:
+        except:  # noqa: E722  # a KafkaError, raised as it is for a fenced member: nothing else takes it
+            raised: object = sys.exc_info()[1]
             if not isinstance(raised, Answer):
                 raise
-            self._complaints.hear(raised)  # a member that was fenced meanwhile: raised as it is
+            self._complaints.hear(raised)
             return
         error = message.error() if message is not None else None
         if error is not None:  # a consumer that does not fetch gets nothing but errors
