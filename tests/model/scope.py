@@ -1,0 +1,70 @@
+"""What may happen in a search, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from eo_listener.committer.policy import OnRewind, Policy, Retry
+from eo_listener.guard import Guard
+from eo_listener.offsets import TopicPartition
+from tests.model.driver import Setting
+from tests.model.spark import Glitch
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+GROUP = "g"
+
+# What each batch adds; batches beyond the last begin anew.
+STEPS: tuple[Mapping[TopicPartition, int], ...] = ({P0: 2, P1: 2}, {P0: 2}, {P0: 2, P1: 2})
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The bounds of a search: how often each kind of trouble may come, by its name.
+
+    The names: `crash`, `zombie`, `drop` (a lost event), `lost`, `unanswered`, `delayed`, `missing`
+    and `partial` (answers to commits), `look` (a look that fails), `rewind` and `fresh` (the
+    checkpoint at a restart), `restart` (in the same driver), `glitch`, and what administrators do:
+    `delete`, `recreate`, `truncate`, `expire`, `members`, `reset`; in a `pause` nobody does
+    anything for a while.
+    """
+
+    name: str
+    troubles: Mapping[str, int]
+    batches: int = 3
+    queries: tuple[str, ...] = ("q1",)
+    fencing: bool = False
+    on_rewind: OnRewind = OnRewind.REFUSE
+    guard: Guard = Guard.WITHHOLD
+    glitches: tuple[Glitch, ...] = tuple(Glitch)
+    doubt: float = 60.0
+    look_every: float = 60.0
+    heartbeat: float = 300.0
+    polite: bool = False  # a query whose driver stood still goes no further
+    ticks: int = 4  # how often time may pass before all comes to rest
+    lossy: bool = False
+    steps: tuple[Mapping[TopicPartition, int], ...] = field(default=STEPS)
+
+    def setting(self) -> Setting:
+        """The settings of its drivers."""
+        return Setting(
+            policy=Policy(
+                on_rewind=self.on_rewind,
+                look_every=self.look_every,
+                accept_marks=self.guard is not Guard.WITHHOLD,
+            ),
+            retry=Retry(
+                first=1.0, longest=1.0, refused_first=4.0, refused_longest=30.0, doubt=self.doubt
+            ),
+            guard=self.guard,
+            heartbeat=self.heartbeat,
+        )
+
+    def options(self) -> Mapping[str, Mapping[str, str]]:
+        """The reader options of each query."""
+        given = {
+            "kafka.bootstrap.servers": "k:9092",
+            "eo.commit.group": GROUP,
+            "failondataloss": str(not self.lossy).lower(),
+        }
+        return dict.fromkeys(self.queries, given)

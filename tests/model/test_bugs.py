@@ -1,0 +1,41 @@
+"""T6: bugs planted in the product are found by the model, each within a small scope."""
+
+from __future__ import annotations
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.model.bugs import BUGS, Bug, planted
+from tests.model.conftest import Tell
+from tests.model.scopes import SMALL
+from tests.model.search import search
+
+QUICK = {
+    "commit offset + 1",
+    "commit the planned end",
+    "no look at all",
+    "one look only",
+    "log end ignored",
+    "no repeat after doubt",
+}
+
+
+def _named(bug: Bug) -> str:
+    return bug.name.replace(" ", "-")
+
+
+def _when_long(bug: Bug) -> ParameterSet:
+    marks = () if bug.name in QUICK else (pytest.mark.slow,)
+    return pytest.param(bug, marks=marks, id=_named(bug))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("bug", [_when_long(bug) for bug in BUGS])
+def test_a_planted_bug_is_found(bug: Bug, tell: Tell) -> None:
+    """A search that finds nothing in the product finds this change of one decision."""
+    with planted(bug):
+        outcome = search(SMALL[bug.scope])
+    broken = (outcome.broken or "not found").partition("Position")[0]
+    spent = f"{outcome.moves:>7,} steps, {outcome.seconds:4.1f} s"
+    tell(f"{bug.name:<34} {bug.scope:<8} {spent}: {broken}")
+    assert outcome.broken is not None
