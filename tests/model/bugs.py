@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from eo_listener import guard
+from eo_listener.committer import lane as lanes
 from eo_listener.committer import slot as slots
 from eo_listener.committer.board import Board
 from eo_listener.committer.claims import Claims
 from eo_listener.committer.desk import Desk
 from eo_listener.committer.lane import Lane
+from eo_listener.committer.reasons import explain
 from eo_listener.committer.runs import Run
 from eo_listener.committer.slot import Slot
 from eo_listener.guard import Sequence
-from eo_listener.offsets import Offsets
 from eo_listener.protocols import LivePosition
 from eo_listener.routing import Rules
 from tests.model.spark import Phase, Queries
@@ -151,12 +151,11 @@ def _nervous_guard(self: Sequence, progress: Any) -> Any:
     return _follow(self, progress)
 
 
-def _new_is_old(tp: Any, last: Offsets, start: Any, end: Offsets, log_start: int) -> Any:
-    start = Offsets({**dict.fromkeys(end, 0), **dict(start or {})})
-    return _of(tp, last, start, end, log_start)
+def _never_final(code: str) -> Any:
+    return replace(_explain(code), final=False)
 
 
-_of = guard._of
+_explain = explain
 
 
 def _unlooked_repeat(self: Slot, now: float) -> Any:
@@ -196,6 +195,7 @@ BUGS = (
     Bug("rewind not in the metadata", "allow", ((slots, "_rewinding", _unrecorded),)),
     Bug("guard withholds nothing", "guard", ((Slot, "withhold", _not_withheld),)),
     Bug("greatest of shared offsets", "shared", ((Claims, "least", _greatest),)),
+    Bug("a fenced lane goes on", "fenced", ((lanes, "explain", _never_final),)),
     Bug("no catch-up", "crash", ((Run, "at", _of_nothing),)),
     Bug("no renewal", "expire", ((Board, "offer", _not_renewed),)),
     Bug("guard sees nothing", "guard", ((Sequence, "follow", _blind_guard),)),

@@ -76,6 +76,7 @@ class Driver:
         self.name = name
         self.stopped = False
         self.stopped_at = 0.0
+        self.fenced = False  # Kafka has told it so
         self.zombie = False  # was stopped once
         self.outstanding: Attempt | Inspection | None = None
         self.on_its_way = False  # the answer is lost, whatever becomes of the request

@@ -16,34 +16,37 @@ SMALL = {
         Scope("late", {"crash": 1, "delayed": 1}, batches=1, ticks=3),
         Scope("doubt", {"delayed": 1, "partial": 1}, batches=2, steps=_TWO, ticks=2),
         Scope("blind", {"look": 1}, batches=1, ticks=5),
-        Scope("zombie", {"zombie": 1, "pause": 1}, batches=2, steps=_TWO, ticks=0, polite=True),
-        Scope("standstill", {"zombie": 1}, batches=2, steps=_TWO, ticks=2, polite=True),
+        Scope("zombie", {"zombie": 1, "pause": 1}, batches=1, ticks=0),
+        Scope("overtaken", {"zombie": 1}, batches=2, steps=_TWO, ticks=0, polite=True),
         Scope("fenced", {"zombie": 1}, batches=2, steps=_TWO, ticks=0, fencing=True, polite=True),
         Scope("answers", {"lost": 1, "unanswered": 1, "missing": 1}, batches=1),
         Scope("topics", {"recreate": 1, "truncate": 1}, batches=1),
         Scope("deleted", {"delete": 1}, batches=1),
         Scope("expire", {"expire": 1, "reset": 1}, batches=1),
         Scope("members", {"members": 2}, batches=1),
-        Scope("rewind", {"rewind": 1, "crash": 1}, batches=2, steps=_TWO, ticks=0),
+        Scope("rewind", {"rewind": 1, "crash": 1}, batches=2, steps=_TWO, ticks=1),
         Scope("again", {"rewind": 1, "restart": 1}, batches=2, steps=_TWO, ticks=0),
         Scope(
             "allow",
             {"rewind": 1, "crash": 1},
             batches=2,
             steps=_TWO,
-            ticks=0,
+            ticks=1,
             on_rewind=OnRewind.ALLOW,
         ),
         Scope("fresh", {"fresh": 1, "crash": 1}, batches=1, ticks=2),
         Scope("guard", {"glitch": 1, "drop": 1}, ticks=0),
         Scope("mark", {"glitch": 1, "crash": 1}, batches=2, steps=_TWO, ticks=0),
+        Scope("new", {"drop": 1}, batches=2, steps=({P0: 2}, {P0: 2, P1: 2}), ticks=1),
         Scope("shared", {}, batches=2, steps=_TWO, queries=("q1", "q2"), ticks=0),
     )
 }
 
+# A part of these is all that the patience of a test run reaches.
 LARGE = {
     scope.name: scope
     for scope in (
+        Scope("standstill", {"zombie": 1}, batches=2, steps=_TWO, ticks=2, polite=True),
         Scope("crashes of three batches", {"crash": 2}, ticks=6),
         Scope("zombies of three batches", {"crash": 1, "zombie": 1}, ticks=5),
         Scope("two crashes and a zombie", {"crash": 2, "zombie": 1, "delayed": 1}, ticks=5),

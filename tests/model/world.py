@@ -62,6 +62,7 @@ class World:
                 d.name,
                 d.stopped,
                 d.zombie,
+                d.fenced,
                 str(self._still(d)),
                 d.outstanding,
                 d.on_its_way,
@@ -313,7 +314,8 @@ class World:
 
     def _do_send(self, driver: str) -> None:
         its = self.drivers[driver]
-        its.outstanding = its.request(self.now)
+        its.outstanding = out = its.request(self.now)
+        require(out is None or not its.fenced, f"{driver} goes on, though another has taken over")
 
     def _do_answer(self, driver: str, how: str) -> None:
         its = self.drivers[driver]
@@ -330,6 +332,7 @@ class World:
             self.pass_to(self.now + REQUEST / 2)
             driver.front.events += driver.board.unseen(request, "_TIMED_OUT", self.now)
         elif not self.kafka.admits(driver.name, request.group):
+            driver.fenced = True
             driver.front.events += driver.board.unseen(request, "_FENCED", self.now)
         else:
             look = self.kafka.look(request.group, request.partitions)
@@ -352,6 +355,7 @@ class World:
                 self.pass_to(self.now + REQUEST)
             answer = dict.fromkeys(positions, "_TIMED_OUT")
         elif not self.kafka.admits(driver.name, group):
+            driver.fenced = True
             answer = dict.fromkeys(positions, "_FENCED")
         else:
             answer = self._arrive(driver, group, positions, how)
