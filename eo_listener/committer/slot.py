@@ -120,7 +120,7 @@ class Slot:
             self.pending = _declared(position, self.pending)
         elif position.offset == held.offset:
             if renew:
-                self.pending = position
+                self.pending = _declared(position, self.pending)
         elif policy.on_rewind is OnRewind.ALLOW and _same_query(held, position):
             self.pending = _rewinding(position, (self.confirmed or held).offset)
             self.looked = None

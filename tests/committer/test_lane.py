@@ -263,3 +263,15 @@ def test_what_is_beyond_the_group_again_is_no_rewind() -> None:
     lane.see(0.0)
     lane.offer({P0: by(94)})
     assert lane.send(0.0).positions == {P0: by(94)}
+
+
+def test_a_rewind_that_is_renewed_before_it_is_sent_is_declared_all_the_same() -> None:
+    """The end of a run, or a heartbeat, offers the same offsets once more."""
+    lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    lane.kafka.held[P0] = by(94, run="r0")
+    lane.offer({P0: by(2)})
+    lane.see(0.0)
+    lane.offer({P0: by(2, run="r2")}, renew=True)
+    sent = CommitMetadata.parse(lane.send(0.0).positions[P0].metadata)
+    assert sent is not None
+    assert (sent.rewound_from, sent.run_id) == (94, "r2")
