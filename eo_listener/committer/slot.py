@@ -212,11 +212,18 @@ class Slot:
             if found is not None and not marked:
                 self.pending = _marking(found.offset, self.mark)
             self.mark = None
-        elif marked and not self.withheld and not policy.accept_marks and self.wanted is not None:
+        elif marked and not policy.accept_marks and self._goes_beyond(found):
             self.withheld = True
             self.confirmed = found
             self.pending = self.refused = self.obstacle = None
             yield Sight.WITHHELD_BEFORE
+
+    def _goes_beyond(self, found: Position | None) -> bool:
+        """Whether something waits that a mark found in the group forbids."""
+        wanted = self.wanted
+        if wanted is None or found is None:
+            return False
+        return wanted.offset > found.offset if self.withheld else True
 
     def _may_rewind(self, policy: Policy) -> bool:
         metadata = _parse(self.pending) if self.pending else None

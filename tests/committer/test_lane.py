@@ -275,3 +275,30 @@ def test_a_rewind_that_is_renewed_before_it_is_sent_is_declared_all_the_same() -
     sent = CommitMetadata.parse(lane.send(0.0).positions[P0].metadata)
     assert sent is not None
     assert (sent.rewound_from, sent.run_id) == (94, "r2")
+
+
+def test_an_earlier_mark_holds_where_the_guard_withholds_anew() -> None:
+    """A second violation does not take the group past the first one, which nobody accepted."""
+    lane = Driven(Kafka())
+    earlier = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
+    lane.kafka.held[P0] = Position(offset=3, metadata=earlier.text())
+    lane.offer({P0: by(8)})
+    lane.withhold({P0: by(9)})
+    lane.see(0.0)
+    (refused,) = lane.take()
+    assert isinstance(refused, CommitRefused)
+    assert refused.refusal is Refusal.WITHHELD_BEFORE
+    assert lane.next(0.0) is None
+
+
+def test_a_mark_of_ones_own_is_left_once() -> None:
+    """The guard's mark is committed over what stood there, and found again it changes nothing."""
+    lane = seasoned()
+    lane.withhold({P0: by(9)})
+    lane.land(lane.send(100.0), 100.0)
+    assert '"g":1' in lane.kafka.held[P0].metadata
+    lane.offer({P0: by(9)}, renew=True)
+    lane.see(200.0)
+    lane.land(lane.send(200.0), 200.0)
+    assert lane.kafka.held[P0].offset == 5
+    assert not [event for event in lane.take() if isinstance(event, CommitRefused)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eo_listener.committer.board import Board
+from eo_listener.committer.board import STANDSTILL, Board
 from eo_listener.committer.desk import Desk, Moment
 from eo_listener.committer.inbox import Inbox, Started
 from eo_listener.committer.lane import Attempt, Inspection
@@ -121,9 +121,12 @@ class Driver:
         """What the worker sends now."""
         return self.board.next(now)
 
-    def live(self, until: float) -> None:
+    def live(self, since: float, until: float) -> None:
         """Time has passed for a process that runs: its worker has gone round every few seconds."""
-        if self.board._asked is not None:
+        asked = self.board._asked
+        if self.outstanding is None and asked is not None:
+            if since - asked > STANDSTILL:
+                self.board.distrust()
             self.board._asked = until
 
     def take_events(self) -> list[Event]:

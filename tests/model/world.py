@@ -245,9 +245,9 @@ class World:
 
     def pass_to(self, moment: float) -> None:
         """Let time pass."""
-        self.now = max(moment, self.now)
+        since, self.now = self.now, max(moment, self.now)
         for driver in self.running():
-            driver.live(self.now)
+            driver.live(since, self.now)
         self.kafka.delayed = [one for one in self.kafka.delayed if one.expires > self.now]
 
     # Spark
