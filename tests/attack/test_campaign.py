@@ -121,7 +121,10 @@ def carry_out(bench: Bench, plan: Sequence[Case], capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", sorted(MODES))
+@pytest.mark.parametrize(
+    "mode",
+    ["simple", "transactional", pytest.param("member", marks=pytest.mark.slow)],
+)
 def test_each_first_request_is_met_by_each_fault(
     bench: Bench, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,7 +101,10 @@ def test_a_vanished_partition_withholds_its_source_until_it_is_accepted(
     assert row.lag == 0
 
 
-@pytest.mark.parametrize("guard", ["withhold", "warn", "off"])
+@pytest.mark.parametrize(
+    "guard",
+    ["withhold", *(pytest.param(guard, marks=pytest.mark.slow) for guard in ("warn", "off"))],
+)
 def test_records_that_retention_took_first_are_seen(
     recording: Recording, queries: Queries, topics: Topics, guard: str
 ) -> None:
