@@ -5,9 +5,20 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping
 
+import pytest
+
 from eo_listener.committer.lane import Attempt, Inspection, Lane
 from eo_listener.committer.policy import OnRewind, Policy, Retry
-from eo_listener.events import CommitFailed, CommitRefused, Event, OffsetsVanished, Refusal
+from eo_listener.events import (
+    CommitFailed,
+    CommitRefused,
+    CommitterFenced,
+    Event,
+    ForeignCommit,
+    OffsetsVanished,
+    Refusal,
+    TopicRecreated,
+)
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Offsets, Position, TopicPartition
 from eo_listener.protocols import Look
@@ -302,3 +313,73 @@ def test_a_mark_of_ones_own_is_left_once() -> None:
     lane.land(lane.send(200.0), 200.0)
     assert lane.kafka.held[P0].offset == 5
     assert not [event for event in lane.take() if isinstance(event, CommitRefused)]
+
+
+def test_a_topic_made_anew_ends_its_commits() -> None:
+    """Another topic id: it is said, what waited is named, and no offer is taken in any more."""
+    lane = seasoned()
+    lane.offer({P0: by(6)})
+    lane.kafka.topic_id = "id2"
+    lane.see(200.0)
+    (event,) = lane.take()
+    assert isinstance(event, TopicRecreated)
+    assert (event.was, event.now, event.offsets) == ("id1", "id2", Offsets({P0: 6}))
+    lane.offer({P0: by(7), P1: by(7)}, renew=True)
+    assert lane.next(300.0) is None
+    assert not lane.complete()
+
+
+def test_a_deleted_topic_is_not_a_new_one() -> None:
+    """While it is gone there is no id; that it comes back as another is seen then."""
+    lane = seasoned()
+    ends, lane.kafka.ends = lane.kafka.ends, {}
+    lane.offer({P0: by(6)})
+    lane.see(200.0)
+    (gone,) = lane.take()
+    assert isinstance(gone, CommitFailed)
+    lane.kafka.ends, lane.kafka.topic_id = ends, "id2"
+    lane.see(300.0)
+    assert isinstance(lane.take()[0], TopicRecreated)
+
+
+@pytest.mark.parametrize("by_look", [True, False])
+def test_a_fenced_lane_gives_up_for_good(by_look: bool) -> None:
+    """Once another committer has taken over, nothing is looked at, sent or taken in."""
+    lane = seasoned()
+    lane.offer({P0: by(6)})
+    if by_look:
+        look = lane.next(200.0)
+        assert isinstance(look, Inspection)
+        lane.told += lane.unseen(look, "_FENCED", 200.0)
+    else:
+        lane.fail(lane.send(70.0), "_FENCED", 70.0)
+    (event,) = lane.take()
+    assert isinstance(event, CommitterFenced)
+    assert event.offsets == Offsets({P0: 6})
+    lane.offer({P0: by(7)})
+    assert lane.next(300.0) is None
+    assert lane.next_try() is None
+    assert not lane.complete()
+
+
+def test_strangers_are_named_each() -> None:
+    """Who wrote is told by the metadata: another run of the query, or a tool without any."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5), P1: by(5)}, 0.0)
+    lane.kafka.held = {P0: by(8, run="r2"), P1: Position(offset=1)}
+    lane.see(60.0)
+    zombie, tool = (event for event in lane.take() if isinstance(event, ForeignCommit))
+    assert zombie.writer is not None
+    assert (zombie.found, zombie.zombie, zombie.writer.run_id) == (Offsets({P0: 8}), True, "r2")
+    assert (tool.found, tool.zombie, tool.writer) == (Offsets({P1: 1}), False, None)
+    assert lane.send(60.0).positions == {P1: by(5)}
+
+
+def test_offsets_that_expired_are_sent_again() -> None:
+    """What the group no longer holds is said, and committed anew."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held.clear()
+    lane.see(60.0)
+    assert [type(event) for event in lane.take()][-1] is OffsetsVanished
+    assert lane.send(60.0).positions == {P0: by(5)}

@@ -1,0 +1,172 @@
+"""One partition's decisions: what it makes of offers, of looks, and of the guard."""
+
+from __future__ import annotations
+
+import pytest
+
+from eo_listener.committer.policy import OnRewind, Policy
+from eo_listener.committer.slot import Sight, Slot
+from eo_listener.metadata import CommitMetadata
+from eo_listener.offsets import Position
+
+REFUSE, ALLOW = Policy(), Policy(on_rewind=OnRewind.ALLOW)
+END = 100
+
+
+def by(offset: int, run: str = "r1", query: str = "q1") -> Position:
+    """A position with the metadata of a run."""
+    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=0)
+    return Position(offset=offset, metadata=metadata.text())
+
+
+def marked(offset: int, run: str = "r0") -> Position:
+    """What the guard of another run has left."""
+    metadata = CommitMetadata(name="q", query_id="q1", run_id=run, batch_id=0, withheld=True)
+    return Position(offset=offset, metadata=metadata.text())
+
+
+def fresh(offset: int) -> Slot:
+    """A slot with its first offer."""
+    slot = Slot()
+    assert slot.offer(by(offset), REFUSE, renew=False) is None
+    return slot
+
+
+def settled(offset: int) -> Slot:
+    """A slot whose offset was confirmed, with nothing left to do."""
+    slot = fresh(offset)
+    slot.land(by(offset), 0.0, 60.0)
+    slot.repeat = None
+    return slot
+
+
+@pytest.mark.parametrize(
+    ("found", "end", "sights", "sendable"),
+    [
+        (None, END, [], True),
+        (by(4), END, [], True),
+        (by(5, run="r0"), END, [], True),  # the same offset: our metadata goes over it
+        (by(6, run="r0"), END, [Sight.BELOW_GROUP], False),
+        (Position(offset=6), END, [Sight.BELOW_GROUP], False),  # a tool's
+        (None, 4, [Sight.BEYOND_LOG_END], False),
+        (by(4), 5, [], True),  # the end of the log is no obstacle
+        (marked(3), END, [Sight.WITHHELD_BEFORE], False),
+        (marked(6), END, [Sight.WITHHELD_BEFORE], False),
+    ],
+)
+def test_the_first_look_decides(
+    found: Position | None, end: int, sights: list[Sight], sendable: bool
+) -> None:
+    """A first offer goes only where the group is not further, the log reaches, and no mark is."""
+    slot = fresh(5)
+    assert list(slot.see(found, end, REFUSE)) == sights
+    assert (slot.sendable(0.0) is not None) is sendable
+
+
+@pytest.mark.parametrize(
+    ("found", "sights", "pending"),
+    [
+        (by(5), [], None),
+        (None, [Sight.VANISHED], by(5)),
+        (by(3), [], by(5)),  # a late request of our own
+        (by(3, run="r0"), [Sight.FOREIGN], by(5)),
+        (Position(offset=3), [Sight.FOREIGN], by(5)),
+        (by(7), [], None),  # our own, whose answer was lost
+        (by(7, run="r2"), [Sight.FOREIGN], None),
+        (by(5, run="r2"), [Sight.FOREIGN], None),
+    ],
+)
+def test_later_looks_compare_with_what_was_confirmed(
+    found: Position | None, sights: list[Sight], pending: Position | None
+) -> None:
+    """What is lost or lower is sent again; whoever else wrote is noticed, and never gone below."""
+    slot = settled(5)
+    assert list(slot.see(found, END, REFUSE)) == sights
+    assert slot.pending == pending
+
+
+def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
+    """Looks repeat, words do not; once the query has passed the group it is committed again."""
+    slot = fresh(5)
+    assert list(slot.see(by(8, run="r0"), END, REFUSE)) == [Sight.BELOW_GROUP]
+    assert list(slot.see(by(8, run="r0"), END, REFUSE)) == []
+    assert slot.offer(by(7), REFUSE, renew=False) == 8
+    assert slot.sendable(0.0) is None
+    assert slot.offer(by(9), REFUSE, renew=False) is None
+    assert slot.sendable(0.0) == by(9)
+
+
+def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
+    """When the log has grown, or somebody has reset the group, the next look admits it."""
+    slot = fresh(5)
+    list(slot.see(None, 4, REFUSE))
+    list(slot.see(None, 5, REFUSE))
+    assert slot.sendable(0.0) == by(5)
+
+
+@pytest.mark.parametrize(
+    ("policy", "query", "goes"), [(REFUSE, "q1", False), (ALLOW, "q1", True), (ALLOW, "q2", False)]
+)
+def test_only_the_same_query_goes_back_and_only_if_it_may(
+    policy: Policy, query: str, goes: bool
+) -> None:
+    """A lower offset is refused, but for a query that was rewound where that is allowed."""
+    slot = settled(5)
+    below = slot.offer(by(3, run="r2", query=query), policy, renew=False)
+    assert below == (None if goes else 5)
+    if goes:
+        list(slot.see(by(5), END, policy))
+        sent = slot.sendable(0.0)
+        assert sent is not None
+        metadata = CommitMetadata.parse(sent.metadata)
+        assert metadata is not None
+        assert (sent.offset, metadata.rewound_from) == (3, 5)
+
+
+def test_accepted_marks_are_passed() -> None:
+    """With the guard on "warn", what an earlier run withheld is committed over."""
+    slot = fresh(5)
+    assert list(slot.see(marked(3), END, Policy(accept_marks=True))) == []
+    assert slot.sendable(0.0) == by(5)
+
+
+def test_withheld_lets_through_what_came_before_and_marks_it() -> None:
+    """The last good offset is committed with the mark, later ones are not taken in."""
+    slot = fresh(5)
+    slot.withhold(by(9).metadata)
+    assert slot.offer(by(9), REFUSE, renew=False) is None
+    sent = slot.sendable(0.0)
+    assert sent is not None
+    metadata = CommitMetadata.parse(sent.metadata)
+    assert metadata is not None
+    assert (sent.offset, metadata.withheld) == (5, True)
+
+
+def test_withheld_from_the_first_event_marks_what_the_group_holds() -> None:
+    """Where nothing was offered yet, the mark goes onto the offset that is there."""
+    slot = Slot()
+    slot.withhold(by(9).metadata)
+    assert list(slot.see(by(4, run="r0"), END, REFUSE)) == []
+    sent = slot.sendable(0.0)
+    assert sent is not None
+    assert (sent.offset, '"g":1' in sent.metadata) == (4, True)
+
+
+def test_renewing_sends_the_same_once_more() -> None:
+    """An equal offer is silent; a renewing one is sent, before the offset expires."""
+    slot = settled(5)
+    slot.offer(by(5), REFUSE, renew=False)
+    assert slot.sendable(0.0) is None
+    slot.offer(by(5), REFUSE, renew=True)
+    assert slot.sendable(0.0) == by(5)
+
+
+def test_what_is_withheld_is_renewed_where_it_stands() -> None:
+    """The mark does not expire either."""
+    slot = settled(5)
+    slot.withhold(by(9).metadata)
+    landed = slot.sendable(0.0)
+    assert landed is not None
+    slot.land(landed, 0.0, 60.0)
+    slot.offer(by(9), REFUSE, renew=True)
+    assert slot.sendable(0.0) == landed
