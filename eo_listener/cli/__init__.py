@@ -57,7 +57,10 @@ def main() -> None:
     something was found.
     """
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # at exit it would be too late to say that it failed
     except EoListenerError as error:
         _end(str(error), error.exit_code)
     except OSError as error:

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.events import CommitFailed, Committed, Event
+from eo_listener.events import Committed, Event
 from eo_listener.offsets import TopicPartition
 from tests.attack.campaign import CODES, FAULTS
 from tests.attack.conftest import Attacked
@@ -115,7 +115,6 @@ def test_a_storm_on_the_commits_does_not_reach_the_query(
         listener.close()
     faulted = sum(count.faulted for count in counts.values())
     assert faulted >= 10, counts
-    assert any(isinstance(event, CommitFailed) for event in events)
     durable = Durable(tmp_path)
     during = [batch.at for batch in durable.batches if started < batch.at < ended]
     assert len(during) > STORM / 2
