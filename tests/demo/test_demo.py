@@ -125,6 +125,7 @@ def test_what_spark_throws_is_told_in_one_line(tmp_path: Path) -> None:
         assert "no.such.Manager" in Path(log).read_text()
 
 
+@pytest.mark.slow
 def test_keep_leaves_a_broker_that_the_printed_commands_know(tmp_path: Path) -> None:
     """The table and the verdict, then what to type: it works as it stands, and all is gone."""
     path = os.pathsep.join(
