@@ -29,7 +29,7 @@ from eo_listener.fault_points import reached
 from eo_listener.guard import Guard, judge
 from eo_listener.progress import Progress
 from eo_listener.protocols import LivePosition, QueryReader
-from eo_listener.routing import Route, Rules
+from eo_listener.routing import Route, Rules, skips_losses
 
 _UNANSWERED = 12  # a minute, for a query whose checkpoint is followed
 _INSPECTIONS = 3  # a query that cannot be inspected three times in a row will not be the fourth
@@ -194,11 +194,11 @@ class Desk:
         planned = moment.now - (moment.wall - progress.planned)
         wrong = []
         for source in progress.sources:
-            only = progress.only([source.index])
+            if not skips_losses((run.options or {}).get(source.index)):
+                continue
             starts = {
                 tp: start
-                for commit in self._route(run, only).commits
-                if commit.lossy
+                for commit in self._route(run, progress.only([source.index])).commits
                 for tp, (start, seen) in self._committer.log_starts(commit).items()
                 if seen <= planned
             }

@@ -6,13 +6,12 @@ import time
 from collections.abc import Collection, Mapping
 
 from eo_listener.kafka.group_client import GroupClient
-from eo_listener.kafka.logs import Logs
-from eo_listener.kafka.open_clients import OpenClients
+from eo_listener.kafka.open_clients import KeptGroups
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import Look
 
 
-class ConfluentGroups:
+class ConfluentGroups(KeptGroups[GroupClient]):
     """The consumer groups of one cluster: the `GroupStore` of the simple commit mode.
 
     Keeps one client for each group, opened at its first use. Kafka refuses such commits
@@ -20,8 +19,7 @@ class ConfluentGroups:
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._logs = Logs(properties)
-        self._clients = OpenClients(lambda group: GroupClient(properties, group))
+        super().__init__(properties, lambda group: GroupClient(properties, group))
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
@@ -34,13 +32,3 @@ class ConfluentGroups:
         deadline = time.monotonic() + timeout
         held = self._clients.of(group).held(partitions, deadline)
         return self._logs.look(held, partitions, deadline)
-
-    def tend(self) -> None:
-        """Serve the clients' callbacks, which pile up otherwise."""
-        self._clients.poll()
-        self._logs.poll()
-
-    def close(self) -> None:
-        """Close all connections; waits some seconds for a commit that is still out."""
-        self._clients.close()
-        self._logs.close()

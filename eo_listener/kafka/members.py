@@ -15,8 +15,7 @@ from confluent_kafka import TopicPartition as Wire
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.clients import MEMBER, TIMED_OUT
 from eo_listener.kafka.group_client import GroupClient
-from eo_listener.kafka.logs import Logs
-from eo_listener.kafka.open_clients import OpenClients
+from eo_listener.kafka.open_clients import KeptGroups
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import Look
@@ -34,7 +33,7 @@ _REBALANCE = "REBALANCE_IN_PROGRESS"
 _LEFT_BEHIND = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
 
 
-class MemberGroups:
+class MemberGroups(KeptGroups["_Member"]):
     """The consumer groups of one cluster: the `GroupStore` of the member commit mode.
 
     One member a group, with a fixed `group.instance.id`. It subscribes to the topics that it
@@ -44,15 +43,14 @@ class MemberGroups:
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._logs = Logs(properties)
-        self._owned: defaultdict[str, Ownership] = defaultdict(Ownership)
-        self._members = OpenClients(lambda group: _Member(properties, group, self._owned[group]))
+        owned: defaultdict[str, Ownership] = defaultdict(Ownership)
+        super().__init__(properties, lambda group: _Member(properties, group, owned[group]))
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
-        return self._members.of(group).commit(positions, time.monotonic() + timeout)
+        return self._clients.of(group).commit(positions, time.monotonic() + timeout)
 
     def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError.
@@ -61,18 +59,8 @@ class MemberGroups:
         """
         deadline = time.monotonic() + timeout
         there = {tp.topic for tp in self._logs.existing(partitions, deadline)}
-        held = self._members.of(group).held(partitions, there, deadline)
+        held = self._clients.of(group).held(partitions, there, deadline)
         return self._logs.look(held, partitions, deadline)
-
-    def tend(self) -> None:
-        """Serve the clients' callbacks: without that, Kafka takes the members for hung."""
-        self._members.poll()
-        self._logs.poll()
-
-    def close(self) -> None:
-        """Close all connections. A member's place is kept for it until its session has ended."""
-        self._members.close()
-        self._logs.close()
 
 
 class _Member:

@@ -1,10 +1,12 @@
-"""The clients that are kept open, one for each group, up to a number."""
+"""What the three stores have in common: a client for each group, kept open up to a number."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
+
+from eo_listener.kafka.logs import Logs
 
 LIMIT = 128  # clients kept open on one cluster; each has two connections and four threads
 
@@ -64,3 +66,24 @@ class OpenClients(Generic[_K]):
         """Close them all."""
         while self._clients:
             self._clients.popitem()[1].close()
+
+
+class KeptGroups(Generic[_K]):
+    """Base of the stores: the logs of a cluster, and a client for each of its groups."""
+
+    def __init__(self, properties: Mapping[str, str], open_client: Callable[[str], _K]) -> None:
+        self._logs = Logs(properties)
+        self._clients = OpenClients(open_client)
+
+    def tend(self) -> None:
+        """Serve the clients' callbacks: they pile up otherwise, and a member is taken for hung."""
+        self._clients.poll()
+        self._logs.poll()
+
+    def close(self) -> None:
+        """Close all connections; waits some seconds for a commit that is still out.
+
+        A member's place is kept for it until its session has ended.
+        """
+        self._clients.close()
+        self._logs.close()

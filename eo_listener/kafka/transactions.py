@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError as Answer
 
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.clients import STABLE, TIMED_OUT, Client
-from eo_listener.kafka.logs import Logs, group_offsets
-from eo_listener.kafka.open_clients import OpenClients
+from eo_listener.kafka.logs import group_offsets
+from eo_listener.kafka.open_clients import KeptGroups
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.producers import OffsetProducer, Stage
 from eo_listener.offsets import Position, TopicPartition
@@ -26,7 +26,7 @@ _PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that t
 _STUCK = 15.0  # seconds that a producer may stay silent although its group can be read
 
 
-class TransactionalGroups:
+class TransactionalGroups(KeptGroups["_Transactions"]):
     """The consumer groups of one cluster: the `GroupStore` of the transactional commit mode.
 
     Each group has a producer with a `transactional.id` of its own, always the same. Its first use
@@ -35,11 +35,8 @@ class TransactionalGroups:
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._logs = Logs(properties)
-        self._owned: defaultdict[str, Ownership] = defaultdict(Ownership)
-        self._clients = OpenClients(
-            lambda group: _Transactions(properties, group, self._owned[group])
-        )
+        owned: defaultdict[str, Ownership] = defaultdict(Ownership)
+        super().__init__(properties, lambda group: _Transactions(properties, group, owned[group]))
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
@@ -96,16 +93,6 @@ class TransactionalGroups:
         deadline = time.monotonic() + timeout
         held = self._clients.of(group).held(partitions, deadline)
         return self._logs.look(held, partitions, deadline)
-
-    def tend(self) -> None:
-        """Serve the clients' callbacks, which pile up otherwise."""
-        self._clients.poll()
-        self._logs.poll()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._clients.close()
-        self._logs.close()
 
 
 class _Transactions:

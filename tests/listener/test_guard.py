@@ -17,7 +17,6 @@ from eo_listener.events import (
     GuardViolation,
     Refusal,
 )
-from eo_listener.kafka import ClusterReader
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 from tests.listener.conftest import Recording
@@ -33,21 +32,6 @@ def violations(events: list[Event]) -> list[GuardViolation]:
 
 def breaches(events: list[Event]) -> set[Breach]:
     return {finding.breach for event in violations(events) for finding in event.findings}
-
-
-def positions(queries: Queries, group: str) -> dict[TopicPartition, Position]:
-    reader = ClusterReader({"bootstrap.servers": queries.broker.bootstrap_servers})
-    try:
-        return dict(reader.group(group))
-    finally:
-        reader.close()
-
-
-def wait_until(events: list[Event], kind: type[Event], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not any(isinstance(event, kind) for event in events):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_a_vanished_partition_withholds_its_source_until_it_is_accepted(
@@ -79,7 +63,7 @@ def test_a_vanished_partition_withholds_its_source_until_it_is_accepted(
     assert not listener.flush()  # the query is further than its group
     assert breaches(recording.events) == {Breach.VANISHED}
     assert violations(recording.events)[0].withheld
-    held = positions(queries, group)[TopicPartition(stays, 0)]
+    held = queries.positions(group)[TopicPartition(stays, 0)]
     metadata = CommitMetadata.parse(held.metadata)
     assert metadata is not None
     assert metadata.withheld
@@ -89,7 +73,7 @@ def test_a_vanished_partition_withholds_its_source_until_it_is_accepted(
     again = recording.add(OffsetCommitListener(observers=[recording.events.append]))
     queries.drain(data, "pattern")
     assert not again.flush()
-    assert positions(queries, group)[TopicPartition(stays, 0)] == held
+    assert queries.positions(group)[TopicPartition(stays, 0)] == held
     refused = [event for event in recording.events if isinstance(event, CommitRefused)]
     assert [event.refusal for event in refused] == [Refusal.WITHHELD_BEFORE]
     recording.end()
@@ -123,7 +107,7 @@ def test_records_that_retention_took_first_are_seen(
     )
     try:
         deadline = time.monotonic() + 60
-        while positions(queries, group).get(tp, Position(offset=0)).offset != 20:
+        while queries.positions(group).get(tp, Position(offset=0)).offset != 20:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         topics.fill(topic, 30)
@@ -140,7 +124,7 @@ def test_records_that_retention_took_first_are_seen(
         ((finding,),) = [event.findings for event in found]
         assert (finding.breach, finding.start, finding.until) == (Breach.LOST, 20, 35)
     assert done is (guard != "withhold")
-    assert positions(queries, group)[tp].offset == (20 if guard == "withhold" else 50)
+    assert queries.positions(group)[tp].offset == (20 if guard == "withhold" else 50)
 
 
 def test_offsets_that_move_back_are_seen(

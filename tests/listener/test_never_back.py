@@ -15,7 +15,7 @@ from eo_listener.events import (
     Refusal,
     TopicRecreated,
 )
-from eo_listener.kafka import ClusterReader, ConfluentGroups
+from eo_listener.kafka import ConfluentGroups
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 from tests.attack.offsets_topic import OffsetsTopic, audit
@@ -24,14 +24,6 @@ from tests.listener.queries import Queries
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-
-def positions(queries: Queries, group: str) -> dict[TopicPartition, Position]:
-    reader = ClusterReader({"bootstrap.servers": queries.broker.bootstrap_servers})
-    try:
-        return dict(reader.group(group))
-    finally:
-        reader.close()
 
 
 def put(queries: Queries, group: str, at: dict[TopicPartition, Position]) -> None:
@@ -93,7 +85,7 @@ def test_a_second_writer_is_named(recording: Recording, queries: Queries, topics
     query = queries.start(data, "mine", drain=False)
     query.processAllAvailable()
     assert listener.flush()
-    ours = CommitMetadata.parse(positions(queries, group)[tp].metadata)
+    ours = CommitMetadata.parse(queries.positions(group)[tp].metadata)
     assert ours is not None
     zombie = CommitMetadata.of(name="mine", query_id=ours.query_id, run_id="deadbeef", batch_id=0)
     for text in (zombie.text(), ""):
@@ -137,7 +129,7 @@ def test_a_recreated_topic_gets_nothing_of_the_old_one(
     assert not listener.flush()  # the query is further than its group: that is no success
     (told,) = [event for event in recording.events if isinstance(event, TopicRecreated)]
     assert (told.topic, told.was == told.now) == (topic, False)
-    held = positions(queries, group)
+    held = queries.positions(group)
     assert TopicPartition(topic, 0) not in held
     assert held[TopicPartition(other, 0)].offset == 10
 
@@ -158,7 +150,7 @@ def test_two_queries_on_one_partition_and_group(
         slow.processAllAvailable()
     slow.stop()
     assert listener.flush()
-    assert positions(queries, group)[tp].offset == 30
+    assert queries.positions(group)[tp].offset == 30
     fast.stop()
     told = [event for event in recording.events if isinstance(event, PartitionsShared)]
     assert [event.readers for event in told] == [("fast", "slow")]
