@@ -100,3 +100,14 @@ class QueryReader(Protocol):
     def forget(self, run_id: str) -> None:
         """Drop what is held of a run that has ended."""
         ...
+
+
+class Hands(Protocol):
+    """What the shim does for us inside Spark's JVM, over whichever way leads there."""
+
+    def call(self, what: str, argument: str) -> str:
+        """Do `what` with `argument`; both it and the answer are JSON texts. For any thread.
+
+        They may hold secrets. Raises JvmError, which never does.
+        """
+        ...
