@@ -7,9 +7,8 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Mapping
-from enum import Enum
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -20,23 +19,16 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from eo_listener.committer import CommitMode, Committer, OnRewind, Policy, Router
 from eo_listener.committer.router import HEARTBEAT
-from eo_listener.errors import FormatError, SettingsError
+from eo_listener.engine import Engine
 from eo_listener.events import Observer
 from eo_listener.fault_points import reached
-from eo_listener.group_names import GroupNames, Groups
-from eo_listener.guard import Guard
+from eo_listener.group_names import Groups
 from eo_listener.jvm import RunningQuery, drain, wrap
 from eo_listener.jvm.live import LiveQueries
-from eo_listener.kafka import check, open_groups
-from eo_listener.logbook import Logbook
-from eo_listener.progress import Progress
-from eo_listener.routing import Rules
+from eo_listener.settings import FLUSH_TIMEOUT, Settings
 
 logger = logging.getLogger("eo_listener")
-
-_Choice = TypeVar("_Choice", bound=Enum)
 
 _DRAIN = 5.0  # seconds for Spark to deliver the last events, of the time that a close may take
 # Strong references: `spark.streams.addListener(OffsetCommitListener())` leaves none elsewhere, and
@@ -47,29 +39,25 @@ _open: set[OffsetCommitListener] = set()
 class _Intake:
     """What Spark's one thread for all listeners calls: hands over, and returns at once."""
 
-    def __init__(self, queries: LiveQueries, router: Router) -> None:
+    def __init__(self, queries: LiveQueries, engine: Engine) -> None:
         self._queries = queries
-        self._router = router
+        self._engine = engine
 
     def started(self, query: RunningQuery) -> None:
         """Hold the query, to be asked by the router: its sources do not exist yet."""
         self._queries.started(query)
-        self._router.started(query.query_id, query.run_id, query.name)
+        self._engine.started(query.query_id, query.run_id, query.name)
 
     def progressed(self, text: str) -> None:
-        """Parse the JSON of a progress event, and hand it over."""
-        reached("listener.progress")
-        try:
-            self._router.progressed(Progress.parse(text))
-        except FormatError as error:
-            self._router.unreadable(error)
+        """Hand the JSON of a progress event over."""
+        self._engine.progressed(text)
 
     def idle(self, query_id: str, run_id: str) -> None:
         """An idle query has nothing new to commit; the heartbeat sees to what it has."""
 
     def terminated(self, query_id: str, run_id: str, exception: str | None) -> None:  # noqa: ARG002  # the protocol's
         """Hand over that a run has ended."""
-        self._router.ended(run_id)
+        self._engine.ended(run_id)
 
 
 class OffsetCommitListener(StreamingQueryListener):
@@ -114,36 +102,25 @@ class OffsetCommitListener(StreamingQueryListener):
         on_rewind: str = "refuse",
         heartbeat: float = HEARTBEAT,
         observers: Iterable[Observer] = (),
-        flush_timeout: float = 10.0,
+        flush_timeout: float = FLUSH_TIMEOUT,
     ) -> None:
-        properties = dict(kafka)
-        if bootstrap_servers is not None:
-            properties["bootstrap.servers"] = bootstrap_servers
-        identity = _choice(CommitMode, "mode", mode)
-        check(properties, identity.value)
-        policy = Policy(
-            on_rewind=_choice(OnRewind, "on_rewind", on_rewind),
-            accept_marks=_choice(Guard, "guard", guard) is not Guard.WITHHOLD,
+        settings = Settings.of(
+            groups=groups,
+            group_template=group_template,
+            bootstrap_servers=bootstrap_servers,
+            kafka=kafka,
+            mode=mode,
+            guard=guard,
+            on_rewind=on_rewind,
+            heartbeat=heartbeat,
+            flush_timeout=flush_timeout,
         )
-        if not heartbeat >= 1.0:
-            raise SettingsError(
-                f"heartbeat is {heartbeat!r}, which is no time to wait",
-                fix="Give seconds, well below the broker's offsets.retention.minutes",
-            )
-        rules = Rules(names=GroupNames(groups=groups, template=group_template), kafka=properties)
         self._flush_timeout = flush_timeout
         self._process = os.getpid()
         self._java_listener: Any = None
         self._queries = LiveQueries()
-        self._committer = Committer(
-            lambda cluster: open_groups(dict(cluster.properties), identity.value),
-            observers=(Logbook(), *observers),
-            policy=policy,
-        )
-        self._router = Router(
-            rules, self._queries, self._committer, guard=Guard(guard), heartbeat=heartbeat
-        )
-        self._intake = _Intake(self._queries, self._router)
+        self._engine = Engine(settings, self._queries, observers)
+        self._intake = _Intake(self._queries, self._engine)
         self._session: SparkSession | None = None
         _open.add(self)
 
@@ -180,8 +157,7 @@ class OffsetCommitListener(StreamingQueryListener):
         """
         deadline = time.monotonic() + (self._flush_timeout if timeout is None else timeout)
         drained = self._drain(deadline)
-        routed = self._router.flush(deadline)
-        return self._committer.flush(max(0.0, deadline - time.monotonic())) and drained and routed
+        return self._engine.flush(deadline) and drained
 
     def close(self) -> None:
         """Commit what is left and let go of threads and connections; also done at program end.
@@ -198,24 +174,13 @@ class OffsetCommitListener(StreamingQueryListener):
         reached("close.before-drain")
         self._drain(deadline)
         reached("close.before-flush")
-        self._router.close(deadline)
-        self._committer.close(max(0.0, deadline - time.monotonic()))
+        self._engine.close(deadline)
         reached("close.after-flush")
 
     def _drain(self, deadline: float) -> bool:
         if self._session is None:
             return True
         return drain(self._session, min(_DRAIN, max(0.0, deadline - time.monotonic())))
-
-
-def _choice(kind: type[_Choice], option: str, given: object) -> _Choice:
-    try:
-        return kind(given)
-    except ValueError:
-        known = ", ".join(repr(one.value) for one in kind)
-        raise SettingsError(
-            f"{option} is {given!r}, which is not known", fix=f"Give one of {known}"
-        ) from None
 
 
 @atexit.register

@@ -1,0 +1,173 @@
+"""What a listener is told, by a program's arguments or by Spark's configuration."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from eo_listener.committer import CommitMode, OnRewind, Policy
+from eo_listener.committer.router import HEARTBEAT
+from eo_listener.errors import SettingsError
+from eo_listener.group_names import GroupNames, Groups
+from eo_listener.guard import Guard
+from eo_listener.routing import Rules
+
+PREFIX: Final = "spark.eo."
+FLUSH_TIMEOUT: Final = 10.0
+
+_KAFKA: Final = "kafka."
+_SERVERS: Final = "bootstrap.servers"
+_UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a listener is told; the arguments of `OffsetCommitListener` say what each means.
+
+    `kafka` holds librdkafka properties, `bootstrap.servers` among them, and may hold secrets.
+    """
+
+    groups: Groups = field(default_factory=lambda: MappingProxyType({}))
+    group_template: str | None = None
+    kafka: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    mode: CommitMode = CommitMode.SIMPLE
+    guard: Guard = Guard.WITHHOLD
+    on_rewind: OnRewind = OnRewind.REFUSE
+    heartbeat: float = HEARTBEAT
+    flush_timeout: float = FLUSH_TIMEOUT
+
+    def __post_init__(self) -> None:
+        """Raise SettingsError for a time that is none."""
+        if not self.heartbeat >= 1.0:
+            raise SettingsError(
+                f"heartbeat is {self.heartbeat!r}, which is no time to wait",
+                fix="Give seconds, well below the broker's offsets.retention.minutes",
+            )
+        if not self.flush_timeout >= 0.0:
+            raise SettingsError(
+                f"flush_timeout is {self.flush_timeout!r}, which is no time to wait",
+                fix="Give seconds, such as 10",
+            )
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        bootstrap_servers: str | None = None,
+        kafka: Mapping[str, str] = MappingProxyType({}),
+        mode: str = "simple",
+        guard: str = "withhold",
+        on_rewind: str = "refuse",
+        **given: Any,
+    ) -> Settings:
+        """Build from what a program gives, choices by their names. Raises SettingsError."""
+        properties = dict(kafka)
+        if bootstrap_servers is not None:
+            properties[_SERVERS] = bootstrap_servers
+        return cls(
+            kafka=MappingProxyType(properties),
+            mode=_choice(CommitMode, "mode", mode),
+            guard=_choice(Guard, "guard", guard),
+            on_rewind=_choice(OnRewind, "on_rewind", on_rewind),
+            **given,
+        )
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, str]) -> Settings:
+        """Build from Spark's configuration, of which `spark.eo.*` counts.
+
+        Raises SettingsError, which names the key; a key that is not known is one too.
+        """
+        given: dict[str, Any] = {}
+        kafka: dict[str, str] = {}
+        for key, text in conf.items():
+            if not key.startswith(PREFIX):
+                continue
+            name = key.removeprefix(PREFIX)
+            if name.startswith(_KAFKA):
+                kafka[name.removeprefix(_KAFKA)] = text
+            elif name in _ARGUMENTS:
+                argument, read = _ARGUMENTS[name]
+                given[argument] = read(key, text)
+            elif name not in _OTHERS:
+                _refuse(key)
+        return cls.of(kafka=kafka, **given)
+
+    @property
+    def rules(self) -> Rules:
+        """Where to commit. Raises SettingsError for a group that cannot be used."""
+        names = GroupNames(groups=self.groups, template=self.group_template)
+        return Rules(names=names, kafka=self.kafka)
+
+    @property
+    def policy(self) -> Policy:
+        """What a commit must never do."""
+        return Policy(on_rewind=self.on_rewind, accept_marks=self.guard is not Guard.WITHHOLD)
+
+
+def _choice(kind: type[_Choice], option: str, given: object) -> _Choice:
+    try:
+        return kind(given)
+    except ValueError:
+        known = ", ".join(repr(one.value) for one in kind)
+        raise SettingsError(
+            f"{option} is {given!r}, which is not known", fix=f"Give one of {known}"
+        ) from None
+
+
+def _text(_key: str, text: str) -> str:
+    return text
+
+
+def _seconds(key: str, text: str) -> float:
+    match = _DURATION.fullmatch(text.lower())
+    if match is None or match[2] not in _UNITS:
+        raise SettingsError(
+            f"{key} is {text!r}, which is no time", fix="Give seconds, or a time such as 30s or 1h"
+        )
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _groups(key: str, text: str) -> Groups:
+    try:
+        groups = json.loads(text)
+    except ValueError:
+        groups = None
+    if not isinstance(groups, dict):
+        raise SettingsError(
+            f"{key} is {text!r}, which is no JSON object",
+            fix='Give {"query": "group"}, or {"query": {"topic": "group", "*": "the rest"}}',
+        )
+    return groups
+
+
+_ARGUMENTS: Final[Mapping[str, tuple[str, Any]]] = {
+    "groups": ("groups", _groups),
+    "group.template": ("group_template", _text),
+    _SERVERS: ("bootstrap_servers", _text),
+    "mode": ("mode", _text),
+    "guard": ("guard", _text),
+    "on.rewind": ("on_rewind", _text),
+    "heartbeat": ("heartbeat", _seconds),
+    "flush.timeout": ("flush_timeout", _seconds),
+}
+_OTHERS: Final = frozenset({"python"})  # read in the JVM, before there is a Python to read it
+
+
+def _refuse(key: str) -> None:
+    known = sorted(PREFIX + name for name in (*_ARGUMENTS, *_OTHERS))
+    near = difflib.get_close_matches(key, known, n=1)
+    raise SettingsError(
+        f"{key} is not known",
+        cause="it may be misspelt, or belong to another version",
+        fix=f"Write {near[0]}" if near else f"Known are {', '.join(known)}, {PREFIX}{_KAFKA}*",
+    )

@@ -1,0 +1,71 @@
+"""What a listener is told by Spark's configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from eo_listener.committer import CommitMode, OnRewind
+from eo_listener.errors import SettingsError
+from eo_listener.guard import Guard
+from eo_listener.settings import Settings
+
+
+def test_every_argument_can_be_given_by_configuration() -> None:
+    """Each key of the configuration reaches the setting of its name; other keys are Spark's."""
+    settings = Settings.from_conf(
+        {
+            "spark.app.name": "job",
+            "spark.eo.python": "/opt/python3",
+            "spark.eo.groups": '{"q": {"t": "g", "*": "rest"}}',
+            "spark.eo.group.template": "spark-{query_name}",
+            "spark.eo.bootstrap.servers": "localhost:9092",
+            "spark.eo.kafka.client.rack": "a",
+            "spark.eo.mode": "transactional",
+            "spark.eo.guard": "warn",
+            "spark.eo.on.rewind": "allow",
+            "spark.eo.heartbeat": "2h",
+            "spark.eo.flush.timeout": "1500ms",
+        }
+    )
+    assert settings == Settings(
+        groups={"q": {"t": "g", "*": "rest"}},
+        group_template="spark-{query_name}",
+        kafka={"client.rack": "a", "bootstrap.servers": "localhost:9092"},
+        mode=CommitMode.TRANSACTIONAL,
+        guard=Guard.WARN,
+        on_rewind=OnRewind.ALLOW,
+        heartbeat=7200.0,
+        flush_timeout=1.5,
+    )
+
+
+def test_no_configuration_is_what_a_listener_without_arguments_has() -> None:
+    """The defaults of the two roads are the same."""
+    assert Settings.from_conf({}) == Settings.of() == Settings()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("spark.eo.gruops", "{}", "Write spark.eo.groups"),
+        ("spark.eo.0123456789-0123456789", "1", "spark.eo.kafka.*"),
+        ("spark.eo.mode", "members", "'member'"),
+        ("spark.eo.heartbeat", "soon", "30s or 1h"),
+        ("spark.eo.heartbeat", "0", "no time to wait"),
+        ("spark.eo.heartbeat", "3 weeks", "30s or 1h"),
+        ("spark.eo.flush.timeout", "-1", "30s or 1h"),
+        ("spark.eo.groups", "flights-to-pg", "no JSON object"),
+        ("spark.eo.groups", "[]", "no JSON object"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_to_write(key: str, value: str, says: str) -> None:
+    """The error names the key or the setting, and what would be right."""
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_conf({key: value})
+    assert says in str(caught.value)
+
+
+def test_secrets_are_not_shown() -> None:
+    """The properties, which hold passwords, are not in the repr."""
+    settings = Settings.from_conf({"spark.eo.kafka.sasl.password": "hunter2"})
+    assert "hunter2" not in repr(settings)
