@@ -227,6 +227,62 @@ class QueryNoticed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    """Spark's own numbers of one batch; None where its event gives none.
+
+    `started` is when the trigger began, by the driver's clock, and `seconds` how long it took.
+    `rows` counts what was read from all sources, as often as it was read. `newest` is the greatest
+    event time among them, for queries with a watermark. Points in time are seconds since the epoch.
+    """
+
+    started: float | None = None
+    seconds: float | None = None
+    rows: int | None = None
+    input_rows_per_second: float | None = None
+    processed_rows_per_second: float | None = None
+    newest: float | None = None
+    watermark: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceProgressed:
+    """Where one Kafka source ended in a batch, and where its logs ended when that was planned.
+
+    `source` is the index in the progress event's `sources`; `cluster` is None when the source is
+    not committed. `log_ends` is None when Spark did not look, as for a batch that a restart repeats.
+    """
+
+    source: int
+    cluster: str | None
+    ends: Offsets
+    log_ends: Offsets | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progressed(Event):
+    """Spark has made a batch durable. Of batches that follow fast, only the newest is told."""
+
+    query: str
+    run_id: str
+    batch_id: int
+    measures: Measures
+    sources: tuple[SourceProgressed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsFed(Event):
+    """Which groups a run commits to. Told when it gets another, and when it is over.
+
+    `groups` holds cluster and group of each; `ended` says that nothing more comes of this run.
+    """
+
+    query: str
+    run_id: str
+    groups: frozenset[tuple[str, str]]
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsShared(Event):
     """Several sources feed the same partitions of a group: the least offset counts. Said once.
 

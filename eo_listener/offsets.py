@@ -6,7 +6,7 @@ Spark's progress events. Nothing in this package adds or takes away one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,6 +51,10 @@ class Offsets(Mapping[TopicPartition, int]):
 
     def __len__(self) -> int:
         return len(self._map)
+
+    def items(self) -> ItemsView[TopicPartition, int]:
+        """The pairs; the inherited view would look up each of them."""
+        return self._map.items()
 
     def __hash__(self) -> int:
         if self._hash is None:

@@ -7,6 +7,7 @@ Only the JSON of `StreamingQueryProgress` is read: its shape is the same from Sp
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from eo_listener.errors import FormatError
+from eo_listener.events import Measures
 from eo_listener.offsets import Offsets, TopicPartition
 
 # KafkaV2[Subscribe[t]] (KafkaMicroBatchStream), KafkaSourceV1[...] where V2 readers are disabled
@@ -25,13 +27,15 @@ class SourceProgress:
     """One Kafka source of a progress event.
 
     `index` is its place among *all* sources of the event. `start` is None for batch 0, and
-    `end` is None when the event carries none.
+    `end` is None when the event carries none. `log_ends` is where the logs ended when the batch
+    was planned, None when the event does not say.
     """
 
     index: int
     description: str
     start: Offsets | None
     end: Offsets | None
+    log_ends: Offsets | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,7 @@ class Progress:
     timestamp: str
     sources: tuple[SourceProgress, ...]
     planned: float | None = None
+    measures: Measures = Measures()
 
     @property
     def query(self) -> str:
@@ -73,6 +78,7 @@ class Progress:
                 timestamp=event["timestamp"],
                 sources=sources,
                 planned=_planned(event),
+                measures=_measures(event),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(
@@ -94,20 +100,67 @@ class Progress:
 
 def _planned(event: Mapping[str, Any]) -> float | None:
     fetching = (event.get("durationMs") or {}).get("latestOffset", 0)
+    began = _moment(event["timestamp"])
+    return None if began is None else began + float(fetching) / 1000.0
+
+
+def _measures(event: Mapping[str, Any]) -> Measures:
+    """What is only shown: a number that is not there, or none, is no reason to refuse the event."""
+    took = _number(event.get("durationMs"), "triggerExecution")
+    rows = _number(event, "numInputRows")
+    times = event.get("eventTime")
+    return Measures(
+        started=_moment(event["timestamp"]),
+        seconds=None if took is None else took / 1000.0,
+        rows=None if rows is None else int(rows),
+        input_rows_per_second=_number(event, "inputRowsPerSecond"),
+        processed_rows_per_second=_number(event, "processedRowsPerSecond"),
+        newest=_event_time(times, "max"),
+        watermark=_event_time(times, "watermark"),
+    )
+
+
+def _number(fields: Any, name: str) -> float | None:
+    value = fields.get(name) if isinstance(fields, dict) else None
     try:
-        began = datetime.strptime(event["timestamp"], "%Y-%m-%dT%H:%M:%S.%f%z")
-    except ValueError:
+        number = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
         return None
-    return began.timestamp() + float(fetching) / 1000.0
+    return number if math.isfinite(number) else None
+
+
+def _event_time(times: Any, name: str) -> float | None:
+    """A point in time; None for the epoch itself too, which Spark gives before the first row."""
+    text = times.get(name) if isinstance(times, dict) else None
+    return _moment(text) or None
+
+
+def _moment(text: Any) -> float | None:
+    """Seconds since the epoch of a time as Spark writes it."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _source(index: int, source: Mapping[str, Any]) -> SourceProgress:
+    ended, latest = source.get("endOffset"), source.get("latestOffset")
+    end = _offsets(ended)
     return SourceProgress(
         index=index,
         description=source["description"],
         start=_offsets(source.get("startOffset")),
-        end=_offsets(source.get("endOffset")),
+        end=end,
+        log_ends=end if latest == ended else _log_ends(latest),  # the usual case, at no cost
     )
+
+
+def _log_ends(value: Any) -> Offsets | None:
+    """Offsets that are only shown: what cannot be read is no reason to refuse the event."""
+    try:
+        return _offsets(value)
+    except (ValueError, TypeError, AttributeError):
+        return None
 
 
 def _offsets(value: Any) -> Offsets | None:

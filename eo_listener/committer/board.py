@@ -36,7 +36,10 @@ class Board:
         self._policy = policy or Policy()
         self._random = randomness or random.Random()  # noqa: S311  # spreads retries, guards no secret
         self._lanes: dict[str, Lane] = {}
-        self._active: dict[str, Lane] = {}  # with a thousand groups, most have nothing to do
+        # With a thousand groups, most have nothing to do, and few change at a time.
+        self._active: dict[str, Lane] = {}
+        self._times: dict[str, float] = {}  # when the next request of each is due
+        self._stirred: dict[str, None] = {}  # those whose time may be another by now, in order
         self._asked: float | None = None
 
     def offer(
@@ -55,7 +58,21 @@ class Board:
             lane = Lane(self._cluster, group, self._retry, self._policy, self._random)
             self._lanes[group] = lane
         self._active[group] = lane
+        self._stirred[group] = None
         return lane
+
+    def _planned(self) -> Mapping[str, float]:
+        """When the next request of each group is due, of those that wait for their time."""
+        for group in self._stirred:
+            time = self._lanes[group].next_try()
+            if time is None:
+                self._times.pop(group, None)
+                if not self._lanes[group].in_flight:
+                    self._active.pop(group, None)
+            else:
+                self._times[group] = time
+        self._stirred.clear()
+        return self._times
 
     def next(self, now: float) -> Attempt | Inspection | None:
         """Take out the request to send now; it must come back through an answer.
@@ -66,25 +83,23 @@ class Board:
         if self._asked is not None and now - self._asked > STANDSTILL:
             self.distrust()
         self._asked = now
-        due = [lane for lane in self._active.values() if _is_due(lane, now)]
-        for lane in sorted(due, key=Lane.failures):
-            request = lane.next(now)
+        due = [group for group, time in self._planned().items() if time <= now]
+        for group in sorted(due, key=lambda one: self._lanes[one].failures()):
+            self._stirred[group] = None
+            request = self._lanes[group].next(now)
             if request is not None:
                 return request
         return None
 
     def distrust(self) -> None:
         """Forget what was seen: this process, or its machine, stood still."""
-        for lane in self._lanes.values():
+        for group, lane in self._lanes.items():
             lane.distrust()
+            self._stirred[group] = None
 
     def wait(self, now: float) -> float | None:
         """Seconds until the next request is due; None when nothing waits for its time."""
-        times = {group: lane.next_try() for group, lane in self._active.items()}
-        for group, time in times.items():
-            if time is None and not self._active[group].in_flight:
-                del self._active[group]
-        soonest = min((time for time in times.values() if time is not None), default=None)
+        soonest = min(self._planned().values(), default=None)
         return None if soonest is None else max(0.0, soonest - now)
 
     def looked(self, inspection: Inspection, look: Look, now: float) -> tuple[Event, ...]:
@@ -112,8 +127,9 @@ class Board:
 
     def hurry(self) -> None:
         """Forget all waits; what is in flight and fails is tried at once again."""
-        for lane in self._active.values():
+        for group, lane in self._active.items():
             lane.hurry()
+            self._stirred[group] = None
 
     def idle(self) -> bool:
         """True when everything that may be committed has been confirmed."""
@@ -136,8 +152,3 @@ class Board:
         """Give up what is still pending, and say what that is."""
         given_up = (lane.abandon() for lane in self._lanes.values())
         return tuple(event for event in given_up if event is not None)
-
-
-def _is_due(lane: Lane, now: float) -> bool:
-    time = lane.next_try()
-    return time is not None and time <= now

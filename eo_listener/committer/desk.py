@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -70,6 +70,8 @@ class Desk:
         self._guard = guard
         self._heartbeat = heartbeat
         self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._looks: dict[str, float] = {}  # when each run is to be looked at next
+        self._stirred: dict[str, None] = {}  # those for which that may be another time by now
         self._claims = Claims()
         self._faulty: set[str] = set()
         self.unserved: tuple[Progress, ...] = ()
@@ -81,7 +83,17 @@ class Desk:
 
     def due(self) -> float | None:
         """When a query is to be looked at next, on the monotonic clock."""
-        return min((run.next_look for run in self._runs.values()), default=None)
+        return min(self._planned().values(), default=None)
+
+    def _planned(self) -> Mapping[str, float]:
+        for run_id in self._stirred:
+            run = self._runs.get(run_id)
+            if run is None:
+                self._looks.pop(run_id, None)
+            else:
+                self._looks[run_id] = run.next_look
+        self._stirred.clear()
+        return self._looks
 
     def serve(self, post: Post, moment: Moment, *, look_at_all: bool = False) -> None:
         """Work off what came in, and look at the queries whose time has come."""
@@ -95,11 +107,12 @@ class Desk:
             self._committer.observe(
                 Malfunction(where="a progress event", problem=str(post.unreadable))
             )
-        for run in tuple(self._runs.values()):
-            if look_at_all or run.next_look <= moment.now:
-                self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
-                if self._is_followed(run):
-                    self._end(run.run_id, moment.now)
+        looks = self._planned().items()
+        for run_id in [one for one, time in looks if look_at_all or time <= moment.now]:
+            run = self._runs[run_id]
+            self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
+            if self._is_followed(run):
+                self._end(run.run_id, moment.now)
         for run_id in post.ended:
             self._end(run_id, moment.now)
         if post.ended:
@@ -123,11 +136,13 @@ class Desk:
             for earlier in self._runs.values():
                 if earlier.query_id == query_id:
                     earlier.heard(now)  # its end may never be told: see `_is_followed`
+                    self._stirred[earlier.run_id] = None
             run = Run(query_id=query_id, run_id=run_id, name=name, due=now + _FIRST_LOOK)
             self._runs[run_id] = run
             while len(self._runs) > RUNS_KEPT:
                 forgotten, _ = self._runs.popitem(last=False)
                 self._forget(forgotten)
+        self._stirred[run_id] = None
         return run
 
     def _is_followed(self, run: Run) -> bool:
@@ -147,6 +162,7 @@ class Desk:
         self._forget(run_id)
 
     def _forget(self, run_id: str) -> None:
+        self._stirred[run_id] = None
         for commit in self._claims.drop(run_id):
             self._committer.offer(commit)
         self._queries.forget(run_id)
@@ -241,6 +257,7 @@ class Desk:
         That may be ahead of the newest event, which the guard has not seen then: so its time is
         waited for, but for the `last` look, before which all events were delivered.
         """
+        self._stirred[run.run_id] = None
         run.asked(now)
         self._inspect(run)
         position = self._position(run)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import lru_cache
 
 from eo_listener.committer.policy import OnRewind, Policy
 from eo_listener.metadata import CommitMetadata
@@ -88,14 +89,14 @@ class Slot:
 
     def next_try(self, policy: Policy) -> float | None:
         """When there is something to do; None for nothing."""
-        times = []
+        time = None
         if self.pending is not None or self.mark is not None:
-            times.append(self.not_before)
+            time = self.not_before
         if self.repeat is not None:
-            times.append(max(self.repeat, self.not_before))
+            time = _sooner(time, max(self.repeat, self.not_before))
         if self.refused is not None or self.watched:
-            times.append(self.look_due(policy))
-        return min(times, default=None)
+            time = _sooner(time, self.look_due(policy))
+        return time
 
     def sendable(self, now: float) -> Position | None:
         """What may be sent now, given a fresh look."""
@@ -238,8 +239,17 @@ class Slot:
         self.refused, self.obstacle = wanted, obstacle
 
 
+def _sooner(one: float | None, other: float) -> float:
+    return other if one is None else min(one, other)
+
+
 def _parse(position: Position) -> CommitMetadata | None:
-    return CommitMetadata.parse(position.metadata)
+    return _read(position.metadata)
+
+
+@lru_cache(256)  # the partitions of one commit all have the same
+def _read(text: str) -> CommitMetadata | None:
+    return CommitMetadata.parse(text)
 
 
 def _same_query(one: Position, other: Position) -> bool:
