@@ -249,7 +249,7 @@ class SourceProgressed:
     """Where one Kafka source ended in a batch, and where its logs ended when that was planned.
 
     `source` is the index in the progress event's `sources`; `cluster` is None when the source is
-    not committed. `log_ends` is None when Spark did not look, as for a batch that a restart repeats.
+    not committed. `log_ends` is None when Spark did not look, as for a batch that is repeated.
     """
 
     source: int

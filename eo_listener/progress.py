@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -53,7 +53,7 @@ class Progress:
     timestamp: str
     sources: tuple[SourceProgress, ...]
     planned: float | None = None
-    measures: Measures = Measures()
+    measures: Measures = field(default_factory=Measures)
 
     @property
     def query(self) -> str:

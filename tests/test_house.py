@@ -99,6 +99,7 @@ ONLY_THERE = {
     "fsspec": ("checkpoint",),
     "tomli": ("follow",),
     "psutil": ("broker", "demo"),
+    "prometheus_client": ("metrics",),
 }
 
 

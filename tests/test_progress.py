@@ -70,6 +70,22 @@ class TestRecorded:
         assigned = parsed(version, "assign")[0].sources[0].end
         assert assigned == Offsets.of({self.topic(version, "a"): {0: 44, 2: 24}})
 
+    def test_sparks_own_numbers(self, version: str) -> None:
+        """Rows, rates, the trigger's begin and length are read; log ends stand beside the ends."""
+        second = parsed(version, "one")[1]
+        measures = second.measures
+        assert measures.rows == 10
+        assert measures.input_rows_per_second is not None
+        assert measures.input_rows_per_second > 100
+        assert measures.processed_rows_per_second is not None
+        assert measures.started is not None
+        assert second.planned is not None
+        assert 0.0 < second.planned - measures.started < 1.0
+        assert measures.seconds is not None
+        assert 1.0 < measures.seconds < 2.0
+        assert (measures.newest, measures.watermark) == (None, None)
+        assert second.sources[0].log_ends == second.sources[0].end
+
     def test_transactional_end_is_after_the_marker(self, version: str) -> None:
         """On a topic written by one transaction each end is one more than its records: 100 + 3."""
         end = parsed(version, "transactional")[0].sources[0].end
@@ -121,3 +137,34 @@ def test_anything_else_is_refused_in_one_error(text: str) -> None:
     """What is not a progress event raises FormatError, never another exception."""
     with pytest.raises(FormatError, match="progress event"):
         Progress.parse(text)
+
+
+def test_log_ends_beyond_the_batch_are_kept_apart() -> None:
+    """With maxOffsetsPerTrigger a batch ends before the log does."""
+    given = source(endOffset={"t": {"0": 5}}, latestOffset={"t": {"0": 9}})
+    progress = Progress.parse(event(sources=given))
+    assert progress.sources[0].log_ends == Offsets.of({"t": {0: 9}})
+
+
+@pytest.mark.parametrize("latest", [None, "None", [], 5, {"t": {"0": -1}}, {"t": 3}])
+def test_log_ends_that_cannot_be_read_are_no_reason_to_refuse_an_event(latest: object) -> None:
+    """They are only shown: the end offsets count."""
+    progress = Progress.parse(event(sources=source(endOffset={"t": {"0": 5}}, latestOffset=latest)))
+    assert progress.sources[0].end == Offsets.of({"t": {0: 5}})
+    assert progress.sources[0].log_ends is None
+
+
+def test_event_times_are_read_in_seconds_since_the_epoch() -> None:
+    """The epoch itself is what Spark writes before there is a watermark."""
+    times = {"max": "2013-01-01T10:00:00.500Z", "watermark": "1970-01-01T00:00:00.000Z"}
+    measures = Progress.parse(event(eventTime=times)).measures
+    assert measures.newest == 1357034400.5
+    assert measures.watermark is None
+
+
+@pytest.mark.parametrize("number", ["fast", None, float("nan"), float("inf"), 10**400])
+def test_a_number_that_is_none_is_left_out(number: object) -> None:
+    """What is only shown never refuses an event."""
+    progress = Progress.parse(event(inputRowsPerSecond=number, numInputRows=number))
+    assert progress.measures.input_rows_per_second is None
+    assert progress.measures.rows is None

@@ -14,6 +14,7 @@ from functools import partial
 from eo_listener.committer.claims import Claims
 from eo_listener.committer.committer import Committer
 from eo_listener.committer.inbox import RUNS_KEPT, Mail, Post
+from eo_listener.committer.reporter import Reporter
 from eo_listener.committer.runs import UNKNOWN_MODE, Run
 from eo_listener.errors import JvmError
 from eo_listener.events import (
@@ -73,6 +74,7 @@ class Desk:
         self._looks: dict[str, float] = {}  # when each run is to be looked at next
         self._stirred: dict[str, None] = {}  # those for which that may be another time by now
         self._claims = Claims()
+        self._reporter = Reporter(rules)
         self._faulty: set[str] = set()
         self.unserved: tuple[Progress, ...] = ()
 
@@ -140,8 +142,7 @@ class Desk:
             run = Run(query_id=query_id, run_id=run_id, name=name, due=now + _FIRST_LOOK)
             self._runs[run_id] = run
             while len(self._runs) > RUNS_KEPT:
-                forgotten, _ = self._runs.popitem(last=False)
-                self._forget(forgotten)
+                self._forget(*self._runs.popitem(last=False))
         self._stirred[run_id] = None
         return run
 
@@ -159,13 +160,15 @@ class Desk:
         if run is not None:
             self._contained(run.query, partial(self._look, run, now, last=True))
         self._runs.pop(run_id, None)
-        self._forget(run_id)
+        self._forget(run_id, run)
 
-    def _forget(self, run_id: str) -> None:
+    def _forget(self, run_id: str, run: Run | None) -> None:
         self._stirred[run_id] = None
         for commit in self._claims.drop(run_id):
             self._committer.offer(commit)
         self._queries.forget(run_id)
+        if run is not None:
+            self._committer.observe(self._reporter.ended(run.query, run_id))
 
     # Events
 
@@ -184,6 +187,8 @@ class Desk:
             run.due = min(run.due, moment.now + _SOON)
         else:
             self._offer(run, progress, renew=False)
+        if progress.sources:
+            self._committer.observe(self._reporter.progressed(progress, run.options))
 
     def _judge(self, run: Run, mail: Mail, moment: Moment) -> None:
         for after, before in mail.missed:
@@ -317,6 +322,9 @@ class Desk:
             self._say_once(run, (why.source, why.problem), why)
         for overlap in route.shared:
             self._say_once(run, (None, overlap.group), overlap)
+        news = self._reporter.fed(run.query, run.run_id, route.commits)
+        if news is not None:
+            self._committer.observe(news)
         for commit in route.commits:
             least, shared = self._claims.least(run.run_id, run.query, commit)
             if shared is not None:

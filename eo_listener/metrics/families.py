@@ -1,0 +1,193 @@
+"""Numbers as families of Prometheus: names, labels, and how many series there may be.
+
+The names are those of kafka_exporter with `eo_listener_` for `kafka_`, where it has one for the
+same thing; docs/metrics.md has the table.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from itertools import accumulate
+
+from prometheus_client import Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+
+from eo_listener.metrics.numbers import LATENCIES, GroupKey, GroupTally, Numbers, RunTally
+from eo_listener.metrics.query_families import of_queries
+from eo_listener.offsets import TopicPartition
+
+_GROUP = ("cluster", "consumergroup")
+_TOPIC = ("cluster", "consumergroup", "topic")
+_PARTITION = ("cluster", "consumergroup", "topic", "partition")
+_LOG = ("cluster", "topic", "partition")
+
+LogEnds = Mapping[str, Mapping[TopicPartition, int]]
+"""The newest log ends that are known, by cluster."""
+
+logger = logging.getLogger("eo_listener")
+
+
+class Families:
+    """Draws families from numbers; of `limit` partitions at most, of the others sums by topic."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._said = False
+
+    def draw(self, numbers: Numbers) -> Iterator[Metric]:
+        """All families, also those that are empty: dashboards look for them."""
+        log_ends = _log_ends(numbers.runs)
+        yield InfoMetricFamily("eo_listener_build", "This version.", {"version": _version()})
+        yield from self._offsets(numbers.groups, log_ends)
+        yield from _commits(numbers)
+        yield from of_queries(numbers)
+
+    def _offsets(
+        self, groups: Mapping[GroupKey, GroupTally], log_ends: LogEnds
+    ) -> Iterator[Metric]:
+        name = "eo_listener_consumergroup"
+        held = GaugeMetricFamily(
+            f"{name}_current_offset", "Offset committed for the group.", labels=_PARTITION
+        )
+        lag = GaugeMetricFamily(
+            f"{name}_lag", "Records between that and the end of the log.", labels=_PARTITION
+        )
+        held_sum = GaugeMetricFamily(
+            f"{name}_current_offset_sum", "The same, all partitions together.", labels=_TOPIC
+        )
+        lag_sum = GaugeMetricFamily(
+            f"{name}_lag_sum", "The same, all partitions together.", labels=_TOPIC
+        )
+        summed = GaugeMetricFamily(
+            "eo_listener_partitions_without_series", "Partitions beyond the limit of series."
+        )
+        room, beyond = self._limit, 0
+        for (cluster, group), tally in groups.items():
+            ends = log_ends.get(cluster, {})
+            for topic, offsets in _by_topic(tally.held).items():
+                whole = (cluster, group, topic)
+                lags = {tp: max(0, ends[tp] - at) for tp, at in offsets.items() if tp in ends}
+                held_sum.add_metric(whole, sum(offsets.values()))
+                if lags:
+                    lag_sum.add_metric(whole, sum(lags.values()))
+                if len(offsets) > room:  # all of a topic or none: a part would be taken for all
+                    beyond += len(offsets)
+                    continue
+                room -= len(offsets)
+                for tp, at in offsets.items():
+                    held.add_metric((*whole, str(tp.partition)), at)
+                for tp, behind in lags.items():
+                    lag.add_metric((*whole, str(tp.partition)), behind)
+        summed.add_metric((), beyond)
+        self._say(beyond)
+        yield from (held, lag, held_sum, lag_sum, summed, self._logs(log_ends))
+
+    def _logs(self, log_ends: LogEnds) -> Metric:
+        family = GaugeMetricFamily(
+            "eo_listener_topic_partition_current_offset",
+            "End of the log when the newest batch was planned.",
+            labels=_LOG,
+        )
+        room = self._limit
+        for cluster, ends in log_ends.items():
+            for topic, offsets in _by_topic(ends).items():
+                if len(offsets) <= room:
+                    room -= len(offsets)
+                    for tp, end in offsets.items():
+                        family.add_metric((cluster, topic, str(tp.partition)), end)
+        return family
+
+    def _say(self, beyond: int) -> None:
+        if beyond and not self._said:
+            self._said = True
+            logger.warning(
+                "metrics: %d partitions are beyond the limit of %d; their topics have sums only",
+                beyond,
+                self._limit,
+            )
+
+
+def _commits(numbers: Numbers) -> Iterator[Metric]:
+    done = CounterMetricFamily(
+        "eo_listener_commits", "Commits that the coordinator confirmed.", labels=_GROUP
+    )
+    failed = CounterMetricFamily(
+        "eo_listener_commit_failures",
+        "Commits that were not confirmed, by Kafka's error name; each is tried again.",
+        labels=(*_GROUP, "code"),
+    )
+    refused = CounterMetricFamily(
+        "eo_listener_commit_refusals",
+        "Offers that were not sent, since the group would no longer tell the truth.",
+        labels=(*_GROUP, "reason"),
+    )
+    incidents = CounterMetricFamily(
+        "eo_listener_group_incidents", "What else befell a group.", labels=(*_GROUP, "kind")
+    )
+    last = GaugeMetricFamily(
+        "eo_listener_consumergroup_last_commit_timestamp_seconds",
+        "When the group's last commit was confirmed.",
+        labels=_GROUP,
+    )
+    for key, tally in numbers.groups.items():
+        done.add_metric(key, tally.commits)
+        if tally.last is not None:
+            last.add_metric(key, tally.last)
+        for family, counted in (
+            (failed, tally.failures),
+            (refused, tally.refusals),
+            (incidents, tally.incidents),
+        ):
+            for name, times in counted.items():
+                family.add_metric((*key, name), times)
+    yield from (done, failed, refused, incidents, last, _latencies(numbers))
+    faults = CounterMetricFamily(
+        "eo_listener_malfunctions", "Faults of eo_listener itself; the log has each."
+    )
+    faults.add_metric((), numbers.malfunctions)
+    yield faults
+
+
+def _latencies(numbers: Numbers) -> Metric:
+    family = HistogramMetricFamily(
+        "eo_listener_commit_latency_seconds",
+        "From the request of a confirmed commit to its answer.",
+        labels=("cluster",),
+    )
+    bounds = (*map(str, LATENCIES), "+Inf")
+    for cluster, latency in numbers.latencies.items():
+        buckets = zip(bounds, accumulate(latency.counts), strict=True)
+        family.add_metric((cluster,), list(buckets), sum_value=latency.seconds)
+    return family
+
+
+def _version() -> str:
+    try:
+        return version("eo-listener")
+    except PackageNotFoundError:  # it came as a zip, by --py-files
+        return "unknown"
+
+
+def _log_ends(runs: list[RunTally]) -> LogEnds:
+    """What the newest event said, of each partition: `runs` come in that order."""
+    ends: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for run in runs:
+        for source in run.sources.values():
+            if source.cluster is not None and source.log_ends is not None:
+                ends[source.cluster].update(source.log_ends.items())
+    return ends
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[TopicPartition, int]]:
+    topics: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for tp in sorted(offsets):
+        topics[tp.topic][tp] = offsets[tp]
+    return topics

@@ -1,0 +1,191 @@
+"""What has happened so far, counted: events in, numbers out. Nothing of Prometheus.
+
+Events come on the committer's threads, so each costs little and none raises; whoever wants the
+numbers takes a copy and does the arithmetic on it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from eo_listener.events import (
+    CommitAbandoned,
+    CommitFailed,
+    CommitRefused,
+    Committed,
+    CommitterFenced,
+    Event,
+    EventsMissed,
+    ForeignCommit,
+    GroupsFed,
+    GuardViolation,
+    Malfunction,
+    OffsetsVanished,
+    PartitionsShared,
+    Progressed,
+    SourceIgnored,
+    TopicRecreated,
+)
+from eo_listener.metrics.numbers import GroupKey, GroupTally, Latency, Numbers, QueryTally, RunTally
+
+OTHER = "(other)"  # stands for all groups, and all queries, beyond the limit
+_KEPT = 300.0  # seconds that a run's numbers outlive it: several scrapes, and its last commit
+
+_INCIDENTS: dict[type[Event], str] = {
+    ForeignCommit: "foreign_commit",
+    OffsetsVanished: "offsets_vanished",
+    TopicRecreated: "topic_recreated",
+    CommitterFenced: "fenced",
+    CommitAbandoned: "abandoned",
+    PartitionsShared: "partitions_shared",
+}
+_OfGroup = (
+    ForeignCommit
+    | OffsetsVanished
+    | TopicRecreated
+    | CommitterFenced
+    | CommitAbandoned
+    | PartitionsShared
+)
+
+
+class Tally:
+    """An observer that counts. Groups and queries beyond `limit` count together, as OTHER."""
+
+    def __init__(
+        self,
+        limit: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._limit = limit
+        self._clock, self._wall = clock, wall
+        self._lock = threading.Lock()
+        self._groups: dict[GroupKey, GroupTally] = {}
+        self._queries: dict[str, QueryTally] = {}
+        self._runs: dict[str, RunTally] = {}
+        self._latencies: dict[str, Latency] = {}
+        self._malfunctions = 0
+
+    def __call__(self, event: Event) -> None:
+        """Count one event."""
+        with self._lock:
+            match event:
+                case Committed():
+                    self._committed(event)
+                case CommitFailed():
+                    self._group(event.cluster, event.group).failures[event.code] += 1
+                case CommitRefused():
+                    refusals = self._group(event.cluster, event.group).refusals
+                    refusals[event.refusal.name.lower()] += 1
+                case Progressed():
+                    self._progressed(event)
+                case GroupsFed():
+                    self._fed(event)
+                case Malfunction():
+                    self._malfunctions += 1
+                case _:
+                    self._seldom(event)
+
+    def numbers(self) -> Numbers:
+        """Take a copy of all that counts now."""
+        with self._lock:
+            self._sweep()
+            runs = [run.copy() for run in self._runs.values()]
+            return Numbers(
+                groups={key: one.copy() for key, one in self._groups.items()},
+                queries={name: one.copy() for name, one in self._queries.items()},
+                runs=sorted(runs, key=lambda run: run.measures.started or 0.0),
+                latencies={cluster: one.copy() for cluster, one in self._latencies.items()},
+                malfunctions=self._malfunctions,
+            )
+
+    def _committed(self, event: Committed) -> None:
+        group = self._group(event.cluster, event.group)
+        group.commits += 1
+        group.last = self._wall()
+        if (event.cluster, event.group) in self._groups:  # of all others there is no one offset
+            group.held.update(event.offsets.items())
+        if event.cluster in self._latencies or len(self._latencies) < self._limit:
+            self._latencies.setdefault(event.cluster, Latency()).add(event.seconds)
+
+    def _seldom(self, event: Event) -> None:
+        match event:
+            case GuardViolation():
+                query = self._query(event.query)
+                for finding in event.findings:
+                    query.violations[finding.breach.name.lower()] += 1
+                if event.withheld:
+                    self._run(event.run_id, event.query).withheld.add(event.source)
+            case EventsMissed():
+                self._query(event.query).missed += 1
+            case SourceIgnored() if event.wrong:
+                self._query(event.query).ignored += 1
+            case (
+                ForeignCommit()
+                | OffsetsVanished()
+                | TopicRecreated()
+                | CommitterFenced()
+                | CommitAbandoned()
+                | PartitionsShared()
+            ):
+                self._incident(event)
+
+    def _incident(self, event: _OfGroup) -> None:
+        group = self._group(event.cluster, event.group)
+        group.incidents[_INCIDENTS[type(event)]] += 1
+        if isinstance(event, OffsetsVanished):
+            for tp in event.offsets:
+                group.held.pop(tp, None)
+
+    def _progressed(self, event: Progressed) -> None:
+        run = self._run(event.run_id, event.query)
+        run.batch_id, run.measures = event.batch_id, event.measures
+        for source in event.sources:
+            run.progressed(source)
+
+    def _fed(self, event: GroupsFed) -> None:
+        if not event.ended:
+            self._run(event.run_id, event.query).groups = event.groups
+        elif event.run_id in self._runs:
+            self._runs[event.run_id].ended = self._clock()
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop what belongs to none but runs that are over for a while."""
+        now = self._clock()
+        over = [
+            run_id
+            for run_id, run in self._runs.items()
+            if run.ended is not None and now - run.ended >= _KEPT
+        ]
+        gone = [self._runs.pop(run_id) for run_id in over]
+        left = self._runs.values()
+        for key in {key for run in gone for key in run.groups}:
+            if not any(key in run.groups for run in left):
+                self._groups.pop(key, None)
+        for query in {run.query for run in gone} - {run.query for run in left}:
+            self._queries.pop(query, None)
+
+    def _group(self, cluster: str, name: str) -> GroupTally:
+        key = (cluster, name)
+        if key not in self._groups and len(self._groups) >= self._limit:
+            key = (OTHER, OTHER)
+        return self._groups.setdefault(key, GroupTally())
+
+    def _query(self, name: str) -> QueryTally:
+        if name not in self._queries and len(self._queries) >= self._limit:
+            name = OTHER
+        return self._queries.setdefault(name, QueryTally())
+
+    def _run(self, run_id: str, query: str) -> RunTally:
+        """The run, made anew where there is room: else one that nobody sees."""
+        run = self._runs.get(run_id)
+        if run is None:
+            run = RunTally(query)
+            if len(self._runs) < self._limit:
+                self._runs[run_id] = run
+        return run

@@ -1,0 +1,316 @@
+"""Events become numbers under the names that dashboards ask for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from eo_listener.events import (
+    Breach,
+    CommitFailed,
+    CommitRefused,
+    Committed,
+    Event,
+    EventsMissed,
+    Finding,
+    ForeignCommit,
+    GroupsFed,
+    GuardViolation,
+    Malfunction,
+    Measures,
+    OffsetsVanished,
+    Progressed,
+    Refusal,
+    SourceIgnored,
+    SourceProgressed,
+)
+from eo_listener.metrics.families import Families
+from eo_listener.metrics.prometheus import Prometheus
+from eo_listener.metrics.tally import OTHER, Tally
+from eo_listener.offsets import Offsets, TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def series(*events: Event, partitions: int = 10_000) -> Series:
+    """What a scrape shows after these events."""
+    registry = CollectorRegistry()
+    observer = Prometheus(registry, partitions=partitions)
+    for event in events:
+        observer(event)
+    return read(registry)
+
+
+def read(registry: CollectorRegistry) -> Series:
+    text = generate_latest(registry).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(found: Series, name: str, **labels: str) -> float | None:
+    return found.get((f"eo_listener_{name}", tuple(sorted(labels.items()))))
+
+
+def committed(offsets: Offsets, group: str = "g", seconds: float = 0.02) -> Committed:
+    return Committed(cluster="k:9092", group=group, offsets=offsets, seconds=seconds)
+
+
+def progressed(
+    ends: Offsets, log_ends: Offsets | None, run: str = "r1", **measures: float
+) -> Progressed:
+    source = SourceProgressed(source=0, cluster="k:9092", ends=ends, log_ends=log_ends)
+    return Progressed(
+        query="flights", run_id=run, batch_id=7, measures=measures_of(measures), sources=(source,)
+    )
+
+
+def measures_of(given: dict[str, float]) -> Measures:
+    whole = {"started": 1000.0, "seconds": 2.0, **given}
+    return Measures(**whole)  # type: ignore[arg-type]  # a test names the fields it means
+
+
+def fed(run: str = "r1", *, ended: bool = False, groups: Iterable[str] = ("g",)) -> GroupsFed:
+    return GroupsFed(
+        query="flights",
+        run_id=run,
+        groups=frozenset(("k:9092", group) for group in groups),
+        ended=ended,
+    )
+
+
+def test_offsets_and_lag_have_the_exporters_labels() -> None:
+    """kafka_consumergroup_lag{consumergroup,topic,partition} has its like, and so have the sums."""
+    found = series(
+        progressed(Offsets({P0: 5, P1: 7}), Offsets({P0: 9, P1: 7})),
+        committed(Offsets({P0: 5, P1: 7})),
+    )
+    group = {"cluster": "k:9092", "consumergroup": "g", "topic": "t"}
+    assert value(found, "consumergroup_current_offset", **group, partition="0") == 5
+    assert value(found, "consumergroup_lag", **group, partition="0") == 4
+    assert value(found, "consumergroup_lag", **group, partition="1") == 0
+    assert value(found, "consumergroup_current_offset_sum", **group) == 12
+    assert value(found, "consumergroup_lag_sum", **group) == 4
+    log = {"cluster": "k:9092", "topic": "t", "partition": "0"}
+    assert value(found, "topic_partition_current_offset", **log) == 9
+
+
+def test_lag_follows_what_is_committed_not_what_is_processed() -> None:
+    """While commits fail the lag grows, though the query reads on."""
+    found = series(
+        progressed(Offsets({P0: 5}), Offsets({P0: 5})),
+        committed(Offsets({P0: 5})),
+        progressed(Offsets({P0: 50}), Offsets({P0: 60})),
+    )
+    group = {"cluster": "k:9092", "consumergroup": "g", "topic": "t", "partition": "0"}
+    assert value(found, "consumergroup_lag", **group) == 55
+
+
+def test_a_lag_that_is_not_known_is_not_there() -> None:
+    """Without the log's end there is no lag, and none of nought."""
+    found = series(committed(Offsets({P0: 5})), progressed(Offsets({P1: 5}), None))
+    assert not [name for name, _ in found if name == "eo_listener_consumergroup_lag"]
+
+
+def test_commits_are_counted_by_outcome() -> None:
+    """Confirmed ones with their latency, failed ones by Kafka's error name, refused by reason."""
+    failed = CommitFailed(
+        cluster="k:9092",
+        group="g",
+        errors={P0: "UNKNOWN_MEMBER_ID"},
+        code="UNKNOWN_MEMBER_ID",
+        cause="c",
+        fix="f",
+        detail=None,
+        refused=True,
+        unknown=False,
+        failures=1,
+        retry_in=1.0,
+    )
+    refused = CommitRefused(
+        cluster="k:9092",
+        group="g",
+        refusal=Refusal.BELOW_GROUP,
+        offered=Offsets({P0: 3}),
+        held=Offsets({P0: 5}),
+    )
+    found = series(
+        committed(Offsets({P0: 5}), seconds=0.005),
+        committed(Offsets({P0: 6}), seconds=0.3),
+        committed(Offsets({P0: 7}), seconds=60.0),
+        failed,
+        failed,
+        refused,
+    )
+    group = {"cluster": "k:9092", "consumergroup": "g"}
+    assert value(found, "commits_total", **group) == 3
+    assert value(found, "commit_failures_total", **group, code="UNKNOWN_MEMBER_ID") == 2
+    assert value(found, "commit_refusals_total", **group, reason="below_group") == 1
+    assert value(found, "commit_latency_seconds_bucket", cluster="k:9092", le="0.005") == 1
+    assert value(found, "commit_latency_seconds_bucket", cluster="k:9092", le="0.5") == 2
+    assert value(found, "commit_latency_seconds_count", cluster="k:9092") == 3
+    assert value(found, "commit_latency_seconds_sum", cluster="k:9092") == pytest.approx(60.305)
+    assert value(found, "consumergroup_last_commit_timestamp_seconds", **group)
+
+
+def test_a_query_has_sparks_numbers_and_a_lag_in_time() -> None:
+    """Rows a second, the newest batch, event time, and how old the oldest unread record may be."""
+    found = series(
+        progressed(Offsets({P0: 5}), Offsets({P0: 5}), started=1000.0),
+        progressed(
+            Offsets({P0: 8}),
+            Offsets({P0: 9}),
+            started=1010.0,
+            rows=3,
+            input_rows_per_second=1.5,
+            processed_rows_per_second=2.5,
+            newest=990.0,
+            watermark=930.0,
+        ),
+    )
+    query = {"query": "flights"}
+    assert value(found, "query_input_rows", **query) == 3
+    assert value(found, "query_input_rows_per_second", **query) == 1.5
+    assert value(found, "query_processed_rows_per_second", **query) == 2.5
+    assert value(found, "query_last_batch_timestamp_seconds", **query) == 1012.0
+    assert value(found, "query_batch_duration_seconds", **query) == 2.0
+    assert value(found, "query_batch_id", **query) == 7
+    assert value(found, "query_lag_seconds", **query, source="0") == 12.0
+    assert value(found, "query_event_time_lag_seconds", **query) == 22.0
+    assert value(found, "query_watermark_timestamp_seconds", **query) == 930.0
+
+
+def test_what_goes_wrong_is_counted() -> None:
+    """The guard's findings by breach, withheld sources, holes, strangers, faults of ours."""
+    finding = Finding(breach=Breach.GAP, partition=P0, start=5, until=9)
+    violation = GuardViolation(
+        query="flights", run_id="r1", batch_id=3, source=0, findings=(finding,), withheld=True
+    )
+    missed = EventsMissed(query="flights", run_id="r1", after_batch=3, before_batch=9)
+    wrong = SourceIgnored(
+        query="flights", run_id="r1", source=0, problem="p", cause="c", fix="f", wrong=True
+    )
+    foreign = ForeignCommit(
+        cluster="k:9092",
+        group="g",
+        found=Offsets({P0: 3}),
+        ours=Offsets({P0: 5}),
+        writer=None,
+        zombie=False,
+    )
+    found = series(
+        progressed(Offsets({P0: 5}), None),
+        violation,
+        missed,
+        wrong,
+        foreign,
+        Malfunction(where="w", problem="p"),
+    )
+    assert value(found, "guard_violations_total", query="flights", breach="gap") == 1
+    assert value(found, "query_withheld_sources", query="flights") == 1
+    assert value(found, "events_missed_total", query="flights") == 1
+    assert value(found, "sources_ignored_total", query="flights") == 1
+    assert value(found, "malfunctions_total") == 1
+    group = {"cluster": "k:9092", "consumergroup": "g"}
+    assert value(found, "group_incidents_total", **group, kind="foreign_commit") == 1
+
+
+def test_offsets_that_vanished_have_no_series() -> None:
+    """A group that has lost an offset is not shown with it."""
+    gone = OffsetsVanished(cluster="k:9092", group="g", offsets=Offsets({P0: 5}))
+    found = series(committed(Offsets({P0: 5, P1: 7})), gone)
+    names = [labels for name, labels in found if name == "eo_listener_consumergroup_current_offset"]
+    assert [dict(labels)["partition"] for labels in names] == ["1"]
+
+
+def test_series_are_bounded_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Beyond the limit a topic has its sums, whole, and nothing by partition."""
+    registry = CollectorRegistry()
+    observer = Prometheus(registry, partitions=3)
+    for topic in ("a", "b"):
+        ends = Offsets.of({topic: {0: 1, 1: 2}})
+        observer(progressed(ends, ends, run=topic))
+        observer(committed(ends))
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        read(registry)
+        found = read(registry)
+    by_partition = [
+        dict(labels)
+        for name, labels in found
+        if name in ("eo_listener_consumergroup_current_offset", "eo_listener_consumergroup_lag")
+    ]
+    assert {labels["topic"] for labels in by_partition} == {"a"}
+    group = {"cluster": "k:9092", "consumergroup": "g"}
+    assert value(found, "consumergroup_current_offset_sum", **group, topic="b") == 3
+    assert value(found, "partitions_without_series") == 2
+    assert len(caplog.records) == 1
+
+
+class Clock:
+    """A clock that is set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_series_of_what_has_ended_go(caplog: pytest.LogCaptureFixture) -> None:
+    """Five minutes after its end a query is gone, with its groups, but for those others feed."""
+    clock = Clock()
+    tally = Tally(100, clock=clock)
+    tally(fed("r1", groups=("alone", "shared")))
+    tally(progressed(Offsets({P0: 5}), Offsets({P0: 5})))
+    tally(fed("r2", groups=("shared",)))
+    for group in ("alone", "shared"):
+        tally(committed(Offsets({P0: 5}), group))
+    tally(fed("r1", ended=True, groups=("alone", "shared")))
+    tally(committed(Offsets({P0: 5}), "alone"))
+    clock.now = 299.0
+    assert len(tally.numbers().groups) == 2
+    clock.now = 301.0
+    assert list(tally.numbers().groups) == [("k:9092", "shared")]
+    assert len(tally.numbers().runs) == 1
+    tally(fed("r2", ended=True, groups=("shared",)))
+    clock.now = 700.0
+    left = tally.numbers()
+    assert (left.groups, left.runs, left.queries) == ({}, [], {})
+
+
+def test_a_new_run_takes_the_place_of_the_old() -> None:
+    """A restarted query keeps its series, with the numbers of the newer run."""
+    found = series(
+        fed("r1"),
+        progressed(Offsets({P0: 5}), Offsets({P0: 5}), run="r1", started=1000.0, rows=1),
+        fed("r1", ended=True),
+        fed("r2"),
+        progressed(Offsets({P0: 9}), Offsets({P0: 9}), run="r2", started=2000.0, rows=2),
+        committed(Offsets({P0: 9})),
+    )
+    assert value(found, "query_input_rows", query="flights") == 2
+    log = {"cluster": "k:9092", "topic": "t", "partition": "0"}
+    assert value(found, "topic_partition_current_offset", **log) == 9
+
+
+def test_groups_beyond_the_limit_count_together() -> None:
+    """A program that makes ever new groups does not fill the memory, and loses no count."""
+    tally = Tally(2)
+    for number in range(5):
+        tally(committed(Offsets({P0: 5}), f"g{number}"))
+    groups = tally.numbers().groups
+    assert {key: one.commits for key, one in groups.items()} == {
+        ("k:9092", "g0"): 1,
+        ("k:9092", "g1"): 1,
+        (OTHER, OTHER): 3,
+    }
+    assert groups[OTHER, OTHER].held == {}
+    drawn = list(Families(10).draw(tally.numbers()))
+    assert len({family.name for family in drawn}) == len(drawn)

@@ -1,0 +1,176 @@
+"""Numbers over HTTP: a router and a committer at work, scraped as Prometheus does it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from eo_listener.committer import Committer, Router
+from eo_listener.errors import KafkaError, SettingsError, UnavailableError
+from eo_listener.metrics.opening import open_metrics
+from eo_listener.metrics.prometheus import Prometheus
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.progress import Progress
+from eo_listener.routing import Rules
+from eo_listener.testing import MemoryGroups, MemoryQueries
+
+SECRET = "hunter2-planted"  # noqa: S105  # planted, to be looked for
+OPTIONS = {
+    0: {
+        "kafka.bootstrap.servers": "k:9092",
+        "kafka.consumer.commit.groupid": "flights-to-pg",
+        "kafka.sasl.jaas.config": f'required username="u" password="{SECRET}";',
+    }
+}
+
+
+@pytest.fixture
+def observer() -> Iterator[Prometheus]:
+    made = open_metrics(0)
+    yield made
+    made.close()
+    assert not [one for one in threading.enumerate() if one.name == "eo-listener-metrics"]
+
+
+def scrape(observer: Prometheus) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{observer.port}/metrics", timeout=10) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        text: str = answer.read().decode()
+    return text
+
+
+def recorded() -> list[str]:
+    """The JSON of the events of a small query, as Spark 4.0 sent them."""
+    path = Path(__file__).parents[1] / "data" / "events-4.0.0.json"
+    return [
+        json.dumps(one["json"])
+        for one in json.loads(path.read_text())["events"]
+        if one["event"] == "progress" and one["case"] == "one"
+    ]
+
+
+def test_a_scrape_shows_what_was_committed_and_no_secret(observer: Prometheus) -> None:
+    """Recorded events go through router and committer; offsets, lag, rates and failures are told.
+
+    The password that the source's options and an error hold is nowhere.
+    """
+    store = MemoryGroups()
+
+    def refuse(group: str, positions: object) -> None:
+        raise KafkaError(f"no: {SECRET}", code="GROUP_AUTHORIZATION_FAILED", cause=SECRET)
+
+    committer = Committer(lambda cluster: store, observers=[observer])
+    router = Router(Rules(), MemoryQueries(OPTIONS), committer)
+    events = recorded()
+    for text in events:
+        router.progressed(Progress.parse(text))
+        assert router.flush(time.monotonic() + 10)
+        assert committer.flush(10)
+    store.faults.append(refuse)
+    store.groups["flights-to-pg"].clear()
+    router.ended(Progress.parse(events[-1]).run_id)
+    router.close(time.monotonic() + 10)
+    committer.close(10)
+    text = scrape(observer)
+    assert SECRET not in text
+    found = {
+        (sample.name.removeprefix("eo_listener_"), sample.labels.get("partition")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found["consumergroup_current_offset", "1"] == 42
+    assert found["consumergroup_lag", "1"] == 0
+    assert found["consumergroup_current_offset_sum", None] == 44 + 42 + 24
+    assert found["commits_total", None] >= 2
+    assert found["query_input_rows", None] == 10
+    assert found["query_processed_rows_per_second", None] == pytest.approx(6.761325219743069)
+    assert found["query_lag_seconds", None] == 0
+    assert 'consumergroup="flights-to-pg"' in text
+    assert 'cluster="k:9092"' in text
+
+
+def test_it_listens_on_loopback_alone(observer: Prometheus) -> None:
+    """Unless told otherwise nobody from another machine can ask."""
+    sockets = [
+        one.laddr.ip
+        for one in psutil.Process().net_connections("tcp")
+        if one.status == psutil.CONN_LISTEN and one.laddr.port == observer.port
+    ]
+    assert sockets == ["127.0.0.1"]
+
+
+def test_one_who_connects_and_says_nothing_holds_up_nobody(observer: Prometheus) -> None:
+    """Each request has a thread of its own."""
+    with socket.create_connection(("127.0.0.1", observer.port or 0), timeout=10):
+        assert "eo_listener_build_info" in scrape(observer)
+
+
+def test_closing_frees_the_port() -> None:
+    """Another listener can have it at once."""
+    first = open_metrics(0)
+    port = first.port
+    assert port is not None
+    first.close()
+    second = open_metrics(port)
+    assert "eo_listener_build_info" in scrape(second)
+    second.close()
+    assert second.port is None
+
+
+def test_a_port_that_is_taken_is_one_clear_error(observer: Prometheus) -> None:
+    """The address, the likely cause, and what to change."""
+    with pytest.raises(UnavailableError, match=f"127.0.0.1:{observer.port}.*another port"):
+        open_metrics(observer.port or 0)
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_that_is_none_is_wrong_use(port: int) -> None:
+    """Before anything is opened."""
+    with pytest.raises(SettingsError, match="from 1 to 65535"):
+        open_metrics(port)
+
+
+def test_an_address_of_another_machine_is_one_clear_error() -> None:
+    """192.0.2.1 is nobody's (RFC 5737)."""
+    with pytest.raises(UnavailableError, match=r"cannot be served at 192\.0\.2\.1:0"):
+        open_metrics(0, "192.0.2.1")
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """prometheus_client is no dependency of its own accord."""
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(SettingsError, match=r"eo-listener\[metrics\]"):
+        open_metrics(0)
+
+
+def test_a_registry_of_the_users_own_has_the_numbers() -> None:
+    """A program that serves its own metrics already needs no second port."""
+    registry = CollectorRegistry()
+    observer = Prometheus(registry)
+    store = MemoryGroups()
+    committer = Committer(lambda cluster: store, observers=[observer])
+    router = Router(Rules(), MemoryQueries(OPTIONS), committer)
+    router.progressed(Progress.parse(recorded()[0]))
+    router.close(time.monotonic() + 10)
+    committer.close(10)
+    held = store.groups["flights-to-pg"]
+    assert set(held) == {TopicPartition("rec400a", number) for number in range(3)}
+    assert isinstance(held[TopicPartition("rec400a", 0)], Position)
+    labels = {
+        "cluster": "k:9092",
+        "consumergroup": "flights-to-pg",
+        "topic": "rec400a",
+        "partition": "0",
+    }
+    assert registry.get_sample_value("eo_listener_consumergroup_current_offset", labels) == 42
