@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 from eo_listener.events import (
     Breach,
+    CommitFailed,
     CommitRefused,
     CommitterFenced,
     EventsMissed,
@@ -19,6 +21,7 @@ from eo_listener.events import (
 )
 
 _SHOWN = 5  # partitions named in a line
+_SOMEBODY = "User:CLIENT"  # a place for its name, which is not known here
 
 _REFUSALS = {
     Refusal.BELOW_COMMITTED: (
@@ -66,6 +69,32 @@ _BREACHES = {
         "raise the topic's retention, or make the query faster; these records are not in the sink",
     ),
 }
+
+
+def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
+    """What to type for the right that the broker says is missing; None for any other failure.
+
+    `principal` is how ACLs name the client (`User:alice`), None where that is unknown.
+    """
+    match event.code:
+        case "GROUP_AUTHORIZATION_FAILED":
+            operations, what = ["Read"], ["--group", event.group]
+        case "TOPIC_AUTHORIZATION_FAILED":
+            topics = {tp.topic for tp, code in event.errors.items() if code == event.code}
+            operations = ["Read"]
+            what = [word for topic in sorted(topics) for word in ("--topic", topic)]
+        case "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
+            operations = ["Write", "Describe"]
+            what = ["--transactional-id", f"eo-listener-{event.group}"]
+        case _:
+            return None
+    command = ["kafka-acls", "--bootstrap-server", event.cluster, "--add"]
+    command += ["--allow-principal", principal or _SOMEBODY]
+    command += [word for operation in operations for word in ("--operation", operation)]
+    return (
+        f"give {principal or 'the client'} the right to {' and '.join(operations)}, as an "
+        f"administrator of the cluster: {shlex.join([*command, *what])}"
+    )
 
 
 def refused(event: CommitRefused) -> str:

@@ -4,33 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 
+from eo_listener.errors import SettingsError
 from eo_listener.events import PartitionsShared, SourceIgnored
 from eo_listener.group_names import GroupNames, LeftOut
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.progress import Progress, SourceProgress
+from eo_listener.security import Access, Road, Store, principal, translate
 
 SERVERS_OPTION = "kafka.bootstrap.servers"
-PROTOCOL_OPTION = "kafka.security.protocol"
+
+_SERVERS = "bootstrap.servers"
+_KAFKA = "kafka."
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One Kafka cluster as a client sees it: librdkafka properties, in sorted order."""
+    """One Kafka cluster as a client sees it: the client's properties, in sorted order.
+
+    They are librdkafka's, to which `stores` add some once Java has read them; or, where the
+    `road` is "java", those of Java's own client, for the reason in `why_java`.
+    """
 
     properties: tuple[tuple[str, str], ...] = field(repr=False)
+    stores: tuple[Store, ...] = field(default=(), repr=False)
+    road: Road = "librdkafka"
+    why_java: str | None = None
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> Cluster:
-        """Build from a mapping; equal mappings give equal clusters, and one client."""
-        return cls(tuple(sorted(properties.items())))
+    def of(cls, properties: Mapping[str, str], access: Access | None = None) -> Cluster:
+        """Build from a mapping; equal mappings give equal clusters, and one client.
+
+        `access` is what a source's options were translated to; `properties` go before its own.
+        """
+        access = access or Access(properties={})
+        return cls(
+            properties=tuple(sorted({**access.properties, **properties}.items())),
+            stores=access.stores,
+            road=access.road,
+            why_java=access.why_java,
+        )
 
     @property
     def servers(self) -> str:
         """The bootstrap servers: the only part of a cluster that is ever shown."""
-        return dict(self.properties)["bootstrap.servers"]
+        return dict(self.properties)[_SERVERS]
+
+    @property
+    def principal(self) -> str | None:
+        """How ACLs name the client (`User:alice`), None where that cannot be known from here."""
+        if self.road == "java":
+            return None
+        return principal(dict(self.properties), self.stores)
 
     def __str__(self) -> str:
         return self.servers
@@ -66,11 +94,15 @@ class Route:
 class Rules:
     """The user's settings of where to commit.
 
-    `kafka` holds librdkafka properties that win over what the source was given.
+    `kafka` holds librdkafka properties that win over what the source was given; `gssapi` says
+    whether the librdkafka that is installed can do Kerberos, `tokens` whether Spark has
+    delegation tokens (`spark.kafka.clusters.*`).
     """
 
     names: GroupNames = field(default_factory=GroupNames)
     kafka: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    gssapi: bool = False
+    tokens: bool = False
 
     def route(self, progress: Progress, options: Mapping[int, Mapping[str, str]] | None) -> Route:
         """Give each Kafka source of an event its cluster and group.
@@ -128,25 +160,28 @@ class Rules:
 
     def _cluster(self, given: Mapping[str, str] | None) -> Cluster:
         given = given or {}
-        properties = dict(self.kafka)
-        if "bootstrap.servers" not in properties:
-            servers = given.get(SERVERS_OPTION)
-            if not servers:
-                raise LeftOut(
-                    "the bootstrap servers of this source are unknown",
-                    "its options could not be read from the running query",
-                    "give them: OffsetCommitListener(bootstrap_servers='host:port')",
-                )
-            properties["bootstrap.servers"] = _in_order(servers)
-        protocol = given.get(PROTOCOL_OPTION, "PLAINTEXT").upper()
-        if protocol != "PLAINTEXT" and "security.protocol" not in self.kafka:
+        servers = self.kafka.get(_SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
+        if not servers:
             raise LeftOut(
-                f"the source reads its topics by {protocol}, which is not carried over yet",
-                f"its option {PROTOCOL_OPTION} is set, and the listener has no client settings",
-                "give them in librdkafka's names: OffsetCommitListener(kafka={"
-                f"'security.protocol': '{protocol}', ...}})",
+                "the bootstrap servers of this source are unknown",
+                "its options could not be read from the running query",
+                "give them: OffsetCommitListener(bootstrap_servers='host:port')",
             )
-        return Cluster.of(properties)
+        source = tuple(sorted((k, v) for k, v in given.items() if k.startswith(_KAFKA)))
+        try:
+            access = _access(source, frozenset(self.kafka), self.gssapi, self.tokens)
+        except SettingsError as why:
+            raise LeftOut(why.problem, why.cause or "", why.fix or "") from None
+        if access.road == "java":
+            return Cluster.of({_SERVERS: servers}, access)
+        return Cluster.of({**self.kafka, _SERVERS: servers}, access)
+
+
+@lru_cache(maxsize=1024)  # asked at every event, and a truststore may be long
+def _access(
+    source: tuple[tuple[str, str], ...], own: frozenset[str], gssapi: bool, tokens: bool
+) -> Access:
+    return translate(dict(source), own=own, gssapi=gssapi, tokens=tokens)
 
 
 def _in_order(servers: str) -> str:

@@ -159,9 +159,9 @@ class TestNoGroup:
             ),
             ({"eo.commit.group": "g"}, "bootstrap servers", "bootstrap_servers=", True),
             (
-                options(eo_commit_group="g", kafka_security_protocol="SASL_SSL"),
+                options(eo_commit_group="g", kafka_security_protocol="hunter2"),
+                "kafka.security.protocol names no security protocol",
                 "SASL_SSL",
-                "OffsetCommitListener(kafka=",
                 True,
             ),
             (None, "could not be read", "groups=", True),
@@ -177,6 +177,7 @@ class TestNoGroup:
         (why,) = route.ignored
         assert problem in why.problem
         assert fix in why.fix
+        assert "hunter2" not in repr(why)
         assert why.wrong is wrong
         assert why.source == 0
 
@@ -236,6 +237,90 @@ class TestNoGroup:
         )
         assert route.commits == ()
         assert "queryName" in route.ignored[0].fix
+
+
+PLAIN = {
+    "kafka.security.protocol": "SASL_PLAINTEXT",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="alice" password="hunter2";',
+}
+TRUST = {
+    "kafka.security.protocol": "SSL",
+    "kafka.ssl.truststore.location": "/t.jks",
+    "kafka.ssl.truststore.password": "hunter2",
+}
+TOKEN = {**PLAIN, "kafka.sasl.mechanism": "AWS_MSK_IAM"}
+
+
+class TestSecurity:
+    """A cluster is entered as the source enters it."""
+
+    def cluster(self, *sources: Mapping[str, str], rules: Rules | None = None) -> Cluster:
+        """The one cluster that sources with these options are committed to."""
+        given = {i: {**options(eo_commit_group="g"), **one} for i, one in enumerate(sources)}
+        topics = ({f"t{i}": {0: 5}} for i in range(len(sources)))
+        route = (rules or Rules()).route(progress(*topics), given)
+        (commit,) = route.commits
+        assert not route.ignored
+        return commit.cluster
+
+    def test_the_sources_own_settings_are_carried_over(self) -> None:
+        """What the source says of the cluster is said to the client, in librdkafka's names."""
+        cluster = self.cluster(PLAIN)
+        assert dict(cluster.properties) == {
+            "bootstrap.servers": "k:9092",
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "hunter2",
+        }
+        assert (cluster.road, cluster.stores) == ("librdkafka", ())
+        assert cluster.principal == "User:alice"
+
+    def test_stores_and_java_are_left_to_who_opens_the_cluster(self) -> None:
+        """Key stores are named for Java to read; what only Java can do keeps Java's names."""
+        (store,) = self.cluster(TRUST).stores
+        assert (store.location, store.password) == ("/t.jks", "hunter2")
+        cluster = self.cluster(TOKEN)
+        assert cluster.road == "java"
+        assert cluster.principal is None
+        assert dict(cluster.properties) == {
+            "bootstrap.servers": "k:9092",
+            **{name.removeprefix("kafka."): text for name, text in TOKEN.items()},
+        }
+
+    @pytest.mark.parametrize("given", [PLAIN, TRUST, TOKEN])
+    def test_equal_settings_are_one_cluster(self, given: Mapping[str, str]) -> None:
+        """Two sources with the same settings share a client, whatever else they are told."""
+        tuned = {**given, "kafka.max.poll.records": "7", "failondataloss": "false"}
+        assert self.cluster(given, tuned, dict(reversed(list(given.items())))) == self.cluster(given)
+
+    def test_another_password_is_another_cluster(self) -> None:
+        """Two ways in are two clients."""
+        other = {**TRUST, "kafka.ssl.truststore.password": "x"}
+        assert len({self.cluster(one) for one in (PLAIN, TRUST, TOKEN, other)}) == 4
+
+    @pytest.mark.parametrize("given", [PLAIN, TRUST, TOKEN])
+    def test_no_text_shows_a_secret(self, given: Mapping[str, str]) -> None:
+        """A cluster is named by its servers alone."""
+        cluster = self.cluster(given)
+        assert str(cluster) == "k:9092"
+        assert "hunter2" not in repr(cluster)
+
+    def test_what_the_listener_is_given_wins(self) -> None:
+        """The user's properties go before those of the source, its servers among them."""
+        rules = Rules(kafka={"bootstrap.servers": "mine:1", "sasl.username": "bob"})
+        cluster = self.cluster(PLAIN, rules=rules)
+        assert dict(cluster.properties) == {
+            "bootstrap.servers": "mine:1",
+            "security.protocol": "sasl_plaintext",
+            "sasl.username": "bob",
+        }
+        assert dict(self.cluster(TOKEN, rules=Rules(kafka={"client.id": "x"})).properties) == {
+            "bootstrap.servers": "k:9092",
+            **{name.removeprefix("kafka."): text for name, text in TOKEN.items()},
+        }
 
 
 class TestSettings:

@@ -7,10 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
+from eo_listener import advice
 from eo_listener.committer.policy import Policy, Retry
 from eo_listener.committer.worker import Worker
-from eo_listener.events import Event, Observer
+from eo_listener.events import CommitFailed, Event, Observer
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import GroupStore
 from eo_listener.routing import Cluster, Commit
@@ -121,7 +123,7 @@ class Committer:
             f"eo-listener-commit-{next(self._numbers)}",
             lambda: self._open_store(cluster),
             cluster=str(cluster),
-            observe=self.observe,
+            observe=lambda event: self.observe(_with_command(event, cluster)),
             retry=self._retry,
             policy=self._policy,
         )
@@ -129,3 +131,11 @@ class Committer:
     def _all(self) -> tuple[Worker, ...]:
         with self._lock:
             return tuple(self._workers.values())
+
+
+def _with_command(event: Event, cluster: Cluster) -> Event:
+    """Where a right is missing, name the command that gives it to this client."""
+    if not isinstance(event, CommitFailed):
+        return event
+    command = advice.right_to_add(event, cluster.principal)
+    return event if command is None else replace(event, fix=command)

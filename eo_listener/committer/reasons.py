@@ -26,6 +26,10 @@ class Reason:
 
 
 STOOD_STILL = "_STOOD_STILL"
+# Before there is a client at all: what a source's own settings ask for cannot be had (yet).
+NO_JAVA = "_NO_JAVA"
+ONLY_SIMPLE = "_ONLY_SIMPLE"
+NO_STORE = "_NO_STORE"
 
 _UNREACHABLE = Reason(
     "the broker is down, slow, or not at this address",
@@ -54,6 +58,12 @@ _ENDED = Reason(
     "Kafka does not know this committer's transaction (any more)",
     "nothing to do: the group is read, and the commit repeated by a new producer",
     unknown=True,
+)
+_REFUSED_LOGIN = Reason(
+    "the broker refused the client's credentials",
+    "check the source's kafka.sasl.* and kafka.ssl.* options, or the client settings given to the "
+    "listener (kafka={...}; follow: -X)",
+    refused=True,
 )
 _LOCAL = Reason(
     "Kafka's client gave the request up (see the error name)",
@@ -172,14 +182,32 @@ _REASONS = {
     "CLUSTER_AUTHORIZATION_FAILED": Reason(
         "the client may not use this cluster", "ask for the right to connect", refused=True
     ),
-    "_AUTHENTICATION": Reason(
-        "the broker refused the client's credentials",
-        "check the security settings given to the listener",
+    "_AUTHENTICATION": _REFUSED_LOGIN,
+    "SASL_AUTHENTICATION_FAILED": _REFUSED_LOGIN,
+    "UNSUPPORTED_SASL_MECHANISM": _REFUSED_LOGIN,
+    "_SSL": Reason(
+        "the TLS handshake failed: this side does not trust the broker's certificate, or the "
+        "broker not this side's",
+        "check the source's kafka.ssl.* options; where it names no truststore, the machine's own "
+        "authorities count here, not those of the JVM",
         refused=True,
     ),
-    "_SSL": Reason(
-        "the TLS handshake failed",
-        "check the security settings given to the listener",
+    NO_STORE: Reason(
+        "a key store of the source could not be turned into PEM for librdkafka",
+        "check kafka.ssl.keystore.* and kafka.ssl.truststore.*; else give PEM files, or the client "
+        "settings in librdkafka's names (kafka={...}; follow: -X)",
+        refused=True,
+    ),
+    NO_JAVA: Reason(
+        "the source's security settings need Spark's own Kafka client, and there is no JVM here "
+        "that could be asked",
+        "give the client settings in librdkafka's names (kafka={...}; follow: -X)",
+        refused=True,
+    ),
+    ONLY_SIMPLE: Reason(
+        "the source's security settings need Spark's own Kafka client, which can commit in the "
+        "simple mode alone",
+        "use mode='simple', or give the client settings in librdkafka's names (kafka={...})",
         refused=True,
     ),
     "INVALID_GROUP_ID": Reason("Kafka does not accept this group id", "rename it", refused=True),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from confluent_kafka.admin import AdminClient
+
 from eo_listener.errors import SettingsError
-from eo_listener.kafka.clients import MEMBER, OUTSIDER, Client
+from eo_listener.kafka.clients import MEMBER, OUTSIDER, Client, accepted
 from eo_listener.kafka.groups import ConfluentGroups
 from eo_listener.kafka.members import MemberGroups
 from eo_listener.kafka.ownership import Ownership
@@ -41,6 +43,15 @@ def check(properties: Mapping[str, str], mode: str = "simple") -> None:
     Client(nowhere, _GROUP, role=MEMBER if mode == "member" else OUTSIDER).close()
     if mode == "transactional":
         OffsetProducer(nowhere, _GROUP, Ownership()).close()
+
+
+def has_gssapi() -> bool:
+    """Whether the librdkafka that is installed can do Kerberos; that of the wheels cannot."""
+    try:
+        accepted(AdminClient, {"builtin.features": "sasl_gssapi"})
+    except SettingsError:  # as librdkafka answers a question for a part that it lacks
+        return False
+    return True
 
 
 def _require(mode: str) -> None:

@@ -1,0 +1,8 @@
+"""The security settings of Spark's Kafka client, translated for ours."""
+
+from __future__ import annotations
+
+from eo_listener.security.access import Access, Road, principal, translate
+from eo_listener.security.stores import REQUEST, Store
+
+__all__ = ["REQUEST", "Access", "Road", "Store", "principal", "translate"]

@@ -1,0 +1,119 @@
+"""How a client gets into a cluster, translated from what Spark's own client is told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from eo_listener.errors import SettingsError
+from eo_listener.security.options import (
+    PREFIX,
+    PROTOCOL,
+    OnlyJava,
+    Protocol,
+    chosen,
+    connections,
+    protocol,
+)
+from eo_listener.security.sasl import JAAS, module, require_https, sasl
+from eo_listener.security.stores import Store
+from eo_listener.security.tls import tls
+
+Road = Literal["librdkafka", "java"]
+
+_PROVIDERS: Final = "security.providers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a client must be told, beside the servers.
+
+    `properties` are librdkafka's, to which `stores` add some once Java has read them; or, where
+    the `road` is "java", those of Java's own client, for the reason in `why_java`.
+    """
+
+    properties: Mapping[str, str] = field(repr=False)
+    stores: tuple[Store, ...] = ()
+    road: Road = "librdkafka"
+    why_java: str | None = None
+
+
+def translate(
+    source: Mapping[str, str],
+    *,
+    own: Collection[str] = (),
+    gssapi: bool = False,
+    tokens: bool = False,
+) -> Access:
+    """Translate the options of a reader, keys in lower case, by an allow-list.
+
+    `own` are the names of librdkafka's properties that the user gave, in whose place nothing is
+    translated; `gssapi` says whether the librdkafka that is installed can do Kerberos, `tokens`
+    whether Spark has delegation tokens, which it puts in where a source says nothing of security.
+    What has nothing to do with getting in is left out. Raises SettingsError, which quotes no value, for
+    what is dangerous and for what cannot be translated at all.
+    """
+    if PROTOCOL in own:
+        return Access(properties={})
+    options = chosen(source, own)
+    way = protocol(options)
+    if tokens and not options.keys() & {PROTOCOL, JAAS} and not _of_security(own):
+        why = "Spark has delegation tokens, and knows for which clusters they are"
+        return Access(properties=options, road="java", why_java=why)
+    if way == "PLAINTEXT":
+        return Access(properties=connections(options))
+    if way.startswith("SASL"):  # on either road
+        module(options)
+        require_https(options)
+    try:
+        by_hand = any(name.startswith("sasl.") for name in own)
+        return _by_librdkafka(options, way, by_hand=by_hand, gssapi=gssapi)
+    except OnlyJava as why:
+        _require_nothing_own(own, why)
+        return Access(properties=options, road="java", why_java=str(why))
+
+
+def _by_librdkafka(
+    options: Mapping[str, str], way: Protocol, *, by_hand: bool, gssapi: bool
+) -> Access:
+    if options.get(_PROVIDERS):
+        raise OnlyJava(f"{PREFIX}{_PROVIDERS} names classes of Java")
+    properties = {PROTOCOL: way.lower(), **connections(options)}
+    if way.startswith("SASL") and not by_hand:
+        properties |= sasl(options, gssapi=gssapi)
+    stores: tuple[Store, ...] = ()
+    if way.endswith("SSL"):
+        secured = tls(options)
+        properties |= secured.properties
+        stores = secured.stores
+    return Access(properties=properties, stores=stores)
+
+
+def _require_nothing_own(own: Collection[str], why: OnlyJava) -> None:
+    """Raise where settings of both clients would be needed together."""
+    if _of_security(own):
+        raise SettingsError(
+            "the client settings given to the listener cannot be joined with those of the source",
+            cause=str(why),
+            fix=f"give all of them (kafka={{...}}; follow: -X), {PROTOCOL} too, or none",
+        ) from None
+
+
+def _of_security(own: Collection[str]) -> bool:
+    return any(name.startswith(("ssl.", "sasl.")) for name in own)
+
+
+def principal(properties: Mapping[str, str], stores: Collection[Store] = ()) -> str | None:
+    """How ACLs name a client with these properties of librdkafka; None where that is unknown."""
+    way = properties.get(PROTOCOL, "plaintext").lower()
+    if way.startswith("sasl"):
+        user = properties.get("sasl.username")
+    elif way == "ssl" and (
+        any(store.use == "key" for store in stores)
+        or any(name.startswith(("ssl.certificate.", "ssl.keystore.")) for name in properties)
+    ):
+        user = None  # what the broker makes of the certificate's name is its own affair
+    else:
+        user = "ANONYMOUS"
+    return None if user is None else f"User:{user}"
