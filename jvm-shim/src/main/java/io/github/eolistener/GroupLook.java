@@ -1,0 +1,124 @@
+package io.github.eolistener;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeoutException;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.DescribeTopicsOptions;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.ListOffsetsResult;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.TopicCollection;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
+
+/**
+ * Reads where a group and the logs behind it stand.
+ *
+ * <p>{@code {"group","topics":{topic:[partitions]}}} gives what the group holds, {@code
+ * "held":{topic:[[partition,offset,index]]}} beside {@code "metadata":[texts]}, and what is there,
+ * {@code "logs":{topic:{"id":text or null,"partitions":[[partition,start,end]]}}}. What does not
+ * exist is left out. The end is that of the log itself, open transactions included.
+ */
+final class GroupLook implements GroupAdmin.Question {
+  private final String group;
+  private final List<TopicPartition> partitions;
+
+  GroupLook(Argument argument) {
+    group = argument.text("group");
+    partitions = Positions.partitions(argument);
+  }
+
+  @Override
+  public Map<String, Object> ask(Admin admin, Limit limit)
+      throws ExecutionException, TimeoutException, InterruptedException {
+    KafkaFuture<Map<TopicPartition, OffsetAndMetadata>> held =
+        admin
+            .listConsumerGroupOffsets(
+                Map.of(group, new ListConsumerGroupOffsetsSpec().topicPartitions(partitions)),
+                new ListConsumerGroupOffsetsOptions().timeoutMs(limit.leftMs()))
+            .partitionsToOffsetAndMetadata(group);
+    // This one says it when a right to a topic is missing; the other only leaves its offsets out.
+    List<TopicDescription> topics = topics(admin, limit);
+    Set<TopicPartition> there = existing(topics);
+    ListOffsetsResult starts = edges(admin, there, OffsetSpec.earliest(), limit);
+    ListOffsetsResult ends = edges(admin, there, OffsetSpec.latest(), limit);
+    Map<String, List<long[]>> logs = new LinkedHashMap<>();
+    for (TopicPartition tp : there) {
+      long start = limit.await(starts.partitionResult(tp)).offset();
+      long end = limit.await(ends.partitionResult(tp)).offset();
+      logs.computeIfAbsent(tp.topic(), topic -> new ArrayList<>())
+          .add(new long[] {tp.partition(), start, end});
+    }
+    Map<String, Object> answer = Positions.written(limit.await(held));
+    answer.put("logs", described(topics, logs));
+    return answer;
+  }
+
+  /** The topics that exist. */
+  private List<TopicDescription> topics(Admin admin, Limit limit)
+      throws ExecutionException, TimeoutException, InterruptedException {
+    Set<String> names = new LinkedHashSet<>();
+    partitions.forEach(tp -> names.add(tp.topic()));
+    List<TopicDescription> found = new ArrayList<>();
+    for (KafkaFuture<TopicDescription> topic :
+        admin
+            .describeTopics(
+                TopicCollection.ofTopicNames(names),
+                new DescribeTopicsOptions().timeoutMs(limit.leftMs()))
+            .topicNameValues()
+            .values()) {
+      try {
+        found.add(limit.await(topic));
+      } catch (ExecutionException failed) {
+        if (!KafkaFailure.of(failed).isOfNoTopic()) {
+          throw failed;
+        }
+      }
+    }
+    return found;
+  }
+
+  private Set<TopicPartition> existing(List<TopicDescription> topics) {
+    Set<TopicPartition> all = new LinkedHashSet<>();
+    for (TopicDescription topic : topics) {
+      topic
+          .partitions()
+          .forEach(part -> all.add(new TopicPartition(topic.name(), part.partition())));
+    }
+    Set<TopicPartition> asked = new LinkedHashSet<>(partitions);
+    asked.retainAll(all);
+    return asked;
+  }
+
+  private static ListOffsetsResult edges(
+      Admin admin, Set<TopicPartition> partitions, OffsetSpec edge, Limit limit) {
+    Map<TopicPartition, OffsetSpec> asked = new HashMap<>();
+    partitions.forEach(tp -> asked.put(tp, edge));
+    return admin.listOffsets(asked, new ListOffsetsOptions().timeoutMs(limit.leftMs()));
+  }
+
+  private static Map<String, Object> described(
+      List<TopicDescription> topics, Map<String, List<long[]>> logs) {
+    Map<String, Object> described = new LinkedHashMap<>();
+    for (TopicDescription topic : topics) {
+      Map<String, Object> log = new LinkedHashMap<>();
+      // All zeros: the broker knows no topic ids.
+      log.put("id", Uuid.ZERO_UUID.equals(topic.topicId()) ? null : topic.topicId().toString());
+      log.put("partitions", logs.getOrDefault(topic.name(), List.of()));
+      described.put(topic.name(), log);
+    }
+    return described;
+  }
+}

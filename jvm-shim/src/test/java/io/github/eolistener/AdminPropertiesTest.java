@@ -1,0 +1,40 @@
+package io.github.eolistener;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+
+import java.util.Map;
+import org.junit.jupiter.api.DisplayName;
+import org.junit.jupiter.api.Test;
+
+class AdminPropertiesTest {
+  @Test
+  @DisplayName("What keeps a commit from being sent twice cannot be set from outside")
+  void ours() {
+    Map<String, Object> all =
+        AdminProperties.of(
+            "7", Map.of("retries", "9", "request.timeout.ms", "1", "client.id", "spark"));
+    assertEquals("0", all.get("retries"));
+    assertEquals("5000", all.get("request.timeout.ms"));
+    assertEquals("eo-listener-7", all.get("client.id"));
+  }
+
+  @Test
+  @DisplayName("Settings of consumers alone stay out; those of security and of handlers go along")
+  void foreign() {
+    Map<String, Object> all =
+        AdminProperties.of(
+            "7",
+            Map.of(
+                "group.id", "g",
+                "key.deserializer", "D",
+                "interceptor.classes", "I",
+                "sasl.mechanism", "AWS_MSK_IAM",
+                "my.handler.region", "eu"));
+    assertFalse(all.containsKey("group.id"));
+    assertFalse(all.containsKey("key.deserializer"));
+    assertFalse(all.containsKey("interceptor.classes"));
+    assertEquals("AWS_MSK_IAM", all.get("sasl.mechanism"));
+    assertEquals("eu", all.get("my.handler.region"));
+  }
+}
