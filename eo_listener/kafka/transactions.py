@@ -23,7 +23,7 @@ _UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
 _OF_ONE = _UNKNOWN_TOPIC | {"TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE"}
 _LOOK = 2.0
 _PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that there is one
-_STUCK = 15.0  # seconds that a producer may stay silent although its group can be read
+_STUCK = 10.0  # seconds that a producer may stay silent although its group can be read
 
 
 class TransactionalGroups(KeptGroups["_Transactions"]):
@@ -133,6 +133,8 @@ class _Transactions:
             self.transact({}, deadline)
         held = group_offsets(self._client, self._group, partitions, deadline)
         self._client.content()
+        if self.busy:
+            self._readable = self._readable or time.monotonic()
         if self._ownership.lost is None:
             self._ownership.found(held)
         return held
@@ -201,7 +203,10 @@ class _Transactions:
         While Kafka is away it is right that it does not come back. So it is given up only when
         the group could be read for a while, and it has still not moved.
         """
-        if producer.wait(deadline - 1.0):
+        patience = deadline - 1.0
+        if self._readable is not None:
+            patience = min(patience, self._readable + _STUCK)
+        if producer.wait(patience):
             return
         self._require_ours(max(deadline, time.monotonic() + 1.0))
         now = time.monotonic()

@@ -22,6 +22,7 @@ from eo_listener.routing import Cluster
 from eo_listener.testing import MemoryGroups
 from tests.attack import surgery
 from tests.checkpoint.recorded import unpack
+from tests.threads import none_left
 
 CLUSTER = Cluster.of({"bootstrap.servers": "h:1"})
 
@@ -78,12 +79,9 @@ def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
 @pytest.fixture
 def watched() -> Iterator[Watched]:
     watched = Watched()
-    yield watched
-    watched.end()
-    for thread in threading.enumerate():
-        if thread.name.startswith("eo-listener"):
-            thread.join(15)
-            assert not thread.is_alive(), thread.name
+    with none_left():
+        yield watched
+        watched.end()
 
 
 def target(folder: Path | str, group: str = "g") -> Target:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from eo_listener.broker import Broker
 from eo_listener.events import Event
 from tests.listener.queries import Queries
 from tests.spark_session import spark
+from tests.threads import none_left
 from tests.topics import Topics
 
 __all__ = ["spark"]  # a fixture, here for the tests of this folder
@@ -42,12 +42,9 @@ class Recording:
 @pytest.fixture
 def recording(spark: SparkSession) -> Iterator[Recording]:
     recording = Recording(spark)
-    yield recording
-    recording.end()
-    for thread in threading.enumerate():
-        if thread.name.startswith("eo-listener"):
-            thread.join(15)  # one whose Kafka never answered ends when its request does
-            assert not thread.is_alive()
+    with none_left():  # one whose Kafka never answered ends when its request does
+        yield recording
+        recording.end()
 
 
 @pytest.fixture
