@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from eo_listener import __version__
-from eo_listener.cli import broker, demo, follow, jar, status
+from eo_listener.cli import broker, demo, follow, jar, preflight, status
 from eo_listener.errors import EoListenerError
 
 app = typer.Typer(
@@ -45,6 +45,7 @@ def root(
 
 app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command(name="status", epilog=status.EXAMPLE)(status.status)
+app.command(name="preflight", epilog=preflight.EXAMPLE)(preflight.preflight)
 app.command(name="follow", epilog=follow.EXAMPLE)(follow.follow)
 app.add_typer(broker.app, name="broker")
 app.command(name="jar", epilog=jar.EXAMPLE)(jar.jar)

@@ -1,0 +1,147 @@
+"""`eo-listener preflight`: is all there that commits need?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from eo_listener.cli.options import KafkaProperties, as_properties
+from eo_listener.cli.output import console, print_json
+from eo_listener.committer.router import HEARTBEAT
+from eo_listener.errors import KafkaError, SettingsError
+from eo_listener.kafka import check
+from eo_listener.kafka.inspector import Inspector
+from eo_listener.preflight.findings import Finding, Level, problem, to_act_on
+from eo_listener.preflight.local_checks import judge_local
+from eo_listener.preflight.request import Request
+from eo_listener.session.surroundings import look_around
+
+EXAMPLE = "Example: eo-listener preflight -b localhost:9092 -g flights-to-pg -t flights"
+
+_UNREACHABLE = 3
+_COLOURS = {Level.FINE: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.PROBLEM: "red"}
+_POLITE = 10  # what a child at a driver's side gives way by
+
+
+def preflight(
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            "-b",
+            "--bootstrap-server",
+            help="Kafka's address, host:port. Without it only this machine is looked at.",
+        ),
+    ] = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option("-g", "--group", help="A group to commit to; repeatable."),
+    ] = None,
+    topics: Annotated[
+        list[str] | None, typer.Option("-t", "--topic", help="A topic that is read; repeatable.")
+    ] = None,
+    mode: Annotated[
+        str, typer.Option(help="How commits will be made: simple, member or transactional.")
+    ] = "simple",
+    heartbeat: Annotated[
+        float, typer.Option(min=1.0, help="Seconds after which all is committed once more.")
+    ] = HEARTBEAT,
+    properties: KafkaProperties = None,
+    stdin: Annotated[bool, typer.Option("--stdin", hidden=True)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Look at Kafka, its groups and topics, and at this machine, before a query does.
+
+    Changes nothing. Clocks are not compared: Kafka tells a client nothing of its own.
+    """
+    request = _request(servers, groups, topics, mode, heartbeat, properties)
+    if stdin:
+        os.nice(_POLITE)
+        request = Request.parse(sys.stdin.read())
+        check(request.properties, request.mode)
+    findings = list(judge_local(look_around()))
+    reached = True
+    if request is not None:
+        try:
+            findings += _of_kafka(request)
+        except KafkaError as error:
+            reached = False
+            findings.append(_unreachable(request, error))
+    if as_json:
+        print_json({"findings": [finding.document() for finding in findings]})
+    else:
+        _print(findings)
+    if not reached:
+        raise typer.Exit(_UNREACHABLE)
+    if to_act_on(findings):
+        raise typer.Exit(1)
+
+
+def _request(
+    servers: str | None,
+    groups: Sequence[str] | None,
+    topics: Sequence[str] | None,
+    mode: str,
+    heartbeat: float,
+    properties: list[str] | None,
+) -> Request | None:
+    if servers is None:
+        if groups or topics or properties:
+            raise SettingsError(
+                "groups, topics and properties are of a cluster, and none is named",
+                fix="Add -b HOST:PORT",
+            )
+        return None
+    for what, names in (("group", groups), ("topic", topics)):
+        if not all(name.strip() for name in names or ()):
+            raise SettingsError(f"a {what} is empty", fix=f"Name the {what} to look at")
+    given = as_properties(servers, properties)
+    check(given, mode)
+    return Request(
+        properties=given,
+        groups=tuple(groups or ()),
+        topics=tuple(topics or ()),
+        mode=mode,
+        heartbeat=heartbeat,
+    )
+
+
+def _of_kafka(request: Request) -> list[Finding]:
+    inspector = Inspector(request.properties)
+    try:
+        return list(request.findings(inspector))
+    finally:
+        inspector.close()
+
+
+def _unreachable(request: Request, error: KafkaError) -> Finding:
+    cause = f" ({error.cause})" if error.cause else ""
+    return problem(
+        f"cluster {request.properties['bootstrap.servers']}",
+        f"{error.problem}{cause}",
+        f"{error.fix or 'Check the rights of this client'} (-b/--bootstrap-server, -X)",
+    )
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    """A table, and below it what to do: a line each, whole, since some are commands to copy."""
+    out = console()
+    table = Table()
+    table.add_column("")
+    table.add_column("about")
+    table.add_column("found", overflow="fold")
+    for finding in findings:
+        level = Text(finding.level.value, style=_COLOURS[finding.level])
+        table.add_row(level, Text(finding.about), Text(finding.what))
+    out.print(table)
+    for finding in findings:
+        if finding.advice:
+            line = f"{finding.level.value}, {finding.about}: {finding.advice}"
+            out.print(Text(line), soft_wrap=True)
+    left = len(to_act_on(findings))
+    out.print(Text(f"to act on: {left}" if left else "nothing to act on"))

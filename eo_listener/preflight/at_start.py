@@ -1,0 +1,178 @@
+"""The same check when a listener starts: in a child process, so that nothing can hurt the driver.
+
+The child is `python -m eo_listener preflight --stdin --json`; what it is to look at, secrets
+included, goes over its standard input and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from eo_listener.errors import EoListenerError, FormatError, UnavailableError
+from eo_listener.events import Event, GroupsFed
+from eo_listener.preflight.findings import Finding
+from eo_listener.preflight.request import Request
+
+LONGEST = 90.0  # seconds; a cluster that is away takes the child about 20
+GATHER = 5.0  # seconds: the queries of a driver tend to start together
+_FOUND = (0, 1, 3)  # the exits of `preflight` with findings on its standard output
+
+logger = logging.getLogger("eo_listener")
+
+Properties = Callable[[str], Mapping[str, str] | None]
+"""librdkafka's properties for a cluster, by the name that events give it; None for no check."""
+
+
+class StartCheck:
+    """An observer that checks each group once, when the first query feeds it.
+
+    `of` is asked for a cluster `gather` seconds after the first event that names it. Findings that
+    matter are logged. Nothing is raised, nothing waited for: a thread of its own, which lives no
+    longer than there is something to check, starts one child at a time.
+    """
+
+    def __init__(
+        self, of: Properties, *, mode: str, heartbeat: float, gather: float = GATHER
+    ) -> None:
+        self._of = of
+        self._gather = gather
+        self._mode, self._heartbeat = mode, heartbeat
+        self._changed = threading.Condition()
+        self._waiting: dict[str, set[str]] = {}
+        self._known: set[tuple[str, str]] = set()
+        self._child: subprocess.Popen[str] | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def __call__(self, event: Event) -> None:
+        """Take up the groups that are new; returns at once."""
+        if not isinstance(event, GroupsFed) or event.ended:
+            return
+        with self._changed:
+            for cluster, group in event.groups - self._known:
+                self._known.add((cluster, group))
+                self._waiting.setdefault(cluster, set()).add(group)
+            if self._waiting and self._thread is None and not self._closed:
+                self._thread = threading.Thread(
+                    target=self._work, name="eo-listener-preflight", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End what is under way; returns within a second or so."""
+        with self._changed:
+            self._closed = True
+            if self._child is not None:
+                self._child.kill()
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(2.0)
+
+    def _work(self) -> None:
+        """Check what waits; the thread ends when nothing does."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, self._gather)
+                if self._closed or not self._waiting:
+                    self._thread = None
+                    return
+                cluster = next(iter(self._waiting))
+                groups = tuple(sorted(self._waiting.pop(cluster)))
+            try:
+                self._check(cluster, groups)
+            except Exception as error:  # noqa: BLE001  # a convenience: nothing may come of its faults
+                logger.info("preflight of %s failed: %s", cluster, type(error).__name__)
+
+    def _check(self, cluster: str, groups: tuple[str, ...]) -> None:
+        properties = self._of(cluster)
+        if properties is None:
+            return
+        request = Request(
+            properties=properties, groups=groups, mode=self._mode, heartbeat=self._heartbeat
+        )
+        try:
+            findings = self._ask(request)
+        except EoListenerError as error:
+            if not self._closed:
+                logger.info("preflight of %s: %s", cluster, error)
+        else:
+            tell(findings)
+
+    def _ask(self, request: Request) -> tuple[Finding, ...]:
+        with self._changed:
+            if self._closed:
+                return ()
+            child = self._child = start()
+        try:
+            return ask(child, request, LONGEST)
+        finally:
+            self._child = None
+
+
+def start() -> subprocess.Popen[str]:
+    """Start a child that waits for its request."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "eo_listener", "preflight", "--stdin", "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # it may quote what it was given
+        text=True,
+        start_new_session=True,  # a Ctrl-C at the driver is the driver's
+    )
+
+
+def ask(child: subprocess.Popen[str], request: Request, longest: float) -> tuple[Finding, ...]:
+    """Let it look, for at most so many seconds, and return what it has found.
+
+    The child is gone afterwards. Raises UnavailableError when it did not come to an end by itself,
+    and FormatError when it told something else.
+    """
+    began = time.monotonic()
+    try:
+        told, _ = child.communicate(request.text(), timeout=longest)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        raise UnavailableError(
+            f"nothing was found out within {time.monotonic() - began:.0f} s",
+            fix="eo-listener preflight asks the same",
+        ) from None
+    if child.returncode not in _FOUND or not told:
+        raise UnavailableError(
+            f"the process for it ended with {child.returncode}",
+            cause="librdkafka can end a process whose broker restarts; or no such package there",
+            fix="eo-listener preflight asks the same",
+        )
+    return read(told)
+
+
+def read(told: str) -> tuple[Finding, ...]:
+    """What `preflight --json` has printed. Raises FormatError."""
+    try:
+        documents = json.loads(told)["findings"]
+        return tuple(Finding.parse(document) for document in documents)
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(
+            f"the preflight's answer cannot be read ({type(error).__name__})"
+        ) from error
+
+
+def tell(findings: Iterable[Finding]) -> None:
+    """Log what matters, a line each."""
+    for finding in findings:
+        advice = f". To do: {finding.advice}" if finding.advice else ""
+        logger.log(
+            logging.WARNING if finding.matters else logging.DEBUG,
+            "preflight, %s, %s: %s%s",
+            finding.level.value,
+            finding.about,
+            finding.what,
+            advice,
+        )

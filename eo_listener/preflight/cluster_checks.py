@@ -1,0 +1,96 @@
+"""What a cluster's own settings mean for commits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eo_listener.metadata import MAX_BYTES
+from eo_listener.preflight import rights
+from eo_listener.preflight.facts import ClusterFacts, Plan
+from eo_listener.preflight.findings import Finding, fine, note, problem, warning
+
+_RETENTION = "offsets.retention.minutes"
+_CHECK = "offsets.retention.check.interval.ms"
+_METADATA = "offset.metadata.max.bytes"
+_TRANSACTION = "transaction.max.timeout.ms"
+_PROTOCOLS = "group.coordinator.rebalance.protocols"
+_TRANSACTION_TIMEOUT = 60_000  # what the committer asks for, as librdkafka does by itself
+
+
+def judge_cluster(facts: ClusterFacts, plan: Plan) -> Iterator[Finding]:
+    """Say what is right and wrong with it."""
+    about = f"cluster {facts.servers}"
+    brokers = "1 broker" if facts.brokers == 1 else f"{facts.brokers} brokers"
+    yield fine(about, f"reached, {brokers}")
+    if facts.settings is None:
+        command = rights.command(facts.servers, plan.principal, ["DESCRIBE_CONFIGS"], ["--cluster"])
+        yield note(
+            about,
+            f"its settings could not be read ({facts.refused}), so retention is not compared",
+            f"keep the heartbeat well below {_RETENTION}; or, to have it compared: {command}",
+        )
+        return
+    yield from _retention(about, facts, plan)
+    yield from _limits(about, facts, plan)
+
+
+def _retention(about: str, facts: ClusterFacts, plan: Plan) -> Iterator[Finding]:
+    minutes = facts.number(_RETENTION)
+    if minutes is None:
+        yield note(about, f"{_RETENTION} is not told by this broker")
+        return
+    seconds = minutes * 60.0
+    told = (
+        f"{_RETENTION} is {minutes} ({_length(seconds)}), the heartbeat {_length(plan.heartbeat)}"
+    )
+    if plan.mode == "member":
+        yield fine(about, f"{told}; a group with a live member does not expire")
+    elif plan.heartbeat >= seconds:
+        yield problem(
+            about,
+            f"{told}: offsets of an idle query expire before they are committed again",
+            f"a heartbeat of {_length(seconds / 4)} or less, or a longer {_RETENTION}",
+        )
+    elif plan.heartbeat > seconds / 2:
+        yield warning(
+            about,
+            f"{told}: one heartbeat that is missed, and offsets of an idle query expire",
+            f"a heartbeat of {_length(seconds / 4)} or less",
+        )
+    else:
+        check = facts.number(_CHECK)
+        every = f", looked for every {_length(check / 1000.0)}" if check is not None else ""
+        yield fine(about, told + every)
+
+
+def _limits(about: str, facts: ClusterFacts, plan: Plan) -> Iterator[Finding]:
+    longest = facts.number(_METADATA)
+    if longest is not None and longest < MAX_BYTES:
+        yield problem(
+            about,
+            f"{_METADATA} is {longest}, and a commit carries up to {MAX_BYTES} bytes",
+            f"raise {_METADATA} to {MAX_BYTES} or more (Kafka's own is 4096)",
+        )
+    timeout = facts.number(_TRANSACTION)
+    if plan.mode == "transactional" and timeout is not None and timeout < _TRANSACTION_TIMEOUT:
+        yield problem(
+            about,
+            f"{_TRANSACTION} is {timeout}, below the client's transaction.timeout.ms of "
+            f"{_TRANSACTION_TIMEOUT}",
+            f"-X transaction.timeout.ms={timeout} (in a program: kafka={{...}})",
+        )
+    protocols = (facts.settings or {}).get(_PROTOCOLS)
+    new = plan.mode == "member" and plan.protocol == "consumer"
+    if new and (protocols is None or "consumer" not in protocols):
+        yield problem(
+            about,
+            "group.protocol=consumer was asked for, and this broker has not the new protocol on",
+            "leave group.protocol out (it needs Kafka 4.0, or 3.7 with the feature switched on)",
+        )
+
+
+def _length(seconds: float) -> str:
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"

@@ -1,0 +1,82 @@
+"""What is known of a cluster, its groups and topics, and of this machine. Nothing secret.
+
+Where Kafka refused to tell, `refused` or `error` holds the name of its error, and what it would
+have told is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from eo_listener.offsets import Position, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """One cluster. `settings` are those of a broker, as it runs."""
+
+    servers: str
+    brokers: int
+    settings: Mapping[str, str] | None = None
+    refused: str | None = None
+
+    def number(self, name: str) -> int | None:
+        """A setting that is a number; None when it is not known."""
+        text = (self.settings or {}).get(name, "")
+        return int(text) if text.lstrip("-").isdigit() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A member of a group; `instance` is its `group.instance.id`, None where it has none."""
+
+    client: str
+    host: str
+    instance: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """One group. `state` and `kind` as Kafka names them: `Empty`, `Stable`; `Classic`, `Consumer`.
+
+    `protocol` is its protocolType where that is not a consumer's ("connect", "share", ...).
+    `simple` says that it never had members, or that its offsets have expired since; `operations`
+    are what the client may do with it. `held` is None when it could not be read, for the
+    reason in `held_error`; `unstable` tells that a transaction on it is open.
+    """
+
+    name: str
+    error: str | None = None
+    state: str | None = None
+    kind: str | None = None
+    protocol: str | None = None
+    simple: bool | None = None
+    members: tuple[Member, ...] = ()
+    operations: frozenset[str] | None = None
+    held: Mapping[TopicPartition, Position] | None = None
+    held_error: str | None = None
+    unstable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """One topic. `error` is Kafka's, also for one that does not exist."""
+
+    name: str
+    error: str | None = None
+    has_id: bool = False
+    operations: frozenset[str] | None = None
+    starts: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    ends: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be done with the cluster: by whom (as ACLs name the client), and how."""
+
+    mode: str = "simple"
+    heartbeat: float = 3600.0
+    protocol: str = "classic"
+    principal: str | None = None

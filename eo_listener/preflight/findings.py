@@ -1,0 +1,87 @@
+"""What a check has found, and its form as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from eo_listener.errors import FormatError
+
+
+class Level(Enum):
+    """How much a finding matters. Only the last two are something to act on."""
+
+    FINE = "fine"
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at: `about` names it, `advice` says what to do, "" for nothing.
+
+    A PROBLEM keeps commits from landing, or offsets from being there when they are needed; a
+    WARNING may; a NOTE says what could not be looked at.
+    """
+
+    level: Level
+    about: str
+    what: str
+    advice: str = ""
+
+    @property
+    def matters(self) -> bool:
+        """Whether somebody has to act on it."""
+        return self.level in (Level.WARNING, Level.PROBLEM)
+
+    def document(self) -> dict[str, str]:
+        """Its form in JSON."""
+        return {
+            "level": self.level.value,
+            "about": self.about,
+            "what": self.what,
+            "advice": self.advice,
+        }
+
+    @classmethod
+    def parse(cls, document: Mapping[str, object]) -> Finding:
+        """Read that form back. Raises FormatError."""
+        try:
+            return cls(
+                level=Level(document["level"]),
+                about=str(document["about"]),
+                what=str(document["what"]),
+                advice=str(document["advice"]),
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise FormatError(
+                f"a finding of the preflight cannot be read ({type(error).__name__})",
+                fix="Report it: both sides are eo_listener's",
+            ) from error
+
+
+def fine(about: str, what: str) -> Finding:
+    """All is well."""
+    return Finding(level=Level.FINE, about=about, what=what)
+
+
+def note(about: str, what: str, advice: str = "") -> Finding:
+    """This could not be looked at, or is good to know."""
+    return Finding(level=Level.NOTE, about=about, what=what, advice=advice)
+
+
+def warning(about: str, what: str, advice: str) -> Finding:
+    """This may go wrong."""
+    return Finding(level=Level.WARNING, about=about, what=what, advice=advice)
+
+
+def problem(about: str, what: str, advice: str) -> Finding:
+    """This is wrong."""
+    return Finding(level=Level.PROBLEM, about=about, what=what, advice=advice)
+
+
+def to_act_on(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Those that matter."""
+    return tuple(finding for finding in findings if finding.matters)

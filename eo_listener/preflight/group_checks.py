@@ -1,0 +1,175 @@
+"""Whether a group can be committed to, and will keep what it is told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from eo_listener.advice import few
+from eo_listener.metadata import CommitMetadata
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.preflight import rights
+from eo_listener.preflight.facts import GroupFacts, Plan, TopicFacts
+from eo_listener.preflight.findings import Finding, fine, note, problem, warning
+
+OUR_INSTANCE = "eo-listener"  # the `group.instance.id` of a committer, in the mode "member"
+_OWN_GROUP = "give the query a group of its own"
+_NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
+
+
+def judge_group(
+    group: GroupFacts, topics: Mapping[str, TopicFacts], servers: str, plan: Plan
+) -> Iterator[Finding]:
+    """Say what is right and wrong with it; `topics` are those that it holds offsets of."""
+    about = f"group {group.name}"
+    yield from _rights(about, group, servers, plan)
+    if group.protocol is not None:
+        yield problem(about, f"it is a {group.protocol} group, not a consumer group", _OWN_GROUP)
+        return
+    if group.error is not None and group.error != _NO_RIGHT:
+        yield note(about, f"it could not be described ({group.error})")
+    elif group.error is None:
+        yield from _members(about, group, plan)
+    if group.held is not None:
+        yield from _held(about, group.held, topics)
+    elif group.held_error != _NO_RIGHT:
+        yield note(about, f"its offsets could not be read ({group.held_error})")
+    if group.unstable:
+        yield warning(
+            about,
+            "a transaction on its offsets is open: another driver is at work, or one was killed",
+            "let only one driver commit; one that was killed ends with its transaction.timeout.ms",
+        )
+    if plan.mode == "transactional":
+        yield _transactional_id(about, group.name, servers, plan)
+
+
+def _rights(about: str, group: GroupFacts, servers: str, plan: Plan) -> Iterator[Finding]:
+    resource = ["--group", group.name]
+    if _NO_RIGHT in (group.error, group.held_error):
+        yield rights.refused(about, servers, plan.principal, ["READ"], resource)
+    elif group.operations is not None:
+        lacking = rights.missing(["READ"], group.operations)
+        if lacking:
+            yield rights.refused(about, servers, plan.principal, lacking, resource)
+        else:
+            yield fine(about, "the client may commit to it (Read)")
+    elif group.error is None:
+        yield note(about, "Kafka does not tell what the client may do with it")
+
+
+def _transactional_id(about: str, name: str, servers: str, plan: Plan) -> Finding:
+    """A client can only ask for it by taking it, which would stop the driver that has it."""
+    own = f"eo-listener-{name}"
+    command = rights.command(
+        servers, plan.principal, ["WRITE", "DESCRIBE"], ["--transactional-id", own]
+    )
+    return note(
+        about,
+        f"the right to the transactional id {own} was not tried: that would fence whoever has it",
+        f"where the cluster has ACLs: {command}",
+    )
+
+
+def _members(about: str, group: GroupFacts, plan: Plan) -> Iterator[Finding]:
+    if group.members:
+        yield _with_members(about, group, plan)
+    elif group.state in ("Dead", None):
+        yield fine(about, "it does not exist yet: the first commit makes it")
+    elif group.simple is False and group.kind != "Consumer" and plan.mode != "member":
+        yield warning(
+            about,
+            "it is empty, but had members: all its offsets expire at once, the newest too, when "
+            "it has been empty for offsets.retention.minutes",
+            f"{_OWN_GROUP}; or mode='member'. Else they are committed again within a heartbeat",
+        )
+    else:
+        yield fine(about, f"it has no members ({group.state})")
+
+
+def _with_members(about: str, group: GroupFacts, plan: Plan) -> Finding:
+    ours = [member for member in group.members if member.instance == OUR_INSTANCE]
+    who = few(f"{member.client} at {member.host}" for member in group.members)
+    if ours and plan.mode == "member":
+        return warning(
+            about,
+            f"a committer is its fixed member already ({who}), or was killed a moment ago",
+            "stop the other driver; the place of one that was killed is free after its session",
+        )
+    if plan.mode == "simple":
+        return problem(
+            about,
+            f"it has {len(group.members)} members ({who}): while it has, commits are refused",
+            f"stop them; or {_OWN_GROUP}; or mode='transactional', which may commit beside them",
+        )
+    return warning(
+        about,
+        f"it has {len(group.members)} members ({who}), which may commit too: the last one wins",
+        _OWN_GROUP,
+    )
+
+
+def _held(
+    about: str, held: Mapping[TopicPartition, Position], topics: Mapping[str, TopicFacts]
+) -> Iterator[Finding]:
+    written = {tp: CommitMetadata.parse(position.metadata) for tp, position in held.items()}
+    strange = sorted(tp for tp, writer in written.items() if writer is None)
+    marked = sorted(tp for tp, writer in written.items() if writer and writer.withheld)
+    writers = sorted({str(writer.name or writer.query_id) for writer in written.values() if writer})
+    beyond, lost, gone = _against_logs(held, topics)
+    if strange:
+        yield warning(
+            about,
+            f"another program committed to it: {few(strange)}",
+            f"check that nobody else uses this group; or {_OWN_GROUP}",
+        )
+    if len(writers) > 1:
+        yield warning(
+            about,
+            f"several queries commit to it: {few(writers)}",
+            "give each query a group of its own",
+        )
+    if marked:
+        yield warning(
+            about,
+            f"the guard of an earlier run withheld newer offsets of {few(marked)}",
+            "look for its GuardViolation in the earlier log; to accept it, start with guard='warn'",
+        )
+    if beyond:
+        yield problem(
+            about,
+            f"it is beyond the end of the log in {few(beyond)}: the topic was deleted and made "
+            "anew, or lost records",
+            "start the query with a new checkpoint; commits go on beyond these offsets, or with "
+            "on_rewind='allow'",
+        )
+    if lost:
+        yield warning(
+            about,
+            f"Kafka has deleted records that it has not reached in {few(lost)}",
+            "raise the topic's retention, or make the query faster",
+        )
+    if gone:
+        yield warning(
+            about,
+            f"it holds offsets of topics that do not exist, or that the client may not see: "
+            f"{few(gone)}",
+            "nothing to do if they were deleted: the offsets go with time",
+        )
+    if held and not (strange or marked or beyond or lost or gone):
+        by = f", by {few(writers)}" if writers else ""
+        yield fine(about, f"it holds {len(held)} offsets{by}, all within their logs")
+
+
+def _against_logs(
+    held: Mapping[TopicPartition, Position], topics: Mapping[str, TopicFacts]
+) -> tuple[list[TopicPartition], list[TopicPartition], list[str]]:
+    beyond, lost, gone = [], [], set()
+    for tp, position in sorted(held.items()):
+        topic = topics.get(tp.topic)
+        if topic is None or topic.error is not None or tp.partition not in topic.ends:
+            gone.add(tp.topic)
+        elif position.offset > topic.ends[tp.partition]:
+            beyond.append(tp)
+        elif position.offset < topic.starts.get(tp.partition, 0):
+            lost.append(tp)
+    return beyond, lost, sorted(gone)

@@ -1,0 +1,114 @@
+"""Whether Python, Java, Spark, its Kafka connector and the shim fit together. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from eo_listener.errors import EoListenerError
+from eo_listener.preflight.findings import Finding, fine, note, problem, warning
+
+_ABOUT: Final = "this machine"
+_CONNECTOR: Final = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)[-:](\d[^,\s]*?)(?:\.jar)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalFacts:
+    """What is installed here.
+
+    `spark` and `scala` are versions, of the Spark in `home`; `pyspark` is that of the Python
+    package, None where there is none. `connectors` and `shims` are file names among Spark's own
+    jars; `packages` Maven coordinates in spark-defaults.conf, without the organisation. `shim` is
+    the jar in this package. The errors say why a fact is missing.
+    """
+
+    version: str
+    python: str
+    kafka_client: str
+    pyspark: str | None = None
+    spark: str | None = None
+    scala: str | None = None
+    home: str | None = None
+    spark_error: EoListenerError | None = None
+    java: str | None = None
+    java_error: EoListenerError | None = None
+    connectors: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    shims: tuple[str, ...] = ()
+    shim: str | None = None
+    shim_error: EoListenerError | None = None
+
+
+def judge_local(facts: LocalFacts) -> Iterator[Finding]:
+    """Say what is right and wrong with them."""
+    yield fine(
+        _ABOUT,
+        f"eo-listener {facts.version}, Python {facts.python}, {facts.kafka_client}",
+    )
+    if facts.spark_error is not None:
+        yield _failed(facts.spark_error)
+    else:
+        yield from _spark(facts)
+    if facts.java_error is not None:
+        yield _failed(facts.java_error)
+    elif facts.java is not None:
+        yield fine(_ABOUT, f"Java {facts.java} fits")
+    yield from _shim(facts)
+
+
+def _spark(facts: LocalFacts) -> Iterator[Finding]:
+    yield fine(_ABOUT, f"Spark {facts.spark} (Scala {facts.scala}) in {facts.home}")
+    if facts.pyspark is not None and facts.pyspark != facts.spark:
+        yield warning(
+            _ABOUT,
+            f"the Python package is pyspark {facts.pyspark}, and Spark {facts.spark} is started",
+            f"unset SPARK_HOME, or pip install pyspark=={facts.spark}",
+        )
+    wanted = (facts.scala, facts.spark)
+    for name in (*facts.connectors, *facts.packages):
+        match = _CONNECTOR.fullmatch(name)
+        found = (match[1], match[2]) if match else None
+        where = "among Spark's jars" if name in facts.connectors else "in spark-defaults.conf"
+        if found is not None and found != wanted:
+            yield problem(
+                _ABOUT,
+                f"the Kafka connector {where} is of Spark {found[1]} (Scala {found[0]})",
+                f"replace it by spark-sql-kafka-0-10_{facts.scala}, version {facts.spark}",
+            )
+        elif found is not None:
+            yield fine(_ABOUT, f"the Kafka connector {where} fits")
+    if not facts.connectors and not facts.packages:
+        yield note(
+            _ABOUT,
+            "the Kafka connector is neither among Spark's jars nor in spark-defaults.conf",
+            "eo_listener.configure(builder) adds it; or --packages "
+            f"org.apache.spark:spark-sql-kafka-0-10_{facts.scala}:{facts.spark}",
+        )
+
+
+def _shim(facts: LocalFacts) -> Iterator[Finding]:
+    if facts.shim_error is not None:
+        yield _failed(facts.shim_error)
+    elif facts.shim is not None:
+        if f"-{facts.version}.jar" in facts.shim:
+            yield fine(_ABOUT, f"the shim is there: {facts.shim}")
+        else:
+            yield problem(
+                _ABOUT,
+                f"the shim is another version than this package ({facts.version}): {facts.shim}",
+                "pip install --force-reinstall eo-listener; in a checkout: make jar",
+            )
+    if facts.shims:
+        yield problem(
+            _ABOUT,
+            f"a shim lies among Spark's own jars ({', '.join(facts.shims)}), where it does not see "
+            "what comes by spark.jars",
+            'remove it there; configure() or --jars "$(eo-listener jar)" brings it',
+        )
+
+
+def _failed(error: EoListenerError) -> Finding:
+    cause = f" ({error.cause})" if error.cause else ""
+    return problem(_ABOUT, f"{error.problem}{cause}", error.fix or "")

@@ -1,0 +1,96 @@
+"""What a preflight is asked to look at, and its form as JSON: secrets travel in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from eo_listener.errors import SettingsError
+from eo_listener.preflight.cluster_checks import judge_cluster
+from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Plan, TopicFacts
+from eo_listener.preflight.findings import Finding
+from eo_listener.preflight.group_checks import judge_group
+from eo_listener.preflight.topic_checks import judge_topic
+from eo_listener.security import principal
+
+
+class Cluster(Protocol):
+    """What can be asked of a cluster."""
+
+    def cluster(self) -> ClusterFacts:
+        """Itself. Raises KafkaError when it cannot be reached."""
+        ...
+
+    def group(self, name: str) -> GroupFacts:
+        """A group, and what it holds."""
+        ...
+
+    def topics(self, names: frozenset[str]) -> Mapping[str, TopicFacts]:
+        """Topics, and the ends of their logs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A cluster's properties (librdkafka's), and the groups and topics to look at there."""
+
+    properties: Mapping[str, str] = field(repr=False)
+    groups: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    mode: str = "simple"
+    heartbeat: float = 3600.0
+
+    @property
+    def plan(self) -> Plan:
+        """How commits will be made, and by whom."""
+        return Plan(
+            mode=self.mode,
+            heartbeat=self.heartbeat,
+            protocol=self.properties.get("group.protocol", "classic"),
+            principal=principal(self.properties),
+        )
+
+    def findings(self, cluster: Cluster) -> Iterator[Finding]:
+        """Look at all of it, and judge. Raises KafkaError when nothing can be reached."""
+        facts, plan = cluster.cluster(), self.plan
+        yield from judge_cluster(facts, plan)
+        named = cluster.topics(frozenset(self.topics))
+        for topic in named.values():
+            yield from judge_topic(topic, facts.servers, plan)
+        for name in self.groups:
+            group = cluster.group(name)
+            held = frozenset(tp.topic for tp in group.held or ())
+            topics = {**named, **cluster.topics(held.difference(named))}
+            yield from judge_group(group, topics, facts.servers, plan)
+
+    def text(self) -> str:
+        """Its form in JSON, with what is secret in it."""
+        return json.dumps(
+            {
+                "properties": dict(self.properties),
+                "groups": self.groups,
+                "topics": self.topics,
+                "mode": self.mode,
+                "heartbeat": self.heartbeat,
+            }
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Request:
+        """Read that form back. Raises SettingsError, which quotes nothing of it."""
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            return cls(
+                properties={str(k): str(v) for k, v in fields["properties"].items()},
+                groups=tuple(map(str, fields["groups"])),
+                topics=tuple(map(str, fields["topics"])),
+                mode=str(fields["mode"]),
+                heartbeat=float(fields["heartbeat"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SettingsError(
+                f"what came over standard input is no request ({type(error).__name__})",
+                fix="--stdin is for eo_listener itself; give the options instead",
+            ) from None

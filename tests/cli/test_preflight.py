@@ -1,0 +1,83 @@
+"""`eo-listener preflight`: the table, the document, and what the exit code tells."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eo_listener.broker import Broker
+from tests.cli.test_status import commit, run
+from tests.topics import Topics, unique
+
+
+@pytest.mark.kafka
+def test_people_get_a_table_and_a_line_for_each_thing_to_do(broker: Broker) -> None:
+    """Names stay as they are; the lines are whole, to be copied. Something to do exits with 1."""
+    servers, group = broker.bootstrap_servers, unique("[/red]")
+    topic = Topics(servers).create(partitions=1)
+    commit(servers, group, topic, {0: 1000})
+    answer = run("preflight", "-b", servers, "-g", group, "-t", topic, "--mode", "transactional")
+    assert answer.returncode == 1, answer.stderr
+    lines = answer.stdout.splitlines()
+    assert any("problem" in line and "[/red]" in line and "beyond" in line for line in lines)
+    assert any(line.endswith(f"'eo-listener-{group}'") for line in lines)
+    assert lines[-1] == "to act on: 1"
+
+
+@pytest.mark.kafka
+def test_programs_get_a_document(broker: Broker) -> None:
+    """A finding has a level, what it is about, what was found, and what to do. All fine exits 0."""
+    group = unique("new")
+    answer = run("preflight", "-b", broker.bootstrap_servers, "-g", group, "--json")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    findings = json.loads(answer.stdout)["findings"]
+    assert {
+        "level": "fine",
+        "about": f"group {group}",
+        "what": "it does not exist yet: the first commit makes it",
+        "advice": "",
+    } in findings
+
+
+def test_a_cluster_that_is_away() -> None:
+    """It is said in the table, beside what is known of this machine, and exits with 3."""
+    answer = run("preflight", "-b", "127.0.0.1:1", "--json")
+    assert answer.returncode == 3
+    findings = json.loads(answer.stdout)["findings"]
+    assert any(one["about"] == "this machine" for one in findings)
+    assert findings[-1]["about"] == "cluster 127.0.0.1:1"
+    assert "Connection refused" in findings[-1]["what"]
+    assert "--bootstrap-server" in findings[-1]["advice"]
+
+
+def test_without_a_cluster_only_this_machine_is_looked_at() -> None:
+    """Python, Spark, Java, connector and shim."""
+    answer = run("preflight", "--json")
+    assert answer.returncode == 0
+    findings = json.loads(answer.stdout)["findings"]
+    assert {one["about"] for one in findings} == {"this machine"}
+    whole = " ".join(one["what"] for one in findings)
+    for word in ("Python 3", "Spark", "Java", "shim"):
+        assert word in whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-g", "g"], ["-b HOST:PORT"]),
+        (["-b", "nowhere"], ["host:port"]),
+        (["-b", "127.0.0.1:1", "-g", " "], ["a group is empty"]),
+        (["-b", "127.0.0.1:1", "-t", ""], ["a topic is empty"]),
+        (["-b", "127.0.0.1:1", "--mode", "fast"], ["fast", "transactional"]),
+        (["-b", "127.0.0.1:1", "-X", "nosuch=1"], ["nosuch"]),
+    ],
+)
+def test_wrong_use_is_one_line(arguments: list[str], words: list[str]) -> None:
+    """What is wrong and the option to change, on stderr, exit 2."""
+    answer = run("preflight", *arguments)
+    assert answer.returncode == 2
+    assert answer.stdout == ""
+    (line,) = answer.stderr.strip().splitlines()
+    for word in words:
+        assert word in line

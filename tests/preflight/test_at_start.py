@@ -1,0 +1,156 @@
+"""The check at a listener's start: in a child, once, and nothing that goes wrong there matters."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+
+import psutil
+import pytest
+
+from eo_listener.broker import Broker
+from eo_listener.errors import FormatError, UnavailableError
+from eo_listener.events import GroupsFed, Malfunction
+from eo_listener.preflight import at_start
+from eo_listener.preflight.at_start import StartCheck, ask, read, start
+from eo_listener.preflight.request import Request
+from tests.cli.test_status import commit
+from tests.topics import Topics, unique
+
+SECRET = "hunter2-planted"  # noqa: S105  # planted, to be looked for
+NOWHERE = Request(properties={"bootstrap.servers": "127.0.0.1:1"})
+
+
+def fed(*groups: str, cluster: str = "k:9092", ended: bool = False) -> GroupsFed:
+    pairs = frozenset((cluster, group) for group in groups)
+    return GroupsFed(query="q", run_id="r", groups=pairs, ended=ended)
+
+
+def wait_for_the_thread() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "eo-listener-preflight":
+            thread.join(60.0)
+            assert not thread.is_alive()
+
+
+@pytest.mark.kafka
+def test_what_matters_is_logged_once(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """Two queries of one group: one child, one line; what is fine is not told."""
+    servers, group = broker.bootstrap_servers, unique("beyond")
+    topic = Topics(servers).create(partitions=1)
+    commit(servers, group, topic, {0: 1000})
+    check = StartCheck(
+        lambda cluster: {"bootstrap.servers": cluster}, mode="simple", heartbeat=60.0, gather=0.2
+    )
+    with caplog.at_level(logging.INFO, "eo_listener"):
+        for _ in range(2):
+            check(fed(group, cluster=servers))
+            check(fed(group, cluster=servers, ended=True))
+            check(Malfunction(where="w", problem="p"))
+        wait_for_the_thread()
+    (line,) = [one for one in caplog.records if one.name == "eo_listener"]
+    assert line.levelno == logging.WARNING
+    assert line.getMessage().startswith(f"preflight, problem, group {group}: it is beyond the end")
+    assert ". To do: start the query with a new checkpoint" in line.getMessage()
+    check.close()
+
+
+@pytest.mark.kafka
+def test_no_secret_is_on_a_command_line(broker: Broker) -> None:
+    """What the child is to look at goes over its standard input."""
+    child = start()
+    arguments = psutil.Process(child.pid).cmdline()
+    secret = {"bootstrap.servers": broker.bootstrap_servers, "ssl.key.password": SECRET}
+    found = ask(child, Request(properties=secret), 60.0)
+    assert arguments[-3:] == ["preflight", "--stdin", "--json"]
+    assert SECRET not in " ".join(arguments)
+    assert any(one.about == f"cluster {broker.bootstrap_servers}" for one in found)
+    assert SECRET not in str(found)
+
+
+def sleeper() -> subprocess.Popen[str]:
+    return program("import time; time.sleep(60)")
+
+
+def program(text: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", text],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def test_a_child_that_hangs_is_ended() -> None:
+    """In its time, and it is gone then."""
+    child = sleeper()
+    with pytest.raises(UnavailableError, match="nothing was found out within"):
+        ask(child, NOWHERE, 0.3)
+    assert child.returncode is not None
+
+
+@pytest.mark.parametrize("text", ["import os; os.abort()", "import sys; sys.exit(2)", "pass"])
+def test_a_child_that_breaks_down_is_one_error(text: str) -> None:
+    """librdkafka can end a process whose broker restarts: here that is only a check less."""
+    with pytest.raises(UnavailableError, match="the process for it ended with"):
+        ask(program(text), NOWHERE, 30.0)
+
+
+@pytest.mark.parametrize("told", ["", "[]", "{}", '{"findings": [{}]}', '{"findings": 1}'])
+def test_an_answer_that_is_none(told: str) -> None:
+    """Is refused as such."""
+    with pytest.raises(FormatError):
+        read(told)
+
+
+def test_closing_ends_a_check_that_is_under_way(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The end of a program waits for no child, and leaves none."""
+    children: list[subprocess.Popen[str]] = []
+
+    def slow() -> subprocess.Popen[str]:
+        children.append(sleeper())
+        return children[0]
+
+    monkeypatch.setattr(at_start, "start", slow)
+    check = StartCheck(
+        lambda cluster: {"bootstrap.servers": cluster}, mode="simple", heartbeat=60.0, gather=0.0
+    )
+    with caplog.at_level(logging.INFO, "eo_listener"):
+        check(fed("g"))
+        deadline = time.monotonic() + 20
+        while not children:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        began = time.monotonic()
+        check.close()
+        assert time.monotonic() - began < 2.0
+        wait_for_the_thread()
+    assert children[0].returncode is not None
+    assert not caplog.records
+    check(fed("another"))
+    assert "eo-listener-preflight" not in [one.name for one in threading.enumerate()]
+
+
+def test_nothing_is_raised_whatever_happens(caplog: pytest.LogCaptureFixture) -> None:
+    """A cluster that is not known is not checked, a fault of ours is a line and no more."""
+
+    def of(cluster: str) -> Mapping[str, str] | None:
+        if cluster == "unknown":
+            return None
+        raise RuntimeError(SECRET)
+
+    check = StartCheck(of, mode="simple", heartbeat=60.0, gather=0.0)
+    with caplog.at_level(logging.INFO, "eo_listener"):
+        check(fed("g", cluster="unknown"))
+        check(fed("g", cluster="k:9092"))
+        wait_for_the_thread()
+    (line,) = caplog.records
+    assert line.getMessage() == "preflight of k:9092 failed: RuntimeError"
+    check.close()

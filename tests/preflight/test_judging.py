@@ -1,0 +1,219 @@
+"""What facts mean: tables over the judges, for what no broker at hand can be made to say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from eo_listener.errors import FormatError, JavaError, SettingsError
+from eo_listener.metadata import CommitMetadata
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.preflight import rights
+from eo_listener.preflight.cluster_checks import judge_cluster
+from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Member, Plan, TopicFacts
+from eo_listener.preflight.findings import Finding, Level, to_act_on
+from eo_listener.preflight.group_checks import judge_group
+from eo_listener.preflight.local_checks import LocalFacts, judge_local
+from eo_listener.preflight.request import Request
+from eo_listener.preflight.topic_checks import judge_topic
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+LOGS = {"t": TopicFacts(name="t", has_id=True, ends={0: 9, 1: 9})}
+
+
+def cluster(settings: dict[str, str], plan: Plan) -> tuple[Finding, ...]:
+    facts = ClusterFacts(servers="k:9092", brokers=3, settings=settings)
+    return to_act_on(judge_cluster(facts, plan))
+
+
+@pytest.mark.parametrize(
+    ("settings", "plan", "words"),
+    [
+        ({"offset.metadata.max.bytes": "100"}, Plan(), "a commit carries up to 120"),
+        (
+            {"transaction.max.timeout.ms": "30000"},
+            Plan(mode="transactional"),
+            "below the client's transaction.timeout.ms",
+        ),
+        (
+            {"group.coordinator.rebalance.protocols": "classic"},
+            Plan(mode="member", protocol="consumer"),
+            "has not the new protocol on",
+        ),
+    ],
+)
+def test_limits_of_a_broker(settings: dict[str, str], plan: Plan, words: str) -> None:
+    """What would refuse every commit is a problem, and only for the mode that meets it."""
+    (found,) = cluster(settings, plan)
+    assert (found.level, words in found.what) == (Level.PROBLEM, True)
+    if plan.mode != "simple":
+        assert not cluster(settings, Plan())
+
+
+def test_settings_that_may_not_be_read_are_no_finding() -> None:
+    """Most clients may not; what is compared with them is left out, and said."""
+    facts = ClusterFacts(servers="k:9092", brokers=1, refused="CLUSTER_AUTHORIZATION_FAILED")
+    found = list(judge_cluster(facts, Plan(principal="User:al")))
+    assert not to_act_on(found)
+    assert found[1].advice.endswith(
+        "--allow-principal User:al --operation DescribeConfigs --cluster"
+    )
+
+
+def held(offset: int = 5, **metadata: object) -> Position:
+    writer = {"name": "q", "query_id": "i" * 8, "run_id": "r" * 8, "batch_id": 1, **metadata}
+    return Position(offset=offset, metadata=CommitMetadata(**writer).text())  # type: ignore[arg-type]  # as a test gives them
+
+
+def group(facts: GroupFacts, mode: str = "simple") -> tuple[Finding, ...]:
+    return to_act_on(judge_group(facts, LOGS, "k:9092", Plan(mode=mode)))
+
+
+EMPTY = GroupFacts(name="g", state="Empty", kind="Classic", simple=True, held={})
+
+
+@pytest.mark.parametrize(
+    ("offsets", "words"),
+    [
+        ({P0: held(withheld=True)}, "the guard of an earlier run withheld"),
+        ({P0: held(), P1: held(name="other")}, "several queries commit to it: other, q"),
+        ({TopicPartition("gone", 0): held()}, "topics that do not exist"),
+        ({TopicPartition("t", 7): held()}, "topics that do not exist"),
+        ({P0: Position(offset=5)}, "another program committed to it"),
+    ],
+)
+def test_what_a_group_holds(offsets: dict[TopicPartition, Position], words: str) -> None:
+    """Each trap in held offsets is told once."""
+    facts = GroupFacts(name="g", state="Empty", kind="Classic", simple=True, held=offsets)
+    (found,) = group(facts)
+    assert (found.level, words in found.what) == (Level.WARNING, True)
+
+
+def test_a_fixed_member_of_ours_is_named() -> None:
+    """In the mode "member" a second driver would take the place of the first, or wait."""
+    ours = Member(client="eo-listener", host="h", instance="eo-listener")
+    facts = GroupFacts(name="g", state="Stable", kind="Classic", simple=False, members=(ours,))
+    levels = {mode: group(facts, mode)[0].level for mode in ("simple", "member")}
+    assert levels == {"simple": Level.PROBLEM, "member": Level.WARNING}
+    assert "fixed member already" in group(facts, "member")[0].what
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("Consumer", "simple"), ("Classic", "member")])
+def test_a_group_that_was_left_is_no_trap_where_offsets_go_one_by_one(kind: str, mode: str) -> None:
+    """In the new protocol each offset has its own time; a member of ours will keep them all."""
+    facts = GroupFacts(name="g", state="Empty", kind=kind, simple=False, held={})
+    assert not group(facts, mode)
+
+
+def test_a_group_that_cannot_be_read_is_no_finding_of_its_own() -> None:
+    """Kafka's error is noted, as a passing fault is nothing to act on."""
+    facts = GroupFacts(name="g", error="_TIMED_OUT", held_error="_TIMED_OUT")
+    found = list(judge_group(facts, {}, "k:9092", Plan()))
+    assert {one.level for one in found} == {Level.NOTE}
+
+
+@pytest.mark.parametrize(
+    ("granted", "lacking"),
+    [
+        ({"READ"}, ()),  # implies Describe
+        ({"ALL"}, ()),
+        ({"DESCRIBE"}, ("READ",)),
+        ({"WRITE"}, ("READ",)),
+        (set(), ("READ", "DESCRIBE")),
+    ],
+)
+def test_rights_that_imply_others(granted: set[str], lacking: tuple[str, ...]) -> None:
+    """As Kafka's authorizer sees them."""
+    assert rights.missing(("READ", "DESCRIBE"), granted) == lacking
+
+
+def test_names_in_a_command_are_quoted() -> None:
+    """It is made to be pasted into a shell."""
+    told = rights.command("k:9092", None, ["READ"], ["--group", "a b; rm"])
+    assert told.endswith("--allow-principal User:CLIENT --operation Read --group 'a b; rm'")
+
+
+def test_a_topic_without_an_id_is_noted() -> None:
+    """Brokers before 2.8 cannot tell one that was made anew."""
+    facts = TopicFacts(name="t", operations=frozenset({"READ"}), ends={0: 1})
+    levels = [one.level for one in judge_topic(facts, "k:9092", Plan())]
+    assert levels == [Level.FINE, Level.NOTE]
+
+
+LOCAL = LocalFacts(
+    version="0.1.0",
+    python="3.11.7",
+    kafka_client="confluent-kafka 2.16.1",
+    pyspark="4.0.0",
+    spark="4.0.0",
+    scala="2.13",
+    home="/spark",
+    java="17 (/usr/bin/java)",
+    shim="eo-listener-shim-0.1.0.jar",
+)
+FIELDS = {name: getattr(LOCAL, name) for name in LocalFacts.__dataclass_fields__}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"pyspark": "3.5.7"}, "the Python package is pyspark 3.5.7, and Spark 4.0.0 is started"),
+        (
+            {"connectors": ("spark-sql-kafka-0-10_2.12-3.5.7.jar",)},
+            "among Spark's jars is of Spark 3.5.7 (Scala 2.12)",
+        ),
+        ({"packages": ("spark-sql-kafka-0-10_2.13:3.5.7",)}, "in spark-defaults.conf is of Spark"),
+        ({"shim": "eo-listener-shim-0.0.9.jar"}, "another version than this package"),
+        ({"shims": ("eo-listener-shim-0.1.0.jar",)}, "among Spark's own jars"),
+        ({"java": None, "java_error": JavaError("No Java", fix="install one")}, "No Java"),
+        ({"spark": None, "spark_error": SettingsError("No Spark", fix="pip")}, "No Spark"),
+        ({"shim": None, "shim_error": SettingsError("No shim", fix="make jar")}, "No shim"),
+    ],
+)
+def test_what_does_not_fit_on_this_machine(changed: dict[str, object], words: str) -> None:
+    """Each is one finding, with something to do."""
+    (found,) = to_act_on(judge_local(LocalFacts(**{**FIELDS, **changed})))
+    assert words in found.what
+    assert found.advice
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"connectors": ("spark-sql-kafka-0-10_2.13-4.0.0.jar",)},
+        {"packages": ("spark-sql-kafka-0-10_2.13:4.0.0",)},
+    ],
+)
+def test_what_fits_on_this_machine(changed: dict[str, object]) -> None:
+    """The connector may come by `configure`, lie among the jars, or be named as a package."""
+    assert not to_act_on(judge_local(LocalFacts(**{**FIELDS, **changed})))
+
+
+def test_findings_are_read_as_they_were_written() -> None:
+    """By the same class; anything else is refused."""
+    finding = Finding(level=Level.NOTE, about="a", what="b", advice="c")
+    assert Finding.parse(json.loads(json.dumps(finding.document()))) == finding
+    broken: tuple[Any, ...] = ({}, {**finding.document(), "level": "bad"}, [])
+    for one in broken:
+        with pytest.raises(FormatError):
+            Finding.parse(one)
+
+
+def test_a_request_travels_whole_and_shows_no_secret() -> None:
+    """What cannot be read is refused without a word of it."""
+    request = Request(
+        properties={"bootstrap.servers": "k:9092", "sasl.password": "hunter2"},
+        groups=("g",),
+        topics=("t",),
+        mode="member",
+        heartbeat=60.0,
+    )
+    assert Request.parse(request.text()) == request
+    assert "hunter2" not in repr(request)
+    for broken in ("hunter2", "[]", '{"properties": "hunter2"}'):
+        with pytest.raises(SettingsError) as caught:
+            Request.parse(broken)
+        assert "hunter2" not in str(caught.value)
