@@ -8,6 +8,9 @@ STAMP := $(VENV)/.ready
 SHIM := eo_listener/jars/eo-listener-shim-0.1.0.jar
 SHIM_SOURCES := jvm-shim/pom.xml $(shell find jvm-shim/src -name '*.java')
 SPARKS := 3.5.7 4.0.0 4.2.0
+# Tests wait more than they work. Each of these has a broker and a Spark of its own, 2 GB together.
+JOBS ?= 2
+PYTEST := -m pytest -n $(JOBS) --dist loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -36,20 +39,26 @@ $(SHIM): $(SHIM_SOURCES) | $(STAMP)
 demo: $(STAMP) $(SHIM) ## real flights through a real broker and a real query; ends at lag 0
 	@$(BIN)/eo-listener demo $(ARGS)
 
-test: $(STAMP) $(SHIM) check ## every test but the slow ones
-	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml test
-	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+# Spark's Ivy may not be asked for the same jars by two programs at once: they must be there before.
+%/.connector: %/.ready | $(SHIM)
+	@echo "== Spark's Kafka connector"
+	@$*/bin/python -m tests.spark_session
+	@touch $@
 
-test-all: $(STAMP) $(SHIM) check ## every test, the slow ones too, and the listener on Kafka 3.9
+test: $(STAMP) $(SHIM) check $(VENV)/.connector ## every test but the slow ones
 	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml test
-	@$(BIN)/python -m pytest $(ARGS)
-	@EO_TEST_KAFKA=3.9.2 $(BIN)/python -m pytest -m "not slow" tests/kafka tests/listener $(ARGS)
+	@$(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
+
+test-all: $(STAMP) $(SHIM) check $(VENV)/.connector ## every test, the slow ones too, and the listener on Kafka 3.9
+	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml test
+	@$(BIN)/python $(PYTEST) $(ARGS)
+	@EO_TEST_KAFKA=3.9.2 $(BIN)/python $(PYTEST) -m "not slow" tests/kafka tests/listener $(ARGS)
 
 test-matrix: $(SPARKS:%=test-spark-%) ## the Spark tests on each supported Spark
 
-test-spark-%: $(VENV)-spark-%/.ready $(SHIM)
+test-spark-%: $(VENV)-spark-%/.ready $(SHIM) $(VENV)-spark-%/.connector
 	@echo "== pyspark $*"
-	@$(VENV)-spark-$*/bin/python -m pytest -m "spark and not slow" $(ARGS)
+	@$(VENV)-spark-$*/bin/python $(PYTEST) -m "spark and not slow" $(ARGS)
 
 $(VENV)-spark-%/.ready: $(STAMP)
 	@echo "== virtual environment with pyspark $*"
@@ -59,7 +68,7 @@ $(VENV)-spark-%/.ready: $(STAMP)
 	@$(VENV)-spark-$*/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.PRECIOUS: $(VENV)-spark-%/.ready
+.PRECIOUS: $(VENV)-spark-%/.ready $(VENV)-spark-%/.connector
 
 check: $(STAMP) ## lint, types and layers
 	@$(BIN)/ruff check --quiet .

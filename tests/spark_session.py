@@ -104,3 +104,7 @@ def spark() -> Iterator[SparkSession]:
     session = new_session()
     yield session
     session.stop()
+
+
+if __name__ == "__main__":  # brings the jars here that every session of the tests asks Spark for
+    new_session().stop()
