@@ -95,7 +95,11 @@ class StartCheck:
         if properties is None:
             return
         request = Request(
-            properties=properties, groups=groups, mode=self._mode, heartbeat=self._heartbeat
+            properties=properties,
+            groups=groups,
+            mode=self._mode,
+            heartbeat=self._heartbeat,
+            running=True,
         )
         try:
             findings = self._ask(request)

@@ -74,9 +74,13 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be done with the cluster: by whom (as ACLs name the client), and how."""
+    """What is to be done with the cluster: by whom (as ACLs name the client), and how.
+
+    `running` says that a committer of ours is at it already, so that its own traces are no news.
+    """
 
     mode: str = "simple"
     heartbeat: float = 3600.0
     protocol: str = "classic"
     principal: str | None = None
+    running: bool = False

@@ -33,7 +33,7 @@ def judge_group(
         yield from _held(about, group.held, topics)
     elif group.held_error != _NO_RIGHT:
         yield note(about, f"its offsets could not be read ({group.held_error})")
-    if group.unstable:
+    if group.unstable and not plan.running:
         yield warning(
             about,
             "a transaction on its offsets is open: another driver is at work, or one was killed",
@@ -71,7 +71,10 @@ def _transactional_id(about: str, name: str, servers: str, plan: Plan) -> Findin
 
 
 def _members(about: str, group: GroupFacts, plan: Plan) -> Iterator[Finding]:
-    if group.members:
+    strangers = tuple(one for one in group.members if one.instance != OUR_INSTANCE)
+    if group.members and plan.running and plan.mode == "member" and not strangers:
+        yield fine(about, "its one member is the committer's")
+    elif group.members:
         yield _with_members(about, group, plan)
     elif group.state in ("Dead", None):
         yield fine(about, "it does not exist yet: the first commit makes it")

@@ -34,13 +34,17 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A cluster's properties (librdkafka's), and the groups and topics to look at there."""
+    """A cluster's properties (librdkafka's), and the groups and topics to look at there.
+
+    `running` says that a committer of ours is at work on them already.
+    """
 
     properties: Mapping[str, str] = field(repr=False)
     groups: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     mode: str = "simple"
     heartbeat: float = 3600.0
+    running: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -50,6 +54,7 @@ class Request:
             heartbeat=self.heartbeat,
             protocol=self.properties.get("group.protocol", "classic"),
             principal=principal(self.properties),
+            running=self.running,
         )
 
     def findings(self, cluster: Cluster) -> Iterator[Finding]:
@@ -74,6 +79,7 @@ class Request:
                 "topics": self.topics,
                 "mode": self.mode,
                 "heartbeat": self.heartbeat,
+                "running": self.running,
             }
         )
 
@@ -88,6 +94,7 @@ class Request:
                 topics=tuple(map(str, fields["topics"])),
                 mode=str(fields["mode"]),
                 heartbeat=float(fields["heartbeat"]),
+                running=fields["running"] is True,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SettingsError(

@@ -100,6 +100,22 @@ def test_a_fixed_member_of_ours_is_named() -> None:
     assert "fixed member already" in group(facts, "member")[0].what
 
 
+def test_at_a_start_the_committers_own_traces_are_no_news() -> None:
+    """By then it may be the member, or have a transaction open; a stranger still is news."""
+    ours = Member(client="eo-listener", host="h", instance="eo-listener")
+    other = Member(client="somebody", host="h", instance=None)
+    for mode, members, told in (
+        ("member", (ours,), False),
+        ("member", (ours, other), True),
+        ("transactional", (), False),
+    ):
+        facts = GroupFacts(
+            name="g", state="Stable", kind="Classic", simple=True, members=members, unstable=True
+        )
+        found = judge_group(facts, LOGS, "k:9092", Plan(mode=mode, running=True))
+        assert bool(to_act_on(found)) is told
+
+
 @pytest.mark.parametrize(("kind", "mode"), [("Consumer", "simple"), ("Classic", "member")])
 def test_a_group_that_was_left_is_no_trap_where_offsets_go_one_by_one(kind: str, mode: str) -> None:
     """In the new protocol each offset has its own time; a member of ours will keep them all."""
@@ -210,6 +226,7 @@ def test_a_request_travels_whole_and_shows_no_secret() -> None:
         topics=("t",),
         mode="member",
         heartbeat=60.0,
+        running=True,
     )
     assert Request.parse(request.text()) == request
     assert "hunter2" not in repr(request)
