@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # no __all__
+from confluent_kafka.admin import AdminClient
 
 from eo_listener.broker import Broker
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka import ClusterReader, ConfluentGroups, check, logs, open_groups
 from eo_listener.kafka.open_clients import LIMIT
-from eo_listener.offsets import Position, TopicPartition
-from eo_listener.protocols import Look
+from eo_listener.offsets import TopicPartition
+from tests.store_facts import (
+    at,
+    insist,
+    look_until,
+    test_a_look_leaves_out_what_does_not_exist,
+    test_a_look_says_where_group_and_logs_stand,
+    test_a_look_sees_a_topic_change,
+    test_what_is_committed_is_read_back,
+)
 from tests.topics import Topics, unique
+
+__all__ = [
+    "test_a_look_leaves_out_what_does_not_exist",
+    "test_a_look_says_where_group_and_logs_stand",
+    "test_a_look_sees_a_topic_change",
+    "test_what_is_committed_is_read_back",
+]
 
 pytestmark = pytest.mark.kafka
 
 T = TopicPartition
-
-
-def at(offset: int, *partitions: TopicPartition) -> Mapping[TopicPartition, Position]:
-    return {tp: Position(offset=offset, metadata=f"m{offset}") for tp in partitions}
-
-
-def insist(
-    store: ConfluentGroups, group: str, positions: Mapping[TopicPartition, Position]
-) -> None:
-    """Commit until the coordinator, which is made at its first use, has confirmed all."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            if set(store.commit(group, positions, timeout=8).values()) == {None}:
-                return
-        except KafkaError:
-            assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -61,17 +56,6 @@ def topics(broker: Broker) -> Topics:
     return Topics(broker.bootstrap_servers)
 
 
-def test_what_is_committed_is_read_back(
-    store: ConfluentGroups, reader: ClusterReader, topics: Topics
-) -> None:
-    """Offsets and metadata come back as they were sent, without a NUL; other groups stay empty."""
-    topic, group = topics.create(), unique("g")
-    positions = at(5, T(topic, 0), T(topic, 2))
-    insist(store, group, positions)
-    assert reader.group(group) == positions
-    assert reader.group(unique("other")) == {}
-
-
 def test_one_deleted_topic_does_not_hide_that_the_others_landed(
     store: ConfluentGroups, reader: ClusterReader, topics: Topics
 ) -> None:
@@ -91,72 +75,6 @@ def test_one_deleted_topic_does_not_hide_that_the_others_landed(
         T(deleted, 0): "UNKNOWN_TOPIC_OR_PART",
     }
     assert reader.group(group) == at(7, T(kept, 0), T(kept, 1))
-
-
-def test_a_look_says_where_group_and_logs_stand(
-    store: ConfluentGroups, topics: Topics, broker: Broker
-) -> None:
-    """Held offsets, both ends of each log and the topic's id, as Kafka's own files spell it."""
-    topic, group = topics.create(), unique("g")
-    topics.fill(topic, 300)
-    insist(store, group, at(5, T(topic, 0), T(topic, 2)))
-    partitions = [T(topic, number) for number in range(3)]
-    before = store.look(group, partitions, timeout=8)
-    admin = AdminClient({"bootstrap.servers": topics.servers})
-    cut = [Wire(topic, 0, 7)]
-    admin.delete_records(cut)[cut[0]].result(timeout=30)
-    found = store.look(group, partitions, timeout=8)
-    assert found.held == at(5, T(topic, 0), T(topic, 2))
-    assert found.starts == {T(topic, 0): 7, T(topic, 1): 0, T(topic, 2): 0}
-    assert found.ends == before.ends
-    assert sum(found.ends.values()) == 300
-    stored = next(broker.data.rglob(f"{topic}-0/partition.metadata")).read_text()
-    assert stored.split("topic_id: ")[1].strip() == found.topic_ids[topic]
-
-
-def test_a_look_leaves_out_what_does_not_exist(store: ConfluentGroups, topics: Topics) -> None:
-    """An unknown topic, partition or group is no error, and is in none of the answers."""
-    topic = topics.create(partitions=1)
-    found = store.look(unique("g"), [T(topic, 0), T(topic, 9), T("nosuch", 0)], timeout=8)
-    assert found.held == {}
-    assert found.starts == found.ends == {T(topic, 0): 0}
-    assert list(found.topic_ids) == [topic]
-
-
-def test_a_look_sees_a_topic_change(store: ConfluentGroups, topics: Topics) -> None:
-    """A client that is kept sees partitions that were added, and a topic that was made anew."""
-    topic, group = topics.create(partitions=1), unique("g")
-    both = [T(topic, 0), T(topic, 1)]
-    first = store.look(group, both, timeout=8)
-    assert list(first.ends) == both[:1]
-    admin = AdminClient({"bootstrap.servers": topics.servers})
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(timeout=30)
-    look_until(store, group, both, lambda look: list(look.ends) == both)
-    admin.delete_topics([topic])[topic].result(timeout=30)
-    look_until(store, group, both, lambda look: not look.topic_ids and not look.ends)
-    topics.create_as(topic, partitions=2)
-    topics.fill(topic, 50)
-    last = look_until(
-        store, group, both, lambda look: bool(look.topic_ids) and sum(look.ends.values()) == 50
-    )
-    assert last.topic_ids != first.topic_ids
-
-
-def look_until(
-    store: ConfluentGroups,
-    group: str,
-    partitions: Collection[TopicPartition],
-    enough: Callable[[Look], bool],
-) -> Look:
-    """Look until the answer will do."""
-    deadline = time.monotonic() + 30
-    while True:
-        with suppress(KafkaError):  # a broker that still opens its new logs says so
-            found = store.look(group, partitions, timeout=8)
-            if enough(found):
-                return found
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def test_a_look_at_more_than_one_request_takes(

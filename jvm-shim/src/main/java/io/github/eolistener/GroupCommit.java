@@ -28,6 +28,11 @@ final class GroupCommit implements GroupAdmin.Question {
   }
 
   @Override
+  public boolean writes() {
+    return true;
+  }
+
+  @Override
   public Map<String, Object> ask(Admin admin, Limit limit)
       throws ExecutionException, TimeoutException, InterruptedException {
     AlterConsumerGroupOffsetsResult result =

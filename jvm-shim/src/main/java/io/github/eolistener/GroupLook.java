@@ -41,6 +41,11 @@ final class GroupLook implements GroupAdmin.Question {
   }
 
   @Override
+  public boolean writes() {
+    return false;
+  }
+
+  @Override
   public Map<String, Object> ask(Admin admin, Limit limit)
       throws ExecutionException, TimeoutException, InterruptedException {
     KafkaFuture<Map<TopicPartition, OffsetAndMetadata>> held =

@@ -22,6 +22,8 @@ import org.apache.kafka.common.protocol.Errors;
  * REQUEST_TIMED_OUT is a request of unknown outcome.
  */
 final class KafkaFailure {
+  private static final String NOT_NOW = "the broker cannot do it at this moment";
+
   private final String code;
   private final String cause;
 
@@ -69,6 +71,11 @@ final class KafkaFailure {
     return code;
   }
 
+  /** Whether the broker answered that it will be able to later on; then nothing is out. */
+  boolean isPassing() {
+    return cause.equals(NOT_NOW);
+  }
+
   boolean isOfCredentials() {
     return code.equals("_AUTHENTICATION") || code.equals("_SSL");
   }
@@ -101,7 +108,7 @@ final class KafkaFailure {
       return "no broker could be reached";
     }
     if (message.startsWith("Exceeded maxRetries")) {
-      return "the broker cannot do it at this moment";
+      return NOT_NOW; // it was answered, and retries=0 forbids the Admin to ask again
     }
     return "the broker did not answer in time, or the connection was lost";
   }
