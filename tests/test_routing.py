@@ -294,7 +294,9 @@ class TestSecurity:
     def test_equal_settings_are_one_cluster(self, given: Mapping[str, str]) -> None:
         """Two sources with the same settings share a client, whatever else they are told."""
         tuned = {**given, "kafka.max.poll.records": "7", "failondataloss": "false"}
-        assert self.cluster(given, tuned, dict(reversed(list(given.items())))) == self.cluster(given)
+        assert self.cluster(given, tuned, dict(reversed(list(given.items())))) == self.cluster(
+            given
+        )
 
     def test_another_password_is_another_cluster(self) -> None:
         """Two ways in are two clients."""

@@ -51,8 +51,8 @@ def translate(
     `own` are the names of librdkafka's properties that the user gave, in whose place nothing is
     translated; `gssapi` says whether the librdkafka that is installed can do Kerberos, `tokens`
     whether Spark has delegation tokens, which it puts in where a source says nothing of security.
-    What has nothing to do with getting in is left out. Raises SettingsError, which quotes no value, for
-    what is dangerous and for what cannot be translated at all.
+    What has nothing to do with getting in is left out. Raises SettingsError, which quotes no
+    value, for what is dangerous and for what cannot be translated at all.
     """
     if PROTOCOL in own:
         return Access(properties={})
