@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -314,3 +316,15 @@ def test_groups_beyond_the_limit_count_together() -> None:
     assert groups[OTHER, OTHER].held == {}
     drawn = list(Families(10).draw(tally.numbers()))
     assert len({family.name for family in drawn}) == len(drawn)
+
+
+def test_the_document_names_every_metric_and_no_other() -> None:
+    """docs/metrics.md is what people write their dashboards by."""
+    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    named = set(re.findall(r"\beo_listener_[a-z_]*[a-z]\b", text))
+    suffixes = {"counter": "_total", "info": "_info"}
+    there = {
+        family.name + suffixes.get(family.type, "")
+        for family in Families(10).draw(Tally(10).numbers())
+    }
+    assert named == there
