@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -26,7 +25,6 @@ EXAMPLE = "Example: eo-listener preflight -b localhost:9092 -g flights-to-pg -t 
 
 _UNREACHABLE = 3
 _COLOURS = {Level.FINE: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.PROBLEM: "red"}
-_POLITE = 10  # what a child at a driver's side gives way by
 
 
 def preflight(
@@ -61,7 +59,6 @@ def preflight(
     """
     request = _request(servers, groups, topics, mode, heartbeat, properties)
     if stdin:
-        os.nice(_POLITE)
         request = Request.parse(sys.stdin.read())
         check(request.properties, request.mode)
     findings = list(judge_local(look_around()))

@@ -6,8 +6,10 @@ included, goes over its standard input and nowhere else.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -21,6 +23,7 @@ from eo_listener.preflight.request import Request
 
 LONGEST = 90.0  # seconds; a cluster that is away takes the child about 20
 GATHER = 5.0  # seconds: the queries of a driver tend to start together
+_POLITE = 10  # niceness, added to the driver's
 _FOUND = (0, 1, 3)  # the exits of `preflight` with findings on its standard output
 
 logger = logging.getLogger("eo_listener")
@@ -121,8 +124,8 @@ class StartCheck:
 
 
 def start() -> subprocess.Popen[str]:
-    """Start a child that waits for its request."""
-    return subprocess.Popen(
+    """Start a child that waits for its request, and gives way to the driver."""
+    child = subprocess.Popen(
         [sys.executable, "-m", "eo_listener", "preflight", "--stdin", "--json"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -130,6 +133,10 @@ def start() -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,  # a Ctrl-C at the driver is the driver's
     )
+    with contextlib.suppress(OSError):  # it is gone already, or this system knows no such thing
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, child.pid, min(19, own + _POLITE))
+    return child
 
 
 def ask(child: subprocess.Popen[str], request: Request, longest: float) -> tuple[Finding, ...]:
