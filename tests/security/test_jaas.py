@@ -16,28 +16,28 @@ from eo_listener.security.jaas import LoginModule
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-@pytest.mark.parametrize(
-    ("text", "options"),
-    [
-        ('{m} required username="a" password="b";', {"username": "a", "password": "b"}),
-        ("{m} required username=a password='b';", {"username": "a", "password": "b"}),
-        ('{m} REQUIRED username="a";', {"username": "a"}),
-        ('{m} sufficient username = "a" ;', {"username": "a"}),
-        ("{m} optional;", {}),
-        ('{m} requisite\n  username="a"\n  password="b";\n', {"username": "a", "password": "b"}),
-        (r'{m} required p="say \"hi\" \\ \n\t\61\141\0";', {"p": 'say "hi" \\ \n\t1a\0'}),
-        (r'{m} required p="\400\8";', {"p": " 08"}),
-        ('{m} required p="a;b=c // no comment /* nor this */";',
-         {"p": "a;b=c // no comment /* nor this */"}),
-        ('{m} required // a comment\n /* and\n another */ p="a";', {"p": "a"}),
-        ('{m} required p="it\'s";', {"p": "it's"}),
-        ("{m} required p='say \"hi\"';", {"p": 'say "hi"'}),
-        ('{m} required p="first" p="last";', {"p": "last"}),
-        ('{m} required p="";', {"p": ""}),
-        ("{m} required flag=true name=a-b_c$d.e9;", {"flag": "true", "name": "a-b_c$d.e9"}),
-        ('"{m}" required p="ü\u20ac";', {"p": "ü\u20ac"}),
-    ],
-)  # fmt: skip  # one case a line
+READ: list[tuple[str, dict[str, str]]] = [
+    ('{m} required username="a" password="b";', {"username": "a", "password": "b"}),
+    ("{m} required username=a password='b';", {"username": "a", "password": "b"}),
+    ('{m} REQUIRED username="a";', {"username": "a"}),
+    ('{m} sufficient username = "a" ;', {"username": "a"}),
+    ("{m} optional;", {}),
+    ('{m} requisite\n  username="a"\n  password="b";\n', {"username": "a", "password": "b"}),
+    (r'{m} required p="say \"hi\" \\ \n\t\61\141\0";', {"p": 'say "hi" \\ \n\t1a\0'}),
+    (r'{m} required p="\400\8";', {"p": " 08"}),
+    ('{m} required p="a;b=c // no comment /* nor this */";',
+     {"p": "a;b=c // no comment /* nor this */"}),
+    ('{m} required // a comment\n /* and\n another */ p="a";', {"p": "a"}),
+    ('{m} required p="it\'s";', {"p": "it's"}),
+    ("{m} required p='say \"hi\"';", {"p": 'say "hi"'}),
+    ('{m} required p="first" p="last";', {"p": "last"}),
+    ('{m} required p="";', {"p": ""}),
+    ("{m} required flag=true name=a-b_c$d.e9;", {"flag": "true", "name": "a-b_c$d.e9"}),
+    ('"{m}" required p="ü\u20ac";', {"p": "ü\u20ac"}),
+]  # fmt: skip  # one case a line
+
+
+@pytest.mark.parametrize(("text", "options"), READ)
 def test_what_java_reads(text: str, options: dict[str, str]) -> None:
     """Quoted and bare values, escapes, comments and flags mean what they do in Java."""
     module = LoginModule.parse(text.replace("{m}", PLAIN))
@@ -48,31 +48,31 @@ def test_what_java_reads(text: str, options: dict[str, str]) -> None:
 SECRET = "hunter2hunter2"  # noqa: S105  # planted, to be looked for
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "does not begin with"),
-        ("   ", "does not begin with"),
-        (SECRET, "does not begin with"),
-        (f"{SECRET};", "does not begin with"),
-        (f'{PLAIN} password="{SECRET}";', "required, requisite"),
-        (f'{PLAIN} maybe password="{SECRET}";', "required, requisite"),
-        (f'{PLAIN} required password="{SECRET}"', "semicolon"),
-        (f"{PLAIN} required {SECRET};", "option 1 of its login module has no value"),
-        (f"{PLAIN} required password=;{SECRET}", "option 1 of its login module has no value"),
-        (f'{PLAIN} required username="a" password==" {SECRET}";', "option 2"),
-        (f'{PLAIN} required password="{SECRET};', "character 75 stands where"),
-        (f'{PLAIN} required password="{SECRET}\n";', "character 75 stands where"),
-        (f"{PLAIN} required password=9{SECRET};", "need double quotes"),
-        (f"{PLAIN} required password={SECRET}@x;", "need double quotes"),
-        (f"{PLAIN} required keyTab=/{SECRET};", "need double quotes"),
-        (f'{PLAIN} required a="b"; {PLAIN} required password="{SECRET}";', "only one login module"),
-        (f'{PLAIN} required a="b";;{SECRET}', "only one login module"),
-        (f"/* {SECRET}", "character 1 stands"),
-        ("required required required", "has no value"),
-        (f'{PLAIN} required "a" "b" "{SECRET}";', "has no value"),
-    ],
-)  # fmt: skip  # one case a line
+REFUSED: list[tuple[str, str]] = [
+    ("", "does not begin with"),
+    ("   ", "does not begin with"),
+    (SECRET, "does not begin with"),
+    (f"{SECRET};", "does not begin with"),
+    (f'{PLAIN} password="{SECRET}";', "required, requisite"),
+    (f'{PLAIN} maybe password="{SECRET}";', "required, requisite"),
+    (f'{PLAIN} required password="{SECRET}"', "semicolon"),
+    (f"{PLAIN} required {SECRET};", "option 1 of its login module has no value"),
+    (f"{PLAIN} required password=;{SECRET}", "option 1 of its login module has no value"),
+    (f'{PLAIN} required username="a" password==" {SECRET}";', "option 2"),
+    (f'{PLAIN} required password="{SECRET};', "character 75 stands where"),
+    (f'{PLAIN} required password="{SECRET}\n";', "character 75 stands where"),
+    (f"{PLAIN} required password=9{SECRET};", "need double quotes"),
+    (f"{PLAIN} required password={SECRET}@x;", "need double quotes"),
+    (f"{PLAIN} required keyTab=/{SECRET};", "need double quotes"),
+    (f'{PLAIN} required a="b"; {PLAIN} required password="{SECRET}";', "only one login module"),
+    (f'{PLAIN} required a="b";;{SECRET}', "only one login module"),
+    (f"/* {SECRET}", "character 1 stands"),
+    ("required required required", "has no value"),
+    (f'{PLAIN} required "a" "b" "{SECRET}";', "has no value"),
+]  # fmt: skip  # one case a line
+
+
+@pytest.mark.parametrize(("text", "why"), REFUSED)
 def test_what_is_no_login_module(text: str, why: str) -> None:
     """A text that Java would refuse is refused, and the words quote nothing of it."""
     with pytest.raises(SettingsError, match="cannot be read") as caught:

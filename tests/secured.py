@@ -1,0 +1,268 @@
+"""A broker with a locked door of every kind, the keys to them, and ACLs behind."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import trustme
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
+from cryptography.x509 import load_pem_x509_certificate
+
+from eo_listener import java
+from eo_listener.broker import Broker, Listener
+from tests.conftest import kafka_version
+
+PLANTED = "planted-"  # begins every password, to be looked for where none may be
+TRUST = PLANTED + "trust"
+STORE = PLANTED + "store"
+KEY = PLANTED + "key"
+PASSWORDS = {"alice": PLANTED + "alice", "bob": PLANTED + 'b"o\\b', "carol": PLANTED + "carol"}
+
+_SECURITY = "org.apache.kafka.common.security"
+PLAIN_MODULE = f"{_SECURITY}.plain.PlainLoginModule"
+SCRAM_MODULE = f"{_SECURITY}.scram.ScramLoginModule"
+_PROGRAM = "JavaStores.java"
+_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_MAPPING = "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT"
+
+
+class Keys:
+    """Certificates of one authority, in every form that Java's clients take them in.
+
+    The client's is issued by an authority of the second rank, so that it needs its chain.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        root = trustme.CA()
+        between = root.create_child_ca()
+        self._server = root.issue_cert("127.0.0.1", "localhost")
+        elsewhere = root.issue_cert("elsewhere.example")
+        self._client = between.issue_cert("dora", common_name="dora")
+        self.authority = root.cert_pem.bytes().decode()
+        self.server_key = _pkcs8(self._server, NoEncryption())
+        self.server_chain = _chain(self._server)
+        self.strange_key, self.strange_chain = _pkcs8(elsewhere, NoEncryption()), _chain(elsewhere)
+        self.open_key = _pkcs8(self._client, NoEncryption())
+        self.chain = _chain(self._client)
+        self.authority_file = self._file("ca.pem", self.authority.encode())
+        self.p12_file = self._file("dora.p12", self._p12())
+        self.jks_file = str(folder / "dora.jks")
+        self.trust_jks, self.trust_p12 = str(folder / "trust.jks"), str(folder / "trust.pkcs12")
+        program = [str(java.find().executable), *_QUICK, str(Path(__file__).with_name(_PROGRAM))]
+        subprocess.run(
+            [*program, str(folder), TRUST, STORE, KEY], check=True, capture_output=True, timeout=60
+        )
+        self.key = (folder / "dora.key").read_text()
+        self.pem_file = self._file("dora.pem", (self.key + self.chain).encode())
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no output may hold: lines out of the middle of the keys."""
+        return tuple(text.splitlines()[2] for text in (self.key, self.open_key, self.server_key))
+
+    def _file(self, name: str, content: bytes) -> str:
+        file = self._folder / name
+        file.write_bytes(content)
+        return str(file)
+
+    def _p12(self) -> bytes:
+        key = load_pem_private_key(self.open_key.encode(), None)
+        leaf, *others = (pem.bytes() for pem in self._client.cert_chain_pems)
+        return pkcs12.serialize_key_and_certificates(
+            b"dora",
+            key,  # type: ignore[arg-type]  # one of many kinds, as trustme makes them
+            load_pem_x509_certificate(leaf),
+            [load_pem_x509_certificate(one) for one in others],
+            BestAvailableEncryption(STORE.encode()),
+        )
+
+
+def _pkcs8(cert: trustme.LeafCert, sealed: KeySerializationEncryption) -> str:
+    """Java reads no other kind."""
+    key = load_pem_private_key(cert.private_key_pem.bytes(), None)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, sealed).decode()
+
+
+def _chain(cert: trustme.LeafCert) -> str:
+    return "".join(pem.bytes().decode() for pem in cert.cert_chain_pems)
+
+
+def jaas(module: str, user: str) -> str:
+    """The login of a user, as a source has it; quoted as Java wants it."""
+    return f'{module} required username="{user}" password="{_quoted(PASSWORDS[user])}";'
+
+
+@dataclass(frozen=True)
+class Secured:
+    """The broker, its keys, and the ways in."""
+
+    broker: Broker
+    keys: Keys
+
+    def way(self, listener: str, **options: str) -> dict[str, str]:
+        """Options of a reader; `__` in a name stands for a dot."""
+        servers = {"kafka.bootstrap.servers": self.broker.addresses(listener)}
+        return servers | {f"kafka.{k.replace('__', '.')}": text for k, text in options.items()}
+
+    def plain(self, user: str, module: str = PLAIN_MODULE) -> dict[str, str]:
+        """By name and password, in the open."""
+        return self.way(
+            "PLAIN",
+            security__protocol="SASL_PLAINTEXT",
+            sasl__mechanism="PLAIN",
+            sasl__jaas__config=jaas(module, user),
+        )
+
+    def ways(self) -> Mapping[str, dict[str, str]]:
+        """Every way in that needs nothing but its options."""
+        keys = self.keys
+        trust_pem = {
+            "ssl__truststore__type": "PEM",
+            "ssl__truststore__location": keys.authority_file,
+        }
+        trust_jks = {"ssl__truststore__location": keys.trust_jks,
+                     "ssl__truststore__password": TRUST}  # fmt: skip
+        trust_p12 = {"ssl__truststore__type": "PKCS12",
+                     "ssl__truststore__location": keys.trust_p12,
+                     "ssl__truststore__password": TRUST}  # fmt: skip
+        text = keys.authority.replace("\n", " ")
+        one_line = {"ssl__truststore__type": "PEM", "ssl__truststore__certificates": text}
+        ssl = {"security__protocol": "SSL"}
+        scram = {"security__protocol": "SASL_SSL",
+                 "sasl__jaas__config": jaas(SCRAM_MODULE, "carol")}  # fmt: skip
+        return {
+            "tls-pem-file": self.way("TLS", **ssl, **trust_pem),
+            "tls-pem-text": self.way("TLS", **ssl, **one_line),
+            "tls-jks": self.way("TLS", **ssl, **trust_jks),
+            "tls-pkcs12": self.way("TLS", **ssl, **trust_p12),
+            "tls-unnamed": self.way(
+                "STRANGE", **ssl, **trust_pem, ssl__endpoint__identification__algorithm=""
+            ),
+            "mutual-pem-file": self.way(
+                "MUTUAL", **ssl, **trust_pem, ssl__keystore__type="PEM",
+                ssl__keystore__location=keys.pem_file, ssl__key__password=KEY,
+            ),
+            "mutual-pem-text": self.way(
+                "MUTUAL", **ssl, **one_line, ssl__keystore__type="PEM",
+                ssl__keystore__key=keys.key, ssl__keystore__certificate__chain=keys.chain,
+                ssl__key__password=KEY,
+            ),
+            "mutual-pkcs12": self.way(
+                "MUTUAL", **ssl, **trust_jks, ssl__keystore__type="PKCS12",
+                ssl__keystore__location=keys.p12_file, ssl__keystore__password=STORE,
+            ),
+            "mutual-jks": self.way(
+                "MUTUAL", **ssl, **trust_p12, ssl__keystore__location=keys.jks_file,
+                ssl__keystore__password=STORE, ssl__key__password=KEY,
+            ),
+            "plain": self.plain("alice"),
+            "scram-256": self.way("SCRAM", **scram, **trust_jks, sasl__mechanism="SCRAM-SHA-256"),
+            "scram-512": self.way("SCRAM", **scram, **trust_pem, sasl__mechanism="SCRAM-SHA-512"),
+        }  # fmt: skip
+
+    @property
+    def admin(self) -> AdminClient:
+        """A client that may do all, over the plain listener."""
+        return AdminClient({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": "0"})
+
+    def allow(self, user: str, kind: str, name: str, operation: str) -> None:
+        """Give a right; `*` for everything of the kind."""
+        admin = self.admin
+        for done in admin.create_acls([self._binding(user, kind, name, operation)]).values():
+            done.result(30)
+
+    def _binding(self, user: str, kind: str, name: str, operation: str) -> AclBinding:
+        return AclBinding(
+            ResourceType[kind], name, ResourcePatternType.LITERAL, f"User:{user}", "*",
+            AclOperation[operation], AclPermissionType.ALLOW,
+        )  # fmt: skip
+
+    def enrol(self, user: str) -> None:
+        """Make a SCRAM user; Kafka takes one mechanism of a user at a time."""
+        admin = self.admin
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            wanted = UserScramCredentialUpsertion(
+                user, ScramCredentialInfo(mechanism, 4096), PASSWORDS[user].encode()
+            )
+            for done in admin.alter_user_scram_credentials([wanted]).values():
+                done.result(30)
+
+    def prepare(self) -> None:
+        """Enrol who needs it, and let all but bob read everything."""
+        self.enrol("carol")
+        for user in ("alice", "carol", "dora"):
+            self.allow(user, "TOPIC", "*", "READ")
+            self.allow(user, "GROUP", "*", "READ")
+
+
+def secured_broker(keys: Keys) -> Broker:
+    """A broker, not yet started: its listeners are TLS, STRANGE, MUTUAL, PLAIN and SCRAM."""
+    tls = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": keys.server_key,
+        "ssl.keystore.certificate.chain": keys.server_chain,
+    }
+    strange = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": keys.strange_key,
+        "ssl.keystore.certificate.chain": keys.strange_chain,
+    }
+    mutual = {
+        **tls,
+        "ssl.client.auth": "required",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": keys.authority,
+        "ssl.principal.mapping.rules": _MAPPING,
+    }
+    users = " ".join(f'user_{user}="{_quoted(PASSWORDS[user])}"' for user in ("alice", "bob"))
+    plain = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "plain.sasl.jaas.config": f"{PLAIN_MODULE} required {users};",
+    }
+    scram = {
+        **tls,
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        "scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+        "scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+    }
+    return Broker(
+        version=kafka_version(),
+        listeners=[
+            Listener(name="TLS", security_protocol="SSL", properties=tls),
+            Listener(name="STRANGE", security_protocol="SSL", properties=strange),
+            Listener(name="MUTUAL", security_protocol="SSL", properties=mutual),
+            Listener(name="PLAIN", security_protocol="SASL_PLAINTEXT", properties=plain),
+            Listener(name="SCRAM", security_protocol="SASL_SSL", properties=scram),
+        ],
+        properties={
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        },
+    )
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
