@@ -1,12 +1,20 @@
 """Spark's JVM: the only place that touches py4j, whose objects have no types.
 
-Nothing here reads or writes Kafka, and nothing here decides anything.
+Nothing here reads or writes Kafka, and nothing here decides anything; `groups` has the JVM do it,
+by whichever `Hands`.
 """
 
-from eo_listener.jvm.bus import drain
-from eo_listener.jvm.listener import Receiver, wrap
-from eo_listener.jvm.queries import RunningQuery, find
-from eo_listener.jvm.sources import SourceOptions, source_options
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eo_listener.jvm.bus import drain
+    from eo_listener.jvm.listener import Receiver, wrap
+    from eo_listener.jvm.queries import RunningQuery, find
+    from eo_listener.jvm.sources import source_options
+    from eo_listener.shim_answers import SourceOptions
 
 __all__ = [
     "Receiver",
@@ -17,3 +25,20 @@ __all__ = [
     "source_options",
     "wrap",
 ]
+
+# Loaded on first use: they need pyspark, which the bridge has not, and `groups` does not need.
+_HOMES = {
+    "Receiver": "eo_listener.jvm.listener",
+    "RunningQuery": "eo_listener.jvm.queries",
+    "SourceOptions": "eo_listener.shim_answers",
+    "drain": "eo_listener.jvm.bus",
+    "find": "eo_listener.jvm.queries",
+    "source_options": "eo_listener.jvm.sources",
+    "wrap": "eo_listener.jvm.listener",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -43,15 +43,6 @@ def call(target: Any, method: str) -> Any:
         return None
 
 
-def outdated(found: object, known: int) -> JvmError:
-    """The error for an answer of the shim in another format than the known one."""
-    return JvmError(
-        f"The shim answers in format {found}, not {known}",
-        cause="the jar given to Spark is of another version than this package",
-        fix="Give Spark the jar that `eo-listener jar` names",
-    )
-
-
 def _thrown(error: Py4JJavaError) -> str:
     """The class of the Java exception; its message may quote an option, unless it is ours."""
     try:

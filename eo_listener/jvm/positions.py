@@ -6,20 +6,17 @@ roads ask the same in the same order; the Java class PositionInspector says why 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any, Final
 
-from eo_listener.errors import JvmError
-from eo_listener.jvm.calls import asking, call, outdated
+from eo_listener import shim_answers
+from eo_listener.jvm.calls import asking, call
 from eo_listener.jvm.modes import query_mode
 from eo_listener.jvm.queries import RunningQuery
 from eo_listener.jvm.streams import distinct_streams, elements, is_kafka, streams
-from eo_listener.offsets import Offsets
 from eo_listener.protocols import LivePosition, QueryMode
-
-FORMAT: Final = 1
+from eo_listener.shim_answers import position_of
 
 _WHAT = "how far the query has come"
 _NOTHING: Final = LivePosition(batch_id=-1, committed=MappingProxyType({}))
@@ -40,14 +37,7 @@ def by_shim(query: RunningQuery, inspector: Any) -> LivePosition | None:
     """Ask the class of the shim: one round trip. Raises JvmError."""
     with asking(_WHAT):
         text = inspector.inspect(query.execution)
-    answer = json.loads(text)
-    if answer["v"] != FORMAT:
-        raise outdated(answer["v"], FORMAT)
-    if not answer["restored"]:
-        return None
-    return _position(
-        answer["batch"], {source["index"]: source["offsets"] for source in answer["sources"]}
-    )
+    return shim_answers.position(text)
 
 
 def by_reflection(query: RunningQuery) -> LivePosition | None:
@@ -85,7 +75,7 @@ def _in_memory(execution: Any) -> LivePosition:
     committed = execution.committedOffsets()
     ended = start is not None and not start.equals(committed)
     found = [(stream, committed.get(stream)) for stream in distinct_streams(execution)]
-    return _position(batch if ended else batch - 1, _texts(execution, found))
+    return position_of(batch if ended else batch - 1, _texts(execution, found))
 
 
 def _on_disk(query: RunningQuery) -> LivePosition:
@@ -96,7 +86,7 @@ def _on_disk(query: RunningQuery) -> LivePosition:
         batch = committed[place]
         if query.jvm.java.util.Arrays.binarySearch(planned, batch) >= 0:
             entry = log.get(batch).get()
-            return _position(batch, _texts(query.execution, _logged(query.execution, entry)))
+            return position_of(batch, _texts(query.execution, _logged(query.execution, entry)))
     return _NOTHING
 
 
@@ -120,24 +110,3 @@ def _texts(execution: Any, found: Any) -> dict[int, str]:
         for stream, offset in found
         if offset.isDefined() and is_kafka(stream)
     }
-
-
-def _position(batch: int, texts: Mapping[int, str]) -> LivePosition:
-    try:
-        committed = {index: _offsets(text) for index, text in texts.items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise JvmError(
-            f"Spark's JVM could not say {_WHAT}",
-            cause=f"its offsets are not of the form known here ({type(error).__name__})",
-        ) from error
-    return LivePosition(batch_id=batch, committed=MappingProxyType(committed))
-
-
-def _offsets(text: str) -> Offsets:
-    topics = json.loads(text)
-    return Offsets.of(
-        {
-            topic: {int(partition): int(offset) for partition, offset in partitions.items()}
-            for topic, partitions in topics.items()
-        }
-    )

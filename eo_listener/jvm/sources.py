@@ -6,34 +6,17 @@ roads do the same steps; the Java class SourceInspector says why they are right.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
+from eo_listener import shim_answers
 from eo_listener.errors import JvmError
-from eo_listener.jvm.calls import asking, call, outdated
+from eo_listener.jvm.calls import asking, call
 from eo_listener.jvm.queries import RunningQuery
 from eo_listener.jvm.streams import class_name, distinct_streams, elements, is_kafka
-
-FORMAT: Final = 1
+from eo_listener.shim_answers import SourceOptions
 
 _WHAT = "which sources the query reads"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
-    """One source of a query.
-
-    `index` is its place among the sources of a progress event. `options` are all options of the
-    reader with keys in lower case, none for a source that is not Kafka. They hold passwords, so
-    they are not shown.
-    """
-
-    index: int
-    kafka: bool
-    options: Mapping[str, str] = field(repr=False)
 
 
 def source_options(query: RunningQuery) -> tuple[SourceOptions, ...]:
@@ -50,17 +33,7 @@ def by_shim(query: RunningQuery, inspector: Any) -> tuple[SourceOptions, ...]:
     """Ask the class of the shim: one round trip. Raises JvmError."""
     with asking(_WHAT):
         text = inspector.inspect(query.execution)
-    answer = json.loads(text)
-    if answer["v"] != FORMAT:
-        raise outdated(answer["v"], FORMAT)
-    return tuple(
-        SourceOptions(
-            index=source["index"],
-            kafka=source["kafka"],
-            options=MappingProxyType(source["options"] or {}),
-        )
-        for source in answer["sources"]
-    )
+    return shim_answers.sources(text)
 
 
 def by_reflection(query: RunningQuery) -> tuple[SourceOptions, ...]:
