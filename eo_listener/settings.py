@@ -20,6 +20,7 @@ from eo_listener.routing import Rules
 
 PREFIX: Final = "spark.eo."
 FLUSH_TIMEOUT: Final = 10.0
+BRIDGE_TIMEOUT: Final = 30.0
 
 _KAFKA: Final = "kafka."
 _SERVERS: Final = "bootstrap.servers"
@@ -34,6 +35,7 @@ class Settings:
     """What a listener is told; the arguments of `OffsetCommitListener` say what each means.
 
     `kafka` holds librdkafka properties, `bootstrap.servers` among them, and may hold secrets.
+    `bridge_timeout` is how long the bridge may be silent before the JVM starts another.
     """
 
     groups: Groups = field(default_factory=lambda: MappingProxyType({}))
@@ -44,6 +46,7 @@ class Settings:
     on_rewind: OnRewind = OnRewind.REFUSE
     heartbeat: float = HEARTBEAT
     flush_timeout: float = FLUSH_TIMEOUT
+    bridge_timeout: float = BRIDGE_TIMEOUT
 
     def __post_init__(self) -> None:
         """Raise SettingsError for a time that is none."""
@@ -56,6 +59,11 @@ class Settings:
             raise SettingsError(
                 f"flush_timeout is {self.flush_timeout!r}, which is no time to wait",
                 fix="Give seconds, such as 10",
+            )
+        if not self.bridge_timeout >= 1.0:
+            raise SettingsError(
+                f"bridge_timeout is {self.bridge_timeout!r}, which is no time to wait",
+                fix="Give a second or more, such as 30",
             )
 
     @classmethod
@@ -159,6 +167,7 @@ _ARGUMENTS: Final[Mapping[str, tuple[str, Any]]] = {
     "on.rewind": ("on_rewind", _text),
     "heartbeat": ("heartbeat", _seconds),
     "flush.timeout": ("flush_timeout", _seconds),
+    "bridge.timeout": ("bridge_timeout", _seconds),
 }
 _OTHERS: Final = frozenset({"python"})  # read in the JVM, before there is a Python to read it
 

@@ -25,6 +25,7 @@ def test_every_argument_can_be_given_by_configuration() -> None:
             "spark.eo.on.rewind": "allow",
             "spark.eo.heartbeat": "2h",
             "spark.eo.flush.timeout": "1500ms",
+            "spark.eo.bridge.timeout": "1m",
         }
     )
     assert settings == Settings(
@@ -36,6 +37,7 @@ def test_every_argument_can_be_given_by_configuration() -> None:
         on_rewind=OnRewind.ALLOW,
         heartbeat=7200.0,
         flush_timeout=1.5,
+        bridge_timeout=60.0,
     )
 
 
@@ -54,6 +56,7 @@ def test_no_configuration_is_what_a_listener_without_arguments_has() -> None:
         ("spark.eo.heartbeat", "0", "no time to wait"),
         ("spark.eo.heartbeat", "3 weeks", "30s or 1h"),
         ("spark.eo.flush.timeout", "-1", "30s or 1h"),
+        ("spark.eo.bridge.timeout", "500ms", "no time to wait"),
         ("spark.eo.groups", "flights-to-pg", "no JSON object"),
         ("spark.eo.groups", "[]", "no JSON object"),
     ],

@@ -16,6 +16,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from eo_listener.errors import JvmError
+from eo_listener.jvm.claims import Claims
 from eo_listener.jvm.queries import RunningQuery, shared_state
 
 logger = logging.getLogger("eo_listener")
@@ -89,6 +90,7 @@ class _Callback:
         self._receiver = receiver
         self._state = state
         self._jvm = jvm
+        self._claims = Claims(jvm)
         self._logged: set[tuple[str, type[Exception]]] = set()
 
     @_contained
@@ -106,10 +108,13 @@ class _Callback:
                 jvm=self._jvm,
             )
         )
+        self._claims.take(told["runId"])
 
     @_contained
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
-        self._receiver.progressed(unwrapped(event.json()))
+        text = unwrapped(event.json())
+        self._receiver.progressed(text)
+        self._claims.take_from(text)
 
     @_contained
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - the name is Spark's

@@ -1,0 +1,53 @@
+"""`python -m eo_listener.bridge`: started by the shim, never by hand."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Final
+
+from eo_listener.bridge import process
+from eo_listener.bridge.conversation import Conversation
+from eo_listener.bridge.messages import Hello
+from eo_listener.bridge.pipe import Pipe
+from eo_listener.errors import EoListenerError, SettingsError
+from eo_listener.fault_points import reached
+
+BAD_SETTINGS: Final = 78  # EX_CONFIG of sysexits.h; the shim starts no other one after it
+_GRACE: Final = 3.0
+
+logger = logging.getLogger("eo_listener")
+
+
+def main() -> int:
+    """Serve one driver; return the exit code."""
+    process.outlive_signals()
+    process.wake_with_driver()
+    process.log_to_driver()
+    incoming, outgoing = process.take_pipes()
+    try:
+        first = incoming.readline()
+        if not first:
+            print("eo_listener.bridge is started by the shim in Spark's driver", file=sys.stderr)  # noqa: T201  # for people who type it
+            return 0
+        hello = Hello.parse(first)
+        process.log_to_driver(debug=hello.debug)
+        conversation = Conversation(hello, incoming, Pipe(outgoing))
+        reached("bridge.greeted")
+        seconds = conversation.listen()
+        process.die_after(seconds + _GRACE)
+        conversation.close(seconds)
+    except SettingsError as error:
+        logger.error("%s", error)  # noqa: TRY400  # a mistake of the user's
+        return BAD_SETTINGS
+    except EoListenerError as error:
+        logger.error("%s", error)  # noqa: TRY400  # one line says it all
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # threads that wait for Kafka or for a line must not hold it up

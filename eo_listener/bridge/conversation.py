@@ -1,0 +1,108 @@
+"""What the bridge does with the lines of the JVM."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from eo_listener.bridge import messages
+from eo_listener.bridge.messages import Forget, Greeting, Hello, Pong
+from eo_listener.bridge.pipe import Pipe
+from eo_listener.bridge.questions import PipeHands, PipeQueries
+from eo_listener.bridge.settler import Settler
+from eo_listener.engine import Engine
+from eo_listener.errors import EoListenerError, JvmError
+from eo_listener.fault_points import reached
+from eo_listener.settings import Settings
+
+_RESERVE: Final = 0.5  # seconds of an end that are kept for ending
+
+logger = logging.getLogger("eo_listener")
+
+
+def version() -> str:
+    """Return the package's version, from the package that is running."""
+    # Not an import: its names reach up, to what needs pyspark.
+    return str(sys.modules["eo_listener"].__version__)
+
+
+class Conversation:
+    """One driver's events, from its greeting to its end.
+
+    Raises SettingsError for settings that cannot be used.
+    """
+
+    def __init__(self, hello: Hello, lines: Iterable[bytes], pipe: Pipe) -> None:
+        self._lines = lines
+        self._pipe = pipe
+        self._settings = Settings.from_conf(hello.conf)
+        self._over: queue.SimpleQueue[float | EoListenerError] = queue.SimpleQueue()
+        self._settler: Settler | None = None
+        queries = PipeQueries(pipe, self._forget)
+        self._engine = Engine(self._settings, queries, hands=PipeHands(pipe))
+        self._settler = Settler(self._engine.confirmed, self._settled)
+        pipe.say(
+            Greeting(
+                package=version(),
+                flush=self._settings.flush_timeout,
+                timeout=self._settings.bridge_timeout,
+            )
+        )
+
+    def listen(self) -> float:
+        """Serve until the driver ends or is gone; return the time left, in seconds.
+
+        Raises FormatError for a line that cannot be read.
+        """
+        threading.Thread(target=self._read, name="eo-listener-lines", daemon=True).start()
+        over = self._over.get()
+        if isinstance(over, EoListenerError):
+            raise over
+        return over
+
+    def close(self, seconds: float) -> None:
+        """Commit what is left within so many seconds, and name what is lost."""
+        self._engine.close(time.monotonic() + seconds)
+
+    def _read(self) -> None:
+        """Take lines until there are no more; at an end too, since answers still come."""
+        try:
+            for line in self._lines:
+                self._take(line)
+            self._pipe.close()
+            self._over.put(self._settings.flush_timeout)
+        except EoListenerError as error:
+            self._over.put(error)
+
+    def _take(self, line: bytes) -> None:
+        reached("bridge.line")
+        match messages.parse(line):
+            case messages.Progressed(text):
+                self._engine.progressed(text)
+            case messages.Started(query_id=query_id, run_id=run_id, name=name):
+                self._engine.started(query_id, run_id, name)
+            case messages.Ended(run_id):
+                self._engine.ended(run_id)
+            case messages.Answer() as answer:
+                self._pipe.answered(answer)
+            case messages.Ping(number):
+                self._pipe.say(Pong(number))
+            case messages.End(seconds):
+                self._over.put(max(0.0, seconds - _RESERVE))
+            case None:
+                logger.debug("the shim says something that this version does not know")
+
+    def _forget(self, run_id: str) -> None:
+        if self._settler is not None:
+            self._settler.add(run_id)
+
+    def _settled(self, run_id: str) -> None:
+        try:
+            self._pipe.say(Forget(run_id))
+        except JvmError as error:
+            logger.debug("nobody needs to know that run %s is committed: %s", run_id, error)

@@ -1,0 +1,194 @@
+"""The lines between the JVM and the bridge, format 1: each one JSON object, in UTF-8.
+
+The Java side of it is `Message`. They may hold the users' secrets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from eo_listener.errors import FormatError, SettingsError
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """What the JVM says first; `conf` is what Spark's configuration has of `spark.eo.*`."""
+
+    shim: str
+    conf: Mapping[str, str] = field(repr=False)
+    debug: bool = False
+
+    @classmethod
+    def parse(cls, line: bytes) -> Hello:
+        """Raises SettingsError for a jar of another format, FormatError for anything else."""
+        told = _object(line)
+        if told.get("v") != FORMAT:
+            raise SettingsError(
+                f"The shim speaks format {told.get('v')}, this package format {FORMAT}",
+                cause="the jar given to Spark is of another version than this package",
+                fix="Give Spark the jar that `eo-listener jar` names",
+            )
+        try:
+            return cls(
+                shim=str(told["shim"]), conf=dict(told["conf"]), debug=bool(told.get("debug"))
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise _unreadable() from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A run has begun."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
+
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run has ended."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """The JVM wants a sign of life."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to a question: `text`, or why there is none."""
+
+    number: int
+    text: str | None = field(repr=False)
+    failed: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The application ends, and waits so many seconds."""
+
+    seconds: float
+
+
+FromJvm = Started | Progressed | Ended | Ping | Answer | End
+
+
+def parse(line: bytes) -> FromJvm | None:
+    """Read a line of the JVM after its first; None for a kind that is not known. FormatError."""
+    told = _object(line)
+    try:
+        match told:
+            case {"progress": text}:
+                return Progressed(str(text))
+            case {"started": {"query": query_id, "run": run_id, "name": name}}:
+                return Started(query_id=query_id, run_id=run_id, name=name)
+            case {"ended": run_id}:
+                return Ended(str(run_id))
+            case {"ping": number}:
+                return Ping(int(number))
+            case {"answer": number}:
+                return Answer(number=int(number), text=told.get("text"), failed=told.get("failed"))
+            case {"end": seconds}:
+                return End(float(seconds))
+    except (TypeError, ValueError) as error:
+        raise _unreadable() from error
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greeting:
+    """What the bridge says first; `flush` and `timeout` are the settings', in seconds."""
+
+    package: str
+    flush: float
+    timeout: float
+
+    def line(self) -> bytes:
+        """Return the line that says so."""
+        return _line(v=FORMAT, package=self.package, flush=self.flush, timeout=self.timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """A sign of life."""
+
+    number: int
+
+    def line(self) -> bytes:
+        """Return the line that says so."""
+        return _line(pong=self.number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A question: about a run, or ("hands") something that `Hands` is to do."""
+
+    number: int
+    what: str
+    run_id: str = ""
+    call: str = ""
+    argument: str = field(default="", repr=False)
+
+    def line(self) -> bytes:
+        """Return the line that says so."""
+        return _line(
+            ask=self.number,
+            what=self.what,
+            run=self.run_id,
+            call=self.call,
+            argument=self.argument,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """All of a run is committed: nobody will ask about it, or need to be told of it."""
+
+    run_id: str
+
+    def line(self) -> bytes:
+        """Return the line that says so."""
+        return _line(forget=self.run_id)
+
+
+ToJvm = Greeting | Pong | Ask | Forget
+
+
+def _line(**told: object) -> bytes:
+    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(line)
+    except ValueError as error:
+        raise _unreadable() from error
+    if not isinstance(told, dict):
+        raise _unreadable()
+    return told
+
+
+def _unreadable() -> FormatError:
+    """The error for a line that is none; it may hold secrets, so it is not shown."""
+    return FormatError(
+        "A line from Spark's JVM cannot be read",
+        cause="the jar given to Spark is of another version than this package",
+        fix="Give Spark the jar that `eo-listener jar` names",
+    )

@@ -1,0 +1,67 @@
+"""What makes a process of the bridge: its pipes, its log, and an end in every case."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import logging
+import os
+import signal
+import sys
+from typing import BinaryIO, Final
+
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+_OWN: Final = "eo_listener"
+
+
+def take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Take standard input and output for the protocol alone.
+
+    Whoever prints, in Python or below it, writes to standard error from then on.
+    """
+    incoming, outgoing = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return os.fdopen(incoming, "rb"), os.fdopen(outgoing, "wb")
+
+
+def outlive_signals() -> None:
+    """Leave the end to the driver, which shows in the pipe.
+
+    A Ctrl-C, a closed terminal and a cluster manager reach all processes of a driver at once,
+    this one too, which then has the last offsets still to commit.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def wake_with_driver() -> None:
+    """Have Linux continue this process when its driver dies: a stopped one would stay for ever.
+
+    The signal comes also when only the driver's thread that started us ends; it does no harm.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT))
+
+
+def die_after(seconds: float) -> None:
+    """End this process then, whatever it is doing: by a thread that needs no Python."""
+    faulthandler.dump_traceback_later(seconds, exit=True)
+
+
+def log_to_driver(*, debug: bool = False) -> None:
+    """Log to standard error in the form that the shim reads: `LEVEL text`, each line by itself."""
+    logging.raiseExceptions = False  # nobody would see a complaint about a driver that is gone
+    handler = logging.StreamHandler()
+    handler.setFormatter(_EachLine("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger(_OWN).setLevel(logging.DEBUG if debug else logging.INFO)
+
+
+class _EachLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        level = record.levelname
+        origin = "" if record.name == _OWN else f"{record.name}: "
+        return "\n".join(f"{level} {origin}{line}" for line in super().format(record).splitlines())

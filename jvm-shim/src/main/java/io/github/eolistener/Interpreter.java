@@ -1,0 +1,54 @@
+package io.github.eolistener;
+
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+
+/** The Python that runs the bridge, and where its name comes from. */
+final class Interpreter {
+  static final String SETTING = "spark.eo.python";
+
+  private static final List<String> SETTINGS =
+      List.of(SETTING, "spark.pyspark.driver.python", "spark.pyspark.python");
+  private static final List<String> VARIABLES = List.of("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON");
+  private static final String DEFAULT = "python3";
+
+  final String program;
+  final String origin;
+
+  private Interpreter(String program, String origin) {
+    this.program = program;
+    this.origin = origin;
+  }
+
+  /** The first that is set, as Spark itself looks for the driver's, after our own setting. */
+  static Interpreter choose(Map<String, String> conf, Map<String, String> environment) {
+    for (String key : SETTINGS) {
+      if (isPython(conf.get(key), key)) {
+        return new Interpreter(conf.get(key).trim(), key);
+      }
+    }
+    for (String name : VARIABLES) {
+      if (isPython(environment.get(name), name)) {
+        return new Interpreter(environment.get(name).trim(), name);
+      }
+    }
+    return new Interpreter(DEFAULT, "the default");
+  }
+
+  /** Notebooks are started by naming their front end as the driver's Python: it runs no module. */
+  private static boolean isPython(String value, String origin) {
+    if (value == null || value.isBlank()) {
+      return false;
+    }
+    String name = value.trim().toLowerCase(Locale.ROOT);
+    name = name.substring(name.lastIndexOf('/') + 1);
+    boolean frontEnd = name.startsWith("jupyter") || name.startsWith("ipython");
+    return origin.equals(SETTING) || !frontEnd;
+  }
+
+  @Override
+  public String toString() {
+    return program + " (from " + origin + ")";
+  }
+}

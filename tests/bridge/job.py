@@ -1,0 +1,69 @@
+"""A PySpark job as somebody else wrote it: it knows nothing of eo_listener.
+
+    spark-submit ... job.py COMMANDS
+
+It does what the lines of the named pipe COMMANDS say, and prints a line for each.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+
+def start(spark: SparkSession, wanted: dict[str, Any]) -> StreamingQuery:
+    """Start a query over Kafka that throws its rows away."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", wanted["servers"])
+        .option("subscribe", wanted["topic"])
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", wanted.get("batch", 1000))
+        .option("kafka.consumer.commit.groupid", wanted["group"])
+        .load()
+        .writeStream.format("noop")
+        .queryName(wanted["group"])
+        .option("checkpointLocation", wanted["checkpoint"])
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+
+
+def listen(spark: SparkSession) -> None:
+    """What a job does that has a listener of its own beside the platform's."""
+    from eo_listener import OffsetCommitListener  # noqa: PLC0415  # only this command knows it
+
+    spark.streams.addListener(OffsetCommitListener())
+
+
+def main(commands: Path) -> None:
+    """Serve until told to end."""
+    spark = SparkSession.builder.getOrCreate()
+    sessions, queries = {"first": spark}, {}
+    print("READY", flush=True)  # noqa: T201  # what the test waits for
+    with commands.open() as lines:
+        for line in lines:
+            told = json.loads(line)
+            name = told.get("session", "first")
+            session = sessions[name] = sessions.get(name) or spark.newSession()
+            match told["do"]:
+                case "start":
+                    queries[told["group"]] = start(session, told)
+                case "drain":
+                    queries[told["group"]].processAllAvailable()
+                case "stop":
+                    queries[told["group"]].stop()
+                case "listen":
+                    listen(session)
+                case "end":
+                    spark.stop()
+            print("DONE", told["do"], flush=True)  # noqa: T201  # and this
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

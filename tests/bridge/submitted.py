@@ -1,0 +1,161 @@
+"""Drivers that spark-submit starts, with the listener by configuration alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import final
+
+import psutil
+
+from eo_listener import shim
+from eo_listener.session.builder import HADOOP, OUR_IVY_SETTINGS
+from eo_listener.session.installation import Installation
+from tests.spark_session import session_conf
+
+ROOT = Path(__file__).parents[2]
+JOB = Path(__file__).with_name("job.py")
+LISTENER = {
+    "spark.sql.streaming.streamingQueryListeners": "io.github.eolistener.OffsetCommitListener"
+}
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def until(true: Callable[[], object], seconds: float = 30.0, what: str = "") -> None:
+    """Wait for something to be true."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, what or "it did not happen in time"
+        time.sleep(0.1)
+
+
+def command(
+    program: str, *, conf: Mapping[str, str] = NOTHING, connector: bool = True
+) -> list[str]:
+    """The command of one of Spark's programs, with the shim and all it needs."""
+    spark = Installation.find()
+    settings = {**session_conf(), "spark.log.level": "WARN", **LISTENER, **conf}
+    jars = [str(shim.jar()), settings.pop("spark.jars", "")]
+    excludes = [*HADOOP, settings.pop("spark.jars.excludes", "")]
+    words = [str(spark.home / "bin" / program), "--jars", ",".join(filter(None, jars))]
+    if connector and not spark.has_connector:
+        words += ["--packages", spark.connector]
+        words += ["--exclude-packages", ",".join(filter(None, excludes))]
+        words += ["--conf", f"spark.jars.ivySettings={OUR_IVY_SETTINGS}"]
+    for key, value in settings.items():
+        words += ["--conf", f"{key}={value}"]
+    return words
+
+
+def environment(**more: str) -> dict[str, str]:
+    """An environment without what other tests have set, whose Python is this one."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_"))}
+    return {**clean, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **more}
+
+
+@final
+class Driver:
+    """A job under spark-submit, told what to do through a named pipe; for a `with` block."""
+
+    def __init__(self, folder: Path, *, conf: Mapping[str, str] = NOTHING, **more: str) -> None:
+        self._pipe = folder / "commands"
+        self._log = folder / "log"
+        self._answers: list[str] = []
+        os.mkfifo(self._pipe)
+        words = [*command("spark-submit", conf=conf), str(JOB), str(self._pipe)]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=folder,
+                env=environment(**more),
+                start_new_session=True,
+            )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        self._family: set[psutil.Process] = set()
+
+    def __enter__(self) -> Driver:
+        until(lambda: "READY" in self._answers or self.process.poll() is not None, 90, "no job")
+        assert self.process.poll() is None, self.log
+        self._commands = self._pipe.open("w")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.family()
+        with contextlib.suppress(BrokenPipeError):
+            self._commands.close()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        for one in self._family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        self.process.wait(10)
+        self._reader.join(10)
+
+    def tell(self, do: str, *, seconds: float = 60, **what: object) -> None:
+        """Have the job do something, and wait until it is done."""
+        done = len(self._answers)
+        print(json.dumps({"do": do, **what}), file=self._commands, flush=True)
+        until(
+            lambda: f"DONE {do}" in self._answers[done:] or self.process.poll() is not None,
+            seconds,
+            f"{do} is not done: {self.log[-3000:]}",
+        )
+        assert f"DONE {do}" in self._answers[done:], self.log[-3000:]
+
+    @property
+    def log(self) -> str:
+        """What the driver has logged so far."""
+        return self._log.read_text(errors="replace")
+
+    def family(self) -> set[psutil.Process]:
+        """All processes that it has or had."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._family |= set(psutil.Process(self.process.pid).children(recursive=True))
+        return self._family
+
+    def bridge(self) -> psutil.Process:
+        """The bridge that runs now."""
+        found: list[psutil.Process] = []
+
+        def look() -> bool:
+            found[:] = [one for one in self.family() if is_bridge(one)]
+            return bool(found)
+
+        until(look, what=f"no bridge: {self.log[-3000:]}")
+        (one,) = found
+        return one
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self._answers.append(line.rstrip("\n"))
+
+
+def is_bridge(process: psutil.Process) -> bool:
+    """Whether a process is a bridge that lives."""
+    try:
+        alive = process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return alive and "eo_listener.bridge" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,251 @@
+"""The bridge as a process: what it says, what it survives, and that it always ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import psutil
+import pytest
+
+from eo_listener import __version__
+from eo_listener.broker import Broker
+from eo_listener.kafka import ClusterReader
+from tests.bridge.jvm_side import RUN, JvmSide, hello, progress, started
+from tests.bridge.submitted import until
+from tests.topics import Topics, unique
+
+SECRET = "correct-horse-battery"  # noqa: S105  # planted, to be looked for
+
+PARENT = """
+import subprocess, sys, time
+bridge = subprocess.Popen([sys.executable, "-m", "eo_listener.bridge"], stdin=subprocess.PIPE)
+bridge.stdin.write(sys.argv[1].encode() + b"\\n")
+bridge.stdin.flush()
+print(bridge.pid, flush=True)
+time.sleep(300)
+"""
+
+
+def sources(servers: str, topic: str, group: str) -> dict[str, Any]:
+    """What SourceInspector says of a query on one topic."""
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "eo.commit.group": group}
+    source = {"index": 0, "kafka": True, "class": "KafkaMicroBatchStream", "options": options}
+    return {"v": 1, "query": {}, "sources": [source]}
+
+
+def position(topic: str, offset: int, batch: int = 0) -> dict[str, Any]:
+    """What PositionInspector says of it."""
+    source = {"index": 0, "offsets": json.dumps({topic: {"0": offset}})}
+    where = {"restored": True, "batch": batch, "sources": [source]}
+    return {"v": 1, "mode": "MICRO_BATCH", **where}
+
+
+def held(broker: Broker, group: str) -> int:
+    reader = ClusterReader({"bootstrap.servers": broker.bootstrap_servers})
+    try:
+        return sum(one.offset for one in reader.group(group).values())
+    finally:
+        reader.close()
+
+
+def test_no_pyspark() -> None:
+    """The bridge needs neither pyspark nor py4j."""
+    code = "import sys, eo_listener.bridge.__main__ as m; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {"pyspark", "py4j"} & set(loaded.stdout.split())
+
+
+def test_greeting_and_pings() -> None:
+    """It says its version and the times of the settings, answers pings, and ends when told to."""
+    conf = {"spark.eo.flush.timeout": "2s", "spark.eo.bridge.timeout": "1min"}
+    with JvmSide(conf) as jvm:
+        assert jvm.await_line("v") == {
+            "v": 1,
+            "package": __version__,
+            "flush": 2.0,
+            "timeout": 60.0,
+        }
+        jvm.say({"ping": 7})
+        assert jvm.await_line("pong") == {"pong": 7}
+        jvm.say({"something": "of a newer shim"})
+        jvm.say({"end": 1.0})
+        assert jvm.ended() == 0
+        assert jvm.errors == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "code", "says"),
+    [
+        (hello({"spark.eo.mode": "x", "spark.eo.kafka.ssl.key.password": SECRET}), 78, "'member'"),
+        (hello({"spark.eo.gruops": "{}"}), 78, "Write spark.eo.groups"),
+        (hello({}, v=2), 78, "speaks format 2"),
+        ({"v": 1, "conf": SECRET}, 3, "cannot be read"),
+    ],
+)
+def test_a_greeting_that_cannot_be_taken(first: dict[str, Any], code: int, says: str) -> None:
+    """Settings and versions that are refused are said in one line, and end it at once."""
+    with JvmSide(first=first) as jvm:
+        assert jvm.ended() == code
+        assert jvm.lines == []
+        (line,) = jvm.errors.splitlines()
+    assert line.startswith("ERROR ")
+    assert says in line
+    assert SECRET not in line
+
+
+def test_a_line_that_is_none() -> None:
+    """A line that cannot be read ends it, and is not shown: it may hold secrets."""
+    with JvmSide() as jvm:
+        jvm.await_line("v")
+        jvm.write(b'{"answer": "' + SECRET.encode() + b"\n")
+        assert jvm.ended() == 3
+    assert "cannot be read" in jvm.errors
+    assert SECRET not in jvm.errors
+    assert "Traceback" not in jvm.errors
+
+
+def test_what_is_printed_does_not_reach_the_protocol() -> None:
+    """What Python or C writes to standard output goes to the log."""
+    trouble = {"EO_LISTENER_FAULT_POINTS": "tests.bridge.troublemaker", "EO_TROUBLE": "prints"}
+    with JvmSide(environment=trouble) as jvm:
+        jvm.await_line("v")
+        jvm.say({"ping": 1})
+        jvm.await_line("pong")
+        assert len(jvm.lines) == 2
+        jvm.say({"end": 1})
+        assert jvm.ended() == 0
+    assert "a library says hello" in jvm.errors
+    assert "and so does C" in jvm.errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_are_left_to_the_driver(number: signal.Signals) -> None:
+    """A Ctrl-C, a closed terminal or a cluster manager's word does not end it; its pipe does."""
+    with JvmSide() as jvm:
+        jvm.await_line("v")
+        jvm.process.send_signal(number)
+        jvm.say({"ping": 1})
+        jvm.await_line("pong")
+        jvm.hang_up()
+        assert jvm.ended() == 0
+
+
+def test_a_stopped_bridge_does_not_outlive_its_driver() -> None:
+    """One that is stopped when its driver is killed goes on, sees that, and ends."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, json.dumps(hello())], stdout=subprocess.PIPE
+    )
+    try:
+        assert parent.stdout is not None
+        bridge = psutil.Process(int(parent.stdout.readline()))
+        until(lambda: len(bridge.net_connections()) >= 0 and bridge.num_threads() > 1)
+        bridge.suspend()
+        until(lambda: bridge.status() == psutil.STATUS_STOPPED)
+    finally:
+        parent.kill()
+        parent.wait(10)
+        if parent.stdout is not None:
+            parent.stdout.close()
+    until(lambda: not bridge.is_running() or bridge.status() == psutil.STATUS_ZOMBIE, 10)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("ending", ["told", "hung up"])
+def test_what_it_has_is_committed_at_its_end(broker: Broker, ending: str) -> None:
+    """Told to end or cut off from its driver, it commits what it was given, and goes."""
+    topics = Topics(broker.bootstrap_servers)
+    topic, group = topics.create(partitions=1), unique("g")
+    topics.fill(topic, 9)
+    answers: dict[str, object] = {
+        "sources": sources(broker.bootstrap_servers, topic, group),
+        "mode": "MICRO_BATCH",
+        "position": position(topic, 5),
+    }
+    with JvmSide(answers=answers) as jvm:
+        jvm.await_line("v")
+        jvm.say(started())
+        until(lambda: [line for line in jvm.lines if line.get("what") == "position"])
+        jvm.say(progress(topic, 9, batch=1, start=5))
+        if ending == "told":
+            jvm.say({"end": 10.0})
+        else:
+            jvm.say({"ping": 1})
+            jvm.await_line("pong")
+            jvm.hang_up()
+        began = time.monotonic()
+        assert jvm.ended() == 0
+        assert time.monotonic() - began < 8
+    assert held(broker, group) == 9
+    assert "ERROR" not in jvm.errors
+
+
+@pytest.mark.kafka
+def test_a_run_is_forgotten_when_it_is_committed(broker: Broker) -> None:
+    """Only then: until its end is confirmed, another bridge could still be told of it."""
+    topics = Topics(broker.bootstrap_servers)
+    topic, group = topics.create(partitions=1), unique("g")
+    topics.fill(topic, 9)
+    answers: dict[str, object] = {
+        "sources": sources(broker.bootstrap_servers, topic, group),
+        "mode": "MICRO_BATCH",
+        "position": position(topic, 9, batch=1),
+    }
+    with JvmSide(answers=answers) as jvm:
+        jvm.say(started())
+        jvm.say({"ended": RUN})
+        assert jvm.await_line("forget") == {"forget": RUN}
+        assert held(broker, group) == 9
+    away = {**answers, "sources": sources("127.0.0.1:1", topic, group)}
+    with JvmSide(answers=away) as jvm:
+        jvm.say(started())
+        jvm.say({"ended": RUN})
+        until(lambda: "not committed" in jvm.errors)
+        time.sleep(1)
+        assert not [line for line in jvm.lines if "forget" in line]
+
+
+@pytest.mark.kafka
+def test_an_end_that_hangs_is_cut_off(broker: Broker) -> None:
+    """One whose threads stand still ends all the same, a little after its time."""
+    answers: dict[str, object] = {
+        "sources": sources(broker.bootstrap_servers, "t", unique("g")),
+        "mode": "MICRO_BATCH",
+        "position": position("t", 9),
+    }
+    trouble = {"EO_LISTENER_FAULT_POINTS": "tests.bridge.troublemaker", "EO_TROUBLE": "hangs"}
+    with JvmSide(answers=answers, environment=trouble) as jvm:
+        jvm.say(started())
+        jvm.say(progress("t", 9))
+        jvm.say({"ping": 1})
+        jvm.await_line("pong")
+        jvm.say({"end": 1.0})
+        began = time.monotonic()
+        jvm.ended()
+        assert time.monotonic() - began < 8
+
+
+def test_secrets_stay_inside() -> None:
+    """Passwords in settings and options are in no line of the log, whatever goes wrong."""
+    conf = {"spark.eo.kafka.sasl.password": SECRET, "spark.eo.kafka.security.protocol": "plain"}
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "eo.commit.group": "g", "pw": SECRET}
+    source = {"index": 0, "kafka": True, "class": "K", "options": options}
+    answers: dict[str, object] = {
+        "sources": {"v": 1, "query": {}, "sources": [source]},
+        "mode": "MICRO_BATCH",
+        "position": {"v": 1, "restored": True, "batch": 1, "sources": [{"index": 0}]},
+    }
+    with JvmSide(conf, answers=answers, first={**hello(conf), "debug": True}) as jvm:
+        jvm.say(started())
+        jvm.say(progress("t", 9))
+        jvm.say({"ended": RUN})
+        jvm.say({"end": 3.0})
+        jvm.ended()
+    assert "ERROR" in jvm.errors
+    assert SECRET not in jvm.errors

@@ -1,0 +1,157 @@
+"""Configuration alone, in programs other than a PySpark job."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from eo_listener.broker import Broker, ports
+from tests.bridge.submitted import command, environment, is_bridge, until
+from tests.bridge.test_submitted import held
+from tests.topics import Topics, unique
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
+SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+SHELL = """
+val query = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "{servers}")
+  .option("subscribe", "{topic}").option("startingOffsets", "earliest")
+  .option("eo.commit.group", "{group}").load()
+  .writeStream.format("noop").option("checkpointLocation", "{checkpoint}")
+  .trigger(org.apache.spark.sql.streaming.Trigger.AvailableNow()).start()
+query.awaitTermination()
+println("LAST " + query.lastProgress.batchId)
+System.exit(0)
+"""
+
+JAVA = """
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.streaming.Trigger;
+
+public final class Job {
+  public static void main(String[] arguments) throws Exception {
+    SparkSession spark = SparkSession.builder().getOrCreate();
+    spark.readStream().format("kafka").option("kafka.bootstrap.servers", arguments[0])
+        .option("subscribe", arguments[1]).option("startingOffsets", "earliest")
+        .option("eo.commit.group", arguments[2]).load()
+        .writeStream().format("noop").option("checkpointLocation", arguments[3])
+        .trigger(Trigger.AvailableNow()).start().awaitTermination();
+    spark.stop();
+    System.out.println("STOPPED");
+  }
+}
+"""
+
+
+REMOTE = JAVA.replace("builder()", 'builder().remote("sc://127.0.0.1:" + arguments[4])', 1)
+
+
+def run(words: list[str], folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program of Spark's to its end."""
+    done = subprocess.run(
+        words,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=folder,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done
+
+
+def compile_job(source: str, path: str, folder: Path) -> None:
+    """Compile a class Job into the folder's `classes`."""
+    (folder / "Job.java").write_text(source)
+    javac = ["javac", "-nowarn", "-cp", path, "-d", str(folder / "classes"), "Job.java"]
+    subprocess.run(javac, cwd=folder, check=True, capture_output=True)
+
+
+def test_spark_sql_loads_it_and_starts_nothing(tmp_path: Path) -> None:
+    """It cannot start a streaming query, and so runs as ever, without a bridge."""
+    words = command("spark-sql", connector=False, conf={"spark.log.level": "INFO"})
+    done = run([*words, "-e", "select 40 + 2"], tmp_path)
+    assert "42" in done.stdout.split()
+    assert "the bridge runs" not in done.stderr
+
+
+def test_spark_shell(broker: Broker, tmp_path: Path) -> None:
+    """A query that is typed into spark-shell is committed when the shell ends."""
+    topics = Topics(broker.bootstrap_servers)
+    topic, group = topics.create(), unique("g")
+    topics.fill(topic, 100)
+    text = SHELL.format(
+        servers=broker.bootstrap_servers, topic=topic, group=group, checkpoint=tmp_path / "c"
+    )
+    (tmp_path / "typed.scala").write_text(text)
+    words = [*command("spark-shell"), "-i", str(tmp_path / "typed.scala")]
+    done = run(words, tmp_path)
+    assert "LAST 0" in done.stdout
+    assert held(broker, group) == 100
+
+
+def test_a_java_job(broker: Broker, tmp_path: Path) -> None:
+    """A job without any Python is committed by the time its `stop` returns, and soon ends."""
+    topics = Topics(broker.bootstrap_servers)
+    topic, group = topics.create(), unique("g")
+    topics.fill(topic, 100)
+    words = command("spark-submit")
+    jars = Path(words[0]).parents[1] / "jars"
+    compile_job(JAVA, f"{jars}/*", tmp_path)
+    subprocess.run(["jar", "cf", "job.jar", "-C", "classes", "."], cwd=tmp_path, check=True)
+    arguments = [broker.bootstrap_servers, topic, group, str(tmp_path / "c")]
+    done = run([*words, "--class", "Job", "job.jar", *arguments], tmp_path)
+    assert "STOPPED" in done.stdout
+    assert held(broker, group) == 100
+
+
+def test_a_spark_connect_server(broker: Broker, tmp_path: Path) -> None:
+    """A query of a remote client, which has no trace of us, is committed by the server's driver.
+
+    The client is Spark's own for the JVM, the one that comes with pyspark 4.
+    """
+    words = command("spark-submit")
+    jars = Path(words[0]).parents[1] / "jars"
+    clients = sorted((jars / "connect-repl").glob("spark-connect-client-jvm_*.jar"))
+    if not clients:
+        pytest.skip("this pyspark brings neither a Spark Connect server nor a client for the JVM")
+    topics = Topics(broker.bootstrap_servers)
+    topic, group = topics.create(), unique("g")
+    topics.fill(topic, 100)
+    port = ports.assign(1, {"connect": None}, {})[1]["connect"]
+    path = [str(one) for one in (*clients, *jars.glob("*.jar"))]
+    path = [one for one in path if not re.search(r"/spark-(sql|connect)_[^/]*$", one)]
+    compile_job(REMOTE, ":".join(path), tmp_path)
+    conf = {"spark.connect.grpc.binding.address": "127.0.0.1"}
+    conf["spark.connect.grpc.binding.port"] = str(port)
+    server = [*command("spark-submit", conf=conf), "--class", SERVER]
+    opened = ["--add-opens=java.base/java.nio=ALL-UNNAMED"]
+    client = ["java", *opened, "-cp", ":".join(["classes", *path]), "Job"]
+    arguments = [broker.bootstrap_servers, topic, group, str(tmp_path / "c"), str(port)]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(server, stderr=log, cwd=tmp_path, env=environment())
+    try:
+        until(lambda: is_open(port) or process.poll() is not None, 90)
+        done = run([*client, *arguments], tmp_path)
+        assert "STOPPED" in done.stdout
+        until(lambda: held(broker, group) == 100, 20)
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert [one for one in family if is_bridge(one)]
+    finally:
+        process.terminate()
+        process.wait(60)
+    assert not [one for one in family if is_bridge(one)]
+
+
+def is_open(port: int) -> bool:
+    """Whether something listens there."""
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,234 @@
+"""Configuration alone: a job under spark-submit that knows nothing of eo_listener."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from eo_listener.broker import Broker, parse_rows
+from eo_listener.errors import KafkaError
+from eo_listener.kafka import ClusterReader
+from eo_listener.metadata import CommitMetadata
+from tests.attack.offsets_topic import OffsetsTopic
+from tests.bridge.submitted import Driver, is_bridge, until
+from tests.topics import Topics, unique
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Queries of one driver on one broker, each on a topic and for a group of its own."""
+
+    driver: Driver
+    broker: Broker
+    folder: Path
+
+    @property
+    def topics(self) -> Topics:
+        return Topics(self.broker.bootstrap_servers)
+
+    def start(self, topic: str, *, session: str = "first") -> str:
+        """Start a query; return its group."""
+        group = unique("g")
+        self.driver.tell(
+            "start",
+            servers=self.broker.bootstrap_servers,
+            topic=topic,
+            group=group,
+            checkpoint=str(self.folder / group),
+            session=session,
+        )
+        return group
+
+    def drain(self, topic: str, group: str, records: int = 100) -> None:
+        """Have more records processed."""
+        self.topics.fill(topic, records)
+        self.driver.tell("drain", group=group)
+
+    def await_held(self, group: str, records: int, seconds: float = 30) -> None:
+        """Wait until the group holds the end of all that was processed."""
+
+        def holds() -> bool:
+            return self.held(group) == records
+
+        until(holds, seconds, f"{group} is not at {records}: {self.driver.log[-3000:]}")
+
+    def held(self, group: str) -> int:
+        """The sum of a group's offsets."""
+        return held(self.broker, group)
+
+
+def held(broker: Broker, group: str) -> int:
+    """The sum of a group's offsets; 0 while its coordinator is only being made."""
+    reader = ClusterReader({"bootstrap.servers": broker.bootstrap_servers})
+    try:
+        return sum(position.offset for position in reader.group(group).values())
+    except KafkaError:
+        return 0
+    finally:
+        reader.close()
+
+
+@pytest.fixture(scope="module")
+def jobs(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    """One driver for the tests of this file that leave it running."""
+    folder = tmp_path_factory.mktemp("driver")
+    conf = {"spark.eo.bridge.timeout": "3s"}
+    hook = {
+        "EO_LISTENER_FAULT_POINTS": "tests.bridge.garbler",
+        "EO_GARBLE": str(folder / "garble"),
+    }
+    with Driver(folder, conf=conf, **hook) as driver:
+        yield Jobs(driver, broker, folder)
+    assert not [one for one in driver.family() if is_bridge(one)]
+
+
+def test_a_job_that_knows_nothing_of_it(jobs: Jobs) -> None:
+    """Each batch is committed within seconds, signed with its query, and nothing is said."""
+    topic = jobs.topics.create()
+    group = jobs.start(topic)
+    jobs.drain(topic, group)
+    jobs.await_held(group, 100)
+    jobs.drain(topic, group)
+    jobs.await_held(group, 200)
+    reader = ClusterReader({"bootstrap.servers": jobs.broker.bootstrap_servers})
+    written = {CommitMetadata.parse(one.metadata) for one in reader.group(group).values()}
+    reader.close()
+    assert {one.name for one in written if one is not None} == {group}
+    jobs.driver.tell("stop", group=group)
+    assert "eo_listener" not in jobs.driver.log
+    assert " Bridge: " not in jobs.driver.log  # on WARN, what is well says nothing
+
+
+def test_queries_of_another_session(jobs: Jobs) -> None:
+    """A second session of the driver is served too, by the same bridge."""
+    topic = jobs.topics.create()
+    first = jobs.start(topic)
+    second = jobs.start(topic, session="second")
+    jobs.drain(topic, first)
+    jobs.driver.tell("drain", group=second)
+    jobs.await_held(first, 100)
+    jobs.await_held(second, 100)
+    jobs.driver.bridge()  # there is exactly one
+    jobs.driver.tell("stop", group=first)
+    jobs.driver.tell("stop", group=second)
+
+
+@pytest.mark.parametrize("fault", ["killed", "stopped", "garbled"])
+def test_a_bridge_that_fails(jobs: Jobs, fault: str) -> None:
+    """The query runs on, another bridge commits what is missing, and the log says so once."""
+    topic = jobs.topics.create()
+    group = jobs.start(topic)
+    jobs.drain(topic, group)
+    jobs.await_held(group, 100)
+    bridge, said = jobs.driver.bridge(), jobs.driver.log.count("the bridge is gone")
+    match fault:
+        case "killed":
+            bridge.kill()
+        case "stopped":
+            bridge.suspend()
+        case "garbled":
+            (jobs.folder / "garble").touch()
+    jobs.drain(topic, group)
+    jobs.await_held(group, 200)
+    until(lambda: not is_bridge(bridge))
+    assert jobs.driver.bridge().pid != bridge.pid
+    assert jobs.driver.log.count("the bridge is gone") == said + 1
+    jobs.driver.tell("stop", group=group)
+
+
+def test_by_configuration_and_by_add_listener_together(jobs: Jobs) -> None:
+    """A session with a listener of its own is committed by that one alone, each batch once.
+
+    Another session of the same driver, which has only the configuration, is committed by it.
+    """
+    topic = jobs.topics.create(partitions=1)
+    running = jobs.start(topic, session="both")
+    jobs.drain(topic, running)
+    jobs.await_held(running, 100)
+    jobs.driver.tell("listen", session="both")
+    both, other = jobs.start(topic, session="both"), jobs.start(topic, session="conf alone")
+    for records in (200, 300, 400):
+        jobs.drain(topic, both)
+        for group in (running, both, other):
+            jobs.driver.tell("drain", group=group)
+            jobs.await_held(group, records)
+    for group in (running, both, other):
+        jobs.driver.tell("stop", group=group)
+    commits = OffsetsTopic(jobs.broker).commits(both)
+    batches = Counter(CommitMetadata.parse(one.metadata) for one in commits)
+    assert len(batches) >= 3
+    assert set(batches.values()) == {1}
+
+
+def test_the_end_of_spark(jobs: Jobs) -> None:
+    """When `spark.stop()` returns, the group is where the query was, and no process is left.
+
+    So it is for a bridge that was killed just before. The last test that uses this driver.
+    """
+    topic = jobs.topics.create()
+    group = jobs.start(topic)
+    jobs.drain(topic, group)
+    jobs.await_held(group, 100)
+    jobs.drain(topic, group)
+    jobs.driver.bridge().kill()
+    began = time.monotonic()
+    jobs.driver.tell("end")
+    seconds = time.monotonic() - began
+    assert jobs.held(group) == 200
+    assert not [one for one in jobs.driver.family() if is_bridge(one)]
+    assert seconds < 10
+    rows = parse_rows(jobs.broker.consumer_groups(group))
+    assert {row.lag for row in rows} == {0}
+    assert "Traceback" not in jobs.driver.log
+
+
+def test_an_interpreter_without_the_package(broker: Broker, tmp_path: Path) -> None:
+    """It is said once what is missing and what to set; the query runs on, and ends as it should."""
+    empty = tmp_path / "empty"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(empty)], check=True)
+    python = empty / "bin" / "python"
+    conf = {"spark.eo.python": str(python)}
+    with Driver(tmp_path, conf=conf, PYTHONPATH="") as driver:
+        jobs = Jobs(driver, broker, tmp_path)
+        topic = jobs.topics.create()
+        group = jobs.start(topic)
+        jobs.drain(topic, group)
+        until(lambda: "eo_listener cannot run on" in driver.log)
+        began = time.monotonic()
+        driver.tell("end")
+        seconds = time.monotonic() - began
+    assert driver.process.returncode == 0
+    assert seconds < 5
+    (line,) = [one for one in driver.log.splitlines() if "eo_listener" in one]
+    assert f"{python} (from spark.eo.python)" in line
+    assert "no module eo_listener" in line
+    assert "--conf spark.eo.python=/path/to/python" in line
+    assert jobs.held(group) == 0
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed(broker: Broker, tmp_path: Path) -> None:
+    """SIGKILL of the driver leaves no bridge behind, one that was stopped neither."""
+    with Driver(tmp_path) as driver:
+        jobs = Jobs(driver, broker, tmp_path)
+        topic = jobs.topics.create()
+        group = jobs.start(topic)
+        jobs.drain(topic, group)
+        jobs.await_held(group, 100)
+        bridge = driver.bridge()
+        bridge.suspend()
+        for one in driver.family():
+            if one != bridge:
+                one.kill()
+        driver.process.kill()
+        until(lambda: not psutil.pid_exists(bridge.pid) or not is_bridge(bridge), 30)

@@ -1,0 +1,18 @@
+"""Faults inside a bridge, for EO_LISTENER_FAULT_POINTS; EO_TROUBLE names one."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+
+def reached(name: str) -> None:
+    """Make trouble at its place."""
+    match os.environ["EO_TROUBLE"], name:
+        case "prints", "bridge.greeted":
+            print("a library says hello", flush=True)  # noqa: T201  # that is the trouble
+            os.write(1, b"and so does C\n")
+        case "hangs", "look.before-request":
+            threading.Event().wait()
+        case _:
+            pass
