@@ -10,8 +10,8 @@ from eo_listener.errors import SettingsError
 from eo_listener.security.options import (
     PREFIX,
     PROTOCOL,
+    PROVIDERS,
     OnlyJava,
-    Protocol,
     chosen,
     connections,
     protocol,
@@ -22,7 +22,9 @@ from eo_listener.security.tls import tls
 
 Road = Literal["librdkafka", "java"]
 
-_PROVIDERS: Final = "security.providers"
+_PLAINTEXT: Final = "PLAINTEXT"
+_OF_JAVA: Final = "security.providers"
+_VARIABLE: Final = "${"  # for Java's config providers to put a value in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,30 +59,40 @@ def translate(
     if PROTOCOL in own:
         return Access(properties={})
     options = chosen(source, own)
-    way = protocol(options)
-    if tokens and not options.keys() & {PROTOCOL, JAAS} and not _of_security(own):
-        why = "Spark has delegation tokens, and knows for which clusters they are"
-        return Access(properties=options, road="java", why_java=why)
-    if way == "PLAINTEXT":
-        return Access(properties=connections(options))
-    if way.startswith("SASL"):  # on either road
-        module(options)
-        require_https(options)
+    _require_harmless(options)
     try:
-        by_hand = any(name.startswith("sasl.") for name in own)
-        return _by_librdkafka(options, way, by_hand=by_hand, gssapi=gssapi)
+        _require_no_java(options, own, tokens=tokens)
+        return _by_librdkafka(options, own, gssapi=gssapi)
     except OnlyJava as why:
         _require_nothing_own(own, why)
         return Access(properties=options, road="java", why_java=str(why))
 
 
-def _by_librdkafka(
-    options: Mapping[str, str], way: Protocol, *, by_hand: bool, gssapi: bool
-) -> Access:
-    if options.get(_PROVIDERS):
-        raise OnlyJava(f"{PREFIX}{_PROVIDERS} names classes of Java")
+def _require_harmless(options: Mapping[str, str]) -> None:
+    """Raise for what is used on neither road."""
+    if options.get(PROTOCOL, _PLAINTEXT).strip().upper() == _PLAINTEXT:
+        return  # then no client looks at it
+    require_https(options)
+    if not options.get(PROVIDERS) or _VARIABLE not in options.get(JAAS, ""):
+        module(options)
+
+
+def _require_no_java(options: Mapping[str, str], own: Collection[str], *, tokens: bool) -> None:
+    """Raise OnlyJava where the options are not all that counts."""
+    if options.get(PROVIDERS):
+        raise OnlyJava(f"{PREFIX}{PROVIDERS} names classes of Java that put values in")
+    if tokens and not options.keys() & {PROTOCOL, JAAS} and not _of_security(own):
+        raise OnlyJava("Spark has delegation tokens, and knows for which clusters they are")
+
+
+def _by_librdkafka(options: Mapping[str, str], own: Collection[str], *, gssapi: bool) -> Access:
+    way = protocol(options)
+    if way == _PLAINTEXT:
+        return Access(properties=connections(options))
+    if options.get(_OF_JAVA):
+        raise OnlyJava(f"{PREFIX}{_OF_JAVA} names classes of Java")
     properties = {PROTOCOL: way.lower(), **connections(options)}
-    if way.startswith("SASL") and not by_hand:
+    if way.startswith("SASL") and not any(name.startswith("sasl.") for name in own):
         properties |= sasl(options, gssapi=gssapi)
     stores: tuple[Store, ...] = ()
     if way.endswith("SSL"):

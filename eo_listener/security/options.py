@@ -15,7 +15,9 @@ ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 PROTOCOLS: Final[tuple[Protocol, ...]] = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_OF_SECURITY: Final = ("security.", "ssl.", "sasl.")
+PROVIDERS: Final = "config.providers"
+
+_COUNT: Final = ("security.", "ssl.", "sasl.", PROVIDERS)
 _DNS: Final = "client.dns.lookup"
 _DNS_ALIKE: Final = frozenset({"use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"})
 
@@ -75,8 +77,7 @@ def chosen(source: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
     found = {
         name: text
         for name, text in given.items()
-        if (name.startswith(_OF_SECURITY) or name == _DNS)
-        and not name.startswith((*_NEVER, *replaced))
+        if (name.startswith(_COUNT) or name == _DNS) and not name.startswith((*_NEVER, *replaced))
     }
     for name, text in found.items():
         if "\0" in text:

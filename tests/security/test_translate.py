@@ -173,6 +173,9 @@ def test_stores_that_only_java_reads(kind: str | None) -> None:
          "kafka.ssl.keystore.type"),
         ({**SSL, "ssl.endpoint.identification.algorithm": "LDAPS"}, "endpoint"),
         ({**SSL, "security.providers": "x.Y"}, "kafka.security.providers"),
+        ({"config.providers": "vault", "config.providers.vault.class": "x.Y",
+          "security.protocol": "${vault:protocol}", "sasl.jaas.config": "${vault:jaas}"},
+         "kafka.config.providers"),
         ({**BY_PLAIN, "sasl.jaas.config": PLAIN, "sasl.client.callback.handler.class": "x"},
          "kafka.sasl.client.callback.handler.class"),
         ({**BY_PLAIN, "sasl.jaas.config": PLAIN, "sasl.login.class": "x"},
@@ -248,6 +251,8 @@ def test_what_never_reaches_a_client() -> None:
         ({**SSL, "ssl.engine.location": SECRET}, "kafka.ssl.engine.location is never used"),
         ({**SSL, "ssl.engine.id": SECRET}, "kafka.ssl.engine.id is never used"),
         ({**SSL, "ssl.providers": SECRET}, "kafka.ssl.providers is never used"),
+        ({**BY_PLAIN, "config.providers": "x", "sasl.jaas.config":
+          f"com.sun.security.auth.module.JndiLoginModule {USER}"}, "never used"),
         ({**SSL, "ssl.truststore.password": f"\0{SECRET}"}, "password holds a NUL"),
         ({**SSL, "ssl.truststore.certificates": SECRET}, "certificates holds no PEM"),
         ({**SSL, "ssl.truststore.certificates": KEY}, "certificates holds no PEM"),
