@@ -192,6 +192,11 @@ _REASONS = {
         "authorities count here, not those of the JVM",
         refused=True,
     ),
+    "_JVM": Reason(
+        "Spark's JVM, by which this cluster is reached, did not do what it was asked for",
+        "nothing to do if it passes: the commit is kept and repeated",
+        unknown=True,
+    ),
     NO_STORE: Reason(
         "a key store of the source could not be turned into PEM for librdkafka",
         "check kafka.ssl.keystore.* and kafka.ssl.truststore.*; else give PEM files, or the client "
@@ -229,8 +234,10 @@ _REASONS = {
         unknown=True,
     ),
     "_INVALID_ARG": Reason(
-        "the client settings given to the listener are not accepted by librdkafka",
-        "check the client settings (kafka={...}; follow: -X)",
+        "the Kafka client does not accept its settings: those of the source, or those given to "
+        "the listener",
+        "check the source's kafka.ssl.* and kafka.sasl.* options, and the client settings "
+        "(kafka={...}; follow: -X)",
         refused=True,
     ),
 }
