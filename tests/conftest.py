@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from eo_listener.broker import DEFAULT, Broker
 
@@ -16,6 +17,10 @@ StartBroker = Callable[..., Broker]
 # Where tests run in the background of a shell, SIGINT is ignored, and so it would be by all they
 # start: a Ctrl-C sent to one of these would do nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# On a busy machine anything may take long; that is no fault of what is tested.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 def kafka_version() -> str:
