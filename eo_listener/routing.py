@@ -159,6 +159,7 @@ class Rules:
         )
 
     def _cluster(self, given: Mapping[str, str] | None) -> Cluster:
+        tokens = self.tokens and given is not None
         given = given or {}
         servers = self.kafka.get(_SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
         if not servers:
@@ -169,7 +170,7 @@ class Rules:
             )
         source = tuple(sorted((k, v) for k, v in given.items() if k.startswith(_KAFKA)))
         try:
-            access = _access(source, frozenset(self.kafka), self.gssapi, self.tokens)
+            access = _access(source, frozenset(self.kafka), self.gssapi, tokens)
         except SettingsError as why:
             raise LeftOut(why.problem, why.cause or "", why.fix or "") from None
         if access.road == "java":

@@ -310,6 +310,17 @@ class TestSecurity:
         assert str(cluster) == "k:9092"
         assert "hunter2" not in repr(cluster)
 
+    def test_delegation_tokens_are_javas(self) -> None:
+        """Where Spark has tokens, a source that says nothing of security is left to Java."""
+        rules = Rules(
+            names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "k:1"}, tokens=True
+        )
+        roads = [
+            rules.route(progress({"t": {0: 5}}), given).commits[0].cluster.road
+            for given in ({0: SERVERS}, {0: {**SERVERS, **PLAIN}}, None)
+        ]
+        assert roads == ["java", "librdkafka", "librdkafka"]
+
     def test_what_the_listener_is_given_wins(self) -> None:
         """The user's properties go before those of the source, its servers among them."""
         rules = Rules(kafka={"bootstrap.servers": "mine:1", "sasl.username": "bob"})
