@@ -61,7 +61,9 @@ def preflight(
     if stdin:
         request = Request.parse(sys.stdin.read())
         check(request.properties, request.mode)
-    findings = list(judge_local(look_around()))
+    findings: list[Finding] = []
+    if request is None or not request.running:  # where a driver runs, Spark and Java are there
+        findings += judge_local(look_around())
     reached = True
     if request is not None:
         try:

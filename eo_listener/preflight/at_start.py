@@ -23,6 +23,8 @@ from eo_listener.preflight.request import Request
 
 LONGEST = 90.0  # seconds; a cluster that is away takes the child about 20
 GATHER = 5.0  # seconds: the queries of a driver tend to start together
+_AT_ONCE = 50  # groups in one child
+_MOST = 200  # groups in all: with more, a driver would be kept busy, and a log filled
 _POLITE = 10  # niceness, added to the driver's
 _FOUND = (0, 1, 3)  # the exits of `preflight` with findings on its standard output
 
@@ -33,7 +35,7 @@ Properties = Callable[[str], Mapping[str, str] | None]
 
 
 class StartCheck:
-    """An observer that checks each group once, when the first query feeds it.
+    """An observer that checks each group once, when the first query feeds it; 200 at most.
 
     `of` is asked for a cluster `gather` seconds after the first event that names it. Findings that
     matter are logged. Nothing is raised, nothing waited for: a thread of its own, which lives no
@@ -49,6 +51,7 @@ class StartCheck:
         self._changed = threading.Condition()
         self._waiting: dict[str, set[str]] = {}
         self._known: set[tuple[str, str]] = set()
+        self._told: set[Finding] = set()  # of a cluster with many groups the same comes again
         self._child: subprocess.Popen[str] | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -59,6 +62,8 @@ class StartCheck:
             return
         with self._changed:
             for cluster, group in event.groups - self._known:
+                if len(self._known) >= _MOST:
+                    break
                 self._known.add((cluster, group))
                 self._waiting.setdefault(cluster, set()).add(group)
             if self._waiting and self._thread is None and not self._closed:
@@ -75,8 +80,9 @@ class StartCheck:
             if self._child is not None:
                 self._child.kill()
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(2.0)
+            thread = self._thread
+        if thread is not None:
+            thread.join(2.0)
 
     def _work(self) -> None:
         """Check what waits; the thread ends when nothing does."""
@@ -87,7 +93,10 @@ class StartCheck:
                     self._thread = None
                     return
                 cluster = next(iter(self._waiting))
-                groups = tuple(sorted(self._waiting.pop(cluster)))
+                waiting = sorted(self._waiting.pop(cluster))
+                groups = tuple(waiting[:_AT_ONCE])
+                if waiting[_AT_ONCE:]:
+                    self._waiting[cluster] = set(waiting[_AT_ONCE:])
             try:
                 self._check(cluster, groups)
             except Exception as error:  # noqa: BLE001  # a convenience: nothing may come of its faults
@@ -110,7 +119,8 @@ class StartCheck:
             if not self._closed:
                 logger.info("preflight of %s: %s", cluster, error)
         else:
-            tell(findings)
+            tell(finding for finding in findings if finding not in self._told)
+            self._told.update(findings)
 
     def _ask(self, request: Request) -> tuple[Finding, ...]:
         with self._changed:

@@ -155,3 +155,20 @@ def test_nothing_is_raised_whatever_happens(caplog: pytest.LogCaptureFixture) ->
     (line,) = caplog.records
     assert line.getMessage() == "preflight of k:9092 failed: RuntimeError"
     check.close()
+
+
+def test_a_driver_with_many_groups_has_some_of_them_checked() -> None:
+    """Fifty in a child, and two hundred in all."""
+    asked: list[str] = []
+
+    def of(cluster: str) -> Mapping[str, str] | None:
+        asked.append(cluster)
+        return None
+
+    check = StartCheck(of, mode="simple", heartbeat=60.0, gather=0.0)
+    check(fed(*(f"g{number}" for number in range(1000))))
+    wait_for_the_thread()
+    check(fed("one more"))
+    wait_for_the_thread()
+    assert asked == ["k:9092"] * 4
+    check.close()
