@@ -29,6 +29,7 @@ from eo_listener.group_names import GroupNames
 from eo_listener.kafka import ConfluentGroups
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.progress import Progress
+from eo_listener.protocols import LivePosition
 from eo_listener.routing import Rules
 from eo_listener.testing import MemoryQueries
 
@@ -129,6 +130,8 @@ def many_queries(servers: str, queries: int, groups: int, seconds: float) -> dic
 
     options = {0: {"kafka.bootstrap.servers": servers}}
     live = MemoryQueries(options)
+    begun = LivePosition(batch_id=-1, committed={})
+    live.positions |= {str(uuid.UUID(int=number)): begun for number in range(queries)}
     names = GroupNames(groups={f"query-{n}": f"group-{n % groups}" for n in range(queries)})
     committer = Committer(
         lambda cluster: ConfluentGroups(dict(cluster.properties)), observers=[observe]
@@ -136,10 +139,10 @@ def many_queries(servers: str, queries: int, groups: int, seconds: float) -> dic
     router = Router(Rules(names=names), live, committer)
     scripts = [Script(number, f"bench-{number // groups}") for number in range(queries)]
     process = psutil.Process()
-    begun = time.monotonic()
+    started = time.monotonic()
     cpu = began_measuring = 0.0
     number, longest = 0, 0.0
-    while (elapsed := time.monotonic() - begun) < PERIOD + seconds:
+    while (elapsed := time.monotonic() - started) < PERIOD + seconds:
         if not began_measuring and elapsed >= PERIOD:
             began_measuring, cpu = time.monotonic(), time.process_time()
             latencies.clear()
@@ -152,7 +155,7 @@ def many_queries(servers: str, queries: int, groups: int, seconds: float) -> dic
         router.progressed(progress)
         longest = max(longest, time.perf_counter() - began)
         number += 1
-        time.sleep(max(0.0, begun + number * PERIOD / queries - time.monotonic()))
+        time.sleep(max(0.0, started + number * PERIOD / queries - time.monotonic()))
     measured = time.monotonic() - began_measuring
     cpu = time.process_time() - cpu
     router.flush(time.monotonic() + 20)

@@ -71,6 +71,7 @@ class Desk:
         self._guard = guard
         self._heartbeat = heartbeat
         self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._newest: dict[str, str] = {}  # the run of each query that began last
         self._looks: dict[str, float] = {}  # when each run is to be looked at next
         self._stirred: dict[str, None] = {}  # those for which that may be another time by now
         self._claims = Claims()
@@ -135,10 +136,11 @@ class Desk:
     def _run_of(self, query_id: str, run_id: str, name: str | None, now: float) -> Run:
         run = self._runs.get(run_id)
         if run is None:
-            for earlier in self._runs.values():
-                if earlier.query_id == query_id:
-                    earlier.heard(now)  # its end may never be told: see `_is_followed`
-                    self._stirred[earlier.run_id] = None
+            earlier = self._runs.get(self._newest.get(query_id, ""))
+            if earlier is not None:
+                earlier.heard(now)  # its end may never be told: see `_is_followed`
+                self._stirred[earlier.run_id] = None
+            self._newest[query_id] = run_id
             run = Run(query_id=query_id, run_id=run_id, name=name, due=now + _FIRST_LOOK)
             self._runs[run_id] = run
             while len(self._runs) > RUNS_KEPT:
@@ -152,8 +154,7 @@ class Desk:
         So this one is over. Spark drops the word of that too when its bus is full, and what a
         run has reached would hold its own successor up for ever.
         """
-        newest = [one for one in self._runs.values() if one.query_id == run.query_id]
-        return bool(newest) and newest[-1] is not run
+        return self._newest.get(run.query_id, run.run_id) != run.run_id
 
     def _end(self, run_id: str, now: float) -> None:
         run = self._runs.get(run_id)
@@ -164,6 +165,8 @@ class Desk:
 
     def _forget(self, run_id: str, run: Run | None) -> None:
         self._stirred[run_id] = None
+        if run is not None and self._newest.get(run.query_id) == run_id:
+            del self._newest[run.query_id]
         for commit in self._claims.drop(run_id):
             self._committer.offer(commit)
         self._queries.forget(run_id)
