@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import psutil
@@ -15,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
-from eo_listener.broker import Broker
+from eo_listener.broker import Broker, Listener
 from eo_listener.committer.reasons import explain
 from eo_listener.committer.worker import Worker
 from eo_listener.errors import JvmError, KafkaError, SettingsError
@@ -25,6 +24,7 @@ from eo_listener.jvm.hands import JvmHands
 from eo_listener.kafka import ClusterReader, ConfluentGroups
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import GroupStore
+from tests.conftest import kafka_version
 from tests.store_facts import (
     at,
     insist,
@@ -45,6 +45,8 @@ __all__ = [
 pytestmark = pytest.mark.spark
 
 T = TopicPartition
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @pytest.fixture
@@ -183,32 +185,88 @@ def test_no_error_holds_a_secret(
     store.close()
 
 
-def test_a_broker_that_goes_and_comes_back(
-    spark: SparkSession, start_broker: Callable[..., Broker]
-) -> None:
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[Broker]:
+    """A broker of this module, which may be ended; its listener LOGIN knows delegation tokens."""
+    login = Listener(
+        name="LOGIN",
+        security_protocol="SASL_PLAINTEXT",
+        properties={
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "plain.sasl.jaas.config": f'{PLAIN} required user_owner="hunter2";',
+            "scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+        },
+    )
+    secret = {"delegation.token.secret.key": "hunter2"}
+    with Broker(version=kafka_version(), listeners=[login], properties=secret) as running:
+        yield running
+
+
+def give_token(spark: SparkSession, servers: str) -> None:
+    """Have Spark hold a delegation token for these brokers, as its token manager does."""
+    jvm: Any = spark._jvm
+    owner = jvm.java.util.HashMap()
+    owner.put("bootstrap.servers", servers)
+    owner.put("security.protocol", "SASL_PLAINTEXT")
+    owner.put("sasl.mechanism", "PLAIN")
+    owner.put("sasl.jaas.config", f'{PLAIN} required username="owner" password="hunter2";')
+    admin = jvm.org.apache.kafka.clients.admin.Admin.create(owner)
+    made = admin.createDelegationToken().delegationToken().get()
+    admin.close()
+    for name, value in {
+        "auth.bootstrap.servers": servers,
+        "target.bootstrap.servers.regex": re.escape(servers),
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.token.mechanism": "SCRAM-SHA-256",
+    }.items():
+        jvm.org.apache.spark.SparkEnv.get().conf().set(f"spark.kafka.clusters.own.{name}", value)
+    text = jvm.org.apache.hadoop.io.Text
+    token = jvm.org.apache.hadoop.security.token.Token(
+        made.tokenInfo().tokenId().encode(),
+        made.hmacAsBase64String().encode(),
+        text("KAFKA_DELEGATION_TOKEN"),
+        text("kafka.server.delegation.token.own"),
+    )
+    jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addToken(token)
+
+
+def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Broker) -> None:
+    """Where Spark has a token for the brokers, commits log in by it; nothing else is given."""
+    topic = Topics(own_broker.bootstrap_servers).create()
+    servers = own_broker.addresses("LOGIN")
+    without = JvmGroups(JvmHands(), {"bootstrap.servers": servers})
+    with pytest.raises(KafkaError):
+        without.commit("tokens", at(1, T(topic, 0)), timeout=1)
+    without.close()
+    give_token(spark, servers)
+    store = JvmGroups(JvmHands(), {"bootstrap.servers": servers})
+    insist(store, "tokens", at(2, T(topic, 0)))
+    assert store.look("tokens", [T(topic, 0)], timeout=8).held == at(2, T(topic, 0))
+    store.close()
+
+
+def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Broker) -> None:
     """One store goes on through a hung, a killed and a restarted broker, each call in its time."""
-    broker = start_broker()
-    topic = Topics(broker.bootstrap_servers).create()
-    store = JvmGroups(JvmHands(), {"bootstrap.servers": broker.bootstrap_servers})
+    topic = Topics(own_broker.bootstrap_servers).create()
+    store = JvmGroups(JvmHands(), {"bootstrap.servers": own_broker.bootstrap_servers})
     insist(store, "g", at(1, T(topic, 0)))
-    (pid,) = broker.pids.values()
-    os.kill(pid, signal.SIGSTOP)
+    own_broker.pause()
     try:
         began = time.monotonic()
         with pytest.raises(KafkaError) as failed:
-            store.commit("g", at(2, T(topic, 0)), timeout=2)
+            store.commit("g", at(2, T(topic, 0)), timeout=1)
         assert failed.value.code == UNANSWERED
         with pytest.raises(KafkaError):
-            store.look("g", [T(topic, 0)], timeout=2)
-        assert time.monotonic() - began < 6
+            store.look("g", [T(topic, 0)], timeout=1)
+        assert time.monotonic() - began < 4
     finally:
-        os.kill(pid, signal.SIGCONT)
+        own_broker.resume()
     insist(store, "g", at(3, T(topic, 0)))
-    broker.kill()
+    own_broker.kill()
     with pytest.raises(KafkaError) as failed:
-        store.commit("g", at(4, T(topic, 0)), timeout=2)
+        store.commit("g", at(4, T(topic, 0)), timeout=1)
     assert explain(failed.value.code).unknown
-    broker.restart()
+    own_broker.restart()
     insist(store, "g", at(5, T(topic, 0)))
     assert store.look("g", [T(topic, 0)], timeout=8).held == at(5, T(topic, 0))
     store.close()

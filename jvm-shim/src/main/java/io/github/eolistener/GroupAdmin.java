@@ -24,6 +24,7 @@ import org.apache.kafka.common.KafkaException;
  */
 final class GroupAdmin {
   private static final Duration FAREWELL = Duration.ofSeconds(1);
+  private static final Duration AT_ONCE = Duration.ofMillis(1); // of zero it waits without limit
   private static final long RENEW_AFTER_NS = TimeUnit.SECONDS.toNanos(30);
   private static final int PAUSE_MS = 50;
 
@@ -73,14 +74,14 @@ final class GroupAdmin {
   /** The Admin has not told of its own limit: what it still holds must not go out later on. */
   private Map<String, Object> abandoned(Question question, String cause) {
     if (question.writes()) {
-      drop(Duration.ZERO);
+      drop(AT_ONCE);
     }
     return KafkaFailure.unanswered(cause).answer();
   }
 
   private Map<String, Object> told(KafkaFailure failure) {
     if (failure.isOfCredentials() && System.nanoTime() - openedAt > RENEW_AFTER_NS) {
-      drop(Duration.ZERO); // there may be newer ones, a new delegation token for example
+      drop(AT_ONCE); // there may be newer ones, a new delegation token for example
     }
     return failure.answer();
   }
@@ -96,7 +97,7 @@ final class GroupAdmin {
       openedAt = System.nanoTime();
       admin = Admin.create(AdminProperties.of(id, properties));
       if (closed) { // meanwhile: opening may take long
-        drop(Duration.ZERO);
+        drop(AT_ONCE);
         throw new Refusal("this client was closed");
       }
     }
