@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 import uuid
+from collections import Counter
 from typing import Any
 
 import psutil
@@ -122,7 +123,10 @@ def many_queries(servers: str, queries: int, groups: int, seconds: float) -> dic
     sent: dict[tuple[str, str], float] = {}
     latencies: list[float] = []
 
+    told_of: Counter[str] = Counter()
+
     def observe(told: Event) -> None:
+        told_of[type(told).__name__] += 1
         if isinstance(told, Committed):
             keys = [(told.group, topic) for topic in told.offsets.topics()]
             times = [sent.pop(key) for key in keys if key in sent]
@@ -170,6 +174,7 @@ def many_queries(servers: str, queries: int, groups: int, seconds: float) -> dic
         "longest_hand_over_ms": 1000 * longest,
         "rss_mb": process.memory_info().rss / 1e6,
         "threads": process.num_threads(),
+        **told_of,
     }
     router.close(time.monotonic() + 10)
     committer.close(30)
