@@ -21,10 +21,15 @@ def open_cluster(cluster: Cluster, mode: str, hands: Hands | None) -> GroupStore
     """
     if cluster.road == "java":
         return _by_java(cluster, mode, hands)
+    return open_groups(librdkafka_properties(cluster, hands), mode)
+
+
+def librdkafka_properties(cluster: Cluster, hands: Hands | None) -> dict[str, str]:
+    """What librdkafka is given for a cluster of its road, key stores as PEM. Raises KafkaError."""
     properties = dict(cluster.properties)
     for store in cluster.stores:
         properties |= _read(store, hands)
-    return open_groups(properties, mode)
+    return properties
 
 
 def _by_java(cluster: Cluster, mode: str, hands: Hands | None) -> GroupStore:

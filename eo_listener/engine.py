@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
 
-from eo_listener.clusters import open_cluster
+from eo_listener.clusters import librdkafka_properties, open_cluster
 from eo_listener.committer import Committer, Router
 from eo_listener.errors import FormatError
-from eo_listener.events import Observer
+from eo_listener.events import Event, Observer
 from eo_listener.fault_points import reached
 from eo_listener.kafka import check
 from eo_listener.logbook import Logbook
+from eo_listener.metrics.opening import open_metrics
+from eo_listener.preflight.at_start import StartCheck
 from eo_listener.progress import Progress
-from eo_listener.protocols import Hands, QueryReader
+from eo_listener.protocols import GroupStore, Hands, QueryReader
+from eo_listener.routing import Cluster
 from eo_listener.settings import Settings
+
+
+class Assistant(Protocol):
+    """An observer of our own, with something to let go of."""
+
+    def __call__(self, event: Event) -> None:
+        """Take an event in; returns at once."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it, within seconds."""
+        ...
 
 
 class Engine:
@@ -33,17 +49,34 @@ class Engine:
         *,
         hands: Hands | None = None,
     ) -> None:
-        mode = settings.mode.value
-        check(settings.kafka, mode)
+        self._mode, self._hands = settings.mode.value, hands
+        check(settings.kafka, self._mode)
         rules = settings.rules
+        self._clusters: dict[str, Cluster] = {}  # those in use, by the name that events give them
+        self._assistants = tuple(self._open_assistants(settings))
         self._committer = Committer(
-            lambda cluster: open_cluster(cluster, mode, hands),
-            observers=(Logbook(), *observers),
-            policy=settings.policy,
+            self._open, observers=(Logbook(), *self._assistants, *observers), policy=settings.policy
         )
         self._router = Router(
             rules, queries, self._committer, guard=settings.guard, heartbeat=settings.heartbeat
         )
+
+    def _open_assistants(self, settings: Settings) -> Iterator[Assistant]:
+        if settings.metrics_port is not None:
+            yield open_metrics(settings.metrics_port, settings.metrics_address)
+        if settings.preflight:
+            yield StartCheck(self._properties, mode=self._mode, heartbeat=settings.heartbeat)
+
+    def _open(self, cluster: Cluster) -> GroupStore:
+        self._clusters[str(cluster)] = cluster
+        return open_cluster(cluster, self._mode, self._hands)
+
+    def _properties(self, name: str) -> Mapping[str, str] | None:
+        """How librdkafka reaches a cluster; None where it does not, or is not to yet."""
+        cluster = self._clusters.get(name)
+        if cluster is None or cluster.road == "java":
+            return None
+        return librdkafka_properties(cluster, self._hands)
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
         """A run has begun."""
@@ -74,6 +107,8 @@ class Engine:
         """Commit what is left until `deadline`, let go of everything, and name what is lost."""
         self._router.close(deadline)
         self._committer.close(_left(deadline))
+        for assistant in self._assistants:
+            assistant.close()
 
 
 def _left(deadline: float) -> float:

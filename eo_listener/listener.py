@@ -25,8 +25,9 @@ from eo_listener.events import Observer
 from eo_listener.fault_points import reached
 from eo_listener.group_names import Groups
 from eo_listener.jvm import RunningQuery, drain, wrap
+from eo_listener.jvm.hands import JvmHands
 from eo_listener.jvm.live import LiveQueries
-from eo_listener.settings import FLUSH_TIMEOUT, Settings
+from eo_listener.settings import FLUSH_TIMEOUT, LOOPBACK, Settings
 
 logger = logging.getLogger("eo_listener")
 
@@ -85,9 +86,12 @@ class OffsetCommitListener(StreamingQueryListener):
 
     `observers` are called with every event of `eo_listener.events`, on the thread that saw it.
     `flush_timeout` is how long `close`, and the end of the program, wait for Kafka, in seconds.
+    `preflight=False` leaves out the check of rights, groups and settings at the start, which a
+    process of its own makes. `metrics_port` serves numbers for Prometheus, on `metrics_address`.
 
     Nothing here blocks, slows or fails a query: commits are made by threads of their own, kept
-    and repeated while Kafka is away. Raises SettingsError for settings that cannot be used.
+    and repeated while Kafka is away. Raises SettingsError for settings that cannot be used, and
+    UnavailableError where the port for metrics is taken.
     """
 
     def __init__(
@@ -103,6 +107,9 @@ class OffsetCommitListener(StreamingQueryListener):
         heartbeat: float = HEARTBEAT,
         observers: Iterable[Observer] = (),
         flush_timeout: float = FLUSH_TIMEOUT,
+        preflight: bool = True,
+        metrics_port: int | None = None,
+        metrics_address: str = LOOPBACK,
     ) -> None:
         settings = Settings.of(
             groups=groups,
@@ -114,12 +121,15 @@ class OffsetCommitListener(StreamingQueryListener):
             on_rewind=on_rewind,
             heartbeat=heartbeat,
             flush_timeout=flush_timeout,
+            preflight=preflight,
+            metrics_port=metrics_port,
+            metrics_address=metrics_address,
         )
         self._flush_timeout = flush_timeout
         self._process = os.getpid()
         self._java_listener: Any = None
         self._queries = LiveQueries()
-        self._engine = Engine(settings, self._queries, observers)
+        self._engine = Engine(settings, self._queries, observers, hands=JvmHands())
         self._intake = _Intake(self._queries, self._engine)
         self._session: SparkSession | None = None
         _open.add(self)

@@ -19,6 +19,7 @@ from eo_listener.guard import Guard
 from eo_listener.routing import Rules
 
 PREFIX: Final = "spark.eo."
+LOOPBACK: Final = "127.0.0.1"
 FLUSH_TIMEOUT: Final = 10.0
 BRIDGE_TIMEOUT: Final = 30.0
 
@@ -46,6 +47,9 @@ class Settings:
     on_rewind: OnRewind = OnRewind.REFUSE
     heartbeat: float = HEARTBEAT
     flush_timeout: float = FLUSH_TIMEOUT
+    preflight: bool = True
+    metrics_port: int | None = None
+    metrics_address: str = LOOPBACK
     bridge_timeout: float = BRIDGE_TIMEOUT
 
     def __post_init__(self) -> None:
@@ -145,6 +149,19 @@ def _seconds(key: str, text: str) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
+def _number(key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingsError(f"{key} is {text!r}, which is no number", fix="Give digits") from None
+
+
+def _switch(key: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise SettingsError(f"{key} is {text!r}", fix="Give true or false")
+    return text.lower() == "true"
+
+
 def _groups(key: str, text: str) -> Groups:
     try:
         groups = json.loads(text)
@@ -168,6 +185,9 @@ _ARGUMENTS: Final[Mapping[str, tuple[str, Any]]] = {
     "heartbeat": ("heartbeat", _seconds),
     "flush.timeout": ("flush_timeout", _seconds),
     "bridge.timeout": ("bridge_timeout", _seconds),
+    "preflight": ("preflight", _switch),
+    "metrics.port": ("metrics_port", _number),
+    "metrics.address": ("metrics_address", _text),
 }
 _OTHERS: Final = frozenset({"python"})  # read in the JVM, before there is a Python to read it
 

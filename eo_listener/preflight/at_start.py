@@ -22,7 +22,7 @@ from eo_listener.preflight.findings import Finding
 from eo_listener.preflight.request import Request
 
 LONGEST = 90.0  # seconds; a cluster that is away takes the child about 20
-GATHER = 5.0  # seconds: the queries of a driver tend to start together
+GATHER = 10.0  # seconds: the queries of a driver tend to start together
 _AT_ONCE = 50  # groups in one child
 _MOST = 200  # groups in all: with more, a driver would be kept busy, and a log filled
 _POLITE = 10  # niceness, added to the driver's
