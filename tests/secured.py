@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,9 +45,34 @@ PASSWORDS = {"alice": PLANTED + "alice", "bob": PLANTED + 'b"o\\b', "carol": PLA
 _SECURITY = "org.apache.kafka.common.security"
 PLAIN_MODULE = f"{_SECURITY}.plain.PlainLoginModule"
 SCRAM_MODULE = f"{_SECURITY}.scram.ScramLoginModule"
+TOKEN_MODULE = f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule"
+TOKEN_HANDLER = f"{_SECURITY}.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
 _PROGRAM = "JavaStores.java"
 _QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _MAPPING = "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT"
+
+
+class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@contextmanager
+def log_lines() -> Iterator[list[str]]:
+    """Every line of every level that eo_listener logs meanwhile, as it would be written."""
+    handler, log = _Lines(), logging.getLogger("eo_listener")
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    try:
+        yield handler.lines
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 class Keys:
@@ -58,12 +85,12 @@ class Keys:
         self._folder = folder
         root = trustme.CA()
         between = root.create_child_ca()
-        self._server = root.issue_cert("127.0.0.1", "localhost")
+        self.server = root.issue_cert("127.0.0.1", "localhost")
         elsewhere = root.issue_cert("elsewhere.example")
         self._client = between.issue_cert("dora", common_name="dora")
         self.authority = root.cert_pem.bytes().decode()
-        self.server_key = _pkcs8(self._server, NoEncryption())
-        self.server_chain = _chain(self._server)
+        self.server_key = _pkcs8(self.server, NoEncryption())
+        self.server_chain = _chain(self.server)
         self.strange_key, self.strange_chain = _pkcs8(elsewhere, NoEncryption()), _chain(elsewhere)
         self.open_key = _pkcs8(self._client, NoEncryption())
         self.chain = _chain(self._client)
@@ -134,6 +161,20 @@ class Secured:
             security__protocol="SASL_PLAINTEXT",
             sasl__mechanism="PLAIN",
             sasl__jaas__config=jaas(module, user),
+        )
+
+    def token(self, url: str, client: str, secret: str) -> dict[str, str]:
+        """By a token from this address."""
+        login = f'{TOKEN_MODULE} required clientId="{client}" clientSecret="{secret}";'
+        return self.way(
+            "TOKEN",
+            security__protocol="SASL_SSL",
+            ssl__truststore__type="PEM",
+            ssl__truststore__location=self.keys.authority_file,
+            sasl__mechanism="OAUTHBEARER",
+            sasl__oauthbearer__token__endpoint__url=url,
+            sasl__login__callback__handler__class=TOKEN_HANDLER,
+            sasl__jaas__config=login,
         )
 
     def ways(self) -> Mapping[str, dict[str, str]]:
@@ -213,13 +254,13 @@ class Secured:
     def prepare(self) -> None:
         """Enrol who needs it, and let all but bob read everything."""
         self.enrol("carol")
-        for user in ("alice", "carol", "dora"):
+        for user in ("alice", "carol", "dora", "erin"):
             self.allow(user, "TOPIC", "*", "READ")
             self.allow(user, "GROUP", "*", "READ")
 
 
 def secured_broker(keys: Keys) -> Broker:
-    """A broker, not yet started: its listeners are TLS, STRANGE, MUTUAL, PLAIN and SCRAM."""
+    """A broker, not yet started: with listeners TLS, STRANGE, MUTUAL, PLAIN, SCRAM and TOKEN."""
     tls = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.key": keys.server_key,
@@ -248,6 +289,11 @@ def secured_broker(keys: Keys) -> Broker:
         "scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
         "scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
     }
+    token = {
+        **tls,
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "oauthbearer.sasl.jaas.config": f"{TOKEN_MODULE} required;",
+    }
     return Broker(
         version=kafka_version(),
         listeners=[
@@ -256,6 +302,7 @@ def secured_broker(keys: Keys) -> Broker:
             Listener(name="MUTUAL", security_protocol="SSL", properties=mutual),
             Listener(name="PLAIN", security_protocol="SASL_PLAINTEXT", properties=plain),
             Listener(name="SCRAM", security_protocol="SASL_SSL", properties=scram),
+            Listener(name="TOKEN", security_protocol="SASL_SSL", properties=token),
         ],
         properties={
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 import pytest
@@ -14,10 +15,12 @@ from eo_listener.committer.policy import Retry
 from eo_listener.events import CommitFailed, Committed, Event
 from eo_listener.group_names import GroupNames
 from eo_listener.kafka import ClusterReader
+from eo_listener.logbook import Logbook
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.progress import Progress, SourceProgress
 from eo_listener.routing import Commit, Rules
-from tests.secured import PASSWORDS, PLANTED, Secured
+from tests.secured import PASSWORDS, PLANTED, Secured, log_lines
+from tests.token_server import token_server
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka
@@ -35,13 +38,13 @@ def new_topic(secured: Secured) -> str:
     return name
 
 
-def commit_of(options: Mapping[str, str], topic: str, group: str) -> Commit:
+def commit_of(options: Mapping[str, str], topic: str, group: str, own: Mapping[str, str]) -> Commit:
     """What a source with these options has to commit, by the way that Spark's events go."""
     source = SourceProgress(index=0, description="", start=None, end=Offsets.of({topic: {0: 5}}))
     progress = Progress(
         query_id="1", run_id="2", name="q", batch_id=7, timestamp="", sources=(source,)
     )
-    rules = Rules(names=GroupNames(groups={"q": group}))
+    rules = Rules(names=GroupNames(groups={"q": group}), kafka=own)
     route = rules.route(progress, {0: options})
     assert not route.ignored
     (commit,) = route.commits
@@ -51,15 +54,21 @@ def commit_of(options: Mapping[str, str], topic: str, group: str) -> Commit:
 class Try:
     """One commit, tried until the end."""
 
-    def __init__(self, options: Mapping[str, str], topic: str, mode: str = "simple") -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        topic: str,
+        mode: str = "simple",
+        own: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.topic, self.group = topic, unique("g")
         self.events: list[Event] = []
         self.committer = Committer(
             lambda cluster: open_cluster(cluster, mode, None),
-            observers=[self.events.append],
+            observers=[Logbook(), self.events.append],
             retry=QUICK,
         )
-        self.committer.offer(commit_of(options, topic, self.group))
+        self.committer.offer(commit_of(options, topic, self.group, own))
 
     def failed(self, code: str) -> CommitFailed:
         """Wait for a failure of this kind."""
@@ -106,14 +115,23 @@ def tries(secured: Secured) -> Iterator[Mapping[str, Try]]:
         "named": ways["tls-unnamed"],
     }
     topic = new_topic(secured)
-    tries = {name: Try(options, topic) for name, options in wrong.items()}
-    # A password that needs every kind of quoting, and a topic of its own for each mode's rights.
-    tries |= {mode: Try(secured.plain("bob"), new_topic(secured), mode) for mode in MODES}
-    tries["describe"] = Try(secured.plain("bob"), new_topic(secured))
-    yield tries
-    for one in tries.values():
-        one.committer.close(0.5)
-        assert PLANTED not in repr(one.events)
+    # The token's server is known by an authority that only librdkafka can be told of.
+    own = {"https.ca.location": secured.keys.authority_file}
+    secret = PLANTED + "client"
+    with log_lines() as lines, token_server(secured.keys.server, "me", secret, "erin") as url:
+        tries = {name: Try(options, topic) for name, options in wrong.items()}
+        # A password that needs every kind of quoting; a topic of its own for each mode's rights.
+        tries |= {mode: Try(secured.plain("bob"), new_topic(secured), mode) for mode in MODES}
+        tries["token"] = Try(secured.token(url, "me", secret), topic, own=own)
+        tries["no token"] = Try(secured.token(url, "me", f"{secret}-not"), topic, own=own)
+        tries["describe"] = Try(secured.plain("bob"), new_topic(secured))
+        yield tries
+        for one in tries.values():
+            one.committer.close(0.5)
+    told = [event for one in tries.values() for event in one.events]
+    assert len(told) > len(tries)
+    assert any("not committed (_AUTHENTICATION" in line for line in lines)
+    assert PLANTED not in repr(told) + "\n".join(lines)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -174,6 +192,16 @@ def test_a_certificate_that_is_not_believed(tries: Mapping[str, Try], how: str) 
     failed = tries[how].failed("_SSL")
     assert failed.refused
     assert "kafka.ssl.*" in failed.fix
+
+
+def test_a_token(tries: Mapping[str, Try]) -> None:
+    """A token is fetched over https with the source's client id and secret, and let in."""
+    tries["token"].committed()
+
+
+def test_a_token_that_is_not_given(tries: Mapping[str, Try]) -> None:
+    """A secret that the token's server refuses is told as refused credentials."""
+    assert tries["no token"].failed("_AUTHENTICATION").refused
 
 
 def test_a_name_that_is_not_checked(tries: Mapping[str, Try]) -> None:
