@@ -68,7 +68,7 @@ $(VENV)-spark-%/.ready: $(STAMP)
 	@$(VENV)-spark-$*/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.PRECIOUS: $(VENV)-spark-%/.ready $(VENV)-spark-%/.connector
+.PRECIOUS: $(VENV)-spark-%/.ready %/.connector
 
 check: $(STAMP) ## lint, types and layers
 	@$(BIN)/ruff check --quiet .

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from eo_listener.clusters import librdkafka_properties, open_cluster
 from eo_listener.committer import Committer, Router
-from eo_listener.errors import FormatError
+from eo_listener.errors import FormatError, UnavailableError
 from eo_listener.events import Event, Observer
 from eo_listener.fault_points import reached
 from eo_listener.kafka import check
@@ -19,6 +20,8 @@ from eo_listener.progress import Progress
 from eo_listener.protocols import GroupStore, Hands, QueryReader
 from eo_listener.routing import Cluster
 from eo_listener.settings import Settings
+
+logger = logging.getLogger("eo_listener")
 
 
 class Assistant(Protocol):
@@ -63,7 +66,10 @@ class Engine:
 
     def _open_assistants(self, settings: Settings) -> Iterator[Assistant]:
         if settings.metrics_port is not None:
-            yield open_metrics(settings.metrics_port, settings.metrics_address)
+            try:
+                yield open_metrics(settings.metrics_port, settings.metrics_address)
+            except UnavailableError as error:  # nobody is served by offsets that stay behind too
+                logger.warning("%s. Commits are made all the same", str(error).rstrip("."))
         if settings.preflight:
             yield StartCheck(self._properties, mode=self._mode, heartbeat=settings.heartbeat)
 

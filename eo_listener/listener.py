@@ -7,10 +7,10 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -24,10 +24,12 @@ from eo_listener.engine import Engine
 from eo_listener.events import Observer
 from eo_listener.fault_points import reached
 from eo_listener.group_names import Groups
-from eo_listener.jvm import RunningQuery, drain, wrap
-from eo_listener.jvm.hands import JvmHands
-from eo_listener.jvm.live import LiveQueries
+from eo_listener.jvm.absent import NoQueries
 from eo_listener.settings import FLUSH_TIMEOUT, LOOPBACK, Settings
+
+if TYPE_CHECKING:
+    from eo_listener.jvm import RunningQuery
+    from eo_listener.jvm.driver import Driver
 
 logger = logging.getLogger("eo_listener")
 
@@ -40,13 +42,14 @@ _open: set[OffsetCommitListener] = set()
 class _Intake:
     """What Spark's one thread for all listeners calls: hands over, and returns at once."""
 
-    def __init__(self, queries: LiveQueries, engine: Engine) -> None:
-        self._queries = queries
+    def __init__(self, driver: Driver | None, engine: Engine) -> None:
+        self._driver = driver
         self._engine = engine
 
     def started(self, query: RunningQuery) -> None:
         """Hold the query, to be asked by the router: its sources do not exist yet."""
-        self._queries.started(query)
+        if self._driver is not None:
+            self._driver.queries.started(query)
         self._engine.started(query.query_id, query.run_id, query.name)
 
     def progressed(self, text: str) -> None:
@@ -90,8 +93,7 @@ class OffsetCommitListener(StreamingQueryListener):
     process of its own makes. `metrics_port` serves numbers for Prometheus, on `metrics_address`.
 
     Nothing here blocks, slows or fails a query: commits are made by threads of their own, kept
-    and repeated while Kafka is away. Raises SettingsError for settings that cannot be used, and
-    UnavailableError where the port for metrics is taken.
+    and repeated while Kafka is away. Raises SettingsError for settings that cannot be used.
     """
 
     def __init__(
@@ -127,11 +129,14 @@ class OffsetCommitListener(StreamingQueryListener):
         )
         self._flush_timeout = flush_timeout
         self._process = os.getpid()
-        self._java_listener: Any = None
-        self._queries = LiveQueries()
-        self._engine = Engine(settings, self._queries, observers, hands=JvmHands())
-        self._intake = _Intake(self._queries, self._engine)
-        self._session: SparkSession | None = None
+        self._driver = driver = _driver()
+        self._engine = Engine(
+            settings,
+            NoQueries() if driver is None else driver.queries,
+            observers,
+            hands=None if driver is None else driver.hands,
+        )
+        self._intake = _Intake(driver, self._engine)
         _open.add(self)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
@@ -152,13 +157,7 @@ class OffsetCommitListener(StreamingQueryListener):
     @property
     def _jlistener(self) -> Any:
         """What classic PySpark registers in the JVM; pyspark's own costs 80 calls an event."""
-        session = SparkSession._instantiatedSession  # noqa: SLF001  # as pyspark itself asks
-        if self._java_listener is None or session is not self._session:
-            self._java_listener = wrap(self._intake, session)
-            self._session = session
-            if session is not None:
-                self._queries.attach(session)
-        return self._java_listener
+        return None if self._driver is None else self._driver.listener(self._intake)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all that Spark has processed so far is committed; say whether it is.
@@ -188,9 +187,17 @@ class OffsetCommitListener(StreamingQueryListener):
         reached("close.after-flush")
 
     def _drain(self, deadline: float) -> bool:
-        if self._session is None:
-            return True
-        return drain(self._session, min(_DRAIN, max(0.0, deadline - time.monotonic())))
+        left = min(_DRAIN, max(0.0, deadline - time.monotonic()))
+        return self._driver is None or self._driver.drain(left)
+
+
+def _driver() -> Driver | None:
+    """The JVM of this process; None with `pyspark-client`, which is for Spark Connect alone."""
+    if find_spec("py4j") is None:
+        return None
+    from eo_listener.jvm.driver import Driver  # noqa: PLC0415  # needs py4j
+
+    return Driver()
 
 
 @atexit.register
