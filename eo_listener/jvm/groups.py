@@ -49,10 +49,10 @@ class JvmGroups:
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and say of each partition None or Kafka's error name. Raises KafkaError.
 
-        A confirmed partition was confirmed to the only request there was: kafka-clients is told
-        to repeat none. Of unknown outcome are REQUEST_TIMED_OUT and `_JVM`; such a request is
-        not sent later, but the broker may have read it already, and a JVM that stands still may
-        hold it. So nothing else is sent until the JVM has answered for it.
+        Confirmed is what the broker answered to the only request that was out: the JVM's client
+        repeats none that is unanswered. Of unknown outcome are REQUEST_TIMED_OUT and `_JVM`: such
+        a request is not sent later on, but the broker may have read it already, and a JVM that
+        stands still may hold it. So nothing else is sent until the JVM has answered for it.
         """
         asked = {"group": group, **_packed(positions)}
         answer = self._ask("groups.commit", f"committing to group {group}", asked, timeout)
