@@ -78,6 +78,10 @@ class Conversation:
             self._over.put(self._settings.flush_timeout)
         except EoListenerError as error:
             self._over.put(error)
+        except Exception:
+            # A fault of ours: better another bridge, which the shim starts, than a deaf one.
+            logger.exception("the bridge could not handle a line of the driver")
+            self._over.put(EoListenerError("The bridge ends, for another one to take over"))
 
     def _take(self, line: bytes) -> None:
         reached("bridge.line")
@@ -91,7 +95,7 @@ class Conversation:
             case messages.Answer() as answer:
                 self._pipe.answered(answer)
             case messages.Ping(number):
-                self._pipe.say(Pong(number))
+                self._say(Pong(number))
             case messages.End(seconds):
                 self._over.put(max(0.0, seconds - _RESERVE))
             case None:
@@ -102,7 +106,11 @@ class Conversation:
             self._settler.add(run_id)
 
     def _settled(self, run_id: str) -> None:
+        self._say(Forget(run_id))
+
+    def _say(self, message: Pong | Forget) -> None:
+        """Say what nobody needs to hear who is gone; that shows in the lines, and ends all."""
         try:
-            self._pipe.say(Forget(run_id))
+            self._pipe.say(message)
         except JvmError as error:
-            logger.debug("nobody needs to know that run %s is committed: %s", run_id, error)
+            logger.debug("the driver does not read any more: %s", error)

@@ -15,6 +15,6 @@ def reached(name: str) -> None:
     if name == "bridge.line" and asked.exists():
         asked.unlink()
         for entry in Path("/proc/self/fd").iterdir():
-            if int(entry.name) > 2 and str(entry.readlink()).startswith("pipe:"):
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the folder's own is gone, others are not writable
+                if int(entry.name) > 2 and str(entry.readlink()).startswith("pipe:"):
                     os.write(int(entry.name), GARBAGE)

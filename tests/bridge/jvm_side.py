@@ -63,6 +63,7 @@ class JvmSide:
         self._answers = answers
         self._heard = threading.Condition()
         self._writing = threading.Lock()
+        self._deaf = threading.Event()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "eo_listener.bridge"],
             stdin=subprocess.PIPE,
@@ -101,6 +102,12 @@ class JvmSide:
             self.process.stdin.write(raw)
             self.process.stdin.flush()
 
+    def deafen(self) -> None:
+        """Close the other pipe, as a driver does that dies."""
+        self._deaf.set()
+        self.say({"ping": 0})  # for the thread that reads to see it
+        self._threads[0].join(10)
+
     def hang_up(self) -> None:
         """Close the pipe, as a driver does that dies."""
         assert self.process.stdin is not None
@@ -136,6 +143,8 @@ class JvmSide:
                 with self._heard:
                     self.lines.append(told)
                     self._heard.notify_all()
+                if self._deaf.is_set():
+                    return
 
     def _complain(self) -> None:
         assert self.process.stderr is not None

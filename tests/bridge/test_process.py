@@ -125,6 +125,17 @@ def test_what_is_printed_does_not_reach_the_protocol() -> None:
     assert "and so does C" in jvm.errors
 
 
+def test_a_fault_of_its_own_ends_it() -> None:
+    """A bridge that fails at a line does not go on without its ears: it says so, and ends."""
+    trouble = {"EO_LISTENER_FAULT_POINTS": "tests.bridge.troublemaker", "EO_TROUBLE": "fails"}
+    with JvmSide(environment=trouble) as jvm:
+        jvm.await_line("v")
+        jvm.say({"ping": 1})
+        assert jvm.ended() == 3
+    assert "ZeroDivisionError" in jvm.errors
+    assert all(line.startswith("ERROR ") for line in jvm.errors.splitlines())
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_are_left_to_the_driver(number: signal.Signals) -> None:
     """A Ctrl-C, a closed terminal or a cluster manager's word does not end it; its pipe does."""
@@ -178,6 +189,8 @@ def test_what_it_has_is_committed_at_its_end(broker: Broker, ending: str) -> Non
         else:
             jvm.say({"ping": 1})
             jvm.await_line("pong")
+            jvm.deafen()
+            jvm.say({"ping": 2})  # whose answer nobody reads
             jvm.hang_up()
         began = time.monotonic()
         assert jvm.ended() == 0

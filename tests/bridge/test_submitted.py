@@ -123,7 +123,9 @@ def test_queries_of_another_session(jobs: Jobs) -> None:
     jobs.driver.tell("stop", group=second)
 
 
-@pytest.mark.parametrize("fault", ["killed", "stopped", "garbled"])
+@pytest.mark.parametrize(
+    "fault", ["killed", "stopped", pytest.param("garbled", marks=pytest.mark.slow)]
+)
 def test_a_bridge_that_fails(jobs: Jobs, fault: str) -> None:
     """The query runs on, another bridge commits what is missing, and the log says so once."""
     topic = jobs.topics.create()
@@ -192,6 +194,7 @@ def test_the_end_of_spark(jobs: Jobs) -> None:
     assert "Traceback" not in jobs.driver.log
 
 
+@pytest.mark.slow
 def test_an_interpreter_without_the_package(broker: Broker, tmp_path: Path) -> None:
     """It is said once what is missing and what to set; the query runs on, and ends as it should."""
     empty = tmp_path / "empty"

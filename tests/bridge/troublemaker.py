@@ -12,6 +12,8 @@ def reached(name: str) -> None:
         case "prints", "bridge.greeted":
             print("a library says hello", flush=True)  # noqa: T201  # that is the trouble
             os.write(1, b"and so does C\n")
+        case "fails", "bridge.line":
+            raise ZeroDivisionError
         case "hangs", "look.before-request":
             threading.Event().wait()
         case _:

@@ -118,6 +118,7 @@ final class Mailbox {
    * #take}, so that the one before it gets nothing any more.
    */
   synchronized int tellAgain() {
+    untold.clear();
     for (Run run : runs.values()) {
       events -= run.waiting.size();
       run.tellAgain();

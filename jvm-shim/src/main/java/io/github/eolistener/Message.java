@@ -31,31 +31,31 @@ final class Message {
     started.put("query", run.queryId.toString());
     started.put("run", run.runId);
     started.put("name", run.name);
-    return text(Map.of("started", started));
+    return text("started", started);
   }
 
   static String progress(String json) {
-    return text(Map.of("progress", json));
+    return text("progress", json);
   }
 
   static String ended(String runId) {
-    return text(Map.of("ended", runId));
+    return text("ended", runId);
   }
 
   static String ping(long number) {
-    return text(Map.of("ping", number));
+    return text("ping", number);
   }
 
   static String answer(long number, String answer) {
-    return text(Map.of("answer", number, "text", answer));
+    return text("answer", number, "text", answer);
   }
 
   static String failure(long number, String why) {
-    return text(Map.of("answer", number, "failed", why));
+    return text("answer", number, "failed", why);
   }
 
   static String end(double seconds) {
-    return text(Map.of("end", seconds));
+    return text("end", seconds);
   }
 
   /** What a line of the bridge says; null when it is none. */
@@ -66,6 +66,15 @@ final class Message {
     } catch (java.io.IOException garbage) {
       return null;
     }
+  }
+
+  /** Of keys, each before its value. */
+  private static String text(Object... message) {
+    Map<String, Object> ordered = new LinkedHashMap<>();
+    for (int i = 0; i < message.length; i += 2) {
+      ordered.put((String) message[i], message[i + 1]);
+    }
+    return text(ordered);
   }
 
   private static String text(Map<String, Object> message) {

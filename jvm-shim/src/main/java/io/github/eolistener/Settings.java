@@ -15,15 +15,19 @@ final class Settings {
   private static final List<String> MODULE = List.of("-m", "eo_listener.bridge");
 
   final Interpreter interpreter;
+  final long lookMillis;
 
   private final Map<String, String> ours;
   private final List<String> arguments;
   private volatile long flushMillis = TimeUnit.SECONDS.toMillis(10);
 
-  Settings(Interpreter interpreter, List<String> arguments, Map<String, String> ours) {
+  /** With the time between two looks at a bridge, a second but in tests. */
+  Settings(
+      Interpreter interpreter, List<String> arguments, Map<String, String> ours, long lookMillis) {
     this.interpreter = interpreter;
     this.arguments = arguments;
     this.ours = ours;
+    this.lookMillis = lookMillis;
   }
 
   /** Of a configuration, or of none. */
@@ -37,7 +41,7 @@ final class Settings {
     }
     Interpreter interpreter = Interpreter.choose(all, System.getenv());
     all.keySet().removeIf(key -> !key.startsWith(PREFIX));
-    return new Settings(interpreter, MODULE, all);
+    return new Settings(interpreter, MODULE, all, TimeUnit.SECONDS.toMillis(1));
   }
 
   /** The version of this jar; "unknown" where its classes come from a folder. */

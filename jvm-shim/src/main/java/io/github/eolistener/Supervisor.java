@@ -23,7 +23,7 @@ final class Supervisor implements Runnable {
   private final Orders orders = new Orders();
   private final Thread thread = Bridge.thread("eo-listener-bridge", this);
 
-  private String said = "";
+  private volatile String said = "";
   private long pause = SHORT_PAUSE;
   private Outcome.Kind last;
 
@@ -49,12 +49,18 @@ final class Supervisor implements Runnable {
     orders.renew();
   }
 
+  /** What it has told the user last, of what stands in the way. */
+  String said() {
+    return said;
+  }
+
   @Override
   public void run() {
     try {
       mailbox.awaitRun();
       while (isNeeded()) {
         after(life());
+        mailbox.awaitRun();
       }
     } catch (InterruptedException ended) {
       LOGGER.debug("the supervisor of the bridge was interrupted");
@@ -94,7 +100,6 @@ final class Supervisor implements Runnable {
       case ENDED:
         if (!orders.isEnd()) {
           last = null; // a renewal
-          mailbox.awaitRun();
         }
         break;
       case BROKEN:

@@ -17,7 +17,7 @@ final class Vigil {
   private static final Pattern NO_MODULE = Pattern.compile("No module named '?([\\w.]+)");
   private static final int BAD_SETTINGS = 78; // the bridge ends with it when it refuses spark.eo.*
   private static final int SIGNAL = 128; // exit codes above it are those of a process killed by one
-  private static final long LOOK = 1_000;
+  private static final long LAST_WORDS = 1_000;
   private static final int PING_EVERY = 3;
   private static final int START_PATIENCE = 60;
 
@@ -47,7 +47,7 @@ final class Vigil {
       outcome = watch();
     } finally {
       child.kill();
-      child.join(LOOK);
+      child.join(LAST_WORDS);
     }
     return outcome != null ? outcome : ended();
   }
@@ -76,7 +76,7 @@ final class Vigil {
         child.ping();
       }
       endTold = endTold || (greeted && endTold());
-      orders.await(Math.min(LOOK, orders.left()));
+      orders.await(Math.min(settings.lookMillis, orders.left()));
     }
     return null;
   }
