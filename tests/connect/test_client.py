@@ -13,7 +13,7 @@ import pytest
 from eo_listener.broker import Broker, parse_rows, ports
 from tests.bridge.submitted import command, environment, until
 from tests.bridge.test_programs import SERVER, is_open
-from tests.topics import Topics, unique
+from tests.topics import Topics
 
 pytestmark = [
     pytest.mark.kafka,
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 4 brings it"),
 ]
 
-CLIENT = Path(__file__).with_name("client.py")
+CLIENT = Path(__file__).parents[2] / "examples" / "connect_client.py"
 # As where `pyspark-client` is installed, which brings no py4j.
 WITHOUT_PY4J = (
     "import runpy, sys; sys.modules['py4j'] = None; sys.argv = sys.argv[1:]; "
@@ -52,11 +52,11 @@ def remote(tmp_path: Path) -> Iterator[str]:
 def test_a_remote_client_commits_for_its_queries(
     remote: str, broker: Broker, tmp_path: Path
 ) -> None:
-    """Servers and groups given, it commits without a JVM, and says that the mode is not known."""
+    """The example commits without a JVM, and says that it does not know the query's mode."""
     topics = Topics(broker.bootstrap_servers)
-    topic, group = topics.create(), unique("g")
+    topic = topics.create("words")
     topics.fill(topic, 100)
-    arguments = [remote, broker.bootstrap_servers, topic, group, str(tmp_path / "c")]
+    arguments = [remote, broker.bootstrap_servers, topic]
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_PY4J, str(CLIENT), *arguments],
         capture_output=True,
@@ -67,6 +67,6 @@ def test_a_remote_client_commits_for_its_queries(
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "a query that cannot be asked" in done.stderr
-    rows = parse_rows(broker.consumer_groups(group))
+    rows = parse_rows(broker.consumer_groups(f"{topic}-far"))
     assert {(row.topic, row.lag) for row in rows} == {(topic, 0)}
     assert sum(row.current_offset or 0 for row in rows) == 100

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from eo_listener.broker import Broker, parse_rows
+from tests.bridge.submitted import LISTENER, command
+from tests.bridge.test_programs import run
 from tests.spark_session import submit_environment
 from tests.topics import Topics
 
@@ -24,8 +26,8 @@ def test_commit_offsets(broker: Broker, tmp_path: Path) -> None:
     servers = broker.bootstrap_servers
     topic = Topics(servers).create("words")
 
-    def run(example: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(EXAMPLES / example), *arguments]
+    def example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(EXAMPLES / name), *arguments]
         return subprocess.run(
             command,
             capture_output=True,
@@ -36,9 +38,9 @@ def test_commit_offsets(broker: Broker, tmp_path: Path) -> None:
             env=submit_environment(),
         )
 
-    written = run("write_words.py", servers, topic)
+    written = example("write_words.py", servers, topic)
     assert written.stdout == f"40 lines are in {topic}\n", written.stderr
-    answer = run("commit_offsets.py", servers, topic)
+    answer = example("commit_offsets.py", servers, topic)
     assert answer.returncode == 0, answer.stderr[-3000:]
     printed = re.findall(r"^ +(\d+)  (\w+)$", answer.stdout, re.MULTILINE)  # Ivy prints there too
     assert {word: int(count) for count, word in printed} == {
@@ -74,12 +76,36 @@ def test_commit_offsets(broker: Broker, tmp_path: Path) -> None:
     assert {(row["query"], row["batch"]) for row in told["partitions"]} == {("words", 0)}
 
 
-@pytest.mark.parametrize("example", ["write_words.py", "commit_offsets.py"])
-def test_without_arguments_an_example_says_how_to_run_it(example: str) -> None:
+def test_by_configuration(broker: Broker, tmp_path: Path) -> None:
+    """The plain job is committed, to the group of the template in the example's properties."""
+    topics = Topics(broker.bootstrap_servers)
+    topic = topics.create("words")
+    topics.fill(topic, 50)
+    words = command("spark-submit")
+    ((key, listener),) = LISTENER.items()
+    place = words.index(f"{key}={listener}")
+    del words[place - 1 : place + 1]  # the file has it
+    words += ["--properties-file", str(EXAMPLES / "spark-defaults.conf")]
+    words += [str(EXAMPLES / "plain_job.py"), broker.bootstrap_servers, topic]
+    run(words, tmp_path)
+    rows = parse_rows(broker.consumer_groups("spark-plain"))
+    assert sum(row.current_offset or 0 for row in rows if row.topic == topic) == 50
+
+
+@pytest.mark.parametrize(
+    ("example", "arguments"),
+    [
+        ("write_words.py", "localhost:9092 words"),
+        ("commit_offsets.py", "localhost:9092 words"),
+        ("plain_job.py", "localhost:9092 words"),
+        ("connect_client.py", "sc://localhost:15002 localhost:9092 words"),
+    ],
+)
+def test_without_arguments_an_example_says_how_to_run_it(example: str, arguments: str) -> None:
     """The usage, not a traceback."""
     answer = subprocess.run(
         [sys.executable, str(EXAMPLES / example)], capture_output=True, text=True, check=False
     )
     assert answer.returncode == 1
-    assert f"python examples/{example} localhost:9092 words" in answer.stderr
+    assert f"examples/{example} {arguments}" in answer.stderr
     assert "Traceback" not in answer.stderr

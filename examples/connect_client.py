@@ -1,19 +1,27 @@
-"""A client of Spark Connect that adds the listener on its side; run by the test beside it."""
+"""Count the records of a topic on a Spark Connect server, and commit from this client.
+
+    python examples/connect_client.py sc://localhost:15002 localhost:9092 words
+
+There is no JVM here to ask for a query's options, so servers and groups are named. Where you may
+configure the server, give it the listener instead (spark-defaults.conf): it sees all queries.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+import tempfile
 
 from pyspark.sql.connect.session import SparkSession
 
 from eo_listener import OffsetCommitListener
 
 
-def main(remote: str, servers: str, topic: str, group: str, checkpoint: str) -> None:
+def main(remote: str, servers: str, topic: str) -> None:
+    """Process what the topic holds now."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     spark = SparkSession.builder.remote(remote).getOrCreate()
-    listener = OffsetCommitListener({"far": group}, bootstrap_servers=servers)
+    listener = OffsetCommitListener({"far": f"{topic}-far"}, bootstrap_servers=servers)
     spark.streams.addListener(listener)
     query = (
         spark.readStream.format("kafka")
@@ -23,7 +31,7 @@ def main(remote: str, servers: str, topic: str, group: str, checkpoint: str) -> 
         .load()
         .writeStream.queryName("far")
         .format("noop")
-        .option("checkpointLocation", checkpoint)
+        .option("checkpointLocation", tempfile.mkdtemp(prefix="far-"))  # a folder of the server's
         .trigger(availableNow=True)
         .start()
     )
@@ -34,4 +42,6 @@ def main(remote: str, servers: str, topic: str, group: str, checkpoint: str) -> 
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
     main(*sys.argv[1:])
