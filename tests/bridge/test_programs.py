@@ -19,12 +19,12 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
-SHELL = """
-val query = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "{servers}")
-  .option("subscribe", "{topic}").option("startingOffsets", "earliest")
-  .option("eo.commit.group", "{group}").load()
-  .writeStream.format("noop").option("checkpointLocation", "{checkpoint}")
-  .trigger(org.apache.spark.sql.streaming.Trigger.AvailableNow()).start()
+SHELL = """import org.apache.spark.sql.streaming.Trigger
+val kafka = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "{servers}")
+val topic = kafka.option("subscribe", "{topic}").option("startingOffsets", "earliest")
+val writer = topic.option("eo.commit.group", "{group}").load().writeStream.format("noop")
+val once = writer.option("checkpointLocation", "{checkpoint}").trigger(Trigger.AvailableNow())
+val query = once.start()
 query.awaitTermination()
 println("LAST " + query.lastProgress.batchId)
 System.exit(0)
@@ -91,9 +91,7 @@ def test_spark_shell(broker: Broker, tmp_path: Path) -> None:
     text = SHELL.format(
         servers=broker.bootstrap_servers, topic=topic, group=group, checkpoint=tmp_path / "c"
     )
-    (tmp_path / "typed.scala").write_text(text)
-    words = [*command("spark-shell"), "-i", str(tmp_path / "typed.scala")]
-    done = run(words, tmp_path)
+    done = run(command("spark-shell"), tmp_path, text)
     assert "LAST 0" in done.stdout
     assert held(broker, group) == 100
 

@@ -7,9 +7,9 @@ final class Orders {
   private Long endAt;
   private boolean renewal;
 
-  /** The application ends, and waits until then. */
+  /** The application ends, and waits until then; only the first word counts. */
   synchronized void end(long atNanos) {
-    endAt = atNanos;
+    endAt = endAt == null ? Long.valueOf(atNanos) : endAt;
     notifyAll();
   }
 
