@@ -134,7 +134,7 @@ def told(spark: SparkSession, secured: Secured, tmp_path_factory: pytest.TempPat
                 first = first.union(other)
             writer = first.writeStream.format("noop").trigger(availableNow=True).queryName("locked")
             query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(180)
             assert listener.flush(60), told.lines
             told.shown = repr(listener) + repr(vars(listener))
             told.clusters = tuple(listener._engine._committer._workers)
