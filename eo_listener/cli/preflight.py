@@ -16,6 +16,7 @@ from eo_listener.committer.router import HEARTBEAT
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka import check
 from eo_listener.kafka.inspector import Inspector
+from eo_listener.preflight import child
 from eo_listener.preflight.findings import Finding, Level, problem, to_act_on
 from eo_listener.preflight.local_checks import judge_local
 from eo_listener.preflight.request import Request
@@ -23,7 +24,6 @@ from eo_listener.session.surroundings import look_around
 
 EXAMPLE = "Example: eo-listener preflight -b localhost:9092 -g flights-to-pg -t flights"
 
-_UNREACHABLE = 3
 _COLOURS = {Level.FINE: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.PROBLEM: "red"}
 
 
@@ -58,25 +58,21 @@ def preflight(
     Changes nothing. Clocks are not compared: Kafka tells a client nothing of its own.
     """
     request = _request(servers, groups, topics, mode, heartbeat, properties)
-    if stdin:
-        request = Request.parse(sys.stdin.read())
-        check(request.properties, request.mode)
-    findings: list[Finding] = []
-    if request is None or not request.running:  # where a driver runs, Spark and Java are there
-        findings += judge_local(look_around())
-    reached = True
-    if request is not None:
-        try:
-            findings += _of_kafka(request)
-        except KafkaError as error:
-            reached = False
-            findings.append(_unreachable(request, error))
+    if stdin:  # the child of such a command, or of a driver, where Spark and Java are there anyhow
+        answer = _look(Request.parse(sys.stdin.read()))
+        findings, reached = list(answer.findings), answer.reached
+    else:
+        findings, reached = list(judge_local(look_around())), True
+        if request is not None:
+            answer = child.look(request)
+            findings += answer.findings
+            reached = answer.reached
     if as_json:
         print_json({"findings": [finding.document() for finding in findings]})
     else:
         _print(findings)
     if not reached:
-        raise typer.Exit(_UNREACHABLE)
+        raise typer.Exit(child.UNREACHABLE)
     if to_act_on(findings):
         raise typer.Exit(1)
 
@@ -110,10 +106,14 @@ def _request(
     )
 
 
-def _of_kafka(request: Request) -> list[Finding]:
+def _look(request: Request) -> child.Answer:
+    """Look in this process, which may not survive it."""
+    check(request.properties, request.mode)
     inspector = Inspector(request.properties)
     try:
-        return list(request.findings(inspector))
+        return child.Answer(findings=tuple(request.findings(inspector)), reached=True)
+    except KafkaError as error:
+        return child.Answer(findings=(_unreachable(request, error),), reached=False)
     finally:
         inspector.close()
 

@@ -1,32 +1,21 @@
-"""The same check when a listener starts: in a child process, so that nothing can hurt the driver.
-
-The child is `python -m eo_listener preflight --stdin --json`; what it is to look at, secrets
-included, goes over its standard input and nowhere else.
-"""
+"""The same check when a listener starts: its findings in the log, and nothing else comes of it."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
-import os
 import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 
-from eo_listener.errors import EoListenerError, FormatError, UnavailableError
+from eo_listener.errors import EoListenerError
 from eo_listener.events import Event, GroupsFed
+from eo_listener.preflight.child import LONGEST, ask, start
 from eo_listener.preflight.findings import Finding
 from eo_listener.preflight.request import Request
 
-LONGEST = 90.0  # seconds; a cluster that is away takes the child about 20
 GATHER = 10.0  # seconds: the queries of a driver tend to start together
 _AT_ONCE = 50  # groups in one child
 _MOST = 200  # groups in all: with more, a driver would be kept busy, and a log filled
-_POLITE = 10  # niceness, added to the driver's
-_FOUND = (0, 1, 3)  # the exits of `preflight` with findings on its standard output
 
 logger = logging.getLogger("eo_listener")
 
@@ -126,63 +115,11 @@ class StartCheck:
         with self._changed:
             if self._closed:
                 return ()
-            child = self._child = start()
+            child = self._child = start(polite=True)
         try:
-            return ask(child, request, LONGEST)
+            return ask(child, request, LONGEST).findings
         finally:
             self._child = None
-
-
-def start() -> subprocess.Popen[str]:
-    """Start a child that waits for its request, and gives way to the driver."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "eo_listener", "preflight", "--stdin", "--json"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # it may quote what it was given
-        text=True,
-        start_new_session=True,  # a Ctrl-C at the driver is the driver's
-    )
-    with contextlib.suppress(OSError):  # it is gone already, or this system knows no such thing
-        own = os.getpriority(os.PRIO_PROCESS, 0)
-        os.setpriority(os.PRIO_PROCESS, child.pid, min(19, own + _POLITE))
-    return child
-
-
-def ask(child: subprocess.Popen[str], request: Request, longest: float) -> tuple[Finding, ...]:
-    """Let it look, for at most so many seconds, and return what it has found.
-
-    The child is gone afterwards. Raises UnavailableError when it did not come to an end by itself,
-    and FormatError when it told something else.
-    """
-    began = time.monotonic()
-    try:
-        told, _ = child.communicate(request.text(), timeout=longest)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        raise UnavailableError(
-            f"nothing was found out within {time.monotonic() - began:.0f} s",
-            fix="eo-listener preflight asks the same",
-        ) from None
-    if child.returncode not in _FOUND or not told:
-        raise UnavailableError(
-            f"the process for it ended with {child.returncode}",
-            cause="librdkafka can end a process whose broker restarts; or no such package there",
-            fix="eo-listener preflight asks the same",
-        )
-    return read(told)
-
-
-def read(told: str) -> tuple[Finding, ...]:
-    """What `preflight --json` has printed. Raises FormatError."""
-    try:
-        documents = json.loads(told)["findings"]
-        return tuple(Finding.parse(document) for document in documents)
-    except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(
-            f"the preflight's answer cannot be read ({type(error).__name__})"
-        ) from error
 
 
 def tell(findings: Iterable[Finding]) -> None:

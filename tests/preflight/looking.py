@@ -1,4 +1,4 @@
-"""Look at a cluster as the command does, in this process."""
+"""Look at a cluster as the command does: by a child, since the requests can end a process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from eo_listener.broker import Broker
-from eo_listener.kafka.inspector import Inspector
+from eo_listener.preflight import child
 from eo_listener.preflight.findings import Finding
 from eo_listener.preflight.request import Request
 
@@ -19,7 +19,7 @@ def look(
     heartbeat: float = 3600.0,
     properties: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Finding]:
-    """All findings; never while the broker restarts, see the inspector."""
+    """All findings."""
     request = Request(
         properties={"bootstrap.servers": broker.bootstrap_servers, **properties},
         groups=groups,
@@ -27,7 +27,4 @@ def look(
         mode=mode,
         heartbeat=heartbeat,
     )
-    inspector = Inspector(request.properties)
-    found = list(request.findings(inspector))
-    inspector.close()
-    return found
+    return list(child.look(request).findings)

@@ -16,7 +16,9 @@ from eo_listener.broker import Broker
 from eo_listener.errors import FormatError, UnavailableError
 from eo_listener.events import GroupsFed, Malfunction
 from eo_listener.preflight import at_start
-from eo_listener.preflight.at_start import StartCheck, ask, read, start
+from eo_listener.preflight import child as child_module
+from eo_listener.preflight.at_start import StartCheck
+from eo_listener.preflight.child import TRIES, ask, look, read, start
 from eo_listener.preflight.request import Request
 from tests.cli.test_status import commit
 from tests.topics import Topics, unique
@@ -62,11 +64,11 @@ def test_what_matters_is_logged_once(broker: Broker, caplog: pytest.LogCaptureFi
 @pytest.mark.kafka
 def test_no_secret_is_on_a_command_line(broker: Broker) -> None:
     """What the child is to look at goes over its standard input."""
-    child = start()
+    child = start(polite=True)
     arguments = psutil.Process(child.pid).cmdline()
     assert psutil.Process(child.pid).nice() == min(19, psutil.Process().nice() + 10)
     secret = {"bootstrap.servers": broker.bootstrap_servers, "ssl.key.password": SECRET}
-    found = ask(child, Request(properties=secret), 60.0)
+    found = ask(child, Request(properties=secret), 60.0).findings
     assert arguments[-3:] == ["preflight", "--stdin", "--json"]
     assert SECRET not in " ".join(arguments)
     assert any(one.about == f"cluster {broker.bootstrap_servers}" for one in found)
@@ -102,6 +104,21 @@ def test_a_child_that_breaks_down_is_one_error(text: str) -> None:
         ask(program(text), NOWHERE, 30.0)
 
 
+def test_a_child_that_breaks_down_has_a_successor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one is asked the same; when all break down it is one error."""
+    good = 'import sys; sys.stdin.read(); print("{\\"findings\\": []}")'
+    left = ["import os; os.abort()"] * (TRIES - 1) + [good] + ["import os; os.abort()"] * TRIES
+
+    def next_one(*, polite: bool) -> subprocess.Popen[str]:
+        return program(left.pop(0))
+
+    monkeypatch.setattr(child_module, "start", next_one)
+    assert look(NOWHERE).findings == ()
+    with pytest.raises(UnavailableError, match="ended with -6"):
+        look(NOWHERE)
+    assert not left
+
+
 @pytest.mark.parametrize("told", ["", "[]", "{}", '{"findings": [{}]}', '{"findings": 1}'])
 def test_an_answer_that_is_none(told: str) -> None:
     """Is refused as such."""
@@ -115,7 +132,7 @@ def test_closing_ends_a_check_that_is_under_way(
     """The end of a program waits for no child, and leaves none."""
     children: list[subprocess.Popen[str]] = []
 
-    def slow() -> subprocess.Popen[str]:
+    def slow(*, polite: bool) -> subprocess.Popen[str]:
         children.append(sleeper())
         return children[0]
 
