@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from eo_listener.clusters import librdkafka_properties, open_cluster
@@ -13,6 +14,7 @@ from eo_listener.errors import FormatError, UnavailableError
 from eo_listener.events import Event, Observer
 from eo_listener.fault_points import reached
 from eo_listener.kafka import check
+from eo_listener.kafka.modes import has_gssapi
 from eo_listener.logbook import Logbook
 from eo_listener.metrics.opening import open_metrics
 from eo_listener.preflight.at_start import StartCheck
@@ -54,7 +56,7 @@ class Engine:
     ) -> None:
         self._mode, self._hands = settings.mode.value, hands
         check(settings.kafka, self._mode)
-        rules = settings.rules
+        rules = replace(settings.rules, gssapi=has_gssapi())
         self._clusters: dict[str, Cluster] = {}  # those in use, by the name that events give them
         self._assistants = tuple(self._open_assistants(settings))
         self._committer = Committer(

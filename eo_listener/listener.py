@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
@@ -62,6 +63,30 @@ class _Intake:
     def terminated(self, query_id: str, run_id: str, exception: str | None) -> None:  # noqa: ARG002  # the protocol's
         """Hand over that a run has ended."""
         self._engine.ended(run_id)
+
+
+class _FarRuns:
+    """The runs that Spark Connect told of: only its end says that all events of one are in."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._open: set[str] = set()
+
+    def began(self, run_id: str) -> None:
+        """A run is there; returns at once."""
+        with self._changed:
+            self._open.add(run_id)
+
+    def ended(self, run_id: str) -> None:
+        """A run is over, and its last event was before this; returns at once."""
+        with self._changed:
+            self._open.discard(run_id)
+            self._changed.notify_all()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until all are over, for so many seconds; say whether they are."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._open, timeout)
 
 
 class OffsetCommitListener(StreamingQueryListener):
@@ -137,13 +162,16 @@ class OffsetCommitListener(StreamingQueryListener):
             hands=None if driver is None else driver.hands,
         )
         self._intake = _Intake(driver, self._engine)
+        self._far = _FarRuns()
         _open.add(self)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
-        """Only its ids are known here: classic PySpark comes through `_jlistener` instead."""
+        """Take the id. This is Spark Connect: classic PySpark comes through `_jlistener`."""
+        self._far.began(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
         """Take the event's JSON; returns at once."""
+        self._far.began(str(event.progress.runId))
         self._intake.progressed(event.progress.json)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
@@ -153,6 +181,7 @@ class OffsetCommitListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
         """Take the ids; returns at once."""
         self._intake.terminated(str(event.id), str(event.runId), event.exception)
+        self._far.ended(str(event.runId))
 
     @property
     def _jlistener(self) -> Any:
@@ -187,8 +216,12 @@ class OffsetCommitListener(StreamingQueryListener):
         reached("close.after-flush")
 
     def _drain(self, deadline: float) -> bool:
-        left = min(_DRAIN, max(0.0, deadline - time.monotonic()))
-        return self._driver is None or self._driver.drain(left)
+        delivered = self._far.wait(_left(deadline))
+        return (self._driver is None or self._driver.drain(_left(deadline))) and delivered
+
+
+def _left(deadline: float) -> float:
+    return min(_DRAIN, max(0.0, deadline - time.monotonic()))
 
 
 def _driver() -> Driver | None:

@@ -16,6 +16,7 @@ from eo_listener.progress import Progress, SourceProgress
 from eo_listener.security import Access, Road, Store, principal, translate
 
 SERVERS_OPTION = "kafka.bootstrap.servers"
+TOKENS = "spark.kafka.clusters"  # the shim's word beside the options: Spark has delegation tokens
 
 _SERVERS = "bootstrap.servers"
 _KAFKA = "kafka."
@@ -95,14 +96,12 @@ class Rules:
     """The user's settings of where to commit.
 
     `kafka` holds librdkafka properties that win over what the source was given; `gssapi` says
-    whether the librdkafka that is installed can do Kerberos, `tokens` whether Spark has
-    delegation tokens (`spark.kafka.clusters.*`).
+    whether the librdkafka that is installed can do Kerberos.
     """
 
     names: GroupNames = field(default_factory=GroupNames)
     kafka: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     gssapi: bool = False
-    tokens: bool = False
 
     def route(self, progress: Progress, options: Mapping[int, Mapping[str, str]] | None) -> Route:
         """Give each Kafka source of an event its cluster and group.
@@ -159,7 +158,6 @@ class Rules:
         )
 
     def _cluster(self, given: Mapping[str, str] | None) -> Cluster:
-        tokens = self.tokens and given is not None
         given = given or {}
         servers = self.kafka.get(_SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
         if not servers:
@@ -170,7 +168,7 @@ class Rules:
             )
         source = tuple(sorted((k, v) for k, v in given.items() if k.startswith(_KAFKA)))
         try:
-            access = _access(source, frozenset(self.kafka), self.gssapi, tokens)
+            access = _access(source, frozenset(self.kafka), self.gssapi, TOKENS in given)
         except SettingsError as why:
             raise LeftOut(why.problem, why.cause or "", why.fix or "") from None
         if access.road == "java":

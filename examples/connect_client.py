@@ -36,8 +36,7 @@ def main(remote: str, servers: str, topic: str) -> None:
         .start()
     )
     query.awaitTermination()
-    spark.streams.removeListener(listener)
-    listener.close()
+    listener.close()  # not removeListener: it can wait for ever (SPARK-59623)
     spark.stop()
 
 

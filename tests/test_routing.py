@@ -12,7 +12,7 @@ from eo_listener.group_names import GroupNames, Groups
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.progress import Progress, SourceProgress
-from eo_listener.routing import Cluster, Route, Rules
+from eo_listener.routing import TOKENS, Cluster, Route, Rules
 
 SERVERS = {"kafka.bootstrap.servers": "k:9092"}
 
@@ -312,14 +312,13 @@ class TestSecurity:
 
     def test_delegation_tokens_are_javas(self) -> None:
         """Where Spark has tokens, a source that says nothing of security is left to Java."""
-        rules = Rules(
-            names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "k:1"}, tokens=True
-        )
+        rules = Rules(names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "k:1"})
+        told = {**SERVERS, TOKENS: "true"}
         roads = [
             rules.route(progress({"t": {0: 5}}), given).commits[0].cluster.road
-            for given in ({0: SERVERS}, {0: {**SERVERS, **PLAIN}}, None)
+            for given in ({0: told}, {0: {**told, **PLAIN}}, {0: SERVERS}, None)
         ]
-        assert roads == ["java", "librdkafka", "librdkafka"]
+        assert roads == ["java", "librdkafka", "librdkafka", "librdkafka"]
 
     def test_what_the_listener_is_given_wins(self) -> None:
         """The user's properties go before those of the source, its servers among them."""

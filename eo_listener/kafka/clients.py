@@ -243,6 +243,8 @@ def _inner_name(error: Answer) -> str:
 
     The reason comes as the text that librdkafka has for it, so that is what is looked for.
     """
+    if error.name() == "_TRANSPORT" and "SSL routines" in error.str():
+        return "_SSL"  # under TLS 1.3 a broker refuses a certificate when the handshake is over
     if error.name() != "_FATAL":
         return error.name()
     for code in _FATAL_REASONS:

@@ -22,6 +22,7 @@ from eo_listener.kafka.clients import TIMED_OUT, Client, answer_of, open_admin
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import Look
 
+UNREADABLE = "(not readable)"
 _AT_ONCE = 5000  # partitions, or topics, in one request
 _GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 _STALE = _GONE | {
@@ -187,11 +188,18 @@ def group_offsets(
         if part.error is not None and part.error.name() not in _GONE:
             raise client.failure(what, part.error)
         if part.offset >= 0:
-            # confluent-kafka writes a NUL behind every text
-            metadata = (part.metadata or "").rstrip("\0")
             tp = TopicPartition(part.topic, part.partition)
-            held[tp] = Position(offset=part.offset, metadata=metadata)
+            held[tp] = Position(offset=part.offset, metadata=_metadata(part))
     return held
+
+
+def _metadata(part: Wire) -> str:
+    """The text beside an offset, without the NUL that confluent-kafka writes behind each."""
+    try:
+        return (part.metadata or "").rstrip("\0")
+    except UnicodeDecodeError:
+        # Other clients write none, and librdkafka then reads on into memory that is not the text's.
+        return UNREADABLE
 
 
 def _existing(

@@ -117,7 +117,9 @@ class StartCheck:
                 return ()
             child = self._child = start(polite=True)
         try:
-            return ask(child, request, LONGEST).findings
+            answer = ask(child, request, LONGEST)
+            # Of a cluster that is away the commits tell already.
+            return answer.findings if answer.reached else ()
         finally:
             self._child = None
 

@@ -7,6 +7,8 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -14,7 +16,8 @@ import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
-from eo_listener.broker import Broker, Listener
+from eo_listener import OffsetCommitListener
+from eo_listener.broker import Broker, Listener, parse_rows
 from eo_listener.committer.reasons import explain
 from eo_listener.committer.worker import Worker
 from eo_listener.errors import JvmError, KafkaError, SettingsError
@@ -22,6 +25,7 @@ from eo_listener.events import Event
 from eo_listener.jvm.groups import NO_JVM, UNANSWERED, JvmGroups
 from eo_listener.jvm.hands import JvmHands
 from eo_listener.kafka import ClusterReader, ConfluentGroups
+from eo_listener.kafka.logs import UNREADABLE
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import GroupStore
 from tests.conftest import kafka_version
@@ -202,7 +206,8 @@ def own_broker() -> Iterator[Broker]:
         yield running
 
 
-def give_token(spark: SparkSession, servers: str) -> None:
+@contextmanager
+def token(spark: SparkSession, servers: str) -> Iterator[None]:
     """Have Spark hold a delegation token for these brokers, as its token manager does."""
     jvm: Any = spark._jvm
     owner = jvm.java.util.HashMap()
@@ -213,21 +218,26 @@ def give_token(spark: SparkSession, servers: str) -> None:
     admin = jvm.org.apache.kafka.clients.admin.Admin.create(owner)
     made = admin.createDelegationToken().delegationToken().get()
     admin.close()
-    for name, value in {
+    settings = {
         "auth.bootstrap.servers": servers,
         "target.bootstrap.servers.regex": re.escape(servers),
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.token.mechanism": "SCRAM-SHA-256",
-    }.items():
-        jvm.org.apache.spark.SparkEnv.get().conf().set(f"spark.kafka.clusters.own.{name}", value)
+    }
+    conf = jvm.org.apache.spark.SparkEnv.get().conf()
+    for name, value in settings.items():
+        conf.set(f"spark.kafka.clusters.own.{name}", value)
     text = jvm.org.apache.hadoop.io.Text
-    token = jvm.org.apache.hadoop.security.token.Token(
+    made_out = jvm.org.apache.hadoop.security.token.Token(
         made.tokenInfo().tokenId().encode(),
         made.hmacAsBase64String().encode(),
         text("KAFKA_DELEGATION_TOKEN"),
         text("kafka.server.delegation.token.own"),
     )
-    jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addToken(token)
+    jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addToken(made_out)
+    yield
+    for name in settings:
+        conf.remove(f"spark.kafka.clusters.own.{name}")
 
 
 def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Broker) -> None:
@@ -238,11 +248,42 @@ def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Br
     with pytest.raises(KafkaError):
         without.commit("tokens", at(1, T(topic, 0)), timeout=1)
     without.close()
-    give_token(spark, servers)
-    store = JvmGroups(JvmHands(), {"bootstrap.servers": servers})
-    insist(store, "tokens", at(2, T(topic, 0)))
-    assert store.look("tokens", [T(topic, 0)], timeout=8).held == at(2, T(topic, 0))
-    store.close()
+    with token(spark, servers):
+        store = JvmGroups(JvmHands(), {"bootstrap.servers": servers})
+        insist(store, "tokens", at(2, T(topic, 0)))
+        assert store.look("tokens", [T(topic, 0)], timeout=8).held == at(2, T(topic, 0))
+        store.close()
+
+
+def test_a_query_that_logs_in_by_a_token(
+    spark: SparkSession, own_broker: Broker, tmp_path: Path
+) -> None:
+    """The listener, given nothing, commits by the token by which the source reads."""
+    topics = Topics(own_broker.bootstrap_servers)
+    topic, group = topics.create(partitions=1), unique("g")
+    topics.fill(topic, 10)
+    servers = own_broker.addresses("LOGIN")
+    listener = OffsetCommitListener()
+    spark.streams.addListener(listener)
+    with token(spark, servers):
+        query = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", servers)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .option("eo.commit.group", group)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / "c"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(90)
+        assert listener.flush()
+    spark.streams.removeListener(listener)
+    listener.close()
+    rows = parse_rows(own_broker.consumer_groups(group))
+    assert [(row.current_offset, row.lag) for row in rows] == [(10, 0)]
 
 
 def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Broker) -> None:
@@ -417,3 +458,30 @@ def test_answers_of_another_shim() -> None:
     store = JvmGroups(Broken('{"v":1,"topics":{"t":{"1":null}}}'), {})
     assert store.commit("g", at(1, T("t", 0), T("t", 1)), timeout=1) == {T("t", 1): None}
     store.close()
+
+
+def test_metadata_that_another_client_left_does_no_harm(
+    spark: SparkSession, broker: Broker, reader: ClusterReader
+) -> None:
+    """Without a NUL behind it librdkafka reads past the text: the offset is right all the same.
+
+    What is read there is chance, so it is read often.
+    """
+    topic, group = Topics(broker.bootstrap_servers).create(partitions=1), unique("g")
+    hands = JvmHands()
+    for offset, length in enumerate(range(8, 121, 8), 1):
+        asked = {
+            "client": "foreign",
+            "properties": {"bootstrap.servers": broker.bootstrap_servers},
+            "timeoutMs": 10_000,
+            "group": group,
+            "metadata": ["x" * length],
+            "topics": {topic: [[0, offset, 0]]},
+        }
+        told = json.loads(hands.call("groups.commit", json.dumps(asked)))
+        assert told.get("topics", {topic: {"0": None}}) == {topic: {"0": None}}
+        for _ in range(20):
+            (held,) = reader.group(group, [T(topic, 0)]).values()
+            assert held.offset == offset
+            assert held.metadata.startswith(("x" * length, UNREADABLE))
+    hands.call("groups.close", json.dumps({"client": "foreign"}))

@@ -211,7 +211,7 @@ def test_a_name_that_is_not_checked(tries: Mapping[str, Try]) -> None:
 
 def test_a_client_without_its_certificate(tries: Mapping[str, Try]) -> None:
     """Where the broker wants one, the broker's own word of it is told."""
-    assert "certificate" in (tries["no certificate"].failed("_TRANSPORT").detail or "")
+    assert "certificate" in (tries["no certificate"].failed("_SSL").detail or "")
 
 
 def test_a_wrong_password_of_a_key(tries: Mapping[str, Try]) -> None:

@@ -1,7 +1,12 @@
 package io.github.eolistener;
 
 import java.lang.reflect.InvocationTargetException;
+import java.util.Arrays;
 import java.util.Map;
+import java.util.Optional;
+import java.util.function.Predicate;
+import java.util.regex.Pattern;
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 
 /**
@@ -15,7 +20,31 @@ final class DelegationTokens {
   private static final String UPDATER = "org.apache.spark.kafka010.KafkaConfigUpdater";
   private static final String SCALA_MAP = "scala.collection.immutable.Map";
 
+  private static final String CLUSTERS = "spark.kafka.clusters";
+  private static final String AUTHORITY = ".auth.bootstrap.servers";
+  private static final String TARGET = ".target.bootstrap.servers.regex";
+
   private DelegationTokens() {}
+
+  /** {@value #CLUSTERS} where Spark is configured to use a token for these servers; else empty. */
+  static Optional<String> configured(String servers) {
+    if (SparkEnv.get() == null || servers == null) {
+      return Optional.empty();
+    }
+    SparkConf conf = SparkEnv.get().conf();
+    boolean any =
+        Arrays.stream((Object[]) new LiveObject(conf).ask("getAll").get())
+            .map(pair -> new LiveObject(pair).ask("_1").get().toString())
+            .filter(key -> key.startsWith(CLUSTERS + ".") && key.endsWith(AUTHORITY))
+            .map(key -> key.substring(0, key.length() - AUTHORITY.length()))
+            .map(cluster -> Pattern.compile(conf.get(cluster + TARGET, ".*")))
+            .anyMatch(target -> Arrays.stream(servers.split(",")).anyMatch(matching(target)));
+    return any ? Optional.of(CLUSTERS) : Optional.empty();
+  }
+
+  private static Predicate<String> matching(Pattern target) {
+    return server -> target.matcher(server.trim()).matches();
+  }
 
   /** The properties with a token's login where Spark has a token for these brokers. */
   static Map<String, ?> added(Map<String, String> properties) {

@@ -79,7 +79,9 @@ public final class SourceInspector {
         // Spark makes the planned tree from the analyzed one leaf by leaf, so equal positions
         // mean the same source; unequal numbers mean that this is no longer so.
         LiveObject origin = planned.size() == analyzed.size() ? analyzed.get(i) : null;
-        readerOptions(planned.get(i), origin).ifPresent(o -> options.put(stream.get(), o));
+        readerOptions(planned.get(i), origin)
+            .map(SourceInspector::withWordOfTokens)
+            .ifPresent(o -> options.put(stream.get(), o));
       }
     }
     for (Object stream : streams) {
@@ -88,6 +90,13 @@ public final class SourceInspector {
             "no reader options were found for a " + stream.getClass().getName());
       }
     }
+    return options;
+  }
+
+  /** No option of the source, but as much a part of how Spark gets into its cluster. */
+  private static Map<String, String> withWordOfTokens(Map<String, String> options) {
+    DelegationTokens.configured(options.get("kafka.bootstrap.servers"))
+        .ifPresent(word -> options.put(word, "true"));
     return options;
   }
 

@@ -1,0 +1,87 @@
+"""Executors and drivers in processes, and on machines, of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+
+from eo_listener.broker import Broker
+from eo_listener.session.installation import Installation
+from tests.bridge.submitted import command, until
+from tests.bridge.test_programs import JAVA, compile_job, run
+from tests.bridge.test_submitted import held
+from tests.clusters.standalone import Standalone
+from tests.topics import Topics, unique
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TEMPLATE = "spark.eo.group.template"
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    """A topic of 100 records."""
+    topics = Topics(broker.bootstrap_servers)
+    topic = topics.create("words")
+    topics.fill(topic, 100)
+    return topic
+
+
+def test_executors_in_other_processes(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """With two executors, by configuration and by `addListener` alike."""
+    group = unique("g")
+    conf = {"spark.master": "local-cluster[2,1,1024]", TEMPLATE: f"{group}-{{query_name}}"}
+    plain = [str(EXAMPLES / "plain_job.py"), broker.bootstrap_servers, topic]
+    run([*command("spark-submit", conf=conf), *plain], tmp_path)
+    assert held(broker, f"{group}-plain") == 100
+    added = [str(EXAMPLES / "commit_offsets.py"), broker.bootstrap_servers, topic]
+    run([*command("spark-submit", conf=conf), *added], tmp_path)
+    assert held(broker, f"{topic}-counter") == 100
+
+
+@pytest.mark.timeout(600)
+def test_a_driver_in_cluster_mode_on_a_machine_without_the_package(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Of two workers one has no eo_listener: a driver there says so, and its query runs on.
+
+    Python programs cannot be deployed so on a standalone cluster: the job is Java.
+    """
+    venv.create(tmp_path / "bare", with_pip=False)
+    jars = Installation.find().home / "jars"
+    compile_job(JAVA, f"{jars}/*", tmp_path)
+    subprocess.run(["jar", "cf", "job.jar", "-C", "classes", "."], cwd=tmp_path, check=True)
+    with Standalone(tmp_path) as cluster:
+        good = cluster.worker("good")
+        bare = cluster.worker("bare-worker", PYSPARK_PYTHON=str(tmp_path / "bare/bin/python"))
+        conf = {"spark.master": cluster.url, "spark.submit.deployMode": "cluster"}
+        conf |= {"spark.executor.memory": "512m", "spark.cores.max": "1"}
+        groups: dict[Path, str] = {}
+        for _ in range(8):  # the master chooses
+            group, checkpoint = unique("g"), tmp_path / unique("c")
+            words = [*command("spark-submit", conf=conf), "--class", "Job", "job.jar"]
+            known = _outputs(good, bare)
+            run([*words, broker.bootstrap_servers, topic, group, str(checkpoint)], tmp_path)
+            until(lambda known=known: _ended(good, bare) - known, 90, "the driver does not end")  # type: ignore[misc]  # of a lambda with a default
+            (output,) = _ended(good, bare) - known
+            groups[output.parents[1]] = group
+            if len(groups) == 2:
+                break
+        assert held(broker, groups[good]) == 100
+        assert held(broker, groups[bare]) == 0
+        (log,) = bare.glob("driver-*/stderr")
+        said = [line for line in log.read_text().splitlines() if "eo_listener" in line]
+        assert len([line for line in said if "spark.eo.python" in line]) == 1, said
+        assert str(tmp_path / "bare/bin/python") in log.read_text()
+
+
+def _outputs(*workers: Path) -> set[Path]:
+    return {file for worker in workers for file in worker.glob("driver-*/stdout")}
+
+
+def _ended(*workers: Path) -> set[Path]:
+    return {file for file in _outputs(*workers) if "STOPPED" in file.read_text()}
