@@ -62,6 +62,9 @@ def main(commands: Path) -> None:
                     listen(session)
                 case "end":
                     spark.stop()
+                case "again":
+                    spark = SparkSession.builder.getOrCreate()
+                    sessions, queries = {"first": spark}, {}
             print("DONE", told["do"], flush=True)  # noqa: T201  # and this
 
 

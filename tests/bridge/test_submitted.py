@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -220,18 +221,28 @@ def test_an_interpreter_without_the_package(broker: Broker, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed(broker: Broker, tmp_path: Path) -> None:
-    """SIGKILL of the driver leaves no bridge behind, one that was stopped neither."""
+def test_a_second_context_and_a_driver_that_is_killed(broker: Broker, tmp_path: Path) -> None:
+    """Another SparkContext in the same driver has another bridge.
+
+    SIGKILL of the driver leaves no bridge behind, one that was stopped neither.
+    """
     with Driver(tmp_path) as driver:
         jobs = Jobs(driver, broker, tmp_path)
         topic = jobs.topics.create()
+        first = jobs.start(topic)
+        jobs.drain(topic, first)
+        earlier = driver.bridge()
+        driver.tell("end")
+        assert jobs.held(first) == 100
+        driver.tell("again")
         group = jobs.start(topic)
-        jobs.drain(topic, group)
+        driver.tell("drain", group=group)
         jobs.await_held(group, 100)
         bridge = driver.bridge()
+        assert bridge != earlier
         bridge.suspend()
-        for one in driver.family():
-            if one != bridge:
+        for one in driver.family() - {earlier, bridge}:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
         driver.process.kill()
         until(lambda: not psutil.pid_exists(bridge.pid) or not is_bridge(bridge), 30)

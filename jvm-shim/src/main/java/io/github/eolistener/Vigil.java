@@ -20,6 +20,7 @@ final class Vigil {
   private static final long LAST_WORDS = 1_000;
   private static final int PING_EVERY = 3;
   private static final int START_PATIENCE = 60;
+  private static final int END_PATIENCE = 4; // so that another one still has time to commit
 
   private final Child child;
   private final Settings settings;
@@ -64,15 +65,16 @@ final class Vigil {
           return refused;
         }
       }
-      silent = greeted && child.isAnswering() ? 0 : silent + 1;
+      boolean starting = !greeted && orders.isEnd(); // then the time that is left is all it has
+      silent = starting || (greeted && child.isAnswering()) ? 0 : silent + 1;
       if (child.garbage() > 0) {
         return broken("what it writes is garbage");
-      } else if (silent > patience) {
+      } else if (silent > (orders.isEnd() ? Math.min(patience, END_PATIENCE) : patience)) {
         return broken("it does not answer");
       } else if (orders.left() <= 0) {
         return broken("it did not end in time");
       }
-      if (greeted && looks % PING_EVERY == 0) {
+      if (greeted && (looks % PING_EVERY == 0 || orders.isEnd())) {
         child.ping();
       }
       endTold = endTold || (greeted && endTold());

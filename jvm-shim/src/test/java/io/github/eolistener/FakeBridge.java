@@ -53,7 +53,7 @@ public final class FakeBridge {
     note(in.readLine());
     say("a start-up file of this site says hello");
     int format = part.equals("newer") ? 2 : 1;
-    say("{\"v\":" + format + ",\"package\":\"unknown\",\"flush\":3.0,\"timeout\":7}");
+    say("{\"v\":" + format + ",\"package\":\"unknown\",\"flush\":3.0,\"timeout\":8}");
     say("{\"ask\":1,\"what\":\"position\",\"run\":\"none\"}");
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       note(line);

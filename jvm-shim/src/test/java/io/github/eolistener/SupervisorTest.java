@@ -48,7 +48,7 @@ class SupervisorTest {
 
   private void supervise(String program, List<String> arguments) {
     Interpreter interpreter = Interpreter.choose(Map.of(Interpreter.SETTING, program), Map.of());
-    Settings settings = new Settings(interpreter, arguments, Map.of("spark.eo.mode", "simple"), 200);
+    Settings settings = new Settings(interpreter, arguments, Map.of("spark.eo.mode", "simple"), 250);
     supervisor = new Supervisor(settings, mailbox, new Clerk(mailbox));
     supervisor.start();
   }
@@ -174,7 +174,7 @@ class SupervisorTest {
     supervise(part);
     start();
     until(() -> pids().size() == 1);
-    Thread.sleep(1_500);
+    Thread.sleep(1_200);
     assertEquals(1, pids().size());
     assertTrue(supervisor.said().contains(why), supervisor.said());
     assertTrue(end(20) < 3_000);
@@ -199,6 +199,20 @@ class SupervisorTest {
     long millis = end(1.5);
     assertTrue(millis >= 1_400 && millis < 4_000, millis + " ms");
     until(() -> !isAlive(pids().get(0)));
+  }
+
+  /** One that is found stopped at the end is replaced in time for another to be told all. */
+  @Test
+  void replacesOneThatWasStoppedAtTheEnd() throws Exception {
+    supervise("good");
+    Run run = start();
+    progress(run, "batch 0");
+    until(() -> all().contains("batch 0"));
+    new ProcessBuilder("kill", "-STOP", pids().get(0).toString()).start().waitFor();
+    progress(run, "batch 1");
+    assertTrue(end(10) < 9_000);
+    assertEquals(2, pids().size());
+    assertTrue(all().lastIndexOf("{\"end\":") > all().lastIndexOf("batch 1"));
   }
 
   /** At a renewal it ends in good order, and its successor knows only the runs that are left. */
