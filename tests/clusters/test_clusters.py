@@ -60,10 +60,12 @@ def test_a_driver_in_cluster_mode_on_a_machine_without_the_package(
         bare = cluster.worker("bare-worker", PYSPARK_PYTHON=str(tmp_path / "bare/bin/python"))
         conf = {"spark.master": cluster.url, "spark.submit.deployMode": "cluster"}
         conf |= {"spark.executor.memory": "512m", "spark.cores.max": "1"}
+        conf |= {"spark.jars": ",".join(connector())}
         groups: dict[Path, str] = {}
         for _ in range(8):  # the master chooses
             group, checkpoint = unique("g"), tmp_path / unique("c")
-            words = [*command("spark-submit", conf=conf), "--class", "Job", "job.jar"]
+            submit = command("spark-submit", conf=conf, connector=False)
+            words = [*submit, "--class", "Job", "job.jar"]
             known = _outputs(good, bare)
             run([*words, broker.bootstrap_servers, topic, group, str(checkpoint)], tmp_path)
             until(lambda known=known: _ended(good, bare) - known, 90, "the driver does not end")  # type: ignore[misc]  # of a lambda with a default
@@ -77,6 +79,22 @@ def test_a_driver_in_cluster_mode_on_a_machine_without_the_package(
         said = [line for line in log.read_text().splitlines() if "eo_listener" in line]
         assert len([line for line in said if "spark.eo.python" in line]) == 1, said
         assert str(tmp_path / "bare/bin/python") in log.read_text()
+
+
+def connector() -> list[str]:
+    """The connector's jars, where Spark has put them: in this mode executors get no packages."""
+    spark = Installation.find()
+    of_spark = f"_{spark.scala}-{spark.version}.jar"
+    found = {
+        file.name.rsplit("-", 1)[0]: file
+        for folder in sorted(Path.home().glob(".ivy2*/jars"))
+        for file in sorted(folder.glob("*.jar"))
+        if (file.name.endswith(of_spark) and "kafka" in file.name)
+        or file.name.startswith(
+            ("org.apache.kafka_kafka-clients", "org.apache.commons_commons-pool2")
+        )
+    }
+    return [str(file) for file in found.values()]
 
 
 def _outputs(*workers: Path) -> set[Path]:

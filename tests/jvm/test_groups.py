@@ -7,7 +7,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -206,9 +205,11 @@ def own_broker() -> Iterator[Broker]:
         yield running
 
 
-@contextmanager
-def token(spark: SparkSession, servers: str) -> Iterator[None]:
-    """Have Spark hold a delegation token for these brokers, as its token manager does."""
+def give_token(spark: SparkSession, servers: str) -> None:
+    """Have Spark hold a delegation token for these brokers, as its token manager does.
+
+    It keeps it for the life of the session, for these brokers alone.
+    """
     jvm: Any = spark._jvm
     owner = jvm.java.util.HashMap()
     owner.put("bootstrap.servers", servers)
@@ -235,9 +236,6 @@ def token(spark: SparkSession, servers: str) -> Iterator[None]:
         text("kafka.server.delegation.token.own"),
     )
     jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addToken(made_out)
-    yield
-    for name in settings:
-        conf.remove(f"spark.kafka.clusters.own.{name}")
 
 
 def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Broker) -> None:
@@ -248,11 +246,11 @@ def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Br
     with pytest.raises(KafkaError):
         without.commit("tokens", at(1, T(topic, 0)), timeout=1)
     without.close()
-    with token(spark, servers):
-        store = JvmGroups(JvmHands(), {"bootstrap.servers": servers})
-        insist(store, "tokens", at(2, T(topic, 0)))
-        assert store.look("tokens", [T(topic, 0)], timeout=8).held == at(2, T(topic, 0))
-        store.close()
+    give_token(spark, servers)
+    store = JvmGroups(JvmHands(), {"bootstrap.servers": servers})
+    insist(store, "tokens", at(2, T(topic, 0)))
+    assert store.look("tokens", [T(topic, 0)], timeout=8).held == at(2, T(topic, 0))
+    store.close()
 
 
 def test_a_query_that_logs_in_by_a_token(
@@ -265,21 +263,21 @@ def test_a_query_that_logs_in_by_a_token(
     servers = own_broker.addresses("LOGIN")
     listener = OffsetCommitListener()
     spark.streams.addListener(listener)
-    with token(spark, servers):
-        query = (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", servers)
-            .option("subscribe", topic)
-            .option("startingOffsets", "earliest")
-            .option("eo.commit.group", group)
-            .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", str(tmp_path / "c"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(90)
-        assert listener.flush()
+    give_token(spark, servers)
+    query = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("eo.commit.group", group)
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(90)
+    assert listener.flush()
     spark.streams.removeListener(listener)
     listener.close()
     rows = parse_rows(own_broker.consumer_groups(group))
