@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 
+from eo_listener import acls
 from eo_listener.events import (
     Breach,
     CommitFailed,
@@ -21,7 +21,6 @@ from eo_listener.events import (
 )
 
 _SHOWN = 5  # partitions named in a line
-_SOMEBODY = "User:CLIENT"  # a place for its name, which is not known here
 
 _REFUSALS = {
     Refusal.BELOW_COMMITTED: (
@@ -88,12 +87,9 @@ def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
             what = ["--transactional-id", f"eo-listener-{event.group}"]
         case _:
             return None
-    command = ["kafka-acls", "--bootstrap-server", event.cluster, "--add"]
-    command += ["--allow-principal", principal or _SOMEBODY]
-    command += [word for operation in operations for word in ("--operation", operation)]
     return (
         f"give {principal or 'the client'} the right to {' and '.join(operations)}, as an "
-        f"administrator of the cluster: {shlex.join([*command, *what])}"
+        f"administrator of the cluster: {acls.command(event.cluster, principal, operations, what)}"
     )
 
 

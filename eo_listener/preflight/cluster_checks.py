@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eo_listener import acls
 from eo_listener.metadata import MAX_BYTES
-from eo_listener.preflight import rights
 from eo_listener.preflight.facts import ClusterFacts, Plan
 from eo_listener.preflight.findings import Finding, fine, note, problem, warning
 
@@ -23,7 +23,7 @@ def judge_cluster(facts: ClusterFacts, plan: Plan) -> Iterator[Finding]:
     brokers = "1 broker" if facts.brokers == 1 else f"{facts.brokers} brokers"
     yield fine(about, f"reached, {brokers}")
     if facts.settings is None:
-        command = rights.command(facts.servers, plan.principal, ["DESCRIBE_CONFIGS"], ["--cluster"])
+        command = acls.command(facts.servers, plan.principal, ["DESCRIBE_CONFIGS"], ["--cluster"])
         yield note(
             about,
             f"its settings could not be read ({facts.refused}), so retention is not compared",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from eo_listener import acls
 from eo_listener.advice import few
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
@@ -60,7 +61,7 @@ def _rights(about: str, group: GroupFacts, servers: str, plan: Plan) -> Iterator
 def _transactional_id(about: str, name: str, servers: str, plan: Plan) -> Finding:
     """A client can only ask for it by taking it, which would stop the driver that has it."""
     own = f"eo-listener-{name}"
-    command = rights.command(
+    command = acls.command(
         servers, plan.principal, ["WRITE", "DESCRIBE"], ["--transactional-id", own]
     )
     return note(

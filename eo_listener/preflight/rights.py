@@ -1,13 +1,12 @@
-"""Rights in Kafka: which are missing, and the command that gives them. Pure."""
+"""Rights in Kafka: which are missing. Pure."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection
 
+from eo_listener.acls import command
 from eo_listener.preflight.findings import Finding, problem
 
-_SOMEBODY = "User:CLIENT"  # a place for its name, which is not known here
 # What implies another right, in Kafka's AclAuthorizer.
 _IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
 
@@ -37,14 +36,3 @@ def refused(
         f"{principal or 'this client'} may not {' and '.join(words)}",
         f"as an administrator: {command(servers, principal, operations, resource)}",
     )
-
-
-def command(
-    servers: str, principal: str | None, operations: Collection[str], resource: Collection[str]
-) -> str:
-    """What to type, as an administrator of the cluster."""
-    words = ["kafka-acls", "--bootstrap-server", servers, "--add"]
-    words += ["--allow-principal", principal or _SOMEBODY]
-    for operation in operations:
-        words += ["--operation", operation.title().replace("_", "")]
-    return shlex.join([*words, *resource])

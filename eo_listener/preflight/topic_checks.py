@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eo_listener import acls
 from eo_listener.preflight import rights
 from eo_listener.preflight.facts import Plan, TopicFacts
 from eo_listener.preflight.findings import Finding, fine, note, problem
@@ -25,7 +26,7 @@ def judge_topic(topic: TopicFacts, servers: str, plan: Plan) -> Iterator[Finding
             about,
             "it does not exist, or the client may not see it",
             "check its name; or, as an administrator: "
-            + rights.command(servers, plan.principal, _NEEDED, resource),
+            + acls.command(servers, plan.principal, _NEEDED, resource),
         )
         return
     if topic.error is not None:

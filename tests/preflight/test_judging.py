@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eo_listener import acls
 from eo_listener.errors import FormatError, JavaError, SettingsError
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
@@ -147,7 +148,7 @@ def test_rights_that_imply_others(granted: set[str], lacking: tuple[str, ...]) -
 
 def test_names_in_a_command_are_quoted() -> None:
     """It is made to be pasted into a shell."""
-    told = rights.command("k:9092", None, ["READ"], ["--group", "a b; rm"])
+    told = acls.command("k:9092", None, ["READ"], ["--group", "a b; rm"])
     assert told.endswith("--allow-principal User:CLIENT --operation Read --group 'a b; rm'")
 
 
