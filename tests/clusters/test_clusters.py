@@ -10,7 +10,7 @@ import pytest
 
 from eo_listener.broker import Broker
 from eo_listener.session.installation import Installation
-from tests.bridge.submitted import command, until
+from tests.bridge.submitted import command, environment, until
 from tests.bridge.test_programs import JAVA, compile_job, run
 from tests.bridge.test_submitted import held
 from tests.clusters.standalone import Standalone
@@ -67,7 +67,7 @@ def test_a_driver_in_cluster_mode_on_a_machine_without_the_package(
             submit = command("spark-submit", conf=conf, connector=False)
             words = [*submit, "--class", "Job", "job.jar"]
             known = _outputs(good, bare)
-            run([*words, broker.bootstrap_servers, topic, group, str(checkpoint)], tmp_path)
+            _submit([*words, broker.bootstrap_servers, topic, group, str(checkpoint)], tmp_path)
             until(lambda known=known: _ended(good, bare) - known, 90, "the driver does not end")  # type: ignore[misc]  # of a lambda with a default
             (output,) = _ended(good, bare) - known
             groups[output.parents[1]] = group
@@ -79,6 +79,13 @@ def test_a_driver_in_cluster_mode_on_a_machine_without_the_package(
         said = [line for line in log.read_text().splitlines() if "eo_listener" in line]
         assert len([line for line in said if "spark.eo.python" in line]) == 1, said
         assert str(tmp_path / "bare/bin/python") in log.read_text()
+
+
+def _submit(words: list[str], folder: Path) -> None:
+    """Submit with no word of an interpreter: Spark would hand it on, over the worker's own."""
+    env = environment()
+    del env["PYSPARK_PYTHON"]
+    subprocess.run(words, cwd=folder, env=env, check=True, timeout=120, capture_output=True)
 
 
 def connector() -> list[str]:
