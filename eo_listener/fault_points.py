@@ -11,6 +11,8 @@ committer, in the order of a batch's way:
     commit.after-request   the request is on its way, unanswered
     commit.answered        the group has it, the committer does not know yet
     close.before-drain, close.before-flush, close.after-flush    the end of the program
+    bridge.greeted         the bridge of a driver runs, and has settings
+    bridge.line            it was told something, and has not read it yet
     transaction.begun, transaction.offsets-sent, transaction.committed    mode "transactional"
 """
 
