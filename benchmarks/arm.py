@@ -112,8 +112,10 @@ def main(servers: str, topic: str, arm: str, batches: str) -> None:
         .start()
     )
     warm_up = 30
-    while len(query.recentProgress) < int(batches) + warm_up:
-        time.sleep(0.2)
+    # Not by recentProgress: pyspark would fetch hundreds of reports, and burden what is measured.
+    wanted = int(batches) + warm_up
+    while (last := query.lastProgress) is None or last["batchId"] + 1 < wanted:
+        time.sleep(1.0)
     progress: list[Any] = list(query.recentProgress)
     stop.set()
     feeder.join()
