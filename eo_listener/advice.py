@@ -19,6 +19,7 @@ from eo_listener.events import (
     Refusal,
     TopicRecreated,
 )
+from eo_listener.identities import transactional_id
 
 _SHOWN = 5  # partitions named in a line
 
@@ -84,7 +85,7 @@ def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
             what = [word for topic in sorted(topics) for word in ("--topic", topic)]
         case "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
             operations = ["Write", "Describe"]
-            what = ["--transactional-id", f"eo-listener-{event.group}"]
+            what = ["--transactional-id", transactional_id(event.group)]
         case _:
             return None
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eo_listener.committer import CommitMode
 from eo_listener.committer.reasons import NO_JAVA, NO_STORE, ONLY_SIMPLE
 from eo_listener.errors import FormatError, JvmError, KafkaError, SettingsError
 from eo_listener.jvm.groups import JvmGroups
@@ -9,8 +10,6 @@ from eo_listener.kafka import open_groups
 from eo_listener.protocols import GroupStore, Hands
 from eo_listener.routing import Cluster
 from eo_listener.security import REQUEST, Store
-
-_SIMPLE = "simple"
 
 
 def open_cluster(cluster: Cluster, mode: str, hands: Hands | None) -> GroupStore:
@@ -33,7 +32,7 @@ def librdkafka_properties(cluster: Cluster, hands: Hands | None) -> dict[str, st
 
 
 def _by_java(cluster: Cluster, mode: str, hands: Hands | None) -> GroupStore:
-    if mode != _SIMPLE:
+    if mode != CommitMode.SIMPLE.value:
         raise KafkaError(
             f"the groups at {cluster} cannot be committed to in mode {mode!r}",
             code=ONLY_SIMPLE,

@@ -30,7 +30,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.clients import TIMED_OUT, answer_of, open_admin
-from eo_listener.kafka.logs import Logs
+from eo_listener.kafka.logs import Logs, metadata_of
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Member, TopicFacts
 
@@ -141,7 +141,7 @@ class Inspector:
             return ({}, None) if error.code == _NO_GROUP else (None, error.code)
         return {
             TopicPartition(part.topic, part.partition): Position(
-                offset=part.offset, metadata=part.metadata or ""
+                offset=part.offset, metadata=metadata_of(part)
             )
             for part in parts
             if part.error is None and part.offset >= 0

@@ -189,11 +189,11 @@ def group_offsets(
             raise client.failure(what, part.error)
         if part.offset >= 0:
             tp = TopicPartition(part.topic, part.partition)
-            held[tp] = Position(offset=part.offset, metadata=_metadata(part))
+            held[tp] = Position(offset=part.offset, metadata=metadata_of(part))
     return held
 
 
-def _metadata(part: Wire) -> str:
+def metadata_of(part: Wire) -> str:
     """The text beside an offset, without the NUL that confluent-kafka writes behind each."""
     try:
         return (part.metadata or "").rstrip("\0")

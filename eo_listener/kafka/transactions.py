@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from confluent_kafka import KafkaError as Answer
 
 from eo_listener.errors import KafkaError
+from eo_listener.identities import transactional_id
 from eo_listener.kafka.clients import STABLE, TIMED_OUT, Client
 from eo_listener.kafka.logs import group_offsets
 from eo_listener.kafka.open_clients import KeptGroups
@@ -164,7 +165,7 @@ class _Transactions:
             if self._retake_at is not None and time.monotonic() < self._retake_at:
                 raise self._ended("waiting to see whether a successor commits")
             self._producer = OffsetProducer(
-                self._properties, f"eo-listener-{self._group}", self._ownership
+                self._properties, transactional_id(self._group), self._ownership
             )
         return self._producer
 

@@ -2,8 +2,3 @@
 
 All but `opening` and the counting itself need the extra `metrics`.
 """
-
-from typing import Final
-
-LOOPBACK: Final = "127.0.0.1"
-"""Where numbers are served unless somebody asks for more."""

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from eo_listener.errors import SettingsError
-from eo_listener.metrics import LOOPBACK
+from eo_listener.settings import LOOPBACK
 
 if TYPE_CHECKING:
     from eo_listener.metrics.prometheus import Prometheus

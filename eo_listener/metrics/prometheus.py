@@ -17,9 +17,9 @@ from prometheus_client.registry import Collector
 
 from eo_listener.errors import SettingsError, UnavailableError
 from eo_listener.events import Event
-from eo_listener.metrics import LOOPBACK
 from eo_listener.metrics.families import Families
 from eo_listener.metrics.tally import Tally
+from eo_listener.settings import LOOPBACK
 
 PARTITIONS = 10_000
 _GROUPS = 2_000  # groups, and queries and runs, that have numbers of their own

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from eo_listener import acls
 from eo_listener.advice import few
+from eo_listener.identities import transactional_id
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight import rights
@@ -60,7 +61,7 @@ def _rights(about: str, group: GroupFacts, servers: str, plan: Plan) -> Iterator
 
 def _transactional_id(about: str, name: str, servers: str, plan: Plan) -> Finding:
     """A client can only ask for it by taking it, which would stop the driver that has it."""
-    own = f"eo-listener-{name}"
+    own = transactional_id(name)
     command = acls.command(
         servers, plan.principal, ["WRITE", "DESCRIBE"], ["--transactional-id", own]
     )
