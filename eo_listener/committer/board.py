@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+from eo_listener.committer.agenda import Agenda
 from eo_listener.committer.lane import Attempt, Inspection, Lane
 from eo_listener.committer.policy import Policy, Retry
 from eo_listener.committer.teller import Positions
@@ -36,10 +37,8 @@ class Board:
         self._policy = policy or Policy()
         self._random = randomness or random.Random()  # noqa: S311  # spreads retries, guards no secret
         self._lanes: dict[str, Lane] = {}
-        # With a thousand groups, most have nothing to do, and few change at a time.
-        self._active: dict[str, Lane] = {}
-        self._times: dict[str, float] = {}  # when the next request of each is due
-        self._stirred: dict[str, None] = {}  # those whose time may be another by now, in order
+        self._active: dict[str, Lane] = {}  # with a thousand groups, most have nothing to do
+        self._agenda = Agenda()
         self._asked: float | None = None
 
     def offer(
@@ -58,21 +57,15 @@ class Board:
             lane = Lane(self._cluster, group, self._retry, self._policy, self._random)
             self._lanes[group] = lane
         self._active[group] = lane
-        self._stirred[group] = None
+        self._agenda.stir(group)
         return lane
 
-    def _planned(self) -> Mapping[str, float]:
-        """When the next request of each group is due, of those that wait for their time."""
-        for group in self._stirred:
-            time = self._lanes[group].next_try()
-            if time is None:
-                self._times.pop(group, None)
-                if not self._lanes[group].in_flight:
-                    self._active.pop(group, None)
-            else:
-                self._times[group] = time
-        self._stirred.clear()
-        return self._times
+    def _next_try(self, group: str) -> float | None:
+        """When the next request of a group is due; one with nothing to do is laid down."""
+        time = self._lanes[group].next_try()
+        if time is None and not self._lanes[group].in_flight:
+            self._active.pop(group, None)
+        return time
 
     def next(self, now: float) -> Attempt | Inspection | None:
         """Take out the request to send now; it must come back through an answer.
@@ -83,9 +76,9 @@ class Board:
         if self._asked is not None and now - self._asked > STANDSTILL:
             self.distrust()
         self._asked = now
-        due = [group for group, time in self._planned().items() if time <= now]
+        due = [group for group, time in self._agenda.times(self._next_try).items() if time <= now]
         for group in sorted(due, key=lambda one: self._lanes[one].failures()):
-            self._stirred[group] = None
+            self._agenda.stir(group)
             request = self._lanes[group].next(now)
             if request is not None:
                 return request
@@ -95,11 +88,11 @@ class Board:
         """Forget what was seen: this process, or its machine, stood still."""
         for group, lane in self._lanes.items():
             lane.distrust()
-            self._stirred[group] = None
+            self._agenda.stir(group)
 
     def wait(self, now: float) -> float | None:
         """Seconds until the next request is due; None when nothing waits for its time."""
-        soonest = min(self._planned().values(), default=None)
+        soonest = min(self._agenda.times(self._next_try).values(), default=None)
         return None if soonest is None else max(0.0, soonest - now)
 
     def looked(self, inspection: Inspection, look: Look, now: float) -> tuple[Event, ...]:
@@ -129,7 +122,7 @@ class Board:
         """Forget all waits; what is in flight and fails is tried at once again."""
         for group, lane in self._active.items():
             lane.hurry()
-            self._stirred[group] = None
+            self._agenda.stir(group)
 
     def idle(self) -> bool:
         """True when everything that may be committed has been confirmed."""

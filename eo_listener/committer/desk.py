@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from eo_listener.committer.agenda import Agenda
 from eo_listener.committer.claims import Claims
 from eo_listener.committer.committer import Committer
 from eo_listener.committer.inbox import RUNS_KEPT, Mail, Post
@@ -72,8 +73,7 @@ class Desk:
         self._heartbeat = heartbeat
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._newest: dict[str, str] = {}  # the run of each query that began last
-        self._looks: dict[str, float] = {}  # when each run is to be looked at next
-        self._stirred: dict[str, None] = {}  # those for which that may be another time by now
+        self._agenda = Agenda()
         self._claims = Claims()
         self._reporter = Reporter(rules)
         self._faulty: set[str] = set()
@@ -86,17 +86,11 @@ class Desk:
 
     def due(self) -> float | None:
         """When a query is to be looked at next, on the monotonic clock."""
-        return min(self._planned().values(), default=None)
+        return min(self._agenda.times(self._next_look).values(), default=None)
 
-    def _planned(self) -> Mapping[str, float]:
-        for run_id in self._stirred:
-            run = self._runs.get(run_id)
-            if run is None:
-                self._looks.pop(run_id, None)
-            else:
-                self._looks[run_id] = run.next_look
-        self._stirred.clear()
-        return self._looks
+    def _next_look(self, run_id: str) -> float | None:
+        run = self._runs.get(run_id)
+        return None if run is None else run.next_look
 
     def serve(self, post: Post, moment: Moment, *, look_at_all: bool = False) -> None:
         """Work off what came in, and look at the queries whose time has come."""
@@ -110,7 +104,7 @@ class Desk:
             self._committer.observe(
                 Malfunction(where="a progress event", problem=str(post.unreadable))
             )
-        looks = self._planned().items()
+        looks = self._agenda.times(self._next_look).items()
         for run_id in [one for one, time in looks if look_at_all or time <= moment.now]:
             run = self._runs[run_id]
             self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
@@ -139,13 +133,13 @@ class Desk:
             earlier = self._runs.get(self._newest.get(query_id, ""))
             if earlier is not None:
                 earlier.heard(now)  # its end may never be told: see `_is_followed`
-                self._stirred[earlier.run_id] = None
+                self._agenda.stir(earlier.run_id)
             self._newest[query_id] = run_id
             run = Run(query_id=query_id, run_id=run_id, name=name, due=now + _FIRST_LOOK)
             self._runs[run_id] = run
             while len(self._runs) > RUNS_KEPT:
                 self._forget(*self._runs.popitem(last=False))
-        self._stirred[run_id] = None
+        self._agenda.stir(run_id)
         return run
 
     def _is_followed(self, run: Run) -> bool:
@@ -164,7 +158,7 @@ class Desk:
         self._forget(run_id, run)
 
     def _forget(self, run_id: str, run: Run | None) -> None:
-        self._stirred[run_id] = None
+        self._agenda.stir(run_id)
         if run is not None and self._newest.get(run.query_id) == run_id:
             del self._newest[run.query_id]
         for commit in self._claims.drop(run_id):
@@ -265,7 +259,7 @@ class Desk:
         That may be ahead of the newest event, which the guard has not seen then: so its time is
         waited for, but for the `last` look, before which all events were delivered.
         """
-        self._stirred[run.run_id] = None
+        self._agenda.stir(run.run_id)
         run.asked(now)
         self._inspect(run)
         position = self._position(run)
