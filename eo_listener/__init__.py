@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from eo_listener.version import __version__
+
 if TYPE_CHECKING:
     from eo_listener.listener import OffsetCommitListener
     from eo_listener.session import configure
-
-__version__ = "0.1.0"
 
 __all__ = ["OffsetCommitListener", "__version__", "configure"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -19,16 +18,11 @@ from eo_listener.engine import Engine
 from eo_listener.errors import EoListenerError, JvmError
 from eo_listener.fault_points import reached
 from eo_listener.settings import Settings
+from eo_listener.version import __version__
 
 _RESERVE: Final = 0.5  # seconds of an end that are kept for ending
 
 logger = logging.getLogger("eo_listener")
-
-
-def version() -> str:
-    """Return the package's version, from the package that is running."""
-    # Not an import: its names reach up, to what needs pyspark.
-    return str(sys.modules["eo_listener"].__version__)
 
 
 class Conversation:
@@ -48,7 +42,7 @@ class Conversation:
         self._settler = Settler(self._engine.confirmed, self._settled)
         pipe.say(
             Greeting(
-                package=version(),
+                package=__version__,
                 flush=self._settings.flush_timeout,
                 timeout=self._settings.bridge_timeout,
             )

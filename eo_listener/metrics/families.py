@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 
 from prometheus_client import Metric
@@ -23,6 +22,7 @@ from prometheus_client.core import (
 from eo_listener.metrics.numbers import LATENCIES, GroupKey, GroupTally, Numbers, RunTally
 from eo_listener.metrics.query_families import of_queries
 from eo_listener.offsets import TopicPartition
+from eo_listener.version import __version__
 
 _GROUP = ("cluster", "consumergroup")
 _TOPIC = ("cluster", "consumergroup", "topic")
@@ -45,7 +45,7 @@ class Families:
     def draw(self, numbers: Numbers) -> Iterator[Metric]:
         """All families, also those that are empty: dashboards look for them."""
         log_ends = _log_ends(numbers.runs)
-        yield InfoMetricFamily("eo_listener_build", "This version.", {"version": _version()})
+        yield InfoMetricFamily("eo_listener_build", "This version.", {"version": __version__})
         yield from self._offsets(numbers.groups, log_ends)
         yield from _commits(numbers)
         yield from of_queries(numbers)
@@ -167,13 +167,6 @@ def _latencies(numbers: Numbers) -> Metric:
         buckets = zip(bounds, accumulate(latency.counts), strict=True)
         family.add_metric((cluster,), list(buckets), sum_value=latency.seconds)
     return family
-
-
-def _version() -> str:
-    try:
-        return version("eo-listener")
-    except PackageNotFoundError:  # it came as a zip, by --py-files
-        return "unknown"
 
 
 def _log_ends(runs: list[RunTally]) -> LogEnds:

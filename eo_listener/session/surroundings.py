@@ -13,6 +13,7 @@ from eo_listener.errors import EoListenerError, JavaError, SettingsError, Unavai
 from eo_listener.preflight.local_checks import LocalFacts
 from eo_listener.session import properties
 from eo_listener.session.installation import CONNECTOR, Installation
+from eo_listener.version import __version__
 
 _PACKAGES: Final = "spark.jars.packages"
 _PYSPARK: Final = ("pyspark", "pyspark-client")
@@ -21,7 +22,7 @@ _PYSPARK: Final = ("pyspark", "pyspark-client")
 def look_around() -> LocalFacts:
     """Gather the facts. What is missing or wrong stands in them; nothing is raised."""
     facts: dict[str, Any] = {
-        "version": _version("eo-listener") or "unknown",
+        "version": __version__,
         "python": platform.python_version(),
         "kafka_client": f"confluent-kafka {_version('confluent-kafka')}",
         "pyspark": next((found for name in _PYSPARK if (found := _version(name))), None),
