@@ -21,6 +21,16 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class Span(NamedTuple):
+    """Offsets of one partition, from `start` up to but not including `until`."""
+
+    start: int
+    until: int
+
+    def __str__(self) -> str:
+        return f"{self.start}..{self.until}"
+
+
 class Offsets(Mapping[TopicPartition, int]):
     """An immutable map from partition to the next offset to read, in sorted order.
 

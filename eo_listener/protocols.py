@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
+from eo_listener.ledger import Applied, Entry, Head
 from eo_listener.offsets import Offsets, Position, TopicPartition
+from eo_listener.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,4 +112,56 @@ class Hands(Protocol):
 
         They may hold secrets. Raises JvmError, which never does.
         """
+        ...
+
+
+class PlanReader(Protocol):
+    """What Spark has planned for the batch that is being written."""
+
+    def plan(self, frame: Any, batch_id: int) -> Plan:
+        """Read it; `frame` is the DataFrame that foreachBatch was given.
+
+        Raises JvmError, StorageError or KafkaError when it cannot be known.
+        """
+        ...
+
+
+class Sink(Protocol):
+    """A store in which a batch's rows and its ledger entry become visible together, or not at all.
+
+    `label` names it to people and holds no secret; `key` names the target within the store's
+    ledger and never changes. With `per_partition` each partition of the batch has a transaction of
+    its own, and is judged alone. Used by one thread at a time, the query's.
+    `eo_listener.testing.conformance` proves an implementation.
+    """
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def per_partition(self) -> bool: ...
+
+    def applied(self, query: str) -> Mapping[TopicPartition, Head]:
+        """Read the heads of `query`, from what is durable. Makes the ledger when there is none.
+
+        Raises SinkError when the store cannot be asked.
+        """
+        ...
+
+    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+        """Write the rows of `frame` (a DataFrame) and `entry` in one transaction.
+
+        Each head is moved by compare-and-set, and the number of rows changed is checked. Every
+        error but OutcomeUnknownError means that nothing was written (with `per_partition`: nothing
+        of the partitions that the ledger does not name). Raises ForeignWriterError where a head is
+        not what the entry found, TryAgainError, SinkBusyError, PoisonRowError,
+        OutcomeUnknownError, SinkError, and SettingsError for rows that can never fit.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the connections, within a few seconds."""
         ...

@@ -1,0 +1,89 @@
+"""What a sink keeps beside its data: how far each partition was applied, and by whom. Pure.
+
+Format 1. A *head* is one row for each sink, query, topic and partition, and is never deleted; the
+*history* has a row for each range that was applied, and is pruned. Both are written in the
+transaction that writes the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from eo_listener.offsets import Span, TopicPartition
+
+FORMAT = 1
+
+
+class Verdict(Enum):
+    """How a range continues what was applied before it."""
+
+    FIRST = "first"
+    NEXT = "next"
+    REPLAY = "replay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The last range of one partition that a sink has applied; `span.until` is what comes next.
+
+    `topic_id` is spelt as Kafka's own tools do, None where it was not known. `query_id`, `run_id`
+    and `batch_id` name who moved it last.
+    """
+
+    span: Span
+    topic_id: str | None
+    query_id: str
+    run_id: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One partition's step: the sink writes it only if the ledger still holds `found`.
+
+    `source` is the index of the source. `verdict` is None for an empty range, which moves no
+    offset but marks that this batch was applied. `found` is None where there must be no head yet.
+    `hole` are offsets that were skipped or lost before `span` or in its beginning, and which the
+    user has accepted.
+    """
+
+    source: int
+    span: Span
+    topic_id: str | None
+    verdict: Verdict | None
+    found: Head | None
+    hole: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What one batch writes into a sink's ledger; `query` is the stable name that it is kept
+    under.
+    """
+
+    query: str
+    query_id: str
+    run_id: str
+    batch_id: int
+    moves: Mapping[TopicPartition, Move]
+
+    def head(self, tp: TopicPartition) -> Head:
+        """The head that `tp` has once this entry is written."""
+        move = self.moves[tp]
+        return Head(
+            span=move.span,
+            topic_id=move.topic_id,
+            query_id=self.query_id,
+            run_id=self.run_id,
+            batch_id=self.batch_id,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What a sink has written for one batch: rows of data, and rows put aside as dead letters."""
+
+    rows: int
+    dead: int = 0

@@ -1,0 +1,50 @@
+"""What Spark has planned for one batch, before anything of it is written. Pure values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eo_listener.errors import SettingsError
+from eo_listener.offsets import Span, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The offset ranges of one batch, by the index of the source, empty ones included.
+
+    `query` is the query's name, None when it has none; `others` are the indices of sources that
+    are not Kafka. `stateful` tells a query whose output is not a function of the batch's own rows
+    (aggregation, stream-stream join, deduplication): it must run each batch, also one whose rows
+    are discarded (SPARK-52008). `topic_ids`, `log_starts` and `log_ends` are Kafka's answers from
+    before any task could read; they leave out what could not be learned.
+    """
+
+    query_id: str
+    run_id: str
+    query: str | None
+    batch_id: int
+    sources: Mapping[int, Mapping[TopicPartition, Span]]
+    others: tuple[int, ...] = ()
+    stateful: bool = False
+    topic_ids: Mapping[str, str]
+    log_starts: Mapping[TopicPartition, int]
+    log_ends: Mapping[TopicPartition, int]
+
+    def ranges(self) -> dict[TopicPartition, Span]:
+        """All partitions of all sources, in order.
+
+        Raises SettingsError where two sources read the same partition: a ledger has one head for
+        it.
+        """
+        found: dict[TopicPartition, Span] = {}
+        for index, spans in self.sources.items():
+            twice = sorted(found.keys() & spans.keys())
+            if twice:
+                raise SettingsError(
+                    f"two sources of the query read {twice[0]} (the second is source {index})",
+                    cause="the ledger holds one position for each topic and partition",
+                    fix="Read the topic once, and use that DataFrame twice",
+                )
+            found.update(spans)
+        return dict(sorted(found.items()))
