@@ -21,6 +21,7 @@ from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient
 
 from eo_listener.errors import KafkaError, SettingsError
+from eo_listener.identities import INSTANCE_ID
 
 SOCKET_TIMEOUT = 5  # seconds, after which librdkafka gives a request up, or sends it again
 
@@ -69,7 +70,7 @@ STABLE = replace(OUTSIDER, fixed={**OUTSIDER.fixed, "isolation.level": "read_com
 
 _MEMBER = {
     # A fixed name: whoever joins with it takes the place of the member before it.
-    "group.instance.id": "eo-listener",
+    "group.instance.id": INSTANCE_ID,
     # The most there is: the committer's thread, which polls, may be held up by other groups. And
     # one that has not polled for this long joins again unasked, over the head of its successor.
     "max.poll.interval.ms": "86400000",

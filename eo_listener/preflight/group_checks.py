@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from eo_listener import acls
 from eo_listener.advice import few
-from eo_listener.identities import transactional_id
+from eo_listener.identities import INSTANCE_ID, transactional_id
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight import rights
 from eo_listener.preflight.facts import GroupFacts, Plan, TopicFacts
 from eo_listener.preflight.findings import Finding, fine, note, problem, warning
 
-OUR_INSTANCE = "eo-listener"  # the `group.instance.id` of a committer, in the mode "member"
 _OWN_GROUP = "give the query a group of its own"
 _NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
 
@@ -73,7 +72,7 @@ def _transactional_id(about: str, name: str, servers: str, plan: Plan) -> Findin
 
 
 def _members(about: str, group: GroupFacts, plan: Plan) -> Iterator[Finding]:
-    strangers = tuple(one for one in group.members if one.instance != OUR_INSTANCE)
+    strangers = tuple(one for one in group.members if one.instance != INSTANCE_ID)
     if group.members and plan.running and plan.mode == "member" and not strangers:
         yield fine(about, "its one member is the committer's")
     elif group.members:
@@ -92,7 +91,7 @@ def _members(about: str, group: GroupFacts, plan: Plan) -> Iterator[Finding]:
 
 
 def _with_members(about: str, group: GroupFacts, plan: Plan) -> Finding:
-    ours = [member for member in group.members if member.instance == OUR_INSTANCE]
+    ours = [member for member in group.members if member.instance == INSTANCE_ID]
     who = few(f"{member.client} at {member.host}" for member in group.members)
     if ours and plan.mode == "member":
         return warning(
