@@ -1,0 +1,107 @@
+"""Which offsets each task of a batch reads: true only where a task still is one Kafka partition.
+
+Spark keeps a task's Kafka range with the partition of the RDD, and steps that move no rows between
+tasks (select, filter, map, a broadcast join) hand that partition on. A shuffle, a coalesce or a
+union makes partitions of another kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from eo_listener.errors import JvmError, SettingsError
+from eo_listener.jvm.calls import asking, call
+from eo_listener.jvm.streams import elements
+from eo_listener.offsets import Span, TopicPartition
+
+_WHAT: Final = "which offsets each task reads"
+_RANGE: Final = re.compile(r"KafkaOffsetRange\((.+)-(\d+),(\d+),(\d+),.*\)", re.DOTALL)
+# Kept narrow: an exchange for a broadcast moves the other side of a join, not the batch's rows.
+_MOVES: Final = (
+    ("BroadcastExchange", None),
+    ("AdaptiveSparkPlan", "a shuffle"),
+    ("Exchange", "a shuffle (repartition, groupBy, join, distinct or orderBy)"),
+    ("Coalesce", "coalesce()"),
+    ("Union", "a union"),
+    ("CartesianProduct", "a cross join"),
+    ("CollectLimit", "limit()"),
+    ("TakeOrderedAndProject", "orderBy() with limit()"),
+)
+_SPLIT: Final = "minPartitions, or maxRecordsPerPartition, which cut a partition into several tasks"
+_SEVERAL: Final = "a shuffle, a coalesce or a union in the transform or before foreachBatch"
+_FIX: Final = (
+    "Leave it out, or give the sink per_partition=False: then a batch is one transaction and may "
+    "be transformed in any way"
+)
+
+
+def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, Span], ...]:
+    """Return the range of each task of `frame` (a DataFrame), in the order of the tasks' ids.
+
+    Partitions without new records have no task. Raises SettingsError, naming the likely cause,
+    where a task is not the whole range of one Kafka partition; JvmError when Spark cannot be
+    asked. Runs no job; costs six round trips a task.
+    """
+    plan = getattr(frame, "_jdf", None)
+    if plan is None:
+        raise SettingsError(
+            "the tasks of a batch cannot be asked for their Kafka partitions",
+            cause="this is a DataFrame of Spark Connect, which shows no tasks",
+            fix="Give the sink per_partition=False, or run the query in classic PySpark",
+        )
+    with asking(_WHAT):
+        executed = plan.queryExecution().executedPlan()
+        for name in _nodes(executed):
+            _refuse_moving(name)
+        partitions = plan.queryExecution().toRdd().partitions()
+        found = tuple(_range(partition) for partition in partitions)
+    seen: set[TopicPartition] = set()
+    for tp, _ in found:
+        if tp in seen:
+            raise _refused(f"several tasks read {tp}", _SPLIT)
+        seen.add(tp)
+    return found
+
+
+def _nodes(plan: Any) -> Iterator[str]:
+    """The kinds of all steps of a physical plan, without the `Exec` that most end with."""
+    kind = str(plan.getClass().getSimpleName()).removesuffix("Exec")
+    yield kind
+    if kind.startswith("BroadcastExchange"):
+        return  # what is below it is the other side of a join
+    for child in elements(plan.children()):
+        yield from _nodes(child)
+
+
+def _refuse_moving(kind: str) -> None:
+    for part, what in _MOVES:
+        if part in kind:
+            if what is not None:
+                raise _refused("the rows of a task are not those of one Kafka partition", what)
+            return
+
+
+def _range(partition: Any) -> tuple[TopicPartition, Span]:
+    inputs = call(partition, "inputPartitions")
+    if inputs is not None and inputs.size() != 1:
+        raise _refused("a task reads several Kafka partitions", _SEVERAL)
+    held = call(partition if inputs is None else inputs.head(), "offsetRange")
+    if held is None:
+        raise _refused("the rows of a task are not those of one Kafka partition", _SEVERAL)
+    text = str(held.toString())
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise JvmError(
+            f"Spark's JVM could not say {_WHAT}",
+            cause="its ranges are not of the form known here: this Spark is newer, or a platform's",
+            fix="Report it with the Spark version",
+        )
+    return TopicPartition(match[1], int(match[2])), Span(int(match[3]), int(match[4]))
+
+
+def _refused(problem: str, cause: str) -> SettingsError:
+    return SettingsError(
+        f"{problem}, so it cannot have a transaction of its own", cause=cause, fix=_FIX
+    )
