@@ -1,0 +1,1 @@
+"""Stores that take a batch's rows and its ledger entry in one transaction, a package a store."""

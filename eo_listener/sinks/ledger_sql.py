@@ -1,0 +1,251 @@
+"""The ledger in a SQL store: its two tables, and every statement on them.
+
+Format 1, the same in each store. `eo_ledger` holds the heads, `eo_ledger_history` a row for each
+range; a batch in which all ranges are empty moves heads and leaves no history. Values are always
+parameters; names are ours, but for the schema, and quoted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from eo_listener.errors import ForeignWriterError, FormatError
+from eo_listener.ledger import FORMAT, Entry, Head, Move
+from eo_listener.offsets import Span, TopicPartition
+
+HEADS: Final = "eo_ledger"
+HISTORY: Final = "eo_ledger_history"
+KEPT_BATCHES: Final = 1000
+"""How many batches of a sink and query the history holds at least."""
+
+_PRUNE_EVERY = 100
+_SHOWN = 3
+
+
+class Statement(NamedTuple):
+    """One statement and its parameters."""
+
+    text: str
+    values: tuple[Any, ...] = ()
+
+
+class Many(NamedTuple):
+    """One statement for each row of parameters; together they must change `len(rows)` rows."""
+
+    text: str
+    rows: list[tuple[Any, ...]]
+
+
+class Standing(NamedTuple):
+    """Where a partition stands in the ledger, and since when (a moment as the store spells it)."""
+
+    partition: TopicPartition
+    head: Head
+    moved_at: str
+
+
+def quoted(name: str) -> str:
+    """Return `name` as an identifier, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def now_text(now: datetime) -> str:
+    """Return a moment as the ledger keeps it: texts of equal length, in the order of time."""
+    return now.isoformat(timespec="microseconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSql:
+    """The ledger's statements for one store.
+
+    `placeholder` stands for a parameter (`?` or `%s`), `moment` is the type of a point in time,
+    `schema` where the tables lie, None for the store's own default.
+    """
+
+    placeholder: str
+    moment: str
+    schema: str | None = None
+
+    def create(self) -> tuple[str, ...]:
+        """Make both tables where they are missing."""
+        key = "sink text NOT NULL, query text NOT NULL"
+        span = "start_offset bigint NOT NULL, next_offset bigint NOT NULL"
+        writer = "batch_id bigint NOT NULL, query_id text NOT NULL, run_id text NOT NULL"
+        heads = (
+            f"CREATE TABLE IF NOT EXISTS {self._table(HEADS)} (format integer NOT NULL, {key}, "
+            f'topic text NOT NULL, "partition" integer NOT NULL, topic_id text, {span}, {writer}, '
+            f'moved_at {self.moment} NOT NULL, PRIMARY KEY (sink, query, topic, "partition"))'
+        )
+        history = (
+            f"CREATE TABLE IF NOT EXISTS {self._table(HISTORY)} (format integer NOT NULL, {key}, "
+            f'source integer NOT NULL, topic text NOT NULL, topic_id text, "partition" integer '
+            f'NOT NULL, {span}, {writer}, "rows" bigint NOT NULL, verdict text NOT NULL, '
+            f"hole_start bigint, hole_until bigint, applied_at {self.moment} NOT NULL)"
+        )
+        order = (
+            f"CREATE INDEX IF NOT EXISTS {quoted(HISTORY + '_order')} ON {self._table(HISTORY)} "
+            "(sink, query, applied_at)"
+        )
+        return heads, history, order
+
+    def heads(self, sink: str, query: str) -> Statement:
+        """Read all heads of a sink and query; `standing` reads a row of the answer."""
+        text = (
+            'SELECT format, topic, "partition", topic_id, start_offset, next_offset, batch_id, '
+            f"query_id, run_id, CAST(moved_at AS text) FROM {self._table(HEADS)} "
+            f"WHERE {self._each(('sink', 'query'), ' AND ')}"
+        )
+        return Statement(text, (sink, query))
+
+    def insert(self, sink: str, entry: Entry, now: datetime) -> Many:
+        """Make the heads that `entry` has found missing."""
+        text = (
+            f"INSERT INTO {self._table(HEADS)} (next_offset, start_offset, topic_id, batch_id, "
+            'query_id, run_id, moved_at, format, sink, query, topic, "partition") '
+            f"VALUES ({self._places(12)}) ON CONFLICT DO NOTHING"
+        )
+        return Many(
+            text,
+            [
+                (*self._moved(entry, tp, now), FORMAT, sink, entry.query, *tp)
+                for tp, move in entry.moves.items()
+                if move.found is None
+            ],
+        )
+
+    def move(self, sink: str, entry: Entry, now: datetime) -> Many:
+        """Move the heads that `entry` has found, each only if it is still as it was found."""
+        fields = ("next_offset", "start_offset", "topic_id", "batch_id", "query_id", "run_id")
+        wanted = ("sink", "query", "topic", '"partition"')
+        found = ("next_offset", "batch_id", "query_id", "run_id")
+        text = (
+            f"UPDATE {self._table(HEADS)} SET {self._each((*fields, 'moved_at'), ', ')} "
+            f"WHERE {self._each((*wanted, *found), ' AND ')}"
+        )
+        return Many(
+            text,
+            [
+                (
+                    *self._moved(entry, tp, now),
+                    *(sink, entry.query, *tp),
+                    *(was.span.until, was.batch_id, was.query_id, was.run_id),
+                )
+                for tp, move in entry.moves.items()
+                if (was := move.found) is not None
+            ],
+        )
+
+    def history(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Many:
+        """Write down each range that is not empty, and each hole; `rows` are the batch's."""
+        text = (
+            f"INSERT INTO {self._table(HISTORY)} (format, sink, query, source, topic, "
+            '"partition", topic_id, start_offset, next_offset, batch_id, query_id, run_id, "rows", '
+            f"verdict, hole_start, hole_until, applied_at) VALUES ({self._places(17)})"
+        )
+        batch = (entry.batch_id, entry.query_id, entry.run_id, rows)
+        return Many(
+            text,
+            [
+                (
+                    *(FORMAT, sink, entry.query, move.source, *tp, move.topic_id, *move.span),
+                    *(*batch, _verdict(move), *(move.hole or (None, None)), now_text(now)),
+                )
+                for tp, move in entry.moves.items()
+                if move.verdict is not None or move.hole is not None
+            ],
+        )
+
+    def prune(self, sink: str, entry: Entry, kept: int = KEPT_BATCHES) -> Statement | None:
+        """Drop the history of all but the newest `kept` batches; None when it is not yet due.
+
+        Batches are counted by time: batch ids begin again with each new checkpoint.
+        """
+        if entry.batch_id % _PRUNE_EVERY:
+            return None
+        table = self._table(HISTORY)
+        ours = self._each(("sink", "query"), " AND ")
+        text = (
+            f"DELETE FROM {table} WHERE {ours} AND applied_at < (SELECT applied_at FROM {table} "
+            f"WHERE {ours} GROUP BY applied_at ORDER BY applied_at DESC "
+            f"LIMIT 1 OFFSET {self.placeholder})"
+        )
+        return Statement(text, (sink, entry.query, sink, entry.query, kept - 1))
+
+    def _table(self, name: str) -> str:
+        where = f"{quoted(self.schema)}.{quoted(name)}" if self.schema else quoted(name)
+        return where.replace("%", "%%") if self.placeholder == "%s" else where
+
+    def _places(self, count: int) -> str:
+        return ", ".join([self.placeholder] * count)
+
+    def _each(self, fields: Iterable[str], joint: str) -> str:
+        return joint.join(f"{field} = {self.placeholder}" for field in fields)
+
+    def _moved(self, entry: Entry, tp: TopicPartition, now: datetime) -> tuple[Any, ...]:
+        head = entry.head(tp)
+        return (
+            *(head.span.until, head.span.start, head.topic_id),
+            *(head.batch_id, head.query_id, head.run_id, now_text(now)),
+        )
+
+
+def _verdict(move: Move) -> str:
+    if move.hole is not None:
+        return "gap accepted"
+    return move.verdict.value if move.verdict else "empty"
+
+
+def standing(row: Sequence[Any]) -> Standing:
+    """Read a row of `LedgerSql.heads`.
+
+    Raises FormatError for a format that is not ours.
+    """
+    form, topic, partition, topic_id, start, until, batch_id, query_id, run_id, moved_at = row
+    if form != FORMAT:
+        raise FormatError(
+            f"the ledger holds a row of format {form}, and this version knows format {FORMAT}",
+            cause="a newer eo-listener has written it",
+            fix="Use that version here too",
+        )
+    head = Head(
+        span=Span(start, until),
+        topic_id=topic_id,
+        query_id=query_id,
+        run_id=run_id,
+        batch_id=batch_id,
+    )
+    return Standing(TopicPartition(topic, partition), head, moved_at)
+
+
+def foreign_writer(
+    label: str, entry: Entry, there: Mapping[TopicPartition, Standing]
+) -> ForeignWriterError:
+    """Say that `entry` does not fit what is now in the ledger of the sink `label`."""
+    wrong = [
+        tp
+        for tp, move in entry.moves.items()
+        if move.found != (there[tp].head if tp in there else None)
+    ] or list(entry.moves)
+    shown = "; ".join(_who(tp, there.get(tp)) for tp in wrong[:_SHOWN])
+    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return ForeignWriterError(
+        f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: the ledger of "
+        f"{entry.query!r} is not as this run has read it ({shown}{more})",
+        ranges={tp: entry.moves[tp].span for tp in wrong},
+        cause="a second driver writes under the same name: a successor took over, or this one is",
+        fix="Let only one of them run; if both are wanted, give each a name of its own: "
+        'exactly_once(..., name="...")',
+    )
+
+
+def _who(tp: TopicPartition, there: Standing | None) -> str:
+    if there is None:
+        return f"{tp} is not there"
+    head = there.head
+    return (
+        f"{tp} stands at {head.span.until}, moved by run {head.run_id} in batch {head.batch_id} "
+        f"at {there.moved_at}"
+    )

@@ -1,0 +1,83 @@
+"""What a SQL sink is told of its target, checked once for every store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+from eo_listener.errors import SettingsError
+from eo_listener.ledger import Entry
+
+STAGED: Final = "eo_batch"
+"""The table in which `apply=` finds the batch's rows, there for one transaction only."""
+
+Apply: TypeAlias = "str | Sequence[str] | Callable[[Any, Entry], object]"
+"""The user's own part of the transaction: statements, or a function of connection and entry."""
+
+
+class Mode(Enum):
+    """What happens to the rows.
+
+    IDEMPOTENT is UPSERT without a ledger: nothing is judged, and rows that a repeated batch no
+    longer has stay where they are.
+    """
+
+    APPEND = "append"
+    UPSERT = "upsert"
+    IDEMPOTENT = "idempotent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where rows go, and how. With `apply`, `table` only names the sink in the ledger."""
+
+    table: str
+    mode: Mode
+    keys: tuple[str, ...]
+    apply: Apply | None
+    create: bool
+    dead_letters: str | None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        table: str,
+        mode: str,
+        keys: str | Sequence[str],
+        apply: Apply | None,
+        create: bool,
+        dead_letters: str | None,
+    ) -> Target:
+        """Check the arguments of a sink; raises SettingsError."""
+        names = (keys,) if isinstance(keys, str) else tuple(keys)
+        try:
+            how = Mode(mode)
+        except ValueError:
+            raise SettingsError(
+                f"mode {mode!r} is none that a sink has",
+                fix=f"Take one of {', '.join(repr(one.value) for one in Mode)}",
+            ) from None
+        for name in (table, *names, *(() if dead_letters is None else (dead_letters,))):
+            if not name or "\x00" in name:
+                raise SettingsError(f"{name!r} cannot name a table or a column")
+        if how is Mode.APPEND and names:
+            raise SettingsError(
+                "keys= has no meaning when rows are appended",
+                fix='Add mode="upsert", or drop keys=',
+            )
+        if how is not Mode.APPEND and not names:
+            raise SettingsError(
+                f"mode {mode!r} needs to know which columns identify a row",
+                fix='Add keys=("column", ...)',
+            )
+        if apply is not None and how is not Mode.APPEND:
+            raise SettingsError(
+                f"apply= says itself what is written, so mode {mode!r} has no meaning with it",
+                fix="Drop mode= and keys=, or apply=",
+            )
+        return cls(
+            table=table, mode=how, keys=names, apply=apply, create=create, dead_letters=dead_letters
+        )
