@@ -48,3 +48,14 @@ class Plan:
                 )
             found.update(spans)
         return dict(sorted(found.items()))
+
+
+def spans(
+    start: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Span]:
+    """The ranges between two offset maps of one source, in order.
+
+    A partition that is missing from `start` is new, and a new partition begins at 0: what Kafka
+    has deleted of it was never read. One that is missing from `until` is read no more.
+    """
+    return {tp: Span(start.get(tp, 0), end) for tp, end in sorted(until.items())}

@@ -1,0 +1,194 @@
+"""What the live query has planned for the batch that foreachBatch is writing.
+
+While Spark writes batch N, `committedOffsets` is where the batch starts and `availableOffsets`
+where it ends (StreamExecution, 3.5 to 4.2). Each run has a session of its own, a clone, and a
+batch's DataFrame belongs to it: that is how the run is found, whatever thread asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from eo_listener.errors import JvmError
+from eo_listener.jvm.calls import FAILURES, asking, call
+from eo_listener.jvm.queries import RunningQuery
+from eo_listener.jvm.sources import source_options
+from eo_listener.jvm.streams import distinct_streams, elements, is_kafka
+from eo_listener.offsets import Offsets, Span, TopicPartition
+from eo_listener.plan import Plan, spans
+from eo_listener.protocols import Look
+from eo_listener.shim_answers import position_of
+
+LookAtLogs = Callable[[Mapping[str, str], Collection[TopicPartition]], Look]
+"""Gets a source's reader options and its partitions, and says where their logs stand.
+
+Raises KafkaError when Kafka does not say it in time, SettingsError for options it cannot use.
+"""
+ReadInitial = Callable[[str, int], "Offsets | None"]
+"""Gets a checkpoint and a source's index, and says where that source began to read."""
+
+_WHAT: Final = "what it has planned for this batch"
+_QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a local property
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What does not change while a query runs. `streams` and `options` go by the source's index."""
+
+    query: RunningQuery
+    streams: Mapping[int, Any]
+    others: tuple[int, ...]
+    options: Mapping[int, Mapping[str, str]] = field(repr=False)
+    stateful: bool
+    checkpoint: str
+
+
+class LivePlans:
+    """The `PlanReader` of classic PySpark. For one query at a time, on any thread.
+
+    `look` is asked once for each Kafka source of every batch; `initial` only where Spark does not
+    say itself where a source began.
+    """
+
+    def __init__(self, look: LookAtLogs, initial: ReadInitial) -> None:
+        self._look = look
+        self._initial = initial
+        self._run: _Run | None = None
+
+    def plan(self, frame: Any, batch_id: int) -> Plan:
+        """Read what Spark has planned, and where Kafka's logs stand.
+
+        Raises JvmError when the query cannot be asked or found, KafkaError and SettingsError as
+        `look` does.
+        """
+        with asking(_WHAT):
+            run = self._run_of(frame)
+            _check_batch(run.query, batch_id)
+            sources = self._sources(run, batch_id)
+        looks = [self._look(run.options[index], ranges.keys()) for index, ranges in sources.items()]
+        return Plan(
+            query_id=run.query.query_id,
+            run_id=run.query.run_id,
+            query=run.query.name,
+            batch_id=batch_id,
+            sources=MappingProxyType(sources),
+            others=run.others,
+            stateful=run.stateful,
+            topic_ids={topic: found for look in looks for topic, found in look.topic_ids.items()},
+            log_starts={tp: start for look in looks for tp, start in look.starts.items()},
+            log_ends={tp: end for look in looks for tp, end in look.ends.items()},
+        )
+
+    def _sources(self, run: _Run, batch_id: int) -> dict[int, dict[TopicPartition, Span]]:
+        execution = run.query.execution
+        starts = _offsets(execution.committedOffsets(), run.streams, batch_id)
+        ends = _offsets(execution.availableOffsets(), run.streams, batch_id)
+        return {
+            index: spans(
+                starts[index] if index in starts else self._first(run, index, batch_id), until
+            )
+            for index, until in ends.items()
+        }
+
+    def _first(self, run: _Run, index: int, batch_id: int) -> Offsets:
+        """Where a source began to read: what Spark itself starts from where it has no start."""
+        try:
+            text = str(run.streams[index].initialOffset().json())  # it reads `sources/<index>/0`
+        except FAILURES:  # a V1 source has no such method, and another thread no active session
+            found = self._initial(run.checkpoint, index)
+        else:
+            found = position_of(batch_id, {index: text}).committed[index]
+        if found is None:
+            raise JvmError(
+                f"where source {index} began to read is not known",
+                cause=f"{run.checkpoint}/sources/{index}/0 is missing, or holds something else",
+                fix="Start with a new checkpointLocation, from starting_offsets(ledger=...)",
+            )
+        return found
+
+    def _run_of(self, frame: Any) -> _Run:
+        session = frame._jdf.sparkSession()  # noqa: SLF001  # pyspark offers no public way to it
+        if self._run is None or not _is_of(self._run.query.execution, session):
+            self._run = _described(_running(session, frame.sparkSession._jvm))  # noqa: SLF001  # nor to its JVM
+        return self._run
+
+
+def _is_of(execution: Any, session: Any) -> bool:
+    return bool(session.equals(execution.sparkSessionForStream()))
+
+
+def _running(session: Any, jvm: Any) -> RunningQuery:
+    active = session.sharedState().activeStreamingQueries()
+    for execution in _candidates(active, session, jvm):
+        if execution is not None and _is_of(execution, session):
+            name = execution.name()
+            return RunningQuery(
+                query_id=str(execution.id().toString()),
+                run_id=str(execution.runId().toString()),
+                name=None if name is None else str(name),
+                execution=execution,
+                jvm=jvm,
+            )
+    raise JvmError(
+        "the batch belongs to no running query",
+        cause="the function was called outside foreachBatch, or its query was stopped",
+        fix="Give it to DataStreamWriter.foreachBatch, and call it nowhere else",
+    )
+
+
+def _candidates(active: Any, session: Any, jvm: Any) -> Iterator[Any]:
+    """First the query that the thread names, where pyspark pins Python's threads to Java's."""
+    named = session.sparkContext().getLocalProperty(_QUERY_ID)
+    if named is not None:
+        yield active.get(jvm.java.util.UUID.fromString(named))
+    running = active.values().iterator()
+    while running.hasNext():
+        yield running.next()
+
+
+def _described(query: RunningQuery) -> _Run:
+    execution = query.execution
+    streams = distinct_streams(execution)
+    kafka = {index: stream for index, stream in enumerate(streams) if is_kafka(stream)}
+    found = source_options(query)
+    return _Run(
+        query=query,
+        streams=kafka,
+        others=tuple(index for index in range(len(streams)) if index not in kafka),
+        options={source.index: source.options for source in found if source.kafka},
+        stateful=_is_stateful(execution.lastExecution().executedPlan()),
+        checkpoint=str(execution.resolvedCheckpointRoot()),
+    )
+
+
+def _is_stateful(plan: Any) -> bool:
+    """Whether a physical plan has an operator with state: every such one has `stateInfo`."""
+    if call(plan, "stateInfo") is not None:
+        return True
+    inner = call(plan, "inputPlan")  # of an adaptive plan, which shows no children
+    below = [] if inner is None else [inner]
+    return any(_is_stateful(child) for child in (*below, *elements(plan.children())))
+
+
+def _check_batch(query: RunningQuery, batch_id: int) -> None:
+    context = call(query.execution, "getLatestExecutionContext")
+    runs = query.execution.currentBatchId() if context is None else context.batchId()
+    if int(runs) != batch_id:
+        raise JvmError(
+            f"query {query.query_id} runs batch {runs}, not batch {batch_id}",
+            cause="the function was called for a batch that is over",
+            fix="Give it to DataStreamWriter.foreachBatch, and call it nowhere else",
+        )
+
+
+def _offsets(progress: Any, streams: Mapping[int, Any], batch_id: int) -> Mapping[int, Offsets]:
+    """The offsets in one of Spark's StreamProgress; a source that has none yet is left out."""
+    texts = {}
+    for index, stream in streams.items():
+        offset = progress.get(stream)
+        if offset.isDefined():
+            texts[index] = str(offset.get().json())
+    return position_of(batch_id, texts).committed
