@@ -125,7 +125,7 @@ class Rules:
             for topic in source.end.topics() if source.end else ():
                 try:
                     group = self.names.find(progress, topic, given)
-                    gathered = found.setdefault((self._cluster(given), group), _Gathered())
+                    gathered = found.setdefault((self.cluster(given), group), _Gathered())
                 except LeftOut as why:
                     ignored.append(_ignored(progress, source, topic, why))
                 else:
@@ -157,7 +157,11 @@ class Rules:
             wrong=self.names.mention(progress),
         )
 
-    def _cluster(self, given: Mapping[str, str] | None) -> Cluster:
+    def cluster(self, given: Mapping[str, str] | None) -> Cluster:
+        """The cluster that a source reads, by its reader options.
+
+        Raises LeftOut where they do not tell, or cannot be used.
+        """
         given = given or {}
         servers = self.kafka.get(_SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
         if not servers:

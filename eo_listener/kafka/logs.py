@@ -75,6 +75,14 @@ class Logs:
         there = self.existing(partitions, deadline)
         return self._edges("end", OFFSET_END, there, deadline)
 
+    def at(
+        self, timestamp_ms: int, partitions: Collection[TopicPartition], deadline: float
+    ) -> Mapping[TopicPartition, int]:
+        """The first offset of that time or later; a log with no such record is left out."""
+        there = self.existing(partitions, deadline)
+        found = self._edges("were then", timestamp_ms, there, deadline)
+        return {tp: offset for tp, offset in found.items() if offset >= 0}
+
     def partitions(
         self, topics: Iterable[str] | None, deadline: float
     ) -> tuple[TopicPartition, ...]:

@@ -1,0 +1,110 @@
+"""Where the logs behind a query's sources stand, asked the way the sources themselves read."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from eo_listener.clusters import librdkafka_properties
+from eo_listener.errors import KafkaError, SettingsError
+from eo_listener.group_names import LeftOut
+from eo_listener.jvm.groups import JvmGroups
+from eo_listener.kafka.logs import Logs
+from eo_listener.kafka.modes import has_gssapi
+from eo_listener.offsets import TopicPartition
+from eo_listener.protocols import Hands, Look
+from eo_listener.routing import Cluster, Rules
+
+PATIENCE: Final = 60.0
+"""Seconds that a batch waits for a Kafka that is away, before it fails."""
+
+_REQUEST: Final = 10.0
+_PAUSE: Final = 0.5
+_GROUP: Final = "eo-listener"  # Java's look wants one; what it holds is not used
+
+_Asker: TypeAlias = "Logs | JvmGroups"
+
+
+class SourceLogs:
+    """Log starts, log ends and topic ids, through one client a cluster, kept until `close`.
+
+    `kafka` holds librdkafka properties that win over what the source was given. For one thread at
+    a time; a process that was forked off opens clients of its own.
+    """
+
+    def __init__(
+        self,
+        hands: Hands | None = None,
+        *,
+        kafka: Mapping[str, str] = MappingProxyType({}),
+        patience: float = PATIENCE,
+    ) -> None:
+        self._rules = Rules(kafka=kafka, gssapi=has_gssapi())
+        self._hands = hands
+        self._patience = patience
+        # By process too: librdkafka's threads do not come along where one is forked off, and
+        # closing its clients there would wait for them.
+        self._clients: dict[tuple[int, Cluster], _Asker] = {}
+        weakref.finalize(self, _close, self._clients)
+
+    def look(self, options: Mapping[str, str], partitions: Collection[TopicPartition]) -> Look:
+        """Say where the logs of a source stand; `options` are its reader's, keys in lower case.
+
+        Waits `patience` seconds for a Kafka that is away. Raises KafkaError after that, or at
+        once for a refusal, and SettingsError for options that lead to no cluster.
+        """
+        cluster = self.cluster(options)
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._asked(cluster, partitions, min(deadline, time.monotonic() + _REQUEST))
+            except KafkaError as error:
+                # A broker's own answer stays what it is; a client's (`_TRANSPORT`) may pass.
+                if not error.code.startswith("_") or time.monotonic() + _PAUSE >= deadline:
+                    raise
+            time.sleep(_PAUSE)
+
+    def cluster(self, options: Mapping[str, str]) -> Cluster:
+        """The cluster that a source reads. Raises SettingsError."""
+        try:
+            return self._rules.cluster(options)
+        except LeftOut as why:
+            raise SettingsError(why.problem, cause=why.cause, fix=why.fix) from None
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        _close(self._clients)
+
+    def _asked(
+        self, cluster: Cluster, partitions: Collection[TopicPartition], deadline: float
+    ) -> Look:
+        asker = self._asker(cluster)
+        if isinstance(asker, Logs):
+            return asker.look({}, partitions, deadline)
+        return asker.look(_GROUP, partitions, timeout=deadline - time.monotonic())
+
+    def _asker(self, cluster: Cluster) -> _Asker:
+        key = os.getpid(), cluster
+        asker = self._clients.get(key)
+        if asker is None:
+            asker = self._clients[key] = self._opened(cluster)
+        return asker
+
+    def _opened(self, cluster: Cluster) -> _Asker:
+        if cluster.road != "java":
+            return Logs(librdkafka_properties(cluster, self._hands))
+        if self._hands is None:
+            raise SettingsError(
+                f"the cluster at {cluster} cannot be asked without Spark's JVM",
+                cause=cluster.why_java,
+            )
+        return JvmGroups(self._hands, dict(cluster.properties))
+
+
+def _close(clients: dict[tuple[int, Cluster], _Asker]) -> None:
+    for key in [key for key in clients if key[0] == os.getpid()]:
+        clients.pop(key).close()
