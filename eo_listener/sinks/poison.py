@@ -10,24 +10,29 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from eo_listener.errors import PoisonRowError
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eo_listener.errors import PoisonRowError, SettingsError
 from eo_listener.ledger import Entry
-from eo_listener.sinks.ledger_sql import Many
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from eo_listener.offsets import TopicPartition
+from eo_listener.sinks.json_text import json_row
+from eo_listener.sinks.ledger_sql import Many, now_text
 
 REASON: Final = "eo_poison"
 ORIGIN: Final = ("topic", "partition", "offset")
+
+_LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", "put_at")
+_SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     """A row that is put aside; where it came from is None where the frame does not tell.
 
-    `row` is the row as a JSON object: bytes in base64, decimals and moments as text.
+    `row` is the row as a JSON object (`json_text` says how).
     """
 
     topic: str | None
@@ -38,7 +43,20 @@ class DeadLetter:
 
     def error(self, label: str) -> PoisonRowError:
         """Say that this row stopped the batch of the sink `label`."""
-        raise NotImplementedError
+        if self.topic is None or self.partition is None:
+            tp, keep = None, ", and keep topic, partition and offset to be told where it came from"
+            row = self.row if len(self.row) <= _SHOWN else self.row[:_SHOWN] + "..."
+            where = f"the row {row}"
+        else:  # no value of the row: an error ends up in logs
+            tp, keep = TopicPartition(self.topic, self.partition), ""
+            where = f"the row from offset {self.offset} of {tp}"
+        return PoisonRowError(
+            f"{where} cannot be written to {label}: {self.reason}",
+            partition=tp,
+            offset=self.offset,
+            cause="the batch halts at such a row, and nothing of it was written",
+            fix=f'Name a table for such rows, dead_letters="...", or filter them out{keep}',
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,18 +75,71 @@ class Sieve:
         """For a frame's columns and a target's (None: it is still to be made).
 
         `eo_poison` is never written; topic, partition and offset are dropped where the target
-        lacks them. Raises SettingsError for any
-        other column that the target lacks, and for names that differ in nothing but case.
+        lacks them. Raises SettingsError for any other column that the target lacks, for names
+        that differ in nothing but case, and for a frame with no column to write.
         """
-        raise NotImplementedError
+        folded = [name.casefold() for name in names]
+        twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
+        if twice:
+            raise SettingsError(
+                f"the rows have the columns {_listed(twice)}, which a store takes for one",
+                fix="Give each column a name of its own in the transform",
+            )
+        lacking = () if target is None else set(names) - set(target) - {REASON}
+        missing = sorted(set(lacking) - set(ORIGIN))
+        if missing:
+            raise SettingsError(
+                f"the target has no column {_listed(missing)}; it has {_listed(target or ())}",
+                cause="columns are matched by name, letter for letter",
+                fix="Select or rename the columns in the transform, or add them to the table",
+            )
+        columns = tuple(name for name in names if name != REASON and name not in lacking)
+        if not columns:
+            raise SettingsError("the rows have no column that could be written")
+        return cls(columns=columns, marked=REASON in names)
 
     def sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
-        """Return the rows that are not marked, with all their columns, and the marked ones."""
-        raise NotImplementedError
+        """Return the rows that can be read and are not marked, with all their columns; the others.
+
+        What cannot be read is text that is not UTF-8: Spark casts any bytes to a string. Raises
+        SettingsError when the mark is not a text.
+        """
+        rows, broken = self._readable(rows)
+        if not self.marked:
+            return rows, broken
+        marks = rows.column(REASON)
+        if not pa.types.is_string(marks.type) and not pa.types.is_large_string(marks.type):
+            raise SettingsError(
+                f"the column {REASON} holds {marks.type}, not text",
+                fix="Give it the reason as a string, and null where the row is fine",
+            )
+        if marks.null_count == len(marks):
+            return rows, broken
+        marked = [index for index, mark in enumerate(marks.to_pylist()) if mark is not None]
+        letters = [self.letter(rows, index, marks[index].as_py()) for index in marked]
+        return rows.filter(pc.is_null(marks)), broken + letters
 
     def letter(self, rows: pa.RecordBatch, index: int, reason: str) -> DeadLetter:
         """Return row `index` of `rows`, which the store refuses for `reason`, as a dead letter."""
-        raise NotImplementedError
+        row = rows.slice(index, 1)
+        topic, partition, offset = (_value(row, name) for name in ORIGIN)
+        return DeadLetter(
+            topic=topic if isinstance(topic, str) else None,
+            partition=partition if isinstance(partition, int) else None,
+            offset=offset if isinstance(offset, int) else None,
+            reason=reason,
+            row=json_row(row.drop_columns([REASON]) if self.marked else row),
+        )
+
+    def _readable(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
+        try:
+            rows.validate(full=True)
+        except pa.ArrowInvalid:
+            flaws = [_flaw(rows.slice(index, 1)) for index in range(rows.num_rows)]
+        else:
+            return rows, []
+        letters = [self.letter(rows, at, flaw) for at, flaw in enumerate(flaws) if flaw is not None]
+        return rows.filter(pa.array([flaw is None for flaw in flaws])), letters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +152,45 @@ class DeadLetterSql:
 
     def create(self) -> str:
         """Make the table where it is missing."""
-        raise NotImplementedError
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self.table} (query text NOT NULL, query_id text "
+            "NOT NULL, run_id text NOT NULL, batch_id bigint NOT NULL, topic text, "
+            '"partition" integer, "offset" bigint, reason text NOT NULL, "row" text NOT NULL, '
+            f"put_at {self.moment} NOT NULL)"
+        )
 
     def insert(self, entry: Entry, letters: Sequence[DeadLetter], now: datetime) -> Many:
         """Put rows aside."""
-        raise NotImplementedError
+        columns = ", ".join(f'"{name}"' for name in _LETTER)
+        places = ", ".join([self.placeholder] * len(_LETTER))
+        batch = (entry.query, entry.query_id, entry.run_id, entry.batch_id)
+        return Many(
+            f"INSERT INTO {self.table} ({columns}) VALUES ({places})",
+            [
+                (*batch, one.topic, one.partition, one.offset, one.reason, one.row, now_text(now))
+                for one in letters
+            ],
+        )
+
+
+def _flaw(row: pa.RecordBatch) -> str | None:
+    for field, column in zip(row.schema, row.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            return f"the text in column {field.name!r} is not UTF-8"
+    return None
+
+
+def _value(row: pa.RecordBatch, name: str) -> object:
+    if row.schema.get_field_index(name) < 0:
+        return None
+    try:
+        value: object = row.column(name)[0].as_py()
+    except UnicodeDecodeError:
+        return None
+    return value
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(repr(name) for name in names)

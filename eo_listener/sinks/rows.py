@@ -1,21 +1,28 @@
 """The rows of a DataFrame on the driver, as Arrow batches, in bounded memory.
 
-Spark hands a task's rows to the driver as a whole: its JVM holds one task at a time. So a frame
-whose tasks are planned larger than `task_rows` is cut into more of them first.
+Spark hands a task's rows to the driver as a whole: its JVM holds two tasks at a time, one that is
+read and one that is made ready. So a frame whose tasks are planned larger than `task_rows` is cut
+into more of them first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import Any, Final
 
+import pyarrow as pa
+
+from eo_listener.errors import SinkError
 from eo_listener.plan import Plan
+from eo_listener.sinks.arrow_schema import arrow_schema
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+TASK_ROWS: Final = 25_000
+"""How many planned rows a task may have, and a batch that comes as one."""
 
-TASK_ROWS: Final = 50_000
-"""How many rows of one task may come to the driver at once."""
+_LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
+_TOO_MANY = "spark.driver.maxResultSize"
+_ORDINAL = "eo_ordinal"
 
 
 def stream(
@@ -28,9 +35,69 @@ def stream(
     Raises SettingsError for a type that Arrow has no form for, SinkError where Spark says that a
     task's rows are too many.
     """
-    raise NotImplementedError
+    schema = arrow_schema(frame.schema.jsonValue(), large=_large(frame))
+    planned = _planned(plan)
+    if planned > task_rows:
+        tasks = tasks_wanted(plan, _partitions(frame), task_rows)
+        frame = _cut(frame, tasks, ordered=ordered) if tasks else frame
+    with closing(_messages(frame, at_once=planned <= task_rows)) as messages:
+        for message in messages:
+            yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
 
 
 def tasks_wanted(plan: Plan, partitions: int, task_rows: int) -> int | None:
-    """Return into how many tasks a frame of so many partitions is to be cut; None: not at all."""
-    raise NotImplementedError
+    """Return into how many tasks a frame of so many partitions is to be cut; None: not at all.
+
+    A task may have a whole partition of Kafka, and, after a shuffle, its part of all of them.
+    """
+    planned = _planned(plan)
+    longest = max((span.until - span.start for span in plan.ranges().values()), default=0)
+    if max(longest, planned / max(partitions, 1)) <= task_rows:
+        return None
+    return -(-planned // task_rows)
+
+
+def _planned(plan: Plan) -> int:
+    return sum(span.until - span.start for span in plan.ranges().values())
+
+
+def _partitions(frame: Any) -> int:
+    jvm = frame._jdf  # noqa: SLF001  # pyspark's own `rdd` adds a step in Python to ask it
+    return int(jvm.queryExecution().toRdd().getNumPartitions())
+
+
+def _large(frame: Any) -> bool:
+    return str(frame.sparkSession.conf.get(_LARGE, "false")).lower() == "true"
+
+
+def _cut(frame: Any, tasks: int, *, ordered: bool) -> Any:
+    if not ordered:
+        return frame.repartition(tasks)
+    return (
+        frame.selectExpr("*", f"monotonically_increasing_id() AS {_ORDINAL}")
+        .repartitionByRange(tasks, _ORDINAL)
+        .sortWithinPartitions(_ORDINAL)
+        .drop(_ORDINAL)
+    )
+
+
+def _messages(frame: Any, *, at_once: bool) -> Generator[bytes, None, None]:
+    """Yield Arrow's messages: of all tasks from one job, or task by task from a job each."""
+    from pyspark import RDD  # noqa: PLC0415  # loading this module must not need Spark
+    from pyspark.serializers import NoOpSerializer  # noqa: PLC0415  # the same
+
+    made = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001  # pyspark only brings all at once
+    rdd: RDD[bytes] = RDD(made, frame.sparkSession.sparkContext, NoOpSerializer())
+    try:
+        if at_once:
+            yield from rdd.collect()
+        else:
+            yield from rdd.toLocalIterator(prefetchPartitions=True)
+    except Exception as error:  # whatever Spark raises goes on; one kind of it can be explained
+        if _TOO_MANY not in str(error):
+            raise
+        raise SinkError(
+            "a task of the batch has more rows than Spark brings to the driver",
+            cause=f"its rows are larger than {_TOO_MANY} allows",
+            fix="Make the sink's task_rows= smaller",
+        ) from error

@@ -1,0 +1,79 @@
+"""Spark's types as Arrow's, by the JSON form that every Spark version writes of a schema.
+
+pyspark has such a table too, but where it stands, what it imports and how it is called changes
+with the version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from eo_listener.errors import SettingsError
+
+_PLAIN: Final = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+}
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_TEXT: Final = re.compile(r"string( collate \w+)?|(char|varchar)\(\d+\)")
+
+
+def arrow_schema(spark: Mapping[str, Any], *, large: bool = False) -> pa.Schema:
+    """Translate `frame.schema.jsonValue()`; `large` as spark.sql.execution.arrow.useLargeVarTypes.
+
+    Raises SettingsError that names the first column whose type no sink can take.
+    """
+    return pa.schema(
+        [pa.field(one["name"], _arrow(one["type"], one["name"], large)) for one in spark["fields"]]
+    )
+
+
+def _arrow(kind: Any, column: str, large: bool) -> pa.DataType:
+    if isinstance(kind, Mapping):
+        return _nested(kind, column, large)
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if _TEXT.fullmatch(kind):
+        return pa.large_string() if large else pa.string()
+    if kind == "binary":
+        return pa.large_binary() if large else pa.binary()
+    decimal = _DECIMAL.fullmatch(kind)
+    if decimal:
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    raise _untold(column, kind)
+
+
+def _nested(kind: Mapping[str, Any], column: str, large: bool) -> pa.DataType:
+    if kind["type"] == "array":
+        return pa.list_(_arrow(kind["elementType"], column, large))
+    if kind["type"] == "map":
+        key = _arrow(kind["keyType"], column, large)
+        return pa.map_(key, _arrow(kind["valueType"], column, large))
+    if kind["type"] == "struct":
+        parts = [
+            pa.field(part["name"], _arrow(part["type"], f"{column}.{part['name']}", large))
+            for part in kind["fields"]
+        ]
+        return pa.struct(parts)
+    raise _untold(column, kind["type"])
+
+
+def _untold(column: str, kind: str) -> SettingsError:
+    return SettingsError(
+        f"column {column!r} is of type {kind}, which has no form in a SQL store",
+        fix=f'Turn it into another type in the transform: df.withColumn("{column}", '
+        f'df["{column}"].cast("string"))',
+    )

@@ -1,0 +1,64 @@
+"""Values of Spark's nested types as JSON texts, for stores that have no arrays and structs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+
+def json_text(value: Any, kind: pa.DataType) -> str:
+    """Write a value, as `to_pylist` gives it, of a column of type `kind`.
+
+    A struct becomes an object; a map too, its keys as text. Bytes become base64, decimals texts
+    (a JSON number would be read as a float), moments ISO 8601, NaN and infinities texts.
+    """
+    return json.dumps(_plain(value, kind), ensure_ascii=False, separators=(",", ":"))
+
+
+def json_row(row: pa.RecordBatch) -> str:
+    """Write the only row of `row` as an object; bytes that are no UTF-8 are escaped."""
+    cells = {}
+    for field, column in zip(row.schema, row.columns, strict=True):
+        try:
+            cells[field.name] = _plain(column[0].as_py(), field.type)
+        except UnicodeDecodeError:
+            cells[field.name] = _escaped(column)
+    return json.dumps(cells, ensure_ascii=False)
+
+
+def _escaped(column: pa.Array) -> str:
+    if pa.types.is_nested(column.type):
+        return "(holds text that is not UTF-8)"
+    raw: bytes = column.cast(pa.large_binary(), safe=False)[0].as_py()
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {part.name: _plain(value[part.name], part.type) for part in kind}
+    if pa.types.is_map(kind):
+        pairs = [(_plain(key, kind.key_type), _plain(one, kind.item_type)) for key, one in value]
+        return {key if isinstance(key, str) else json.dumps(key): one for key, one in pairs}
+    if pa.types.is_list(kind):
+        return [_plain(one, kind.value_type) for one in value]
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, date):  # a datetime too
+        return value.isoformat()
+    if isinstance(value, Decimal | timedelta):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

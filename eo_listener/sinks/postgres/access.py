@@ -1,0 +1,93 @@
+"""How a server is reached, without ever saying the secret of it. Pure; travels to executors."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from eo_listener.errors import SettingsError
+
+_SECRET: Final = ("password", "sslpassword", "oauth_client_secret", "passfile")
+_LIVENESS: Final = {
+    # A dead server is found within about 30 s, whether it is being written to or waited for.
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """A server, a database, and how long to wait for them (seconds).
+
+    `dsn` is a connection string or URI, and secret. `lock_timeout` is the patience with somebody
+    else's lock, `statement_timeout` the longest that one statement may take.
+    """
+
+    dsn: str = field(repr=False)
+    schema: str | None
+    connect_timeout: float
+    lock_timeout: float
+    statement_timeout: float
+
+    def __post_init__(self) -> None:
+        for name in ("connect_timeout", "lock_timeout", "statement_timeout"):
+            if getattr(self, name) <= 0:
+                raise SettingsError(f"{name}={getattr(self, name)} is no time to wait")
+        host = str(self._settings().get("host") or "")
+        if "@" in host:
+            raise SettingsError(
+                "the dsn of PostgresSink names a host with an '@' in it",
+                cause="the password holds a character that has a meaning in a URI",
+                fix="Write that character as %XX (an '@' is %40), or give the dsn as "
+                "\"host=... user=... password='...'\"",
+            )
+
+    def conninfo(self, application: str) -> str:
+        """Everything libpq is told; what the dsn says itself wins over ours. Secret."""
+        ours: dict[str, Any] = {**_LIVENESS, "connect_timeout": max(2, int(self.connect_timeout))}
+        given = self._settings()
+        return make_conninfo(
+            **{**ours, **given, "application_name": application, "client_encoding": "UTF8"}
+        )
+
+    def place(self) -> str:
+        """Where it is, for people: `host:port/database`, no user and no secret."""
+        given = self._settings()
+        host = given.get("host") or given.get("hostaddr") or "localhost"
+        where = f"{host}:{given['port']}" if given.get("port") else str(host)
+        return f"{where}/{given['dbname']}" if given.get("dbname") else where
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text of libpq or the server with every secret of the dsn taken out."""
+        for name in _SECRET:
+            secret = str(self._settings().get(name) or "")
+            if secret:
+                text = text.replace(secret, "***")
+        return text
+
+    def _settings(self) -> Mapping[str, Any]:
+        try:
+            return conninfo_to_dict(self.dsn)
+        except psycopg.ProgrammingError:
+            # What libpq says quotes the string, password and all.
+            raise SettingsError(
+                "the dsn of PostgresSink is not a connection string of PostgreSQL",
+                fix='Write it as "postgresql://user@host:5432/database" or '
+                '"host=... dbname=... user=...", special characters of a password as %XX in a URI',
+            ) from None
+
+
+def application_name(sink: str, query: str) -> str:
+    """Return the name by which the connections of one sink and query know each other."""
+    digest = hashlib.sha256(f"{sink}\x00{query}".encode()).hexdigest()[:16]
+    shown = re.sub(r"[^ -~]", "?", sink)[:24]
+    return f"eo_listener {digest} {shown}"  # the server cuts at 63 bytes

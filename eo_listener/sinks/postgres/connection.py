@@ -1,0 +1,186 @@
+"""A connection on which every wait ends, and a COMMIT of which it is known what became of it."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Generator
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import ExecStatus, TransactionStatus
+
+from eo_listener.errors import OutcomeUnknownError, SinkError
+from eo_listener.fault_points import reached
+from eo_listener.sinks.postgres.access import Access
+from eo_listener.sinks.postgres.failures import said, translated
+
+if TYPE_CHECKING:
+    from psycopg.abc import RV, PQGen
+
+Row: TypeAlias = tuple[Any, ...]
+Cursor: TypeAlias = psycopg.Cursor[Row]
+
+_GRACE: Final = 10.0  # seconds by which the server must have kept its own time limits
+
+
+class Link(psycopg.Connection[Row]):
+    """One connection to the server, in the hands of one thread.
+
+    `on_stall` is called each `patience` seconds of one wait, and may raise. A wait of more than
+    `limit` seconds closes the connection: a server that is stopped answers nothing, not even that.
+    """
+
+    patience: float = 3600.0
+    limit: float = 3600.0
+    on_stall: Callable[[], None] | None = None
+    sealed: bool = False
+
+    def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
+        """Wait for the server, as psycopg does, but not for ever."""
+        return super().wait(self._bounded(gen), *args, **kwargs)
+
+    def _bounded(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
+        begun = monotonic()
+        stalled = begun
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if not ready:
+                    now = monotonic()
+                    if now - begun > self.limit:
+                        self.close()
+                        raise psycopg.OperationalError(f"no answer for {self.limit:.0f} seconds")
+                    if now - stalled > self.patience and self.on_stall is not None:
+                        stalled = now
+                        self.on_stall()
+                state = gen.send(ready)
+        except StopIteration as done:
+            result: RV = done.value
+            return result
+
+    def commit(self) -> None:
+        """As psycopg's, but refused to the user's function: COMMIT comes after the ledger."""
+        self._refuse_when_sealed("commit")
+        super().commit()
+
+    def rollback(self) -> None:
+        """As psycopg's, but refused to the user's function."""
+        self._refuse_when_sealed("rollback")
+        super().rollback()
+
+    def _refuse_when_sealed(self, what: str) -> None:
+        if self.sealed:
+            raise SinkError(
+                f"the function of apply= called {what}(): nothing was written",
+                cause="the transaction ends after the ledger was moved in it, never before",
+                fix=f"Take {what}() out of it; raise an error to give the batch up",
+            )
+
+
+def connect(access: Access, label: str, application: str) -> Link:
+    """Open a connection in autocommit; transactions are begun by `begin`.
+
+    Raises SinkError, which holds no secret.
+    """
+    try:
+        link = Link.connect(access.conninfo(application), autocommit=True)
+    except psycopg.Error as error:
+        # Not chained: the original may quote what it was given.
+        raise SinkError(
+            f"{label} cannot be reached: {access.without_secrets(said(error))}",
+            cause="the server is down, or the dsn names another server, database, user or password",
+            fix="Try it: psql \"the dsn\" -c 'SELECT 1'",
+        ) from None
+    link.limit = access.statement_timeout + access.lock_timeout + _GRACE
+    link.patience = access.lock_timeout
+    return link
+
+
+def usable(link: Link | None) -> bool:
+    """Tell whether a kept connection still answers."""
+    if link is None or link.closed:
+        return False
+    try:
+        link.execute("SELECT 1")
+    except psycopg.Error:
+        link.close()  # it was idle, so nothing is lost with it
+        return False
+    return link.info.transaction_status is TransactionStatus.IDLE
+
+
+def begin(link: Link, access: Access) -> None:
+    """Begin a transaction with our own limits, whatever the role's are."""
+    link.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+    limits = {
+        "statement_timeout": access.statement_timeout,
+        # Ours comes first, and finds out who it is; the server's is the second line.
+        "lock_timeout": access.lock_timeout + _GRACE,
+        "idle_in_transaction_session_timeout": 0,  # Spark may compute for long between two chunks
+    }
+    for name, seconds in limits.items():
+        link.execute("SELECT set_config(%s, %s, true)", (name, f"{int(seconds * 1000)}ms"))
+
+
+def roll_back(link: Link) -> None:
+    """Give the transaction up; a connection that cannot is closed, which does the same."""
+    link.sealed = False
+    try:
+        if not link.closed:
+            link.rollback()
+    except psycopg.Error:
+        link.close()
+
+
+def commit(link: Link, label: str, wait: float) -> None:
+    """Send COMMIT, and read the answer within `wait` seconds.
+
+    Raises OutcomeUnknownError where no answer came, TryAgainError or SinkError where the server
+    says that it has rolled back.
+    """
+    wire = link.pgconn
+    unknown = OutcomeUnknownError(
+        f"{label}: the answer to COMMIT was lost, so the batch may have been written or not",
+        cause="the server went down, or the network to it",
+    )
+    try:
+        wire.send_query(b"COMMIT")
+        _until(lambda: wire.flush() == 0, wire, wait, writing=True)
+        reached("sink.commit-sent")
+        _until(lambda: not wire.is_busy(), wire, wait)
+        answer = wire.get_result()
+        if answer is not None:
+            _until(lambda: not wire.is_busy(), wire, wait)
+            wire.get_result()
+    except (psycopg.Error, TimeoutError, OSError) as error:
+        link.close()
+        raise unknown from error
+    if answer is None:
+        link.close()
+        raise unknown
+    if answer.status is ExecStatus.COMMAND_OK and answer.command_status == b"COMMIT":
+        return
+    error = psycopg.errors.error_from_result(answer)
+    state = error.sqlstate or ""
+    if state.startswith(("08", "57", "XX")) or not state:
+        # 57: the server is going down; a commit that waits for a standby is then done all the same.
+        link.close()
+        raise unknown from error
+    raise translated(error, label, "committing") from error
+
+
+def _until(done: Callable[[], bool], wire: Any, wait: float, *, writing: bool = False) -> None:
+    ends = monotonic() + wait
+    while not done():
+        left = ends - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        select.select([wire.socket], [wire.socket] if writing else [], [], min(left, 1.0))
+        wire.consume_input()
+
+
+def named(*names: str) -> sql.Composed:
+    """Return an identifier, qualified where more than one part is given."""
+    return sql.Composed([sql.Identifier(*names)])

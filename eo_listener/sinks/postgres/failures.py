@@ -1,0 +1,65 @@
+"""What the server or libpq says, as our errors: who must do what about it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import psycopg
+from psycopg import errors
+
+from eo_listener.errors import SinkBusyError, SinkError, TryAgainError
+
+REFUSED: Final = (psycopg.DataError, psycopg.IntegrityError)
+"""A row's own values are not taken: classes 22 and 23, and what psycopg itself cannot send."""
+
+_FIXES: Final = {
+    "42501": "GRANT what is missing to the role of the dsn, or use another role",
+    "42P01": "Check the name, schema= and the search_path of the role",
+    "57014": "Raise statement_timeout=, or write smaller batches (maxOffsetsPerTrigger)",
+    "25P04": "Raise transaction_timeout of the role, or write smaller batches",
+    "53100": "Make room on the server's disk; the batch is written again after a restart",
+    "53300": "Close other connections, or raise max_connections",
+    "25006": "Name the primary server in the dsn (target_session_attrs=read-write)",
+}
+
+
+def said(error: psycopg.Error) -> str:
+    """Return what the server said, in one line, without its context (which quotes rows)."""
+    text = error.diag.message_primary or str(error).strip() or type(error).__name__
+    return " ".join(text.split())
+
+
+def reason(error: psycopg.Error) -> str:
+    """Return why a row was refused, for people."""
+    name = error.diag.constraint_name
+    return said(error) if name is None or name in said(error) else f"{said(error)} ({name})"
+
+
+def lost(error: psycopg.Error) -> bool:
+    """Tell whether the connection is gone rather than the statement refused."""
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return state.startswith(("08", "57P"))
+
+
+def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
+    """Return the error to raise; nothing of the transaction was written.
+
+    `doing` completes "while ...".
+    """
+    problem = f"{label}: {said(error)} (while {doing})"
+    if isinstance(error, errors.SerializationFailure | errors.DeadlockDetected):
+        return TryAgainError(problem, cause="another transaction was in the way")
+    if isinstance(error, errors.LockNotAvailable):
+        return SinkBusyError(problem, cause="somebody else holds a lock", fix=_BUSY)
+    if lost(error):
+        return SinkError(
+            f"{label}: the connection was lost while {doing} ({said(error)})",
+            cause="the server went down or restarted, or a successor has ended this connection",
+            fix="Start the query again: it continues where the ledger stands",
+        )
+    return SinkError(problem, fix=_FIXES.get(error.sqlstate or ""))
+
+
+_BUSY: Final = "Let it finish, or raise lock_timeout="
