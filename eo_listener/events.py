@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from eo_listener.metadata import CommitMetadata
-from eo_listener.offsets import Offsets, TopicPartition
+from eo_listener.offsets import Offsets, Span, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +293,60 @@ class PartitionsShared(Event):
     group: str
     partitions: tuple[TopicPartition, ...]
     readers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchApplied(Event):
+    """A sink has the rows of a batch, and its ledger says so.
+
+    `query` is the name that the ledger is kept under, `sink` the sink's label. `rows` and `dead`
+    (rows put aside) are None when the answer to COMMIT was lost and the ledger told the rest.
+    `replayed` are partitions that the sink had before, `holes` offsets that are lost and were
+    accepted as lost. `seconds` is from the batch's begin to here, `attempts` counts its writes.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+    sink: str
+    rows: int | None
+    dead: int | None
+    replayed: Mapping[TopicPartition, Span]
+    holes: Mapping[TopicPartition, Span]
+    attempts: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReplayed(Event):
+    """A sink had the whole of a batch already, so nothing was written.
+
+    `discarded` says that the batch was computed all the same, for the sake of the query's state.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+    sink: str
+    discarded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchHalted(Event):
+    """A batch was broken off by an error of eo_listener, and the query fails with it.
+
+    `sink` is the label of the sink that it was meant for, None where it is not about one. `error`
+    is the class of the error. Whoever reads the query's own error knows all of this.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+    sink: str | None
+    error: str
+    problem: str
+    cause: str | None
+    fix: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

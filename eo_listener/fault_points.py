@@ -14,6 +14,12 @@ committer, in the order of a batch's way:
     bridge.greeted         the bridge of a driver runs, and has settings
     bridge.line            it was told something, and has not read it yet
     transaction.begun, transaction.offsets-sent, transaction.committed    mode "transactional"
+
+And of exactly_once, with its sinks between `batch.judged` and `batch.applied`:
+
+    batch.planned          exactly_once knows the ranges, and has read no ledger yet
+    batch.judged           every ledger was read; nothing is written yet
+    batch.applied          a sink has returned; Spark does not know yet
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a query's batches follow one another: monotonic, and without a gap. Pure.
+"""Whether a query's progress events follow one another: monotonic, and without a gap. Pure.
 
 Spark plans batch N+1 to start where batch N ended, in every source and partition. Whatever breaks
 that rule was either read twice, or never.

@@ -1,0 +1,116 @@
+"""One entry into one sink, whatever the store answers to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eo_listener.batches.retry import Retry
+from eo_listener.errors import (
+    ForeignWriterError,
+    OutcomeUnknownError,
+    SinkError,
+    TryAgainError,
+)
+from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.offsets import TopicPartition
+from eo_listener.plan import Plan
+from eo_listener.protocols import Sink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """An entry is durable. `applied` is None when it is the ledger that says so."""
+
+    applied: Applied | None
+    attempts: int
+
+
+class Writer:
+    """Writes entries; what to do after each kind of failure is decided here."""
+
+    def __init__(self, retry: Retry, sleep: Callable[[float], None]) -> None:
+        self._retry = retry
+        self._sleep = sleep
+
+    def write(self, sink: Sink, frame: Any, entry: Entry, plan: Plan) -> Written:
+        """Write the rows of `frame` and `entry`, once.
+
+        Raises ForeignWriterError, and SinkError when the store could not be made to take it, or
+        could not be asked whether it has.
+        """
+        left, doubtful = entry, False
+        pauses = self._retry.pauses(self._retry.attempts)
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                applied = sink.apply(frame, left, plan)
+                return Written(applied=applied if left is entry else None, attempts=attempts)
+            except ForeignWriterError:
+                # It may be ourselves: what was in doubt can land while the next attempt waits
+                # for its locks, after the ledger was read.
+                if doubtful and not self._missing(sink, entry).moves:
+                    return Written(applied=None, attempts=attempts)
+                raise
+            except OutcomeUnknownError as unknown:
+                doubtful = True
+                left = self._found_out(sink, entry, unknown)
+                if not left.moves:
+                    return Written(applied=None, attempts=attempts)
+                self._pause(pauses, unknown)
+            except TryAgainError as conflict:
+                self._pause(pauses, conflict)
+                if sink.per_partition:  # of its transactions some may have been committed
+                    left = self._missing(sink, entry)
+                    if not left.moves:
+                        return Written(applied=None, attempts=attempts)
+
+    def _pause(self, pauses: Iterator[float], error: SinkError) -> None:
+        """Wait before the next attempt; raises `error` when there are to be no more."""
+        pause = next(pauses, None)
+        if pause is None:
+            raise error
+        self._sleep(pause)
+
+    def _found_out(self, sink: Sink, entry: Entry, unknown: OutcomeUnknownError) -> Entry:
+        """Ask the ledger what became of a commit, as often as it takes within bounds."""
+        pauses = self._retry.pauses(self._retry.reads)
+        while True:
+            try:
+                return self._missing(sink, entry)
+            except SinkError as error:
+                pause = next(pauses, None)
+                if pause is None:
+                    raise unknown from error
+                self._sleep(pause)
+
+    def _missing(self, sink: Sink, entry: Entry) -> Entry:
+        """What of `entry` the ledger lacks.
+
+        Raises ForeignWriterError where it holds neither what was found nor what is to be written.
+        """
+        heads = sink.applied(entry.query)
+        missing = {}
+        for tp, move in entry.moves.items():
+            head = heads.get(tp)
+            if head == entry.head(tp):
+                continue
+            if head != move.found:
+                raise _foreign(sink, entry, tp, head)
+            missing[tp] = move
+        if missing and len(missing) < len(entry.moves) and not sink.per_partition:
+            raise _foreign(sink, entry, next(iter(missing)), None)
+        return entry if len(missing) == len(entry.moves) else replace(entry, moves=missing)
+
+
+def _foreign(sink: Sink, entry: Entry, tp: TopicPartition, head: Head | None) -> ForeignWriterError:
+    at = "nothing any more" if head is None else f"{head.span} of run {head.run_id}"
+    return ForeignWriterError(
+        f"batch {entry.batch_id} of query {entry.query!r}: the ledger of {sink.label} was moved "
+        f"by another driver: for {tp} it holds {at}",
+        ranges={tp: move.span for tp, move in entry.moves.items()},
+        cause="a second driver runs this query, or this one stood still and has a successor",
+        fix="Stop all drivers of the query but one, and restart it",
+    )

@@ -1,0 +1,10 @@
+"""Whether what Spark does continues what was done before: monotonic, and without a gap. Pure.
+
+`sequence` judges progress events by the ones before them, for the group; `batch` judges what is
+planned by what a sink has applied, before anything is written.
+"""
+
+from eo_listener.guard.batch import Judgement, OnGap, judge_batch
+from eo_listener.guard.sequence import Guard, Sequence, Verdict, judge
+
+__all__ = ["Guard", "Judgement", "OnGap", "Sequence", "Verdict", "judge", "judge_batch"]
