@@ -1,0 +1,163 @@
+"""From where something stood, and where the logs stand, to Spark's `startingOffsets`. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NoReturn
+
+from eo_listener.errors import (
+    GapError,
+    PartitionVanishedError,
+    RegressionError,
+    SettingsError,
+    TopicRecreatedError,
+)
+from eo_listener.offsets import Span, TopicPartition
+from eo_listener.protocols import Look
+
+EARLIEST: Final = -2  # as Spark spells them (JsonUtils)
+LATEST: Final = -1
+_NAMED: Final = 5
+
+
+class Policy(Enum):
+    """What becomes of a partition whose position is missing or out of range."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    FAIL = "fail"
+
+
+_WISHES: Final = MappingProxyType({Policy.EARLIEST: EARLIEST, Policy.LATEST: LATEST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where something stood: the next offset of each partition.
+
+    `what` names it to people. `topic_ids` are those of the topics that it speaks of, as far as it
+    knows them.
+    """
+
+    what: str
+    offsets: Mapping[TopicPartition, int]
+    topic_ids: Mapping[TopicPartition, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, topics: Collection[str]) -> Origin:
+        """What it says of these topics."""
+        offsets = {tp: offset for tp, offset in self.offsets.items() if tp.topic in topics}
+        return replace(self, offsets=offsets)
+
+
+def choose(
+    origin: Origin,
+    partitions: Collection[TopicPartition],
+    logs: Look,
+    *,
+    missing: Policy,
+    out_of_range: Policy,
+) -> dict[TopicPartition, int]:
+    """Return where each of `partitions` is to begin; -2 is the earliest offset, -1 the latest.
+
+    `partitions` are all that the topics have now. Raises TopicRecreatedError and
+    PartitionVanishedError, which no policy accepts; GapError, RegressionError and SettingsError
+    as the policies say.
+    """
+    there = sorted(tp for tp in partitions if tp in logs.starts)
+    _refuse_recreated(origin, there, logs)
+    _refuse_vanished(origin, there)
+    found: dict[TopicPartition, int] = {}
+    lost: dict[TopicPartition, Span] = {}
+    beyond: dict[TopicPartition, Span] = {}
+    for tp in there:
+        held = origin.offsets.get(tp)
+        if held is None:
+            found[tp] = _missing(origin, tp, missing)
+        elif logs.starts[tp] <= held <= logs.ends[tp]:
+            found[tp] = held
+        elif out_of_range is not Policy.FAIL:
+            found[tp] = _WISHES[out_of_range]
+        elif held < logs.starts[tp]:
+            lost[tp] = Span(held, logs.starts[tp])
+        else:
+            beyond[tp] = Span(logs.ends[tp], held)
+    if beyond:
+        _refuse_beyond(origin, beyond)
+    if lost:
+        raise GapError(
+            f"Kafka no longer has what follows {origin.what}: {_listed(lost)}",
+            ranges=lost,
+            cause="retention or a tool has deleted these records before they were read",
+            fix='To go on without them, give out_of_range="earliest"; a guarded sink then asks for '
+            'on_gap="accept" too',
+        )
+    return found
+
+
+def text(offsets: Mapping[TopicPartition, int]) -> str:
+    """Write Spark's `startingOffsets` JSON."""
+    topics: dict[str, dict[str, int]] = {}
+    for tp, offset in sorted(offsets.items()):
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    return json.dumps(topics, separators=(",", ":"))
+
+
+def _missing(origin: Origin, tp: TopicPartition, policy: Policy) -> int:
+    if policy is Policy.FAIL:
+        raise SettingsError(
+            f"{origin.what} has no position for {tp}",
+            cause="the partition was added later, or never read",
+            fix='Give missing="earliest" to read it whole, or missing="latest" to leave out what '
+            "it holds now",
+        )
+    return _WISHES[policy]
+
+
+def _refuse_recreated(origin: Origin, partitions: Collection[TopicPartition], logs: Look) -> None:
+    wrong = {}
+    for tp in partitions:
+        was, now = origin.topic_ids.get(tp), logs.topic_ids.get(tp.topic)
+        if was is not None and now is not None and was != now:
+            wrong[tp] = Span(0, origin.offsets[tp])
+    if wrong:
+        raise TopicRecreatedError(
+            f"{origin.what} speaks of an older topic of the same name: {_listed(wrong)}",
+            ranges=wrong,
+            cause="the topic was deleted and made anew, so its offsets mean other records",
+            fix="Keep the new topic under a new name in the ledger: exactly_once(..., name=...), "
+            "and begin it at the earliest offset",
+        )
+
+
+def _refuse_vanished(origin: Origin, partitions: Collection[TopicPartition]) -> None:
+    gone = sorted(origin.offsets.keys() - set(partitions))
+    if gone:
+        spans = {tp: Span(origin.offsets[tp], origin.offsets[tp]) for tp in gone}
+        raise PartitionVanishedError(
+            f"Kafka does not have what {origin.what} speaks of: {_listed(spans)}",
+            ranges=spans,
+            cause="the topic was deleted, or made anew with fewer partitions; or this is another "
+            "cluster",
+            fix="Check the bootstrap servers; name the topics that the new query reads in topics=",
+        )
+
+
+def _refuse_beyond(origin: Origin, beyond: Mapping[TopicPartition, Span]) -> NoReturn:
+    raise RegressionError(
+        f"{origin.what} is beyond the end of the log: {_listed(beyond)}",
+        ranges=beyond,
+        cause="the topic was made anew, its log was cut back (an unclean election), or this is "
+        "another cluster",
+        fix='Find out which; out_of_range="latest" goes on at the end of the log, but a guarded '
+        "sink still refuses offsets that it has already",
+    )
+
+
+def _listed(spans: Mapping[TopicPartition, Span]) -> str:
+    first = ", ".join(f"{tp} {span}" for tp, span in list(spans.items())[:_NAMED])
+    more = len(spans) - _NAMED
+    return f"{first} and {more} more" if more > 0 else first

@@ -1,0 +1,82 @@
+"""Where a sink's ledger or another query's checkpoint stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eo_listener.checkpoint import Checkpoint
+from eo_listener.errors import SettingsError
+from eo_listener.offsets import TopicPartition
+from eo_listener.protocols import Sink
+from eo_listener.starting.choice import Origin
+
+
+def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
+    """How far a query was applied, by the heads of its sinks.
+
+    Raises SinkError when a store cannot be asked, and SettingsError where it holds nothing of the
+    query, or where several sinks do not agree: no start would fit them all.
+    """
+    sinks = list(ledger) if isinstance(ledger, Sequence) else [ledger]
+    if not query or not sinks:
+        raise SettingsError(
+            "a ledger is kept by sink and by the name of the query",
+            fix="Give ledger=sink and query='the name given to exactly_once, or the queryName'",
+        )
+    offsets: dict[TopicPartition, int] = {}
+    topic_ids: dict[TopicPartition, str] = {}
+    for sink in sinks:
+        heads = sink.applied(query)
+        if not heads:
+            raise SettingsError(
+                f"the ledger of {sink.label} holds nothing of query {query!r}",
+                cause="the name is another one, or nothing was written yet",
+                fix="Give the name that the ledger has; for a first start, no startingOffsets",
+            )
+        found = {tp: head.span.until for tp, head in heads.items()}
+        _refuse_disagreement(sinks[0], offsets, sink, found)
+        offsets = found
+        topic_ids |= {tp: head.topic_id for tp, head in heads.items() if head.topic_id is not None}
+    labels = " and ".join(sink.label for sink in sinks)
+    return Origin(
+        what=f"the ledger of {labels} (query {query!r})", offsets=offsets, topic_ids=topic_ids
+    )
+
+
+def of_checkpoint(location: str) -> Origin:
+    """Where the newest committed batch of a checkpoint ended.
+
+    Raises StorageError, CheckpointError, and SettingsError where there is no such batch.
+    """
+    checkpoint = Checkpoint(location)
+    durable = checkpoint.committed() if checkpoint.exists() else None
+    if durable is None or durable.offsets is None:
+        found = "; ".join(map(str, durable.findings)) if durable is not None else ""
+        raise SettingsError(
+            f"the checkpoint {location} has no batch that is done",
+            cause=found or "the query has not finished one yet, or the path is another one",
+            fix="Check the path; it is the query's checkpointLocation",
+        )
+    offsets: dict[TopicPartition, int] = {}
+    for held in durable.offsets.kafka().values():
+        for tp, offset in held.items():  # of a topic that is read twice, what both have
+            offsets[tp] = min(offset, offsets.get(tp, offset))
+    return Origin(what=f"batch {durable.offsets.batch} of {location}", offsets=offsets)
+
+
+def _refuse_disagreement(
+    first: Sink,
+    before: dict[TopicPartition, int],
+    sink: Sink,
+    found: dict[TopicPartition, int],
+) -> None:
+    wrong = sorted(tp for tp in before.keys() | found.keys() if before.get(tp) != found.get(tp))
+    if before and wrong:
+        tp = wrong[0]
+        raise SettingsError(
+            f"the ledgers of {first.label} and {sink.label} do not agree: {tp} stands at "
+            f"{before.get(tp)} and at {found.get(tp)}",
+            cause="the last batch reached only one of them before the query ended",
+            fix="Start once more from the old checkpoint: it writes that batch to the other. Or "
+            "give each sink a query of its own",
+        )
