@@ -8,13 +8,26 @@ from typing import TYPE_CHECKING, Any
 from eo_listener.version import __version__
 
 if TYPE_CHECKING:
+    from eo_listener.foreach_batch import exactly_once
     from eo_listener.listener import OffsetCommitListener
     from eo_listener.session import configure
+    from eo_listener.starting import starting_offsets
 
-__all__ = ["OffsetCommitListener", "__version__", "configure"]
+__all__ = [
+    "OffsetCommitListener",
+    "__version__",
+    "configure",
+    "exactly_once",
+    "starting_offsets",
+]
 
-# Loaded on first use: both need pyspark, which `eo-listener jar` and the like must not.
-_HOMES = {"OffsetCommitListener": "eo_listener.listener", "configure": "eo_listener.session"}
+# Loaded on first use: most need pyspark, which `eo-listener jar` and the like must not.
+_HOMES = {
+    "OffsetCommitListener": "eo_listener.listener",
+    "configure": "eo_listener.session",
+    "exactly_once": "eo_listener.foreach_batch",
+    "starting_offsets": "eo_listener.starting",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from eo_listener.checkpoint.findings import CheckpointError, Finding, FindingKind
 from eo_listener.checkpoint.location import Location
 from eo_listener.checkpoint.offset_log import BatchOffsets, SourceOffsets
+from eo_listener.checkpoint.plans import CheckpointPlans
 from eo_listener.checkpoint.reader import Batches, Checkpoint, Durable
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Batches",
     "Checkpoint",
     "CheckpointError",
+    "CheckpointPlans",
     "Durable",
     "Finding",
     "FindingKind",

@@ -11,29 +11,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eo_listener.jvm.bus import drain
+    from eo_listener.jvm.hands import JvmHands
     from eo_listener.jvm.listener import Receiver, wrap
+    from eo_listener.jvm.plans import LivePlans
     from eo_listener.jvm.queries import RunningQuery, find
     from eo_listener.jvm.sources import source_options
+    from eo_listener.jvm.tasks import task_ranges
     from eo_listener.shim_answers import SourceOptions
 
 __all__ = [
+    "JvmHands",
+    "LivePlans",
     "Receiver",
     "RunningQuery",
     "SourceOptions",
     "drain",
     "find",
     "source_options",
+    "task_ranges",
     "wrap",
 ]
 
 # Loaded on first use: they need pyspark, which the bridge has not, and `groups` does not need.
 _HOMES = {
+    "JvmHands": "eo_listener.jvm.hands",
+    "LivePlans": "eo_listener.jvm.plans",
     "Receiver": "eo_listener.jvm.listener",
     "RunningQuery": "eo_listener.jvm.queries",
     "SourceOptions": "eo_listener.shim_answers",
     "drain": "eo_listener.jvm.bus",
     "find": "eo_listener.jvm.queries",
     "source_options": "eo_listener.jvm.sources",
+    "task_ranges": "eo_listener.jvm.tasks",
     "wrap": "eo_listener.jvm.listener",
 }
 

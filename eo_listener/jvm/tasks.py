@@ -32,7 +32,7 @@ _MOVES: Final = (
 _SPLIT: Final = "minPartitions, or maxRecordsPerPartition, which cut a partition into several tasks"
 _SEVERAL: Final = "a shuffle, a coalesce or a union in the transform or before foreachBatch"
 _FIX: Final = (
-    "Leave it out, or give the sink per_partition=False: then a batch is one transaction and may "
+    "Leave it out; or give the sink per_partition=False: then a batch is one transaction, and may "
     "be transformed in any way"
 )
 
@@ -47,7 +47,7 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, Span], ...]:
     plan = getattr(frame, "_jdf", None)
     if plan is None:
         raise SettingsError(
-            "the tasks of a batch cannot be asked for their Kafka partitions",
+            "which Kafka partition a task reads cannot be found out here",
             cause="this is a DataFrame of Spark Connect, which shows no tasks",
             fix="Give the sink per_partition=False, or run the query in classic PySpark",
         )
@@ -102,6 +102,4 @@ def _range(partition: Any) -> tuple[TopicPartition, Span]:
 
 
 def _refused(problem: str, cause: str) -> SettingsError:
-    return SettingsError(
-        f"{problem}, so it cannot have a transaction of its own", cause=cause, fix=_FIX
-    )
+    return SettingsError(f"{problem}, as this batch is read and transformed", cause=cause, fix=_FIX)

@@ -1,0 +1,102 @@
+"""What a checkpoint says of the batch that is being written, where the query cannot be asked.
+
+Spark writes `offsets/N` before it begins batch N, and never deletes `offsets/N-1` before N is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from eo_listener.checkpoint.findings import CheckpointError, Finding, FindingKind
+from eo_listener.checkpoint.offset_log import SourceOffsets
+from eo_listener.checkpoint.reader import Checkpoint
+from eo_listener.offsets import Offsets, Span, TopicPartition
+from eo_listener.plan import Plan, spans
+from eo_listener.protocols import Look
+
+_NO_LOGS = Look(held={}, starts={}, ends={}, topic_ids={})
+
+
+class CheckpointPlans:
+    """The `PlanReader` that reads the query's checkpoint, which is named by the user.
+
+    `run_id` stands for the run, which a checkpoint does not know, nor the query's name. A query
+    with a folder `state` counts as stateful. `look` says where Kafka's logs stand; without it the
+    plan says nothing of them.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        run_id: str,
+        look: Callable[[Collection[TopicPartition]], Look] | None = None,
+    ) -> None:
+        self._checkpoint = Checkpoint(location)
+        self._run_id = run_id
+        self._look = look
+
+    def plan(self, frame: Any, batch_id: int) -> Plan:  # noqa: ARG002  # the protocol's
+        """Read what was planned.
+
+        Raises StorageError, CheckpointError where a file is missing or is not what it should be,
+        and what `look` raises.
+        """
+        lines = self._checkpoint.offsets(batch_id).sources
+        before = self._before(batch_id)
+        if len(self._folders("sources")) < len(lines):
+            lines = _distinct(lines, before)
+        sources: dict[int, dict[TopicPartition, Span]] = {}
+        others = []
+        for index, line in enumerate(lines):
+            if line.offsets is not None:
+                start = before.get(line.id)
+                sources[index] = spans(
+                    self._first(index, line) if start is None else start, line.offsets
+                )
+            elif line.text is not None:
+                others.append(index)
+        logs = _NO_LOGS
+        if self._look is not None:
+            logs = self._look([tp for ranges in sources.values() for tp in ranges])
+        return Plan(
+            query_id=self._checkpoint.query_id(),
+            run_id=self._run_id,
+            query=None,
+            batch_id=batch_id,
+            sources=MappingProxyType(sources),
+            others=tuple(others),
+            stateful=bool(self._folders("state")),
+            topic_ids=logs.topic_ids,
+            log_starts=logs.starts,
+            log_ends=logs.ends,
+        )
+
+    def _before(self, batch_id: int) -> Mapping[str, Offsets]:
+        """Where the sources start, by the id of their line; none for the first batch."""
+        return self._checkpoint.offsets(batch_id - 1).kafka() if batch_id else {}
+
+    def _first(self, index: int, line: SourceOffsets) -> Offsets:
+        found = self._checkpoint.initial(index)
+        if found is None and not line.id.isdigit():
+            found = self._checkpoint.initial(line.id)  # a source with a name (Spark 4.2)
+        if found is None:
+            where = Finding(file=f"sources/{index}/0", kind=FindingKind.MISSING)
+            raise CheckpointError(str(self._checkpoint.location), where)
+        return found
+
+    def _folders(self, name: str) -> tuple[str, ...]:
+        names = self._checkpoint.location.names(name) or ()
+        return tuple(one for one in names if not one.startswith("."))
+
+
+def _distinct(
+    lines: tuple[SourceOffsets, ...], before: Mapping[str, Offsets]
+) -> tuple[SourceOffsets, ...]:
+    """Each stream once: one that the plan reads in several places has a line for each."""
+    found: dict[object, SourceOffsets] = {}
+    for line in lines:
+        same = line.id if line.text is None else (line.text, before.get(line.id))
+        found.setdefault(same, line)
+    return tuple(found.values())

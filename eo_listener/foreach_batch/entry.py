@@ -1,0 +1,152 @@
+"""`exactly_once`: each batch of a query into each of its sinks, once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from eo_listener.batches import Batches
+from eo_listener.errors import EoListenerError, SettingsError
+from eo_listener.events import Observer
+from eo_listener.foreach_batch.frames import SparkFrames
+from eo_listener.foreach_batch.planning import Planning
+from eo_listener.foreach_batch.transform import Transform, adapted
+from eo_listener.guard import OnGap
+from eo_listener.logbook import Logbook
+from eo_listener.protocols import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_PARTS: Final = ("label", "key", "per_partition", "applied", "apply", "close")
+
+
+def exactly_once(
+    *sinks: Sink,
+    transform: Transform | None = None,
+    name: str | None = None,
+    on_gap: OnGap = "halt",
+    checkpoint: str | None = None,
+    options: Mapping[str, str] = _NONE,
+    observers: Iterable[Observer] = (),
+) -> ExactlyOnce:
+    """Return what `DataStreamWriter.foreachBatch` is to be given.
+
+    `transform(df)`, or `transform(df, batch)` with a `Batch`, makes what is written; returning a
+    list gives each sink its own. `name` is what the ledgers are kept under, by default the
+    query's name. `on_gap="accept"` goes on after lost offsets and records them; nothing else is
+    accepted. `observers` get events, after the log.
+
+    Under Spark Connect the query cannot be asked: there `name` and `checkpoint`, the query's
+    checkpointLocation, must be given; `options`, the reader's, are then what Kafka is asked with
+    for log starts and topic ids, and without them these are not checked.
+
+    Raises SettingsError at once for what can never work. The function raises GuardError, SinkError,
+    PoisonRowError, KafkaError and JvmError, with which Spark fails the query.
+    """
+    return ExactlyOnce(
+        sinks=sinks,
+        transform=transform,
+        name=name,
+        on_gap=on_gap,
+        checkpoint=checkpoint,
+        options=options,
+        observers=tuple(observers),
+    )
+
+
+class ExactlyOnce:
+    """Writes the batches of one query; what `exactly_once` returns.
+
+    It can be pickled as its sinks, transform and observers can: Spark Connect sends it to a
+    process of its own.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        self._given = given
+        self._lock = threading.Lock()
+        _check(**given)
+        self._plans = Planning(given["checkpoint"], given["options"])
+        self._batches = Batches(
+            self._plans,
+            given["sinks"],
+            SparkFrames(),
+            transform=adapted(given["transform"]),
+            name=given["name"],
+            on_gap=given["on_gap"],
+            observers=(Logbook(), *given["observers"]),
+        )
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Bring a batch into every sink that lacks it."""
+        if not self._lock.acquire(blocking=False):
+            raise SettingsError(
+                "two queries run at once with the same function of exactly_once",
+                fix="Call exactly_once(...) for each query, with sinks of its own",
+            )
+        try:
+            self._batches.run(frame, batch_id)
+        except EoListenerError as error:
+            _say_first(error)
+            raise
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Let go of the sinks' and Kafka's connections; they open again when they are needed."""
+        self._plans.close()
+        for sink in self._given["sinks"]:
+            sink.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self._given
+
+    def __setstate__(self, given: dict[str, Any]) -> None:
+        ExactlyOnce.__init__(self, **given)
+
+
+def _check(
+    *,
+    sinks: tuple[Any, ...],
+    name: object,
+    checkpoint: object,
+    options: object,
+    observers: tuple[object, ...],
+    **_: object,
+) -> None:
+    """Raise SettingsError for what is not of the right kind."""
+    for sink in sinks:
+        lacks = [part for part in _PARTS if not hasattr(sink, part)]
+        if lacks:
+            raise SettingsError(
+                f"{type(sink).__name__} is no sink: it has no {lacks[0]}",
+                fix="Give one, such as SqliteSink(path, table=...) or PostgresSink(dsn, table=...)",
+            )
+    for what, given in (("name", name), ("checkpoint", checkpoint)):
+        if given is not None and (not isinstance(given, str) or not given.strip()):
+            raise SettingsError(f"{what} is {given!r}, which names nothing", fix="Give a text")
+    if not isinstance(options, Mapping):
+        raise SettingsError("options is no mapping", fix="Give the reader's options as a dict")
+    for observer in observers:
+        if not callable(observer):
+            raise SettingsError(
+                f"the observer {observer!r} cannot be called", fix="Give functions of one event"
+            )
+
+
+def _say_first(error: EoListenerError) -> None:
+    """Have the error's own line stand before the tracebacks that Spark shows the user.
+
+    Python prints the first cause of an exception first, and one that was never raised without a
+    traceback.
+    """
+    said = type(error).__new__(type(error))
+    said.__dict__.update(error.__dict__)
+    said.args = error.args
+    first: BaseException = error
+    while (cause := first.__cause__ or first.__context__) is not None:
+        first = cause
+    first.__cause__ = said

@@ -1,0 +1,74 @@
+"""Who is asked what Spark has planned: the live query, or where it cannot be asked its files."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from eo_listener import jvm
+from eo_listener.checkpoint import Checkpoint, CheckpointPlans
+from eo_listener.errors import JvmError, SettingsError
+from eo_listener.offsets import Offsets, TopicPartition
+from eo_listener.plan import Plan
+from eo_listener.protocols import Look, PlanReader
+from eo_listener.source_logs import SourceLogs
+
+
+class Planning:
+    """The `PlanReader` that fits a DataFrame. Connects to nothing before it is asked.
+
+    `checkpoint` is the query's checkpointLocation, `options` are the reader's; both are only
+    used where the query cannot be asked.
+    """
+
+    def __init__(self, checkpoint: str | None, options: Mapping[str, str]) -> None:
+        self._location = checkpoint
+        self._options = {str(key).lower(): str(value) for key, value in options.items()}
+        self._logs: SourceLogs | None = None
+        self._live: PlanReader | None = None
+        self._files: PlanReader | None = None
+
+    def plan(self, frame: Any, batch_id: int) -> Plan:
+        """Read what is planned.
+
+        Raises what LivePlans and CheckpointPlans raise, SettingsError where neither can be asked.
+        """
+        if hasattr(frame, "_jdf"):
+            try:
+                return self._of_query().plan(frame, batch_id)
+            except JvmError:
+                if self._location is None:
+                    raise
+        return self._of_files().plan(frame, batch_id)
+
+    def close(self) -> None:
+        """Let go of the connections to Kafka."""
+        if self._logs is not None:
+            self._logs.close()
+
+    def _of_query(self) -> PlanReader:
+        if self._live is None:
+            self._logs = SourceLogs(jvm.JvmHands())
+            self._live = jvm.LivePlans(self._logs.look, _initial)
+        return self._live
+
+    def _of_files(self) -> PlanReader:
+        if self._location is None:
+            raise SettingsError(
+                "what Spark has planned for this batch cannot be found out",
+                cause="this is Spark Connect, where the query itself cannot be asked",
+                fix="Give exactly_once(..., checkpoint='the checkpointLocation', name='...')",
+            )
+        if self._files is None:
+            look: Callable[[Collection[TopicPartition]], Look] | None = None
+            if self._options:
+                self._logs = self._logs or SourceLogs()
+                look = partial(self._logs.look, self._options)
+            self._files = CheckpointPlans(self._location, str(uuid.uuid4()), look)
+        return self._files
+
+
+def _initial(checkpoint: str, source: int) -> Offsets | None:
+    return Checkpoint(checkpoint).initial(source)

@@ -1,0 +1,78 @@
+"""The user's transform, and what it may know of its batch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from eo_listener import jvm
+from eo_listener.errors import SettingsError
+from eo_listener.offsets import Span, TopicPartition
+from eo_listener.plan import Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Transform: TypeAlias = "Callable[..., Any]"
+"""Gets the batch's DataFrame, and as a second argument `batch`, where it has one, a `Batch`.
+
+Returns the DataFrame to write, or a list with one for each sink.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What a transform may know of the batch it is given: its number and its offsets.
+
+    The number is Spark's; a new checkpoint counts from 0 again, and the same offsets may come
+    under another number.
+    """
+
+    id: int
+    ranges: Mapping[TopicPartition, Span]
+    frame: DataFrame = field(repr=False)
+
+    @property
+    def tasks(self) -> tuple[tuple[TopicPartition, Span], ...]:
+        """The offsets of each task of the batch, in the order of `spark_partition_id()`.
+
+        Raises SettingsError where a task is not one whole partition, and under Spark Connect.
+        """
+        return jvm.task_ranges(self.frame)
+
+
+def adapted(transform: Transform | None) -> Callable[[Any, Plan], Any] | None:
+    """The user's transform as the steps call it. Raises SettingsError."""
+    if transform is None:
+        return None
+    if not callable(transform):
+        raise SettingsError(
+            f"the transform {transform!r} cannot be called",
+            fix="Give a function that gets a DataFrame and returns one",
+        )
+    try:
+        signature = inspect.signature(transform)
+    except (TypeError, ValueError):  # a callable of C shows none
+        return lambda frame, _: transform(frame)
+    for given in ((None,), (None, None)):
+        if _fits(signature, *given) and not (len(given) == 1 and "batch" in signature.parameters):
+            wants = len(given) == 2
+            break
+    else:
+        raise SettingsError(
+            f"the transform {getattr(transform, '__name__', transform)} takes {signature}",
+            fix="Give it one parameter, the DataFrame, or two: (df, batch)",
+        )
+    return lambda frame, plan: transform(
+        frame, *([Batch(id=plan.batch_id, ranges=plan.ranges(), frame=frame)] if wants else [])
+    )
+
+
+def _fits(signature: inspect.Signature, *given: object) -> bool:
+    try:
+        signature.bind(*given)
+    except TypeError:
+        return False
+    return True
