@@ -43,7 +43,7 @@ class Writer:
         left, doubtful = entry, False
         pauses = self._retry.pauses(self._retry.attempts)
         attempts = 0
-        while True:
+        while left.moves:
             attempts += 1
             try:
                 applied = sink.apply(frame, left, plan)
@@ -51,21 +51,20 @@ class Writer:
             except ForeignWriterError:
                 # It may be ourselves: what was in doubt can land while the next attempt waits
                 # for its locks, after the ledger was read.
-                if doubtful and not self._missing(sink, entry).moves:
-                    return Written(applied=None, attempts=attempts)
-                raise
+                before = left
+                left = self._missing(sink, entry) if doubtful else left
+                if len(left.moves) == len(before.moves):
+                    raise
             except OutcomeUnknownError as unknown:
                 doubtful = True
                 left = self._found_out(sink, entry, unknown)
-                if not left.moves:
-                    return Written(applied=None, attempts=attempts)
-                self._pause(pauses, unknown)
+                if left.moves:
+                    self._pause(pauses, unknown)
             except TryAgainError as conflict:
                 self._pause(pauses, conflict)
                 if sink.per_partition:  # of its transactions some may have been committed
                     left = self._missing(sink, entry)
-                    if not left.moves:
-                        return Written(applied=None, attempts=attempts)
+        return Written(applied=None, attempts=attempts)
 
     def _pause(self, pauses: Iterator[float], error: SinkError) -> None:
         """Wait before the next attempt; raises `error` when there are to be no more."""

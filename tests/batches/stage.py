@@ -1,0 +1,143 @@
+"""What the steps of a batch need around them: plans by number, and frames that are lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from eo_listener import fault_points
+from eo_listener.batches import Batches, Retry
+from eo_listener.events import Event
+from eo_listener.offsets import Span, TopicPartition
+from eo_listener.plan import Plan
+from eo_listener.protocols import Sink
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NAME = "flights"
+
+
+class Crash(BaseException):
+    """The driver is gone: nothing catches it but what must also happen when a process dies."""
+
+
+@dataclass
+class Frame:
+    """Rows that are computed when they are asked for; counts how often."""
+
+    rows: list[dict[str, Any]]
+    computed: int = 0
+    held: bool = False
+
+    def collect(self) -> list[dict[str, Any]]:
+        """Compute the rows, or take those that are held."""
+        if not (self.held and self.computed):
+            self.computed += 1
+        return list(self.rows)
+
+
+@dataclass
+class ListFrames:
+    """`Frames` over `Frame`; `log` names what was done, in order."""
+
+    log: list[str] = field(default_factory=list)
+
+    def hold(self, frame: Frame) -> Frame:
+        """Mark it as held."""
+        self.log.append("hold")
+        frame.held = True
+        return frame
+
+    def release(self, held: Frame) -> None:
+        """Unmark it."""
+        self.log.append("release")
+        held.held = False
+
+    def discard(self, frame: Frame) -> None:
+        """Compute it."""
+        self.log.append("discard")
+        frame.collect()
+
+
+@dataclass
+class Plans:
+    """A `PlanReader` that knows its plans: ranges by batch number."""
+
+    ranges: Mapping[int, Mapping[TopicPartition, tuple[int, int]]]
+    run_id: str = "r1"
+    query: str | None = NAME
+    stateful: bool = False
+
+    def plan(self, frame: Any, batch_id: int) -> Plan:
+        """The plan of that number."""
+        planned = self.ranges[batch_id]
+        return Plan(
+            query_id="q",
+            run_id=self.run_id,
+            query=self.query,
+            batch_id=batch_id,
+            sources={0: {tp: Span(*span) for tp, span in planned.items()}},
+            stateful=self.stateful,
+            topic_ids={"t": "T"},
+            log_starts={},
+            log_ends={},
+        )
+
+
+def frame_of(ranges: Mapping[TopicPartition, tuple[int, int]]) -> Frame:
+    """One row for each offset."""
+    return Frame(
+        [
+            {"topic": tp.topic, "partition": tp.partition, "offset": offset}
+            for tp, span in ranges.items()
+            for offset in range(*span)
+        ]
+    )
+
+
+@dataclass
+class Stage:
+    """The steps with all around them; `events` and `slept` say what they did."""
+
+    plans: Plans
+    sinks: list[Sink]
+    frames: ListFrames = field(default_factory=ListFrames)
+    events: list[Event] = field(default_factory=list)
+    slept: list[float] = field(default_factory=list)
+
+    def batches(self, **how: Any) -> Batches:
+        """The steps, as a driver that starts now would have them."""
+        how = {"retry": Retry(attempts=3, reads=4, first=1.0, longest=3.0)} | how
+        return Batches(
+            self.plans,
+            self.sinks,
+            self.frames,
+            observers=[self.events.append],
+            sleep=self.slept.append,
+            **how,
+        )
+
+    def run(self, batch_id: int, **how: Any) -> Frame:
+        """Run one batch, by a driver that starts now."""
+        frame = frame_of(self.plans.ranges[batch_id])
+        self.batches(**how).run(frame, batch_id)
+        return frame
+
+
+@contextmanager
+def crashing(at: str, *, nth: int = 1) -> Iterator[None]:
+    """The driver dies when it gets to a fault point for the nth time."""
+    seen = 0
+
+    def hook(name: str) -> None:
+        nonlocal seen
+        seen += name == at
+        if name == at and seen == nth:
+            raise Crash(at)
+
+    fault_points.arm(hook)
+    try:
+        yield
+    finally:
+        fault_points.arm(None)

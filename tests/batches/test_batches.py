@@ -1,0 +1,352 @@
+"""The steps of a batch, over a store in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eo_listener.batches import Retry
+from eo_listener.errors import (
+    ForeignWriterError,
+    GapError,
+    OutcomeUnknownError,
+    RegressionError,
+    SettingsError,
+    SinkBusyError,
+    SinkError,
+    TryAgainError,
+)
+from eo_listener.events import BatchApplied, BatchHalted, BatchReplayed, Event
+from eo_listener.offsets import Span
+from eo_listener.testing import MemorySink, MemoryStore, SinkFault
+from tests.batches.stage import NAME, P0, P1, Crash, Frame, Plans, Stage, crashing, frame_of
+
+TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
+WHOLE = [(0, offset) for offset in range(5)] + [(1, offset) for offset in range(2)]
+POINTS = (
+    "batch.planned",
+    "batch.judged",
+    "sink.begun",
+    "sink.rows-written",
+    "sink.ledger-moved",
+    "sink.commit-sent",
+    "sink.committed",
+    "batch.applied",
+)
+
+
+def offsets(sink: MemorySink) -> list[tuple[int, int]]:
+    """Partition and offset of each row that is there."""
+    return sorted((row["partition"], row["offset"]) for row in sink.rows)
+
+
+def stage_of(*sinks: MemorySink, **how: Any) -> Stage:
+    return Stage(Plans(TWO, **how), list(sinks) or [MemorySink()])
+
+
+def one(stage: Stage) -> MemorySink:
+    sink = stage.sinks[0]
+    assert isinstance(sink, MemorySink)
+    return sink
+
+
+def test_each_batch_is_applied_once_and_told() -> None:
+    """Two batches and a repetition of the second: all rows once, and an event for each."""
+    stage = stage_of()
+    for number in (0, 1, 1):
+        stage.run(number)
+    assert offsets(one(stage)) == WHOLE
+    first, second, third = stage.events
+    assert isinstance(first, BatchApplied)
+    assert isinstance(second, BatchApplied)
+    assert (first.batch_id, first.rows, first.dead, first.attempts) == (0, 3, 0, 1)
+    assert (second.query, second.sink, second.holes) == (NAME, "memory rows", {})
+    assert isinstance(third, BatchReplayed)
+    assert not third.discarded
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_a_replay_is_computed_only_for_its_state(stateful: bool) -> None:
+    """A stateless replay is not even planned; a stateful one is run, and its rows are dropped."""
+    stage = stage_of(stateful=stateful)
+    stage.run(0)
+    frame = stage.run(0, transform=lambda frame, plan: pytest.fail("transformed"))
+    assert frame.computed == int(stateful)
+    assert stage.frames.log == (["discard"] if stateful else [])
+    assert len(one(stage).rows) == 3
+    told = stage.events[-1]
+    assert isinstance(told, BatchReplayed)
+    assert told.discarded is stateful
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_crash_anywhere_loses_and_doubles_nothing(point: str, number: int) -> None:
+    """The driver dies at a step; its successor repeats the batch, and all rows are there once."""
+    stage = stage_of()
+    if number:
+        stage.run(0)
+    with crashing(point), pytest.raises(Crash):
+        stage.run(number)
+    for batch in range(number, 2):
+        stage.run(batch)
+    assert offsets(one(stage)) == WHOLE
+
+
+@pytest.mark.parametrize("per_partition", [False, True])
+@pytest.mark.parametrize("fault", [SinkFault.TRY_AGAIN, SinkFault.LOST, SinkFault.ANSWER_LOST])
+def test_a_conflict_or_a_lost_answer_is_dealt_with(fault: SinkFault, per_partition: bool) -> None:
+    """The batch is repeated, or found to be there, and the query goes on."""
+    for place in (0, 1):
+        stage = stage_of(MemorySink(per_partition=per_partition))
+        one(stage).faults.extend([None] * place + [fault])
+        stage.run(0)
+        stage.run(1)
+        assert offsets(one(stage)) == WHOLE
+
+
+def test_a_lost_answer_is_found_in_the_ledger() -> None:
+    """Committed and unanswered: nothing is written again, and the number of rows is unknown."""
+    stage = stage_of()
+    one(stage).faults.append(SinkFault.ANSWER_LOST)
+    one(stage).unreadable = 0
+    stage.run(0)
+    told = stage.events[-1]
+    assert isinstance(told, BatchApplied)
+    assert (told.rows, told.dead, told.attempts) == (None, None, 1)
+    assert stage.slept == []
+
+
+def test_a_commit_that_lands_late_is_recognised_as_our_own() -> None:
+    """It was not there when the ledger was read, and is when the next attempt gets the lock."""
+    stage = stage_of()
+    one(stage).faults.append(SinkFault.LATE)
+    stage.run(0)
+    stage.run(1)
+    assert offsets(one(stage)) == WHOLE
+    told = stage.events[0]
+    assert isinstance(told, BatchApplied)
+    assert (told.rows, told.attempts) == (None, 2)
+
+
+class Away(MemorySink):
+    """A store that cannot be asked for some time after each commit."""
+
+    away = 0
+
+    def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
+        try:
+            return super().apply(frame, entry, plan)
+        except OutcomeUnknownError:
+            self.unreadable = self.away
+            raise
+
+
+def test_a_store_that_is_away_is_asked_again_within_bounds() -> None:
+    """The ledger is read until it answers; after the last try the outcome stays unknown."""
+    stage = stage_of(Away())
+    one(stage).faults.append(SinkFault.ANSWER_LOST)
+    stage.sinks[0].away = 3  # type: ignore[attr-defined]  # of the class above
+    stage.run(0)
+    assert stage.slept == [1.0, 2.0, 3.0]
+    one(stage).faults.append(SinkFault.ANSWER_LOST)
+    stage.sinks[0].away = 4  # type: ignore[attr-defined]  # of the class above
+    with pytest.raises(OutcomeUnknownError):
+        stage.run(1)
+    stage.run(1)
+    assert offsets(one(stage)) == WHOLE
+
+
+@pytest.mark.parametrize("fault", [SinkFault.TRY_AGAIN, SinkFault.LOST])
+def test_what_does_not_pass_is_given_up(fault: SinkFault) -> None:
+    """After the last attempt the error goes up; the batch can be repeated."""
+    stage = stage_of()
+    one(stage).faults.extend([fault] * 3)
+    with pytest.raises((TryAgainError, OutcomeUnknownError)):
+        stage.run(0)
+    assert stage.slept == [1.0, 2.0]
+    assert one(stage).rows == []
+    halted = stage.events[-1]
+    assert isinstance(halted, BatchHalted)
+    assert halted.sink == "memory rows"
+    stage.run(0)
+    assert len(one(stage).rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"), [(SinkFault.REFUSED, SinkError), (SinkFault.BUSY, SinkBusyError)]
+)
+def test_other_errors_of_a_store_go_up_at_once(fault: SinkFault, error: type[SinkError]) -> None:
+    """A refusal and a lock that is held are not repeated here."""
+    stage = stage_of()
+    one(stage).faults.append(fault)
+    with pytest.raises(error):
+        stage.run(0)
+    assert stage.slept == []
+
+
+def test_a_zombie_writes_nothing() -> None:
+    """A driver that has judged a batch finds it moved by its successor, and says so."""
+    store = MemoryStore()
+    zombie, successor = stage_of(MemorySink(store)), stage_of(MemorySink(store))
+    successor.plans.run_id = "r2"
+
+    def overtake(frame: Frame, plan: Any) -> Frame:
+        successor.run(0)
+        successor.run(1)
+        return frame
+
+    with pytest.raises(ForeignWriterError):
+        zombie.run(0, transform=overtake)
+    assert offsets(one(successor)) == WHOLE
+    with pytest.raises(RegressionError):
+        zombie.run(0)
+
+
+def test_a_zombie_in_doubt_is_not_taken_for_its_successor() -> None:
+    """What the successor wrote in our place is not our own late commit."""
+    store = MemoryStore()
+    successor = stage_of(MemorySink(store), run_id="r2")
+
+    class Overtaken(MemorySink):
+        def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
+            try:
+                return super().apply(frame, entry, plan)
+            except OutcomeUnknownError:
+                successor.run(0)
+                raise
+
+    zombie = stage_of(Overtaken(store))
+    one(zombie).faults.append(SinkFault.LOST)
+    with pytest.raises(ForeignWriterError, match="run r2"):
+        zombie.run(0)
+    assert len(one(successor).rows) == 3
+
+
+def test_only_the_sink_that_lacks_a_batch_gets_it() -> None:
+    """A crash between two sinks repeats the missing one alone."""
+    sinks = MemorySink(key="a"), MemorySink(key="b")
+    stage = stage_of(*sinks)
+    with crashing("batch.applied"), pytest.raises(Crash):
+        stage.run(0)
+    assert (len(sinks[0].rows), len(sinks[1].rows)) == (3, 0)
+    frame = stage.run(0)
+    assert (len(sinks[0].rows), len(sinks[1].rows)) == (3, 3)
+    assert frame.computed == 1
+    assert stage.frames.log == ["hold", "release"]  # of the first run; the second needs none
+    assert [type(event).__name__ for event in stage.events] == ["BatchReplayed", "BatchApplied"]
+
+
+def test_two_sinks_compute_the_frame_once() -> None:
+    """It is held while both are written, and released also after an error."""
+    stage = stage_of(MemorySink(key="a"), MemorySink(key="b"))
+    made: list[Frame] = []
+
+    def transform(frame: Frame, plan: Any) -> Frame:
+        made.append(Frame(frame.collect()))
+        return made[-1]
+
+    stage.run(0, transform=transform)
+    assert made[0].computed == 1
+    assert not made[0].held
+    stage.sinks[1].faults.append(SinkFault.REFUSED)  # type: ignore[attr-defined]  # a MemorySink
+    with pytest.raises(SinkError):
+        stage.run(1, transform=transform)
+    assert stage.frames.log == ["hold", "release"] * 2
+
+
+def test_a_transform_may_make_a_frame_for_each_sink() -> None:
+    """A list goes to the sinks in their order, and the batch's own frame is held."""
+    stage = stage_of(MemorySink(key="a"), MemorySink(key="b"))
+
+    def transform(frame: Frame, plan: Any) -> list[Frame]:
+        return [Frame(frame.rows[:1]), Frame(frame.rows[1:])]
+
+    frame = frame_of(TWO[0])
+    stage.batches(transform=transform).run(frame, 0)
+    assert [len(sink.rows) for sink in stage.sinks if isinstance(sink, MemorySink)] == [1, 2]
+    assert not frame.held
+    for wrong in ([frame], (frame,) * 3, None):
+        with pytest.raises(SettingsError, match="2 sinks"):
+            stage.run(1, transform=lambda frame, plan, made=wrong: made)
+
+
+def test_nothing_is_written_anywhere_when_one_sink_must_not_get_a_batch() -> None:
+    """All sinks are judged before the first is written."""
+    sinks = MemorySink(key="a"), MemorySink(key="b")
+    stage = stage_of(*sinks)
+    ahead = Stage(Plans({0: {P0: (0, 9)}}), [sinks[1]])
+    ahead.run(0)
+    with pytest.raises(RegressionError):
+        stage.run(0)
+    assert sinks[0].rows == []
+    halted = stage.events[-1]
+    assert isinstance(halted, BatchHalted)
+    assert (halted.sink, halted.error) == ("memory b", "RegressionError")
+
+
+def test_an_accepted_gap_is_told() -> None:
+    """The hole stands in the event and in the ledger's history."""
+    stage = stage_of()
+    stage.run(0)
+    stage.plans.ranges = {1: {P0: (4, 5), P1: (1, 1)}}
+    with pytest.raises(GapError):
+        stage.run(1)
+    stage.run(1, on_gap="accept")
+    told = stage.events[-1]
+    assert isinstance(told, BatchApplied)
+    assert told.holes == {P0: Span(2, 4)}
+    entry, _ = one(stage).store.history["rows"][-1]
+    assert entry.moves[P0].hole == Span(2, 4)
+
+
+def test_partitions_alone_continue_where_each_stands() -> None:
+    """After a crash between two partitions' transactions only the other is written."""
+    stage = stage_of(MemorySink(per_partition=True))
+    with crashing("sink.committed"), pytest.raises(Crash):
+        stage.run(0)
+    assert offsets(one(stage)) == [(0, 0), (0, 1)]
+    stage.run(0)
+    stage.run(1)
+    assert offsets(one(stage)) == WHOLE
+    told = stage.events[0]
+    assert isinstance(told, BatchApplied)
+    assert told.replayed == {P0: Span(0, 2)}
+
+
+def test_settings_that_can_never_work_are_refused() -> None:
+    """No sink, the same sink twice, an unknown on_gap, and a query without a name."""
+    for sinks, how in (
+        ([], {}),
+        ([MemorySink(), MemorySink()], {}),
+        ([MemorySink()], {"on_gap": "ignore"}),
+    ):
+        with pytest.raises(SettingsError):
+            Stage(Plans(TWO), list(sinks)).batches(**how)
+    stage = stage_of(query=None)
+    with pytest.raises(SettingsError, match="queryName"):
+        stage.run(0)
+    stage.run(0, name="given")
+    assert one(stage).applied("given").keys() == {P0, P1}
+
+
+def test_an_observer_that_fails_fails_no_batch() -> None:
+    """The others are told, and the rows are written."""
+    stage = stage_of()
+
+    def broken(event: Event) -> None:
+        raise RuntimeError("of the observer")
+
+    batches = stage.batches()
+    batches._observers = (broken, *batches._observers)
+    batches.run(frame_of(TWO[0]), 0)
+    assert len(stage.events) == 1
+
+
+def test_pauses_double_up_to_a_limit() -> None:
+    """A try fewer than there are, each wait twice the last."""
+    retry = Retry(first=1.0, longest=5.0)
+    assert list(retry.pauses(5)) == [1.0, 2.0, 4.0, 5.0]
+    assert list(retry.pauses(1)) == []
+    assert sum(Retry().pauses(Retry().reads)) > 30

@@ -1,0 +1,318 @@
+"""The judgement of a planned batch by what a sink has applied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eo_listener.errors import (
+    GapError,
+    GuardError,
+    MixedReplayError,
+    OverlapError,
+    PartitionVanishedError,
+    RegressionError,
+    SettingsError,
+    TopicRecreatedError,
+)
+from eo_listener.ledger import Head, Verdict
+from eo_listener.offsets import Span, TopicPartition
+from tests.guard.plans import P0, P1, P2, U0, Ranges, head_of, judged, plan_of
+
+
+@pytest.mark.parametrize(
+    ("head", "planned", "verdict"),
+    [
+        (None, (0, 5), Verdict.FIRST),
+        (None, (3, 5), Verdict.FIRST),
+        ((0, 5), (5, 9), Verdict.NEXT),
+        ((5, 5), (5, 9), Verdict.NEXT),  # a head that was made or marked by an empty range
+        ((0, 5), (0, 5), Verdict.REPLAY),
+    ],
+)
+def test_what_continues_or_repeats_is_told_by_its_range(
+    head: tuple[int, int] | None, planned: tuple[int, int], verdict: Verdict
+) -> None:
+    """First, next and replayed ranges are recognised, whatever the batch's number is."""
+    heads = {} if head is None else {P0: head_of(*head)}
+    for batch_id in (0, 6, 7, 1000):
+        found = judged(plan_of({P0: planned}, batch_id=batch_id), heads)
+        assert found.verdict is verdict
+        moves = found.entry.moves
+        if verdict is Verdict.REPLAY:
+            assert not moves
+            assert found.replayed == {P0: Span(*planned)}
+        else:
+            assert moves[P0].span == Span(*planned)
+            assert moves[P0].verdict is verdict
+            assert moves[P0].found == heads.get(P0)
+            assert moves[P0].hole is None
+
+
+@pytest.mark.parametrize(
+    ("head", "planned", "error", "offsets"),
+    [
+        ((0, 5), (7, 9), GapError, (5, 7)),
+        ((0, 5), (3, 9), OverlapError, (3, 5)),
+        ((2, 5), (0, 9), OverlapError, (0, 5)),
+        ((2, 5), (0, 5), OverlapError, (0, 5)),
+        ((2, 5), (4, 5), OverlapError, (4, 5)),
+        ((2, 5), (0, 4), RegressionError, (0, 5)),
+        ((2, 5), (0, 2), RegressionError, (0, 5)),
+        ((2, 5), (2, 4), RegressionError, (2, 5)),
+        ((2, 5), (5, 3), RegressionError, (3, 5)),
+        (None, (5, 3), RegressionError, (3, 5)),
+    ],
+)
+def test_whatever_does_not_continue_is_an_error_of_its_kind(
+    head: tuple[int, int] | None,
+    planned: tuple[int, int],
+    error: type[GuardError],
+    offsets: tuple[int, int],
+) -> None:
+    """Gaps, overlaps and steps back are told apart, with the offsets in question."""
+    heads = {} if head is None else {P0: head_of(*head)}
+    with pytest.raises(error) as raised:
+        judged(plan_of({P0: planned}), heads)
+    assert raised.value.ranges == {P0: Span(*offsets)}
+    assert f"t-0 {Span(*offsets)}" in str(raised.value)
+
+
+def test_only_a_gap_can_be_accepted() -> None:
+    """With on_gap="accept" the head moves over the hole; all else stays an error."""
+    found = judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, on_gap="accept")
+    assert found.verdict is Verdict.NEXT
+    assert found.entry.moves[P0].hole == Span(5, 7)
+    assert found.holes == {P0: Span(5, 7)}
+    for planned in ((3, 9), (0, 4), (5, 3)):
+        with pytest.raises((OverlapError, RegressionError)):
+            judged(plan_of({P0: planned}), {P0: head_of(2, 5)}, on_gap="accept")
+
+
+@pytest.mark.parametrize(
+    ("head", "planned", "log_start", "hole"),
+    [
+        ((0, 5), (5, 9), 7, (5, 7)),
+        ((0, 5), (5, 9), 50, (5, 9)),
+        (None, (5, 9), 6, (5, 6)),
+        ((0, 4), (5, 9), 7, (4, 7)),
+    ],
+)
+def test_records_that_kafka_deleted_unread_are_a_gap(
+    head: tuple[int, int] | None,
+    planned: tuple[int, int],
+    log_start: int,
+    hole: tuple[int, int],
+) -> None:
+    """What failOnDataLoss=false hides is found by the log's start, joined with a gap before it."""
+    heads = {} if head is None else {P0: head_of(*head)}
+    plan = plan_of({P0: planned}, log_starts={P0: log_start})
+    with pytest.raises(GapError) as raised:
+        judged(plan, heads)
+    assert raised.value.ranges == {P0: Span(*hole)}
+    assert judged(plan, heads, on_gap="accept").holes == {P0: Span(*hole)}
+
+
+def test_a_replay_needs_no_log() -> None:
+    """Records of an applied range may be deleted: nothing of it is read any more."""
+    plan = plan_of({P0: (0, 5)}, log_starts={P0: 5}, log_ends={P0: 5})
+    assert judged(plan, {P0: head_of(0, 5)}).verdict is Verdict.REPLAY
+
+
+def test_a_plan_beyond_the_end_of_the_log_is_refused() -> None:
+    """A log that was cut back is named, and cannot be accepted."""
+    plan = plan_of({P0: (5, 9)}, log_ends={P0: 8})
+    for on_gap in ("halt", "accept"):
+        with pytest.raises(RegressionError, match="cut back") as raised:
+            judged(plan, {P0: head_of(0, 5)}, on_gap=on_gap)
+        assert raised.value.ranges == {P0: Span(8, 9)}
+    assert judged(replace(plan, log_ends={P0: 9}), {P0: head_of(0, 5)}).verdict is Verdict.NEXT
+
+
+def test_empty_ranges_have_no_verdict() -> None:
+    """Beside data an empty range moves nothing; where there is no head yet it makes one."""
+    heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
+    plan = plan_of({P0: (5, 9), P1: (3, 3), P2: (4, 4)})
+    moves = judged(plan, heads).entry.moves
+    assert list(moves) == [P0, P2]
+    assert moves[P2].verdict is None
+    assert (moves[P2].span, moves[P2].found) == (Span(4, 4), None)
+    off = plan_of({P0: (5, 9), P1: (1, 1), P2: (9, 9)})  # judged by their next offsets
+    assert list(judged(off, heads | {P2: head_of(0, 4)}).entry.moves) == [P0]
+
+
+def test_a_new_partition_does_not_make_a_replay_mixed() -> None:
+    """An empty range without a head says nothing of whether the batch was applied."""
+    found = judged(plan_of({P0: (0, 5), P1: (3, 3)}), {P0: head_of(0, 5)})
+    assert found.verdict is Verdict.REPLAY
+    assert not found.entry.moves
+
+
+@pytest.mark.parametrize(
+    ("heads", "batch_id", "verdict", "moved"),
+    [
+        ({}, 0, Verdict.FIRST, [P0, P1]),
+        ({P0: head_of(0, 5), P1: head_of(0, 3, batch_id=2)}, 7, Verdict.NEXT, [P0, P1]),
+        ({P0: head_of(5, 5, batch_id=7), P1: head_of(3, 3, batch_id=7)}, 7, Verdict.REPLAY, []),
+        ({P0: head_of(5, 5, batch_id=7)}, 7, Verdict.REPLAY, []),
+        ({P0: head_of(0, 5, query_id="old", batch_id=90)}, 0, Verdict.NEXT, [P0, P1]),
+        ({P0: head_of(0, 4), P1: head_of(0, 3)}, 7, Verdict.NEXT, [P1]),
+    ],
+)
+def test_a_batch_without_offsets_is_told_by_its_number(
+    heads: dict[TopicPartition, Head],
+    batch_id: int,
+    verdict: Verdict,
+    moved: list[TopicPartition],
+) -> None:
+    """Its rows come from Spark's state: heads are marked with the number, which tells a replay."""
+    found = judged(plan_of({P0: (5, 5), P1: (3, 3)}, batch_id=batch_id), heads)
+    assert found.verdict is verdict
+    assert list(found.entry.moves) == moved
+    for tp in moved:
+        assert found.entry.moves[tp].verdict is None
+        assert found.entry.head(tp).batch_id == batch_id
+
+
+def test_a_batch_without_offsets_of_a_lower_number_is_refused() -> None:
+    """A restored checkpoint would repeat rows of Spark's state."""
+    with pytest.raises(RegressionError, match="applied was batch 8"):
+        judged(plan_of({P0: (5, 5)}, batch_id=7), {P0: head_of(0, 5, batch_id=8)})
+
+
+@pytest.mark.parametrize(
+    ("planned", "error", "hole"),
+    [((7, 7), GapError, (5, 7)), ((3, 3), RegressionError, (3, 5))],
+)
+def test_rows_that_nothing_would_mark_are_not_written(
+    planned: tuple[int, int], error: type[GuardError], hole: tuple[int, int]
+) -> None:
+    """A batch without offsets of which no head stands where it stands is judged by its place."""
+    heads = {P0: head_of(0, 5)}
+    with pytest.raises(error) as raised:
+        judged(plan_of({P0: planned}), heads)
+    assert raised.value.ranges == {P0: Span(*hole)}
+    if error is GapError:
+        found = judged(plan_of({P0: planned}), heads, on_gap="accept")
+        assert found.entry.moves[P0].hole == Span(*hole)
+
+
+def test_some_applied_and_some_not_is_an_error_of_its_own() -> None:
+    """In one transaction no batch is half applied; alone each partition may be."""
+    heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
+    plan = plan_of({P0: (0, 5), P1: (3, 6), P2: (0, 1)})
+    with pytest.raises(MixedReplayError) as raised:
+        judged(plan, heads)
+    assert raised.value.ranges == {P0: Span(0, 5)}
+    found = judged(plan, heads, per_partition=True)
+    assert found.verdict is Verdict.NEXT
+    assert list(found.entry.moves) == [P1, P2]
+    assert found.replayed == {P0: Span(0, 5)}
+
+
+def test_a_recreated_topic_is_refused_even_where_it_has_nothing_new() -> None:
+    """Offsets of another topic id are others, also of an empty range and of a replay."""
+    for planned in ((5, 9), (5, 5), (0, 5)):
+        plan = plan_of({P0: planned}, topic_ids={"t": "T2"})
+        with pytest.raises(TopicRecreatedError, match="its id was T, is T2") as raised:
+            judged(plan, {P0: head_of(0, 5)}, on_gap="accept")
+        assert raised.value.ranges == {P0: Span(*planned)}
+
+
+def test_an_unknown_topic_id_is_no_other_id() -> None:
+    """Where one of the two is unknown nothing is said, and what is known is not forgotten."""
+    found = judged(plan_of({P0: (5, 9)}, topic_ids={}), {P0: head_of(0, 5)})
+    assert found.entry.moves[P0].topic_id == "T"
+    found = judged(plan_of({P0: (5, 9)}), {P0: head_of(0, 5, topic_id=None)})
+    assert found.entry.moves[P0].topic_id == "T"
+
+
+def test_a_partition_that_is_no_longer_read_is_refused() -> None:
+    """A topic that is read must be read whole; one that no source reads is not looked at."""
+    heads = {P0: head_of(0, 5), P1: head_of(0, 3), U0: head_of(0, 8, topic_id="U")}
+    with pytest.raises(PartitionVanishedError) as raised:
+        judged(plan_of({P0: (5, 9)}), heads)
+    assert raised.value.ranges == {P1: Span(3, 3)}
+    assert judged(plan_of({P0: (5, 9), P1: (3, 3)}), heads).verdict is Verdict.NEXT
+
+
+GRAVITY: list[tuple[type[GuardError], Ranges]] = [
+    (TopicRecreatedError, {U0: (8, 9)}),
+    (PartitionVanishedError, {}),  # P2 is missing
+    (RegressionError, {TopicPartition("t", 3): (0, 4), TopicPartition("t", 4): (9, 8)}),
+    (OverlapError, {TopicPartition("t", 5): (4, 9)}),
+    (GapError, {TopicPartition("t", 6): (6, 9)}),
+    (MixedReplayError, {TopicPartition("t", 7): (0, 5)}),
+]
+
+
+@pytest.mark.parametrize("least", range(len(GRAVITY)))
+def test_the_gravest_of_a_batch_is_raised_with_all_its_partitions(least: int) -> None:
+    """Of several kinds the gravest counts, and names each partition that has it."""
+    error, named = GRAVITY[least]
+    ranges = {P0: (5, 9)} | {tp: span for _, more in GRAVITY[least:] for tp, span in more.items()}
+    heads = {tp: head_of(0, 5) for tp in ranges if tp.topic == "t"}
+    heads |= {U0: head_of(0, 8, topic_id="older"), TopicPartition("t", 4): head_of(0, 9)}
+    if least > 1:
+        ranges[P2] = (5, 9)
+    heads[P2] = head_of(0, 5)
+    if least:
+        del heads[U0]
+    if TopicPartition("t", 4) not in ranges:
+        del heads[TopicPartition("t", 4)]
+    with pytest.raises(GuardError) as raised:
+        judged(plan_of(ranges), heads)
+    assert type(raised.value) is error
+    assert set(raised.value.ranges) == (set(named) or {P2})
+
+
+def test_an_error_of_many_partitions_stays_short() -> None:
+    """The first few are named, the others counted, all of them kept."""
+    ranges = {TopicPartition("t", number): (7, 9) for number in range(1000)}
+    with pytest.raises(GapError) as raised:
+        judged(plan_of(ranges), {tp: head_of(0, 5) for tp in ranges})
+    assert len(str(raised.value)) < 800
+    assert "t-4 5..7 and 995 more partitions" in str(raised.value)
+    assert len(raised.value.ranges) == 1000
+
+
+def test_an_error_says_what_to_type() -> None:
+    """What happened, why most likely, and what to type, with the names in it."""
+    with pytest.raises(GapError) as raised:
+        judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)})
+    error = raised.value
+    assert error.problem == (
+        "batch 7 of query 'flights' was not written to table delays: offsets before it are not "
+        "in the sink: t-0 5..7"
+    )
+    assert error.cause is not None
+    assert error.fix is not None
+    assert 'starting_offsets(ledger=sink, query="flights")' in error.fix
+    assert 'on_gap="accept"' in error.fix
+    assert error.exit_code == 1
+
+
+def test_what_cannot_be_proved_is_refused() -> None:
+    """Sources that are not Kafka, queries without Kafka and doubled partitions are named."""
+    with pytest.raises(SettingsError, match="source 1"):
+        judged(plan_of({P0: (0, 5)}, others=(1,)), {})
+    with pytest.raises(SettingsError, match="no Kafka source"):
+        judged(plan_of({}, sources={}), {})
+    twice = {0: {P0: Span(0, 5)}, 1: {P0: Span(0, 5)}}
+    with pytest.raises(SettingsError, match="two sources"):
+        judged(plan_of({}, sources=twice), {})
+
+
+def test_each_move_knows_its_source() -> None:
+    """With several sources a partition's move names the one that reads it."""
+    sources = {0: {P0: Span(0, 5)}, 2: {U0: Span(0, 1), P1: Span(0, 2)}}
+    moves = judged(plan_of({}, sources=sources), {}).entry.moves
+    assert {tp: move.source for tp, move in moves.items()} == {P0: 0, P1: 2, U0: 2}
+    only = judged(plan_of({}, sources={3: {P0: Span(0, 5)}}), {}).entry.moves
+    assert only[P0].source == 3
+
+
+def test_a_batch_of_no_partitions_moves_nothing() -> None:
+    """A pattern that matches no topic yet leads to a batch with nothing to write."""
+    assert not judged(plan_of({}, sources={0: {}}), {}).entry.moves
