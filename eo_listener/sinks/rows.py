@@ -7,7 +7,7 @@ into more of them first.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ _ORDINAL = "eo_ordinal"
 
 def stream(
     frame: Any, plan: Plan, *, task_rows: int = TASK_ROWS, ordered: bool = False
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of `frame`, a classic DataFrame, by record batches of its columns.
 
     Timestamps are in UTC. A cut loses the order of rows; with `ordered` it keeps the order within
@@ -35,7 +35,7 @@ def stream(
     Raises SettingsError for a type that Arrow has no form for, SinkError where Spark says that a
     task's rows are too many.
     """
-    schema = arrow_schema(frame.schema.jsonValue(), large=_large(frame))
+    schema = schema_of(frame)
     planned = _planned(plan)
     if planned > task_rows:
         tasks = tasks_wanted(plan, _partitions(frame), task_rows)
@@ -43,6 +43,11 @@ def stream(
     with closing(_messages(frame, at_once=planned <= task_rows)) as messages:
         for message in messages:
             yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+
+
+def schema_of(frame: Any) -> pa.Schema:
+    """Return the columns of `frame` as Arrow's. Raises SettingsError for a type without a form."""
+    return arrow_schema(frame.schema.jsonValue(), large=_large(frame))
 
 
 def tasks_wanted(plan: Plan, partitions: int, task_rows: int) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from eo_listener.errors import SettingsError
 from eo_listener.ledger import Entry
+from eo_listener.sinks.ledger_sql import HEADS, HISTORY
 
 STAGED: Final = "eo_batch"
 """The table in which `apply=` finds the batch's rows, there for one transaction only."""
@@ -63,6 +64,13 @@ class Target:
         for name in (table, *names, *(() if dead_letters is None else (dead_letters,))):
             if not name or "\x00" in name:
                 raise SettingsError(f"{name!r} cannot name a table or a column")
+        tables = [name.lower() for name in (table, dead_letters) if name is not None]
+        if len({*tables, HEADS, HISTORY}) < len(tables) + 2:  # SQLite's names have no case
+            raise SettingsError(
+                f"table {table!r} and dead_letters {dead_letters!r} cannot be used together with "
+                f"the ledger's own {HEADS} and {HISTORY}",
+                fix="Give each a name of its own",
+            )
         if how is Mode.APPEND and names:
             raise SettingsError(
                 "keys= has no meaning when rows are appended",

@@ -1,0 +1,51 @@
+"""The user's own part of the transaction, kept from ending it and from writing the ledger."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from eo_listener.ledger import Entry
+from eo_listener.sinks.ledger_sql import HEADS, HISTORY
+from eo_listener.sinks.target import STAGED, Apply
+
+_WRITES: Final = frozenset(
+    {
+        sqlite3.SQLITE_INSERT,
+        sqlite3.SQLITE_UPDATE,
+        sqlite3.SQLITE_DELETE,
+        sqlite3.SQLITE_DROP_TABLE,
+    }
+)
+
+
+def run_apply(connection: sqlite3.Connection, apply: Apply, entry: Entry) -> None:
+    """Run it on the staged rows, and drop them.
+
+    Raises sqlite3.Error for a statement that fails or is not allowed; whatever a function raises
+    goes on.
+    """
+    connection.execute("SAVEPOINT eo_apply")
+    connection.set_authorizer(_guard)  # it has statements prepared before it prepared once more
+    try:
+        if callable(apply):
+            apply(connection, entry)
+        else:
+            for statement in (apply,) if isinstance(apply, str) else apply:
+                connection.execute(statement)
+    finally:
+        connection.set_authorizer(_allow)  # None does not take it away before Python 3.11
+    connection.execute("RELEASE eo_apply")
+    connection.execute(f"DROP TABLE temp.{STAGED}")
+
+
+def _guard(action: int, first: str | None, *_: str | None) -> int:
+    if action == sqlite3.SQLITE_TRANSACTION:
+        return sqlite3.SQLITE_DENY
+    if action in _WRITES and first is not None and first.lower() in (HEADS, HISTORY):
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
+
+
+def _allow(*_: object) -> int:
+    return sqlite3.SQLITE_OK

@@ -1,0 +1,92 @@
+"""What SQLite's errors mean for a batch, told by their texts: Python 3.10 gives no codes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from eo_listener.errors import OutcomeUnknownError, SinkBusyError, SinkError
+from eo_listener.sinks.sqlite.holders import holders
+
+_KNOWN: Final[Mapping[str, tuple[str, str]]] = {
+    "database or disk is full": ("its disk is full", "Make room, and start the query again"),
+    "attempt to write a readonly database": (
+        "the file or its folder may not be written",
+        "Give the user that runs the query the right to write both",
+    ),
+    "unable to open database file": (
+        "the folder may not be written: SQLite keeps files beside the database",
+        "Give the user that runs the query the right to write the folder",
+    ),
+    "file is not a database": (
+        "the file is of another kind, or encrypted",
+        "Name another path, or move that file away",
+    ),
+    "database disk image is malformed": (
+        "the file is damaged: a copy taken while it was written, or a bad disk",
+        'Restore it from a backup, or save what can be read: sqlite3 FILE ".recover"',
+    ),
+    "not authorized": (
+        "apply= may neither end the transaction nor write the ledger",
+        "Take COMMIT, ROLLBACK, BEGIN, and writes to the ledger's tables out of it",
+    ),
+    "disk i/o error": ("the disk failed, or is gone", "Look into the system's log"),
+}
+_BUSY: Final = ("database is locked", "database table is locked", "locking protocol")
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else holds a lock."""
+    return any(part in str(error) for part in _BUSY)
+
+
+def explained(error: sqlite3.Error, path: Path, *, waited: float) -> SinkError:
+    """Say what stopped us; nothing was written."""
+    if is_busy(error):
+        return busy(path, waited)
+    for part, (cause, fix) in _KNOWN.items():
+        if part in str(error).lower():
+            return SinkError(f"{path} cannot be used: {error}", cause=cause, fix=fix)
+    return SinkError(f"{path} did not take the batch: {error}", cause="nothing of it was written")
+
+
+def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: float) -> SinkError:
+    """Say what a failed COMMIT means.
+
+    A full disk is met before the last page of the transaction, and a lock before the first. Any
+    other failure may have come after it, in the sync: then recovery decides, not we.
+    """
+    before = is_busy(error) or "is full" in str(error) or isinstance(error, sqlite3.IntegrityError)
+    if rolled_back and before:
+        return explained(error, path, waited=waited)
+    return OutcomeUnknownError(
+        f"whether {path} has taken the batch is not known: COMMIT said {error}",
+        cause="the disk failed while the transaction was made durable",
+        fix="Look into the system's log; the ledger in the file says what it holds",
+    )
+
+
+def busy(path: Path, waited: float) -> SinkBusyError:
+    """Say who holds the lock, and how to end it."""
+    found = holders(path)
+    if not found:
+        return SinkBusyError(
+            f"{path} was locked for {waited:g} s",
+            cause="this process holds the lock through another connection, or a process of "
+            "another user does",
+            fix=f"Look for it (lsof {path}), or wait longer (busy_timeout=)",
+        )
+    first = found[0]
+    if first.stopped:
+        return SinkBusyError(
+            f"{path} was locked for {waited:g} s by {first}",
+            cause="it was stopped in the middle of a transaction, which ends with it only",
+            fix=f"End it: kill -9 {first.pid}",
+        )
+    return SinkBusyError(
+        f"{path} was locked for {waited:g} s; it is open in {', '.join(map(str, found))}",
+        cause="SQLite has one writer at a time, and that one takes longer",
+        fix=f"Let it finish, wait longer (busy_timeout=), or end it: kill {first.pid}",
+    )

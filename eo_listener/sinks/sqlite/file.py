@@ -1,0 +1,117 @@
+"""The database file: whether it can be used at all, and a connection to it.
+
+A new file gets a write-ahead log (WAL): readers and the writer do not wait for each other, and
+COMMIT is one sync. WAL needs memory that is shared between processes, so it works on one machine
+only, and on a network file system neither it nor the locks of a rollback journal can be trusted:
+such a path is refused. A file that has a rollback journal keeps it. FULL (in WAL) and EXTRA (with
+a journal) are the settings of `synchronous` under which what COMMIT has confirmed outlives a power
+cut.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from eo_listener.errors import SettingsError
+from eo_listener.sinks.sqlite.failures import explained
+
+_REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "fuse.sshfs"})
+
+
+class DatabaseFile:
+    """One path, and at most one connection to it, made when it is needed.
+
+    A forked child gets a connection of its own: SQLite's must not cross a fork.
+    """
+
+    def __init__(self, path: Path, *, create: bool, busy_timeout: float) -> None:
+        self.path = path
+        self.busy_timeout = busy_timeout
+        self._create = create
+        self._connection: sqlite3.Connection | None = None
+        self._pid = os.getpid()
+        self._inherited: list[sqlite3.Connection] = []
+
+    def connection(self) -> sqlite3.Connection:
+        """Return the open connection.
+
+        Raises SettingsError for a path that cannot be one, SinkError where it cannot be opened.
+        """
+        if self._connection is not None and self._pid != os.getpid():
+            self._inherited.append(self._connection)  # closing it would drop the parent's locks
+            self._connection = None
+        if self._connection is None:
+            self._connection = self._open()
+            self._pid = os.getpid()
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection; what is not committed is rolled back."""
+        connection, self._connection = self._connection, None
+        if connection is not None and self._pid == os.getpid():
+            connection.close()
+
+    def _open(self) -> sqlite3.Connection:
+        is_new = self._checked()
+        mode = "rwc" if self._create else "rw"
+        connection = None
+        try:
+            connection = sqlite3.connect(
+                f"{self.path.as_uri()}?mode={mode}",
+                uri=True,
+                timeout=self.busy_timeout,
+                isolation_level=None,  # we say BEGIN and COMMIT ourselves
+                check_same_thread=False,  # foreachBatch comes on any thread, one at a time
+            )
+            _set_journal(connection, is_new=is_new)
+        except sqlite3.Error as error:
+            if connection is not None:
+                connection.close()
+            raise explained(error, self.path, waited=self.busy_timeout) from error
+        return connection
+
+    def _checked(self) -> bool:
+        """Whether the file is still to be made; refuses a path that cannot hold a database."""
+        if self.path.is_dir():
+            raise SettingsError(f"{self.path} is a folder", fix="Name a file in it")
+        if not self.path.parent.is_dir():
+            raise SettingsError(
+                f"the folder {self.path.parent} does not exist",
+                fix=f"mkdir -p {self.path.parent}, or name another path",
+            )
+        is_new = not self.path.exists()
+        if is_new and not self._create:
+            raise SettingsError(
+                f"{self.path} does not exist, and create=False",
+                fix="Make it, or leave create=False out",
+            )
+        kind = _file_system(self.path.parent)
+        if kind in _REMOTE:
+            raise SettingsError(
+                f"{self.path} lies on a network file system ({kind})",
+                cause="SQLite's locks and its log are not safe there",
+                fix="Put it on a local disk, or take PostgresSink",
+            )
+        return is_new
+
+
+def _set_journal(connection: sqlite3.Connection, *, is_new: bool) -> None:
+    (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if is_new:
+        (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute(f"PRAGMA synchronous = {'FULL' if journal == 'wal' else 'EXTRA'}")
+
+
+def _file_system(folder: Path) -> str:
+    """The kind of file system that a folder lies on; empty where it is not known."""
+    inside = [
+        (len(part.mountpoint), part.fstype)
+        for part in psutil.disk_partitions(all=True)
+        if folder.resolve().is_relative_to(part.mountpoint)
+    ]
+    return max(inside, default=(0, ""))[1]

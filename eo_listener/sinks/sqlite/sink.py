@@ -1,0 +1,258 @@
+"""A batch's rows and its ledger entry in one transaction of one SQLite file.
+
+BEGIN IMMEDIATE takes the only write lock before anything is read or written, so a transaction
+never fails half way for another writer's sake. Rows that Spark brings as one are fetched before
+it; those of a larger batch while the lock is held.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime, timezone
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from eo_listener.errors import SettingsError
+from eo_listener.fault_points import reached
+from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.offsets import TopicPartition
+from eo_listener.plan import Plan
+from eo_listener.sinks.ledger_sql import (
+    HEADS,
+    LedgerSql,
+    Many,
+    Standing,
+    foreign_writer,
+    quoted,
+    standing,
+)
+from eo_listener.sinks.poison import DeadLetter, DeadLetterSql
+from eo_listener.sinks.rows import TASK_ROWS, schema_of, stream
+from eo_listener.sinks.sqlite.applying import run_apply
+from eo_listener.sinks.sqlite.failures import at_commit, explained
+from eo_listener.sinks.sqlite.file import DatabaseFile
+from eo_listener.sinks.sqlite.table import columns_of, target_table
+from eo_listener.sinks.sqlite.writing import Writing
+from eo_listener.sinks.target import Apply, Mode, Target
+
+_LEDGER = LedgerSql(placeholder="?", moment="text")
+
+
+class SqliteSink:
+    """Writes batches into `table` of the SQLite file `path`, each of them once.
+
+    `mode`: "append"; "upsert" by `keys`, where the last row of a key wins; "idempotent", an upsert
+    without a ledger, which promises only that a repeated batch with the same rows changes nothing.
+    `apply`: SQL statements, one each, or a function of connection and entry, run on the batch's
+    rows (in the temporary table `eo_batch`) instead of a write to `table`, in the same
+    transaction. `dead_letters` names a table for rows that cannot be written. `busy_timeout` is in
+    seconds. With `create=False` neither file nor tables are made.
+
+    Raises SettingsError for arguments that cannot be.
+    """
+
+    per_partition = False
+
+    def __init__(
+        self,
+        path: str | Path,
+        table: str,
+        *,
+        mode: str = "append",
+        keys: str | Sequence[str] = (),
+        apply: Apply | None = None,
+        create: bool = True,
+        dead_letters: str | None = None,
+        per_partition: bool = False,
+        busy_timeout: float = 30.0,
+        task_rows: int = TASK_ROWS,
+    ) -> None:
+        if per_partition:
+            raise SettingsError(
+                "per_partition=True gains nothing with SQLite, which has one writer at a time",
+                fix="Leave it out, or take PostgresSink",
+            )
+        if str(path) in ("", ":memory:"):
+            raise SettingsError(
+                "a database in memory forgets its ledger with its process",
+                fix="Name a file: SqliteSink('delays.db', table='delays')",
+            )
+        self._target = Target.of(
+            table=table,
+            mode=mode,
+            keys=keys,
+            apply=apply,
+            create=create,
+            dead_letters=dead_letters,
+        )
+        self._file = DatabaseFile(
+            Path(path).expanduser().absolute(), create=create, busy_timeout=busy_timeout
+        )
+        self._letters = (
+            DeadLetterSql(table=quoted(dead_letters), placeholder="?", moment="text")
+            if dead_letters is not None
+            else None
+        )
+        self._task_rows = task_rows
+
+    @property
+    def label(self) -> str:
+        """The file and the table."""
+        return f"table {self._target.table!r} of {self._file.path}"
+
+    @property
+    def key(self) -> str:
+        """The table's name."""
+        return self._target.table
+
+    def applied(self, query: str) -> Mapping[TopicPartition, Head]:
+        """Read the heads of `query`; in mode "idempotent" there are none."""
+        if self._target.mode is Mode.IDEMPOTENT:
+            return {}
+        connection = self._file.connection()
+        try:
+            self._make_ledger(connection)
+            found = self._standings(connection, query)
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        return {tp: there.head for tp, there in found.items()}
+
+    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+        """Write the rows of `frame` and `entry` in one transaction."""
+        schema = schema_of(frame)
+        ordered = self._target.mode is not Mode.APPEND
+        with closing(stream(frame, plan, task_rows=self._task_rows, ordered=ordered)) as rows:
+            first = next(rows, None)
+            connection = self._file.connection()
+            self._begin(connection)
+            try:
+                batches = chain((first,) if first is not None else (), rows)
+                applied = self._write(connection, schema, batches, entry)
+                reached("sink.rows-written")
+                moved = self._move(connection, entry, applied.rows)
+                if moved:
+                    reached("sink.ledger-moved")
+                    reached("sink.commit-sent")
+            except BaseException as error:
+                self._roll_back(connection)
+                if isinstance(error, sqlite3.Error):
+                    raise self._explained(error) from error
+                raise
+            if not moved:
+                self._roll_back(connection)
+                raise foreign_writer(self.label, entry, self._standings(connection, entry.query))
+            self._commit(connection)
+        reached("sink.committed")
+        return applied
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        reached("sink.begun")
+
+    def _write(
+        self,
+        connection: sqlite3.Connection,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        entry: Entry,
+    ) -> Applied:
+        writing = Writing(connection, target_table(connection, self._target, schema))
+        if self._letters is not None and self._target.create:
+            connection.execute(self._letters.create())
+        dead = 0
+        for number, batch in enumerate(batches):
+            dead += self._put_aside(connection, entry, list(self._refused(writing, batch)))
+            if number == 0:
+                reached("sink.copying")
+        if self._target.apply is not None:
+            run_apply(connection, self._target.apply, entry)
+        return Applied(rows=writing.rows, dead=dead)
+
+    def _refused(self, writing: Writing, batch: pa.RecordBatch) -> Iterable[DeadLetter]:
+        for letter in writing.write(batch):
+            if self._letters is None:
+                raise letter.error(self.label)
+            yield letter
+
+    def _put_aside(
+        self, connection: sqlite3.Connection, entry: Entry, letters: Sequence[DeadLetter]
+    ) -> int:
+        if self._letters is not None and letters:
+            connection.executemany(*self._letters.insert(entry, letters, _now()))
+        return len(letters)
+
+    def _move(self, connection: sqlite3.Connection, entry: Entry, rows: int) -> bool:
+        """Write the entry into the ledger; whether each head was as the entry has found it."""
+        if self._target.mode is Mode.IDEMPOTENT:
+            return True
+        self._make_ledger(connection)
+        now = _now()
+        for wanted in (_LEDGER.insert(self.key, entry, now), _LEDGER.move(self.key, entry, now)):
+            if wanted.rows and _changed(connection, wanted) != len(wanted.rows):
+                return False
+        connection.executemany(*_LEDGER.history(self.key, entry, rows=rows, now=now))
+        old = _LEDGER.prune(self.key, entry)
+        if old is not None:
+            connection.execute(*old)
+        return True
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            rolled_back = self._roll_back(connection)
+            self._file.close()  # what was made durable is found out by opening it anew
+            waited = self._file.busy_timeout
+            raise at_commit(
+                error, self._file.path, rolled_back=rolled_back, waited=waited
+            ) from error
+
+    def _roll_back(self, connection: sqlite3.Connection) -> bool:
+        """End the transaction, if need be by closing the file; whether that was not needed."""
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:  # the end of the connection ends the transaction too
+            self._file.close()
+            return False
+        return True
+
+    def _make_ledger(self, connection: sqlite3.Connection) -> None:
+        if columns_of(connection, HEADS):
+            return
+        if not self._target.create:
+            raise SettingsError(
+                f"{self._file.path} has no ledger, and create=False",
+                fix=f"Make it: {'; '.join(_LEDGER.create())}",
+            )
+        for statement in _LEDGER.create():
+            connection.execute(statement)
+
+    def _standings(
+        self, connection: sqlite3.Connection, query: str
+    ) -> Mapping[TopicPartition, Standing]:
+        found = map(standing, connection.execute(*_LEDGER.heads(self.key, query)))
+        return {there.partition: there for there in found}
+
+    def _explained(self, error: sqlite3.Error) -> Exception:
+        return explained(error, self._file.path, waited=self._file.busy_timeout)
+
+
+def _changed(connection: sqlite3.Connection, wanted: Many) -> int:
+    return connection.executemany(*wanted).rowcount
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

@@ -1,0 +1,108 @@
+"""The target table: what it has, how it is made, and the statement that writes a row."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from eo_listener.errors import SettingsError
+from eo_listener.sinks.ledger_sql import quoted
+from eo_listener.sinks.poison import Sieve
+from eo_listener.sinks.sqlite.columns import declared
+from eo_listener.sinks.target import STAGED, Mode, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Where a batch's rows go: the target itself, or the staged table that `apply=` reads."""
+
+    sieve: Sieve
+    insert: str
+    keys: tuple[str, ...]
+
+
+def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Schema) -> Table:
+    """Find the target in the database, or make it, within the running transaction.
+
+    Raises SettingsError where rows with this schema can never fit.
+    """
+    if target.apply is not None:
+        sieve = Sieve.of(schema.names, None)
+        connection.execute(f"DROP TABLE IF EXISTS temp.{STAGED}")
+        connection.execute(f"CREATE TEMP TABLE {STAGED} ({_columns(schema, sieve, ())})")
+        return Table(sieve=sieve, insert=_insert(f"temp.{STAGED}", sieve.columns), keys=())
+    there = columns_of(connection, target.table)
+    sieve = Sieve.of(schema.names, there or None)
+    _check_keys(target, sieve)
+    name = quoted(target.table)
+    if not there:
+        if not target.create:
+            raise SettingsError(
+                f"the database has no table {target.table!r}, and create=False",
+                fix=f"Make it: CREATE TABLE {name} ({_columns(schema, sieve, target.keys)})",
+            )
+        connection.execute(f"CREATE TABLE {name} ({_columns(schema, sieve, target.keys)})")
+    statement = _insert(name, sieve.columns)
+    if target.mode is not Mode.APPEND:
+        statement += _on_conflict(sieve.columns, target.keys)
+        _check_unique(connection, target, statement, len(sieve.columns))
+    return Table(sieve=sieve, insert=statement, keys=target.keys)
+
+
+def columns_of(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
+    """Return the columns of a table that can be written, none where there is no such table."""
+    rows = connection.execute(f"PRAGMA table_xinfo({quoted(table)})").fetchall()
+    return tuple(name for _, name, *_, hidden in rows if not hidden)
+
+
+def _check_keys(target: Target, sieve: Sieve) -> None:
+    missing = sorted(set(target.keys) - set(sieve.columns))
+    if missing:
+        raise SettingsError(
+            f"keys= names {', '.join(map(repr, missing))}, which the rows do not have",
+            fix="Name columns of the transform's result, letter for letter",
+        )
+
+
+def _check_unique(
+    connection: sqlite3.Connection, target: Target, statement: str, columns: int
+) -> None:
+    try:
+        connection.execute(f"EXPLAIN {statement}", (None,) * columns)
+    except sqlite3.OperationalError as error:
+        if "ON CONFLICT" not in str(error):
+            raise
+        names = ", ".join(map(quoted, target.keys))
+        raise SettingsError(
+            f"the columns keys= names are not unique in table {target.table!r}",
+            fix=f"CREATE UNIQUE INDEX name_it ON {quoted(target.table)} ({names})",
+        ) from error
+
+
+def _columns(schema: pa.Schema, sieve: Sieve, keys: Sequence[str]) -> str:
+    """The body of CREATE TABLE.
+
+    The keys are unique, not a primary key: a lone INTEGER PRIMARY KEY makes a number of its own
+    out of null.
+    """
+    parts = [
+        f"{quoted(name)} {declared(schema.field(name).type)}" + (" NOT NULL" * (name in keys))
+        for name in sieve.columns
+    ]
+    if keys:
+        parts.append(f"UNIQUE ({', '.join(map(quoted, keys))})")
+    return ", ".join(parts)
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    names = ", ".join(map(quoted, columns))
+    return f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(columns))})"
+
+
+def _on_conflict(columns: Sequence[str], keys: Sequence[str]) -> str:
+    changed = [f"{quoted(name)} = excluded.{quoted(name)}" for name in columns if name not in keys]
+    action = f"UPDATE SET {', '.join(changed)}" if changed else "NOTHING"
+    return f" ON CONFLICT ({', '.join(map(quoted, keys))}) DO {action}"

@@ -1,0 +1,78 @@
+"""A batch's rows into a table, and those that cannot be written aside.
+
+A statement that SQLite refuses changes nothing, and the ones before it stay: each is a savepoint
+of its own. So the rows go in as one stream, which goes on behind a row that was refused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from eo_listener.errors import SinkError
+from eo_listener.sinks.poison import DeadLetter
+from eo_listener.sinks.sqlite.columns import flaws, values
+from eo_listener.sinks.sqlite.table import Table
+
+_REFUSED = (sqlite3.IntegrityError, sqlite3.DataError)
+
+
+class Writing:
+    """The rows of one batch on their way into `table`; counts what went in."""
+
+    def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
+        self.rows = 0
+        self._connection = connection
+        self._table = table
+
+    def write(self, batch: pa.RecordBatch) -> Iterator[DeadLetter]:
+        """Write the rows of `batch`, and yield those that were not written.
+
+        Nothing more is written once the caller stops asking. Raises sqlite3.Error for what is no
+        single row's fault.
+        """
+        batch, letters = self._table.sieve.sift(batch)
+        yield from letters
+        found: dict[int, str] = {}
+        for name in self._table.sieve.columns:
+            found.update(flaws(name, batch.column(name), key=name in self._table.keys))
+        if found:
+            yield from (self._table.sieve.letter(batch, at, why) for at, why in found.items())
+            batch = batch.filter(pa.array([at not in found for at in range(batch.num_rows)]))
+        yield from self._insert(batch)
+
+    def _insert(self, batch: pa.RecordBatch) -> Iterator[DeadLetter]:
+        rows = _Counted([values(batch.column(name)) for name in self._table.sieve.columns])
+        while rows.taken < batch.num_rows:
+            before = rows.taken
+            try:
+                self._connection.executemany(self._table.insert, rows)
+            except _REFUSED as error:
+                if not self._connection.in_transaction:  # ON CONFLICT ROLLBACK, or a trigger's
+                    raise SinkError(
+                        f"the database has ended the transaction itself: {error}",
+                        fix="Take ROLLBACK out of its constraints and triggers: ABORT is enough",
+                    ) from error
+                self.rows += rows.taken - before - 1
+                yield self._table.sieve.letter(batch, rows.taken - 1, str(error))
+            else:
+                self.rows += rows.taken - before
+
+
+class _Counted:
+    """The rows of some columns, and how many of them were asked for."""
+
+    def __init__(self, columns: list[list[Any]]) -> None:
+        self.taken = 0
+        self._rows = zip(*columns, strict=True)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        row = next(self._rows)
+        self.taken += 1
+        return row
