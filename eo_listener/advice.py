@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from eo_listener import acls
 from eo_listener.events import (
+    BatchApplied,
+    BatchHalted,
+    BatchReplayed,
     Breach,
     CommitFailed,
     CommitRefused,
@@ -171,6 +174,37 @@ def violation(event: GuardViolation) -> str:
         f"batch {event.batch_id} does not continue where the one before it ended: "
         f"{few(map(_finding, event.findings))}. Likely {cause}. To do: {fix}"
     )
+
+
+def applied(event: BatchApplied) -> str:
+    """Say what a sink has now, and what it will never have."""
+    rows = "its rows" if event.rows is None else f"{event.rows} rows"
+    told = f"{event.sink} has {rows}"
+    if event.dead:
+        told += f", and {event.dead} dead letters"
+    if event.attempts > 1:
+        told += f", at attempt {event.attempts}"
+    if event.holes:
+        lost = sum(until - start for start, until in event.holes.values())
+        ranges = few(f"{tp} {span}" for tp, span in event.holes.items())
+        told += (
+            f". {lost} offsets before or in it are lost, and were accepted as lost: {ranges}. To "
+            'do: leave out on_gap="accept" again, lest the next gap pass unseen'
+        )
+    return told
+
+
+def replayed(event: BatchReplayed) -> str:
+    """Say that a sink had a batch before."""
+    why = ", and was computed for the query's state alone" if event.discarded else ""
+    return f"{event.sink} has it from an earlier run; nothing of it was written again{why}"
+
+
+def halted(event: BatchHalted) -> str:
+    """Say why a batch was broken off."""
+    likely = f". Likely {event.cause}" if event.cause else ""
+    to_do = f". To do: {event.fix}" if event.fix else ""
+    return f"{event.error}: {event.problem}{likely}{to_do}"
 
 
 def _finding(one: Finding) -> str:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from eo_listener import advice
 from eo_listener.events import (
+    BatchApplied,
+    BatchHalted,
+    BatchReplayed,
     CommitAbandoned,
     CommitFailed,
     CommitRefused,
@@ -113,6 +116,8 @@ class Logbook:
                 logger.info("query %s: %s: %s", event.query, event.what, event.meaning)
             case SourceIgnored():
                 self._ignored(event)
+            case BatchApplied() | BatchReplayed() | BatchHalted():
+                _of_batch(event)
 
     def _is_new(self, what: Hashable) -> bool:
         """Whether this has not been said before; false when enough was said."""
@@ -184,3 +189,15 @@ class Logbook:
             event.cause,
             event.fix,
         )
+
+
+def _of_batch(event: BatchApplied | BatchReplayed | BatchHalted) -> None:
+    match event:
+        case BatchApplied():
+            level = logging.WARNING if event.holes else logging.DEBUG
+            told = advice.applied(event)
+        case BatchReplayed():
+            level, told = logging.INFO, advice.replayed(event)
+        case BatchHalted():
+            level, told = logging.ERROR, advice.halted(event)
+    logger.log(level, "query %s, batch %d: %s", event.query, event.batch_id, told)

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
-from eo_listener.events import CommitFailed, CommitRefused, Committed, Event, Refusal, SourceIgnored
+from eo_listener.events import (
+    BatchApplied,
+    BatchHalted,
+    BatchReplayed,
+    CommitFailed,
+    CommitRefused,
+    Committed,
+    Event,
+    Refusal,
+    SourceIgnored,
+)
 from eo_listener.logbook import Logbook
-from eo_listener.offsets import Offsets, TopicPartition
+from eo_listener.offsets import Offsets, Span, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -101,3 +112,38 @@ def test_a_source_left_alone_is_no_warning(
         query="q", run_id="r", source=1, problem="p", cause="c", fix="f", wrong=wrong
     )
     assert told(caplog, why) == [(level, "query q, source 1: p (c). To do: f")]
+
+
+def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) -> None:
+    """Batches that went well are quiet; a replay, a loss that was accepted and a halt are not."""
+    at = {"query": "flights", "run_id": "r", "batch_id": 7}
+    well = BatchApplied(
+        **at,  # type: ignore[arg-type]  # names and types are those of the three events
+        sink="table delays",
+        rows=12,
+        dead=0,
+        replayed={},
+        holes={},
+        attempts=1,
+        seconds=0.2,
+    )
+    lines = told(
+        caplog,
+        well,
+        replace(well, holes={P0: Span(5, 7), P1: Span(1, 2)}, attempts=2),
+        BatchReplayed(**at, sink="table delays", discarded=True),  # type: ignore[arg-type]  # as above
+        BatchHalted(
+            **at,  # type: ignore[arg-type]  # as above
+            sink=None,
+            error="GapError",
+            problem="a gap",
+            cause="a cause",
+            fix="a fix",
+        ),
+    )
+    assert [level for level, _ in lines] == [logging.WARNING, logging.INFO, logging.ERROR]
+    assert lines[0][1].startswith("query flights, batch 7: table delays has 12 rows, at attempt 2")
+    assert "3 offsets" in lines[0][1]
+    assert "t-0 5..7, t-1 1..2" in lines[0][1]
+    assert "nothing of it was written again" in lines[1][1]
+    assert lines[2][1].endswith("GapError: a gap. Likely a cause. To do: a fix")
