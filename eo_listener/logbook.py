@@ -192,12 +192,10 @@ class Logbook:
 
 
 def _of_batch(event: BatchApplied | BatchReplayed | BatchHalted) -> None:
-    match event:
-        case BatchApplied():
-            level = logging.WARNING if event.holes else logging.DEBUG
-            told = advice.applied(event)
-        case BatchReplayed():
-            level, told = logging.INFO, advice.replayed(event)
-        case BatchHalted():
-            level, told = logging.ERROR, advice.halted(event)
+    if isinstance(event, BatchApplied):
+        level, told = logging.WARNING if event.holes else logging.DEBUG, advice.applied(event)
+    elif isinstance(event, BatchReplayed):
+        level, told = logging.INFO, advice.replayed(event)
+    else:
+        level, told = logging.ERROR, advice.halted(event)
     logger.log(level, "query %s, batch %d: %s", event.query, event.batch_id, told)
