@@ -1,0 +1,393 @@
+"""What every `Sink` must do, as tests that anybody's store can run with pytest.
+
+    class TestMySink(SinkConformance):
+        def open_sink(self, target): return MySink(..., table=target)
+        def read_rows(self, target): ...  # what another connection sees
+        def make_frame(self, rows): return self.spark.createDataFrame(rows, FRAME)
+
+Each test needs an empty store: make it in an autouse fixture. Transactions of single partitions
+(`per_partition`) are no subject of these tests.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from eo_listener.errors import ForeignWriterError, OutcomeUnknownError, SinkError
+from eo_listener.ledger import Applied, Entry
+from eo_listener.offsets import Span, TopicPartition
+from eo_listener.protocols import Sink
+from eo_listener.testing.crashes import Killed, broken_off, hooked
+from eo_listener.testing.entries import (
+    HOSTILE,
+    QUERY,
+    Heads,
+    Row,
+    entry_of,
+    heads_of,
+    plan_of,
+    rows_of,
+)
+
+_TARGET = "words"
+_TP = TopicPartition("flights", 0)
+_OTHER = TopicPartition("flights", 1)
+_FAR = 2**40
+_LOST = OutcomeUnknownError("the answer to COMMIT was lost")
+
+
+class SinkConformance:
+    """Subclass it as `Test...`, and say how a sink is opened and its target read.
+
+    `fault_points` are those that the sink reaches in each batch, before it commits and after: what
+    happens there is tested. A store that cannot say them gives none.
+    """
+
+    fault_points: Sequence[str] = (
+        "sink.begun",
+        "sink.rows-written",
+        "sink.ledger-moved",
+        "sink.commit-sent",
+    )
+    fault_points_after: Sequence[str] = ("sink.committed",)
+
+    # What a store gives.
+
+    def open_sink(self, target: str) -> Sink:
+        """Open another sink on the test's store that appends to `target`, as another driver would.
+
+        The suite closes it.
+        """
+        raise NotImplementedError
+
+    def read_rows(self, target: str) -> list[Row]:
+        """Read what is durable in `target`, in any order; nothing where it does not exist."""
+        raise NotImplementedError
+
+    def make_frame(self, rows: Sequence[Row]) -> Any:
+        """Make what the sink takes as a frame, with the columns of `entries.FRAME`."""
+        raise NotImplementedError
+
+    # How the tests use it.
+
+    @contextmanager
+    def opened(self, target: str = _TARGET) -> Iterator[Sink]:
+        """Open a sink, and close it at the end."""
+        sink = self.open_sink(target)
+        try:
+            yield sink
+        finally:
+            sink.close()
+
+    def write(self, sink: Sink, entry: Entry, rows: Sequence[Row] | None = None) -> Applied:
+        """Apply `entry`, with a row for each of its offsets where no others are given."""
+        frame = self.make_frame(rows_of(entry) if rows is None else rows)
+        return sink.apply(frame, entry, plan_of(entry))
+
+    def check(self, rows: Sequence[Row], heads: Heads, query: str = QUERY) -> None:
+        """Compare what is durable, as a sink that is opened anew sees it."""
+        with self.opened() as fresh:
+            found = dict(fresh.applied(query))
+        assert found == dict(heads), f"the ledger holds {found}, not {dict(heads)}"
+        there = sorted(self.read_rows(_TARGET))
+        assert there == sorted(rows), f"the target holds {there}, not {sorted(rows)}"
+
+    def check_refused(self, sink: Sink, entry: Entry) -> None:
+        """Let the sink refuse `entry` as another driver's."""
+        try:
+            self.write(sink, entry, [(*_TP, 999, "refused")])
+        except ForeignWriterError:
+            return
+        raise AssertionError(f"{sink.label} has written over a head that is not as it was found")
+
+    # What is promised.
+
+    def test_an_empty_store_has_noheads_of(self) -> None:
+        """A ledger that does not exist yet is made, and empty, however often it is asked."""
+        with self.opened() as sink:
+            assert dict(sink.applied(QUERY)) == {}
+            assert dict(sink.applied(QUERY)) == {}
+
+    def test_rows_and_heads_are_written(self) -> None:
+        """A first batch leaves its rows and a head for each of its partitions."""
+        entry = entry_of({}, {_TP: Span(5, 8), _OTHER: Span(0, 2)})
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            assert self.write(sink, entry).rows == 5
+        self.check(rows_of(entry), heads_of(entry))
+
+    def test_a_next_batch_follows(self) -> None:
+        """Heads move on, rows come to those before them, and equal rows are all kept."""
+        first = entry_of({}, {_TP: Span(0, 2)})
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            self.write(sink, first)
+            second = entry_of(sink.applied(QUERY), {_TP: Span(2, 4)}, batch_id=1)
+            self.write(sink, second, rows_of(first))
+        self.check(rows_of(first) * 2, heads_of(second))
+
+    def test_heads_are_exact(self) -> None:
+        """Offsets and batches beyond 32 bits, and a topic id that is not known, come back so."""
+        entry = entry_of(
+            {}, {_TP: Span(_FAR, _FAR + 1), _OTHER: Span(0, 0)}, batch_id=_FAR, topic_id=None
+        )
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            self.write(sink, entry)
+        self.check(rows_of(entry), heads_of(entry))
+
+    def test_many_partitions(self) -> None:
+        """A batch of a thousand partitions moves each of them."""
+        spans = {TopicPartition("wide", number): Span(0, 1) for number in range(1000)}
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            first = entry_of({}, spans)
+            self.write(sink, first, [])
+            later = {tp: Span(1, 2) for tp in spans}
+            second = entry_of(sink.applied(QUERY), later, batch_id=1)
+            self.write(sink, second, [])
+        self.check([], heads_of(second))
+
+    def test_a_batch_without_rows_moves_the_head(self) -> None:
+        """What was read and filtered out was applied too."""
+        entry = entry_of({}, {_TP: Span(0, 10)})
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            assert self.write(sink, entry, []).rows == 0
+        self.check([], heads_of(entry))
+
+    def test_a_batch_without_ranges_marks_theheads_of(self) -> None:
+        """A batch whose rows come from state alone is written, and the heads tell that it was."""
+        first = entry_of({}, {_TP: Span(0, 2)})
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            self.write(sink, first)
+            empty = entry_of(sink.applied(QUERY), {_TP: Span(2, 2)}, batch_id=1)
+            self.write(sink, empty, [(*_TP, 0, "from state")])
+        self.check([*rows_of(first), (*_TP, 0, "from state")], heads_of(empty))
+
+    def test_an_accepted_hole_is_no_obstacle(self) -> None:
+        """A move with a hole before it moves the head."""
+        entry = entry_of({}, {_TP: Span(5, 6)}, hole=Span(0, 5))
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            self.write(sink, entry)
+        self.check(rows_of(entry), heads_of(entry))
+
+    def test_a_moved_head_is_not_overwritten(self) -> None:
+        """Another offset, batch, query id or run in the ledger, or a missing head, refuses all."""
+        first = entry_of({}, {_TP: Span(0, 2), _OTHER: Span(0, 2)})
+        there = heads_of(first)
+        spans = {_OTHER: Span(2, 4), _TP: Span(2, 4)}
+        wrong = (
+            replace(there[_TP], span=Span(0, 1)),
+            replace(there[_TP], batch_id=7),
+            replace(there[_TP], query_id="query-2"),
+            replace(there[_TP], run_id="run-2"),
+        )
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            self.write(sink, first)
+            for head in wrong:
+                self.check_refused(sink, entry_of({**there, _TP: head}, spans, batch_id=1))
+            self.check_refused(sink, entry_of({_OTHER: there[_OTHER]}, spans, batch_id=1))
+            extra = TopicPartition("flights", 2)
+            unknown = entry_of({**there, extra: there[_TP]}, {**spans, extra: Span(2, 3)})
+            self.check_refused(sink, unknown)
+            self.check(rows_of(first), there)
+            second = entry_of(there, spans, batch_id=1)
+            self.write(sink, second)
+        self.check([*rows_of(first), *rows_of(second)], heads_of(second))
+
+    def test_the_same_entry_is_written_once(self) -> None:
+        """An entry that is applied again is refused, by the same sink and by another."""
+        entry = entry_of({}, {_TP: Span(0, 2)})
+        with self.opened() as sink, self.opened() as other:
+            sink.applied(QUERY)
+            self.write(sink, entry)
+            self.check_refused(sink, entry)
+            self.check_refused(other, entry)
+        self.check(rows_of(entry), heads_of(entry))
+
+    def test_queries_and_sinks_do_not_meet(self) -> None:
+        """Each query has heads of its own in a sink, and each sink of a store."""
+        mine = entry_of({}, {_TP: Span(0, 2)})
+        yours = entry_of({}, {_TP: Span(10, 11)}, query="other", run_id="run-9")
+        with self.opened() as sink, self.opened("second") as second:
+            sink.applied(QUERY)
+            self.write(sink, mine)
+            self.write(sink, yours)
+            assert dict(second.applied(QUERY)) == {}
+            self.write(second, mine)
+            assert dict(sink.applied(QUERY)) == heads_of(mine)
+            assert dict(sink.applied("other")) == heads_of(yours)
+        assert sorted(self.read_rows("second")) == sorted(rows_of(mine))
+        self.check([*rows_of(mine), *rows_of(yours)], heads_of(mine))
+
+    def test_names_are_data(self) -> None:
+        """Quotes, line ends, placeholders and SQL in any name or value come back as they were."""
+        for word in HOSTILE:
+            with self.opened(f"rows of {word}") as sink:
+                tp = TopicPartition(word, 3)
+                sink.applied(word)
+                entry = entry_of({}, {tp: Span(0, 1)}, query=word, run_id=word, topic_id=word)
+                self.write(sink, entry)
+                assert dict(sink.applied(word)) == heads_of(entry), f"query {word!r}"
+                after = entry_of(heads_of(entry), {tp: Span(1, 2)}, query=word, run_id=word)
+                self.write(sink, after)
+                assert dict(sink.applied(word)) == heads_of(after), f"query {word!r}"
+            there = sorted(self.read_rows(f"rows of {word}"))
+            assert there == sorted([*rows_of(entry), *rows_of(after)]), f"target {word!r}"
+
+    def test_a_crash_before_the_commit_leaves_nothing(self) -> None:
+        """At each point before the commit a killed driver leaves neither rows nor heads."""
+        first = entry_of({}, {_TP: Span(0, 2)})
+        second = entry_of(heads_of(first), {_TP: Span(2, 4)}, batch_id=1)
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            self.write(sink, first)
+        for point in self.fault_points:
+            with self.opened() as sink, broken_off(point):
+                sink.applied(QUERY)
+                try:
+                    self.write(sink, second)
+                except Killed:
+                    pass
+                else:
+                    raise AssertionError(f"the sink does not reach {point}")
+            self.check(rows_of(first), heads_of(first))
+        with self.opened() as sink:
+            self.write(sink, second)
+        self.check([*rows_of(first), *rows_of(second)], heads_of(second))
+
+    def test_a_failed_batch_leaves_the_sink_usable(self) -> None:
+        """After an error in the middle the same sink takes the same batch, once."""
+        entry = entry_of({}, {_TP: Span(0, 2)})
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            for point in self.fault_points:
+                with broken_off(point), suppress(Killed):
+                    self.write(sink, entry)
+            self.write(sink, entry)
+        self.check(rows_of(entry), heads_of(entry))
+
+    def test_a_crash_after_the_commit_keeps_all(self) -> None:
+        """What is committed stays, and is refused the second time."""
+        entry = entry_of({}, {_TP: Span(0, 2)})
+        for point in self.fault_points_after[:1]:
+            with self.opened() as sink, broken_off(point), suppress(Killed):
+                sink.applied(QUERY)
+                self.write(sink, entry)
+            with self.opened() as sink:
+                self.check_refused(sink, entry)
+            self.check(rows_of(entry), heads_of(entry))
+
+    def test_an_unknown_outcome_is_settled_by_the_ledger(self) -> None:
+        """Where the answer to the commit is lost, the ledger says whether to write again."""
+        heads: Heads = {}
+        rows: list[Row] = []
+        points = (*self.fault_points[-1:], *self.fault_points_after[:1])
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            for number, point in enumerate(points):
+                entry = entry_of(heads, {_TP: Span(number, number + 1)}, batch_id=number)
+                with broken_off(point, _LOST), suppress(OutcomeUnknownError):
+                    self.write(sink, entry)
+                if dict(sink.applied(QUERY)) == heads:
+                    self.write(sink, entry)
+                heads, rows = heads_of(entry), rows + rows_of(entry)
+                self.check(rows, heads)
+
+    def test_a_reader_sees_all_or_nothing(self) -> None:
+        """At each point of a batch another reader sees rows and heads as before, or as after."""
+        first = entry_of({}, {_TP: Span(0, 2)})
+        second = entry_of(heads_of(first), {_TP: Span(2, 4)}, batch_id=1)
+        before = (sorted(rows_of(first)), heads_of(first))
+        after = (sorted([*rows_of(first), *rows_of(second)]), heads_of(second))
+        seen: list[tuple[str, bool, bool]] = []
+        with self.opened() as sink, self.opened() as reader:
+            sink.applied(QUERY)
+            self.write(sink, first)
+
+            def look(point: str) -> None:
+                if point.startswith("sink."):
+                    now = (sorted(self.read_rows(_TARGET)), dict(reader.applied(QUERY)))
+                    seen.append((point, now == before, now == after))
+
+            with hooked(look):
+                self.write(sink, second)
+        for point, is_before, is_after in seen:
+            assert is_before or is_after, f"at {point} rows and heads do not belong together"
+            assert is_after == (point in self.fault_points_after), f"at {point}"
+        assert len(seen) >= len(self.fault_points)
+
+    def test_of_two_writers_one_wins(self) -> None:
+        """Two drivers that write the same range at the same time: one does, one is refused."""
+        heads: Heads = {}
+        rows: list[Row] = []
+        with self.opened() as one, self.opened() as two:
+            one.applied(QUERY)
+            for number in range(4):
+                span = {_TP: Span(number, number + 1)}
+                runs = [
+                    entry_of(heads, span, batch_id=number, run_id=f"{name}-{number}")
+                    for name in ("one", "two")
+                ]
+                won = self._race((one, two), runs)
+                assert won.count(True) == 1, f"{won.count(True)} of two writers have written"
+                entry = runs[won.index(True)]
+                heads, rows = heads_of(entry), rows + rows_of(entry)
+                self.check(rows, heads)
+
+    def _race(self, sinks: Sequence[Sink], entries: Sequence[Entry]) -> list[bool]:
+        """Let each sink write its entry at the same time; whether each has."""
+        frames = [self.make_frame(rows_of(entry)) for entry in entries]
+        start = threading.Barrier(len(sinks))
+        won: list[bool] = [False] * len(sinks)
+        failed: list[BaseException] = []
+
+        def run(number: int) -> None:
+            start.wait(30)
+            try:
+                won[number] = _insist(sinks[number], frames[number], entries[number])
+            except BaseException as error:  # noqa: BLE001  # shown by the test's own thread
+                failed.append(error)
+
+        threads = [threading.Thread(target=run, args=(at,)) for at in range(len(sinks))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        assert not any(thread.is_alive() for thread in threads), "a writer waits for ever"
+        if failed:
+            raise failed[0]
+        return won
+
+    def test_closing_is_not_the_end(self) -> None:
+        """A sink can be closed twice, and closing loses nothing."""
+        entry = entry_of({}, {_TP: Span(0, 2)})
+        sink = self.open_sink(_TARGET)
+        sink.applied(QUERY)
+        self.write(sink, entry)
+        sink.close()
+        sink.close()
+        self.check(rows_of(entry), heads_of(entry))
+
+
+def _insist(sink: Sink, frame: Any, entry: Entry) -> bool:
+    """Write until it is written or refused; a conflict in the store is neither."""
+    for _ in range(50):
+        try:
+            sink.apply(frame, entry, plan_of(entry))
+        except ForeignWriterError:
+            return False
+        except OutcomeUnknownError:
+            raise
+        except SinkError:
+            continue
+        return True
+    raise AssertionError(f"{sink.label} neither writes nor refuses")
