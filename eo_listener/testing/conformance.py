@@ -194,6 +194,8 @@ class SinkConformance:
             self.write(sink, first)
             for head in wrong:
                 self.check_refused(sink, entry_of({**there, _TP: head}, spans, batch_id=1))
+                turned = dict(reversed(spans.items()))
+                self.check_refused(sink, entry_of({**there, _TP: head}, turned, batch_id=1))
             self.check_refused(sink, entry_of({_OTHER: there[_OTHER]}, spans, batch_id=1))
             extra = TopicPartition("flights", 2)
             unknown = entry_of({**there, extra: there[_TP]}, {**spans, extra: Span(2, 3)})

@@ -1,0 +1,275 @@
+"""Sinks that are wrong on purpose, each in one way that a store's author may get wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from eo_listener.errors import ForeignWriterError
+from eo_listener.fault_points import reached
+from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.offsets import Span, TopicPartition
+from eo_listener.plan import Plan
+from eo_listener.testing import MemorySink, MemoryStore, Transaction
+
+
+class Broken(MemorySink):
+    """A right one, in steps that can be done wrong."""
+
+    def __init__(self, store: MemoryStore, *, key: str) -> None:
+        super().__init__(store, key=key)
+        self.transaction: Transaction | None = None
+
+    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+        """One transaction."""
+        rows = list(frame)
+        transaction = self.store.begin()
+        reached("sink.begun")
+        try:
+            self.insert(transaction, rows)
+            reached("sink.rows-written")
+            self.move(transaction, entry)
+            reached("sink.ledger-moved")
+            reached("sink.commit-sent")
+            transaction.commit()
+        except BaseException:
+            self.undo(transaction)
+            raise
+        reached("sink.committed")
+        return Applied(rows=len(rows))
+
+    def insert(self, transaction: Transaction, rows: list[Any]) -> None:
+        """Write the rows."""
+        transaction.insert(self.key, rows)
+
+    def move(self, transaction: Transaction, entry: Entry) -> None:
+        """Move each head, and count."""
+        for tp, move in entry.moves.items():
+            if self.swap(transaction, entry, tp, move.found) != 1:
+                raise ForeignWriterError("moved")
+
+    def swap(
+        self, transaction: Transaction, entry: Entry, tp: TopicPartition, found: Head | None
+    ) -> int:
+        """Move one head."""
+        return transaction.move(self.key, entry.query, tp, found, entry.head(tp))
+
+    def undo(self, transaction: Transaction) -> None:
+        """Roll back."""
+        transaction.rollback()
+
+    def there(self, entry: Entry, tp: TopicPartition) -> Head | None:
+        """The head that is durable."""
+        return self.store.read(self.key, entry.query).get(tp)
+
+
+class LedgerOfItsOwn(Broken):
+    """The rows are committed first, the ledger afterwards."""
+
+    def insert(self, transaction: Transaction, rows: list[Any]) -> None:
+        first = self.store.begin()
+        first.insert(self.key, rows)
+        first.commit()
+
+
+class LedgerFirst(Broken):
+    """The ledger is committed first, the rows afterwards."""
+
+    def move(self, transaction: Transaction, entry: Entry) -> None:
+        ledger = self.store.begin()
+        try:
+            super().move(ledger, entry)
+            ledger.commit()
+        except BaseException:
+            ledger.rollback()
+            raise
+
+
+class NobodyCounts(Broken):
+    """A compare-and-set whose row count is not looked at."""
+
+    def move(self, transaction: Transaction, entry: Entry) -> None:
+        for tp, move in entry.moves.items():
+            self.swap(transaction, entry, tp, move.found)
+
+
+class CountsTheLast(Broken):
+    """The row count of the last head alone is looked at."""
+
+    def move(self, transaction: Transaction, entry: Entry) -> None:
+        moved = 1
+        for tp, move in entry.moves.items():
+            moved = self.swap(transaction, entry, tp, move.found)
+        if moved != 1:
+            raise ForeignWriterError("moved")
+
+
+class ComparesNothing(Broken):
+    """The head is set, whatever it was: the last writer wins."""
+
+    def swap(
+        self, transaction: Transaction, entry: Entry, tp: TopicPartition, found: Head | None
+    ) -> int:
+        return super().swap(transaction, entry, tp, self.there(entry, tp))
+
+
+class ComparesOffsets(Broken):
+    """Only the offset is compared: an empty range, or another run's same range, goes through."""
+
+    def swap(
+        self, transaction: Transaction, entry: Entry, tp: TopicPartition, found: Head | None
+    ) -> int:
+        there = self.there(entry, tp)
+        same = found and there and found.span.until == there.span.until
+        return super().swap(transaction, entry, tp, there if same else found)
+
+
+class InsertsOver(Broken):
+    """A head that must not exist yet is written over."""
+
+    def swap(
+        self, transaction: Transaction, entry: Entry, tp: TopicPartition, found: Head | None
+    ) -> int:
+        return super().swap(transaction, entry, tp, found or self.there(entry, tp))
+
+
+class NoRowsNoMove(Broken):
+    """A batch without rows is not written down."""
+
+    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+        return super().apply(frame, entry, plan) if list(frame) else Applied(rows=0)
+
+
+class NoOffsetsNoMove(Broken):
+    """An empty range is not written down."""
+
+    def move(self, transaction: Transaction, entry: Entry) -> None:
+        moves = {tp: one for tp, one in entry.moves.items() if one.verdict is not None}
+        super().move(transaction, replace(entry, moves=moves))
+
+
+class OneLedgerForAll(Broken):
+    """The sinks of a store share their heads."""
+
+    def applied(self, query: str) -> Mapping[TopicPartition, Head]:
+        return self.store.read("", query)
+
+    def swap(
+        self, transaction: Transaction, entry: Entry, tp: TopicPartition, found: Head | None
+    ) -> int:
+        return transaction.move("", entry.query, tp, found, entry.head(tp))
+
+
+class OneQueryForAll(Broken):
+    """The queries of a sink share their heads."""
+
+    def applied(self, query: str) -> Mapping[TopicPartition, Head]:
+        return self.store.read(self.key, "")
+
+    def swap(
+        self, transaction: Transaction, entry: Entry, tp: TopicPartition, found: Head | None
+    ) -> int:
+        return transaction.move(self.key, "", tp, found, entry.head(tp))
+
+
+class NeverUndoes(Broken):
+    """After an error the transaction stays, and the next batch commits it too."""
+
+    left: Transaction | None = None
+
+    def insert(self, transaction: Transaction, rows: list[Any]) -> None:
+        if self.left is not None:
+            self.left.commit()
+        super().insert(transaction, rows)
+
+    def undo(self, transaction: Transaction) -> None:
+        self.left = transaction
+
+
+class RemembersInstead(Broken):
+    """The heads are those that this process has moved, not those that are durable."""
+
+    def __init__(self, store: MemoryStore, *, key: str) -> None:
+        super().__init__(store, key=key)
+        self.known: dict[TopicPartition, Head] = {}
+
+    def applied(self, query: str) -> Mapping[TopicPartition, Head]:
+        return (
+            {**super().applied(query), **self.known}
+            if query == "flights"
+            else super().applied(query)
+        )
+
+    def move(self, transaction: Transaction, entry: Entry) -> None:
+        super().move(transaction, entry)
+        self.known.update({tp: entry.head(tp) for tp in entry.moves})
+
+
+class DropsEqualRows(Broken):
+    """A row that is there already is not written: at-least-once, hidden."""
+
+    def insert(self, transaction: Transaction, rows: list[Any]) -> None:
+        super().insert(transaction, [row for row in rows if row not in self.rows])
+
+
+class SmallOffsets(Broken):
+    """Offsets have 32 bits."""
+
+    def swap(
+        self, transaction: Transaction, entry: Entry, tp: TopicPartition, found: Head | None
+    ) -> int:
+        head = entry.head(tp)
+        cut = Span(head.span.start % 2**31, head.span.until % 2**31)
+        return transaction.move(self.key, entry.query, tp, found, replace(head, span=cut))
+
+
+class ForgetsTheTopicId(Broken):
+    """The topic's id is not kept."""
+
+    def swap(
+        self, transaction: Transaction, entry: Entry, tp: TopicPartition, found: Head | None
+    ) -> int:
+        return transaction.move(
+            self.key, entry.query, tp, found, replace(entry.head(tp), topic_id=None)
+        )
+
+
+class SwallowsRefusal(Broken):
+    """A head that was moved is taken for a batch that is done."""
+
+    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+        try:
+            return super().apply(frame, entry, plan)
+        except ForeignWriterError:
+            return Applied(rows=0)
+
+
+class CountsWrong(Broken):
+    """It says that it has written nothing."""
+
+    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+        super().apply(frame, entry, plan)
+        return Applied(rows=0)
+
+
+BUGS = (
+    LedgerOfItsOwn,
+    LedgerFirst,
+    NobodyCounts,
+    CountsTheLast,
+    ComparesNothing,
+    ComparesOffsets,
+    InsertsOver,
+    NoRowsNoMove,
+    NoOffsetsNoMove,
+    OneLedgerForAll,
+    OneQueryForAll,
+    NeverUndoes,
+    RemembersInstead,
+    DropsEqualRows,
+    SmallOffsets,
+    ForgetsTheTopicId,
+    SwallowsRefusal,
+    CountsWrong,
+)
