@@ -47,7 +47,7 @@ class Plan:
                     fix="Read the topic once, and use that DataFrame twice",
                 )
             found.update(spans)
-        return dict(sorted(found.items()))
+        return {tp: found[tp] for tp in sorted(found)}
 
 
 def spans(

@@ -60,7 +60,7 @@ def judge_batch(
     _refuse_what_cannot_be_judged(plan, name)
     ranges = plan.ranges()
     bench = _Bench(plan, applied, accept=on_gap == "accept")
-    bench.judge_topics(ranges)
+    bench.find_vanished(ranges)
     if any(start != until for start, until in ranges.values()):
         bench.judge_ranges(ranges)
     else:
@@ -101,41 +101,48 @@ class _Bench:
         known = any(move.found is not None for move in self.moves.values())
         return Verdict.NEXT if known or self.replayed else Verdict.FIRST
 
-    def judge_topics(self, ranges: Mapping[TopicPartition, Span]) -> None:
-        """Find topics that are not those of the ledger, and partitions that are gone."""
-        ids, applied = self._plan.topic_ids, self._applied
-        for tp in ranges.keys() & applied.keys():
-            was, now = applied[tp].topic_id, ids.get(tp.topic)
-            if was != now and was is not None and now is not None:
-                self.breaches.add(Kind.RECREATED, tp, ranges[tp], f"its id was {was}, is {now}")
-        gone = applied.keys() - ranges.keys()
+    def find_vanished(self, ranges: Mapping[TopicPartition, Span]) -> None:
+        """Find partitions of the ledger that are not read, of topics that are."""
+        gone = self._applied.keys() - ranges.keys()
         read = {tp.topic for tp in ranges} if gone else set()
         for tp in sorted(gone):
             if tp.topic in read:
-                reached = applied[tp].span.until
+                reached = self._applied[tp].span.until
                 self.breaches.add(Kind.VANISHED, tp, Span(reached, reached))
 
     def judge_ranges(self, ranges: Mapping[TopicPartition, Span]) -> None:
-        """Judge by offsets; of an empty range only a missing head is made."""
-        applied, moves = self._applied, self.moves
-        starts, ends = self._plan.log_starts, self._plan.log_ends
+        """Judge by offsets; of an empty range only a missing head is made.
+
+        What is simply next is taken here and at once: it is nearly all there ever is.
+        """
+        applied, moves, plan = self._applied.get, self.moves, self._plan
+        starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
+        sources, only, following = self._sources.get, self._only, Verdict.NEXT
         for tp, span in ranges.items():
             start, until = span
-            head = applied.get(tp)
-            if start == until:
-                if head is None:
-                    moves[tp] = self._move(tp, span, None, None)
-            elif (
+            head, topic_id = applied(tp), ids(tp[0])
+            if (
                 head is not None
-                and start == head.span.until
-                and until > start
-                and starts.get(tp, 0) <= start
-                and until <= ends.get(tp, until)
+                and start == head.span[1]
+                and topic_id == head.topic_id
+                and start < until <= ends(tp, until)
+                and starts(tp, 0) <= start
             ):
-                moves[tp] = self._move(tp, span, Verdict.NEXT, head)
-                self.continues = True
-            else:
+                moves[tp] = Move(sources(tp, only), span, topic_id, following, head)
+            elif self._is_recreated(tp, span, head):
+                continue
+            elif start != until:
                 self._judge_range(tp, span, head)
+            elif head is None:
+                moves[tp] = self._move(tp, span, None, None)
+        self.continues = any(move.verdict is not None for move in moves.values())
+
+    def _is_recreated(self, tp: TopicPartition, span: Span, head: Head | None) -> bool:
+        was, now = head.topic_id if head else None, self._plan.topic_ids.get(tp.topic)
+        if was == now or was is None or now is None:
+            return False
+        self.breaches.add(Kind.RECREATED, tp, span, f"its id was {was}, is {now}")
+        return True
 
     def _judge_range(self, tp: TopicPartition, span: Span, head: Head | None) -> None:
         start, until = span
@@ -162,13 +169,14 @@ class _Bench:
             return
         verdict = Verdict.FIRST if head is None else Verdict.NEXT
         self.moves[tp] = self._move(tp, span, verdict, head, hole)
-        self.continues = True
 
     def judge_number(self, ranges: Mapping[TopicPartition, Span]) -> None:
         """Judge a batch without new offsets: its heads are marked with its number."""
         plan, strays = self._plan, {}
         for tp, span in ranges.items():
             head = self._applied.get(tp)
+            if self._is_recreated(tp, span, head):
+                continue
             if head is None:
                 self.moves[tp] = self._move(tp, span, None, None)
             elif head.span.until != span.start:
@@ -203,9 +211,7 @@ class _Bench:
         found: Head | None,
         hole: Span | None = None,
     ) -> Move:
-        topic_id = self._plan.topic_ids.get(tp.topic)
-        if topic_id is None and found is not None:
-            topic_id = found.topic_id  # what is not known now must not be forgotten
+        topic_id = self._plan.topic_ids.get(tp.topic) or (found.topic_id if found else None)
         return Move(
             source=self._sources.get(tp, self._only),
             span=span,
