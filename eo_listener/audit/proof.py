@@ -1,0 +1,108 @@
+"""The proof itself: each hole of a store explained by Kafka's log, or named as a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from eo_listener.audit.facts import Claim, LogFacts, LogReader, Row
+from eo_listener.audit.findings import Finding, Kind
+from eo_listener.audit.rows import RowFacts, read_rows
+from eo_listener.audit.runs import Runs, common, runs, without
+from eo_listener.offsets import Span, TopicPartition
+
+
+def prove(
+    claims: Mapping[TopicPartition, Claim],
+    rows: Iterable[Row],
+    log: LogReader,
+    *,
+    read_committed: bool = False,
+) -> tuple[Finding, ...]:
+    """Compare a store's rows with what its ledger claims and with what Kafka has.
+
+    `read_committed` is whether the query reads so (its source's `kafka.isolation.level`): Spark's
+    default shows it the records of aborted transactions too. The store must keep a row for each
+    record. Reads of Kafka only what the store lacks. Raises FormatError for rows out of order,
+    KafkaError.
+    """
+    facts = read_rows(claims, rows)
+    logs = log.facts(sorted(facts.keys() | claims.keys()))
+    found: list[Finding] = []
+    for tp in sorted(facts):
+        kept, claim, there = facts[tp], claims.get(tp), logs.get(tp)
+        shown: Runs = ()
+        committed: Runs = ()
+        if claim is not None and there is not None and _same_topic(claim, there):
+            asked = common(kept.absent, runs([Span(there.start, there.end)]))
+            if asked:
+                shown = log.seen(tp, asked, committed=False)
+                committed = log.seen(tp, asked, committed=True)
+        found.extend(
+            explain(
+                tp,
+                claim,
+                kept,
+                there,
+                shown=shown,
+                committed=committed,
+                read_committed=read_committed,
+            )
+        )
+    return tuple(found)
+
+
+def explain(
+    tp: TopicPartition,
+    claim: Claim | None,
+    rows: RowFacts,
+    log: LogFacts | None,
+    *,
+    shown: Runs,
+    committed: Runs,
+    read_committed: bool,
+) -> Iterator[Finding]:
+    """Say what each offset of one partition is that is not as it should be.
+
+    `log` is None for a partition that does not exist. `shown` and `committed` are the offsets
+    that a consumer is shown where rows are absent: all records, and those of committed
+    transactions (or of none).
+    """
+
+    def told(kind: Kind, spans: Runs) -> Iterator[Finding]:
+        return (Finding(kind=kind, partition=tp, span=span) for span in spans)
+
+    yield from told(Kind.DUPLICATE, rows.repeated)
+    yield from told(Kind.UNCLAIMED, rows.unclaimed)
+    if claim is None:
+        return
+    if log is None:
+        yield from told(Kind.GONE, rows.absent)
+        return
+    if not _same_topic(claim, log):
+        yield from told(Kind.RECREATED, runs([claim.span]))
+        return
+    yield from told(Kind.MOVED_BACK, runs([Span(max(log.end, claim.span.start), claim.span.until)]))
+    accepted = common(rows.absent, runs(claim.holes))
+    yield from told(Kind.ACCEPTED, accepted)
+    absent = without(rows.absent, accepted)
+    yield from told(Kind.RETENTION, common(absent, runs([Span(0, log.start)])))
+    absent = common(absent, runs([Span(log.start, log.end)]))
+    lost = common(absent, committed if read_committed else shown)
+    tail = tuple(span for span in rows.absent if span.until == claim.span.until)
+    yield from told(Kind.MISSING, without(lost, tail))
+    yield from told(Kind.TAIL, common(lost, tail))
+    hidden = without(common(absent, shown), lost)
+    yield from told(Kind.ABORTED, common(hidden, runs([Span(0, log.stable)])))
+    yield from told(Kind.OPEN, common(hidden, runs([Span(log.stable, log.end)])))
+    yield from told(_kind_of_nothing(log), without(absent, shown))
+
+
+def _kind_of_nothing(log: LogFacts) -> Kind:
+    """What an offset is at which no consumer is shown anything."""
+    if log.transactional is False:
+        return Kind.UNEXPLAINED if log.compacted is False else Kind.COMPACTED
+    return Kind.MARKER if log.compacted is False else Kind.MARKER_OR_COMPACTED
+
+
+def _same_topic(claim: Claim, log: LogFacts) -> bool:
+    return claim.topic_id is None or log.topic_id is None or claim.topic_id == log.topic_id

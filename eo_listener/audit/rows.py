@@ -1,0 +1,89 @@
+"""One walk over a store's rows: which offsets are not there, and which are too often. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from eo_listener.audit.facts import Claim, Row
+from eo_listener.audit.runs import Runs, of_offsets, runs, without
+from eo_listener.errors import FormatError
+from eo_listener.offsets import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFacts:
+    """What is wrong with the rows of one partition, beside what the ledger claims.
+
+    `absent` are offsets claimed and without a row, `repeated` those with several, `unclaimed`
+    those with a row and no claim.
+    """
+
+    rows: int
+    absent: Runs
+    repeated: Runs
+    unclaimed: Runs
+
+
+def read_rows(
+    claims: Mapping[TopicPartition, Claim], rows: Iterable[Row]
+) -> dict[TopicPartition, RowFacts]:
+    """Walk over `rows`, each partition's together and by rising offset, in little memory.
+
+    Every partition of `claims` is in the answer. Raises FormatError for rows in another order.
+    """
+    found: dict[TopicPartition, RowFacts] = {}
+    for tp, group in groupby(rows, key=_partition):
+        if tp in found:
+            raise _unordered(f"the rows of {tp} do not lie together")
+        found[tp] = _read(tp, claims.get(tp), group)
+    for tp, claim in claims.items():
+        if tp not in found:
+            found[tp] = RowFacts(rows=0, absent=runs([claim.span]), repeated=(), unclaimed=())
+    return found
+
+
+def _read(tp: TopicPartition, claim: Claim | None, rows: Iterable[Row]) -> RowFacts:
+    counted = _Counted(tp)
+    there = of_offsets(counted.walk(rows))
+    claimed = () if claim is None else runs([claim.span])
+    return RowFacts(
+        rows=counted.rows,
+        absent=without(claimed, there),
+        repeated=of_offsets(counted.repeated),
+        unclaimed=without(there, claimed),
+    )
+
+
+class _Counted:
+    """Offsets once each, with those that come again set aside."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.rows = 0
+        self.repeated: list[int] = []
+        self._tp = tp
+
+    def walk(self, rows: Iterable[Row]) -> Iterator[int]:
+        last = -1
+        for row in rows:
+            self.rows += 1
+            if row.offset < last:
+                raise _unordered(f"the offsets of {self._tp} do not rise")
+            if row.offset > last:
+                yield row.offset
+            elif not self.repeated or self.repeated[-1] != row.offset:
+                self.repeated.append(row.offset)
+            last = row.offset
+
+
+def _partition(row: Row) -> TopicPartition:
+    return TopicPartition(row.topic, row.partition)
+
+
+def _unordered(problem: str) -> FormatError:
+    return FormatError(
+        problem,
+        cause="the store gave its rows in another order",
+        fix="ORDER BY topic, partition, offset",
+    )

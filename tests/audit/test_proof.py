@@ -1,0 +1,169 @@
+"""Holes explained or named, from facts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from eo_listener.audit import Claim, Gravity, Kind, LogFacts, Row, prove, read_rows
+from eo_listener.audit.runs import Runs, of_offsets
+from eo_listener.errors import FormatError
+from eo_listener.offsets import Span, TopicPartition
+
+TP = TopicPartition("t", 0)
+CLAIM = Claim(span=Span(0, 10), topic_id="one")
+LOG = LogFacts(start=0, stable=10, end=10, topic_id="one", compacted=False)
+ALL = frozenset(range(10))
+
+
+class Log:
+    """A `LogReader` of one partition, and how often records were read."""
+
+    def __init__(
+        self,
+        facts: LogFacts | None,
+        shown: Iterable[int] = ALL,
+        committed: Iterable[int] | None = None,
+    ) -> None:
+        self._facts = facts
+        self._shown = of_offsets(sorted(shown))
+        self._committed = self._shown if committed is None else of_offsets(sorted(committed))
+        self.asked: list[Runs] = []
+
+    def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
+        return dict.fromkeys(partitions, self._facts) if self._facts is not None else {}
+
+    def seen(self, partition: TopicPartition, spans: Runs, *, committed: bool) -> Runs:
+        self.asked.append(spans)
+        return self._committed if committed else self._shown
+
+
+def found(
+    offsets: Iterable[int], log: Log, claim: Claim = CLAIM, *, read_committed: bool = True
+) -> list[tuple[Kind, Span]]:
+    rows = [Row(TP.topic, TP.partition, offset) for offset in offsets]
+    findings = prove({TP: claim}, rows, log, read_committed=read_committed)
+    assert all(finding.partition == TP for finding in findings)
+    return [(finding.kind, finding.span) for finding in findings]
+
+
+def test_nothing_to_explain() -> None:
+    """Where every offset has its row, no record is read."""
+    log = Log(LOG)
+    assert found(range(10), log) == []
+    assert not log.asked
+
+
+@pytest.mark.parametrize(
+    ("rows", "log", "expected"),
+    [
+        (ALL - {4, 9}, Log(LOG, ALL - {4, 9}), [(Kind.MARKER, (4, 5)), (Kind.MARKER, (9, 10))]),
+        (ALL - {4, 5}, Log(LOG, ALL, ALL - {4, 5}), [(Kind.ABORTED, (4, 6))]),
+        (
+            ALL - {8, 9},
+            Log(replace(LOG, stable=8), ALL, ALL - {8, 9}),
+            [(Kind.OPEN, (8, 10))],
+        ),
+        (
+            ALL - {4},
+            Log(replace(LOG, compacted=True), ALL - {4}),
+            [(Kind.MARKER_OR_COMPACTED, (4, 5))],
+        ),
+        (
+            ALL - {4},
+            Log(replace(LOG, compacted=None), ALL - {4}),
+            [(Kind.MARKER_OR_COMPACTED, (4, 5))],
+        ),
+        (
+            ALL - {4},
+            Log(replace(LOG, compacted=True, transactional=False), ALL - {4}),
+            [(Kind.COMPACTED, (4, 5))],
+        ),
+        (
+            ALL - {4},
+            Log(replace(LOG, transactional=False), ALL - {4}),
+            [(Kind.UNEXPLAINED, (4, 5))],
+        ),
+        (ALL - {0, 1}, Log(replace(LOG, start=2)), [(Kind.RETENTION, (0, 2))]),
+        (ALL - {4}, Log(LOG), [(Kind.MISSING, (4, 5))]),
+        (ALL - {8, 9}, Log(LOG), [(Kind.TAIL, (8, 10))]),
+        (
+            ALL - {7, 8, 9},
+            Log(LOG, ALL - {9}),
+            [(Kind.TAIL, (7, 9)), (Kind.MARKER, (9, 10))],
+        ),
+        (range(8), Log(replace(LOG, end=8, stable=8)), [(Kind.MOVED_BACK, (8, 10))]),
+        (range(10), Log(replace(LOG, end=8, stable=8)), [(Kind.MOVED_BACK, (8, 10))]),
+        (range(10), Log(replace(LOG, topic_id="two")), [(Kind.RECREATED, (0, 10))]),
+        ([*range(10)], Log(None), []),
+        ([*range(9)], Log(None), [(Kind.GONE, (9, 10))]),
+        (
+            [0, 1, 1, 1, 2, 2, *range(3, 10), 10, 11],
+            Log(replace(LOG, end=12, stable=12)),
+            [(Kind.DUPLICATE, (1, 3)), (Kind.UNCLAIMED, (10, 12))],
+        ),
+        ([], Log(LOG), [(Kind.TAIL, (0, 10))]),
+    ],
+)
+def test_each_kind(
+    rows: Iterable[int], log: Log, expected: list[tuple[Kind, tuple[int, int]]]
+) -> None:
+    """A table of stores beside logs, and what each finding is called."""
+    assert found(sorted(rows), log) == [(kind, Span(*span)) for kind, span in expected]
+
+
+def test_what_the_query_reads_decides() -> None:
+    """A query that reads uncommitted must have the records of aborted transactions too."""
+    log = Log(LOG, ALL, ALL - {4})
+    assert found(ALL - {4}, log, read_committed=False) == [(Kind.MISSING, Span(4, 5))]
+
+
+def test_accepted_holes() -> None:
+    """What the ledger has recorded as lost is told as that, and nothing beside it."""
+    claim = replace(CLAIM, holes=(Span(2, 4),))
+    assert found(ALL - {2, 3, 6}, Log(LOG), claim) == [
+        (Kind.ACCEPTED, Span(2, 4)),
+        (Kind.MISSING, Span(6, 7)),
+    ]
+
+
+def test_partitions_without_a_claim_or_without_rows() -> None:
+    """A partition that only the store or only the ledger knows is judged too."""
+    other = TopicPartition("u", 3)
+    findings = prove({TP: CLAIM}, [Row("u", 3, 5)], Log(LOG))
+    assert [(f.kind, f.partition, f.span) for f in findings] == [
+        (Kind.TAIL, TP, Span(0, 10)),
+        (Kind.UNCLAIMED, other, Span(5, 6)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [Row("t", 0, 2), Row("t", 0, 1)],
+        [Row("t", 0, 1), Row("t", 1, 1), Row("t", 0, 2)],
+    ],
+)
+def test_rows_out_of_order(rows: list[Row]) -> None:
+    """They cannot be judged in one walk, and are refused with the ORDER BY that helps."""
+    with pytest.raises(FormatError, match="ORDER BY topic, partition, offset"):
+        read_rows({}, rows)
+
+
+def test_gravity() -> None:
+    """What Kafka explains is fine, what it no longer has is unprovable, the rest is wrong."""
+    by = {kind: kind.gravity for kind in Kind}
+    assert by[Kind.MARKER] is by[Kind.ABORTED] is by[Kind.ACCEPTED] is Gravity.EXPLAINED
+    assert by[Kind.RETENTION] is by[Kind.GONE] is Gravity.UNPROVABLE
+    wrong = {kind for kind, gravity in by.items() if gravity is Gravity.WRONG}
+    assert wrong == {
+        Kind.MISSING,
+        Kind.TAIL,
+        Kind.UNEXPLAINED,
+        Kind.DUPLICATE,
+        Kind.UNCLAIMED,
+        Kind.RECREATED,
+        Kind.MOVED_BACK,
+    }
