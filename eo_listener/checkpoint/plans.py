@@ -43,13 +43,17 @@ class CheckpointPlans:
         Raises StorageError, CheckpointError where a file is missing or is not what it should be,
         and what `look` raises.
         """
-        lines = self._checkpoint.offsets(batch_id).sources
+        planned = self._checkpoint.offsets(batch_id)
         before = self._before(batch_id)
+        lines = planned.sources
         if len(self._folders("sources")) < len(lines):
             lines = _distinct(lines, before)
         sources: dict[int, dict[TopicPartition, Span]] = {}
         others = []
-        for index, line in enumerate(lines):
+        for place, line in enumerate(lines):
+            # In version 1 an id is a place among all lines, in version 2 the source's own.
+            named = planned.version > 1 and line.id.isdigit()
+            index = int(line.id) if named else place
             if line.offsets is not None:
                 start = before.get(line.id)
                 sources[index] = spans(
