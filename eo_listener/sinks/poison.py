@@ -135,7 +135,8 @@ class Sieve:
         try:
             rows.validate(full=True)
         except pa.ArrowInvalid:
-            flaws = [_flaw(rows.slice(index, 1)) for index in range(rows.num_rows)]
+            # taken, not sliced: a slice of a struct is checked with all rows of its parts
+            flaws = [_flaw(rows.take(pa.array([index]))) for index in range(rows.num_rows)]
         else:
             return rows, []
         letters = [self.letter(rows, at, flaw) for at, flaw in enumerate(flaws) if flaw is not None]

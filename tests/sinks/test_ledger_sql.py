@@ -1,0 +1,116 @@
+"""The ledger's SQL: what SQLite makes of it, and the words about another driver."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from eo_listener.errors import FormatError
+from eo_listener.ledger import Entry
+from eo_listener.offsets import Span, TopicPartition
+from eo_listener.sinks.ledger_sql import LedgerSql, foreign_writer, standing
+from eo_listener.testing.entries import QUERY, entry_of, heads_of
+
+LEDGER = LedgerSql(placeholder="?", moment="text")
+TP = TopicPartition("flights", 0)
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    """A database with an empty ledger."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        for statement in (*LEDGER.create(), *LEDGER.create()):
+            made.execute(statement)
+        yield made
+
+
+def put(connection: sqlite3.Connection, entry: Entry, now: datetime = NOW) -> None:
+    connection.executemany(*LEDGER.insert("s", entry, now))
+    connection.executemany(*LEDGER.move("s", entry, now))
+    connection.executemany(*LEDGER.history("s", entry, rows=5, now=now))
+
+
+def test_what_is_written_is_read(connection: sqlite3.Connection) -> None:
+    """A head and when it was moved come back as they went in."""
+    entry = entry_of({}, {TP: Span(0, 5)})
+    put(connection, entry)
+    (found,) = map(standing, connection.execute(*LEDGER.heads("s", QUERY)))
+    assert {found.partition: found.head} == heads_of(entry)
+    assert datetime.fromisoformat(found.moved_at) == NOW
+
+
+def test_a_newer_format_is_not_read(connection: sqlite3.Connection) -> None:
+    """A row that a newer version wrote stops this one, rather than being guessed at."""
+    put(connection, entry_of({}, {TP: Span(0, 5)}))
+    connection.execute("UPDATE eo_ledger SET format = 2")
+    (row,) = connection.execute(*LEDGER.heads("s", QUERY))
+    with pytest.raises(FormatError, match="newer"):
+        standing(row)
+
+
+def test_the_history_says_what_happened(connection: sqlite3.Connection) -> None:
+    """A range, an accepted gap with its hole; an empty range leaves no row."""
+    first = entry_of({}, {TP: Span(0, 5), TopicPartition("flights", 1): Span(0, 0)})
+    put(connection, first)
+    heads = heads_of(first)
+    put(connection, entry_of(heads, {TP: Span(9, 12)}, batch_id=1, hole=Span(5, 9)))
+    found = connection.execute(
+        "SELECT start_offset, next_offset, verdict, hole_start, hole_until FROM eo_ledger_history"
+    ).fetchall()
+    assert found == [(0, 5, "first", None, None), (9, 12, "gap accepted", 5, 9)]
+
+
+def test_the_history_is_bounded(connection: sqlite3.Connection) -> None:
+    """The newest batches stay, by time, whatever checkpoint they came from; heads all stay."""
+    entry = entry_of({}, {TP: Span(0, 5)})
+    for number in range(30):  # batch ids begin again: three checkpoints of ten batches
+        put(connection, replace(entry, batch_id=number % 10), NOW + timedelta(seconds=number))
+    other = replace(entry, query="other")
+    put(connection, other)
+    assert LEDGER.prune("s", replace(entry, batch_id=7)) is None
+    due = LEDGER.prune("s", replace(entry, batch_id=200), kept=12)
+    assert due is not None
+    connection.execute(*due)
+    count = "SELECT query, count(*), min(applied_at) FROM eo_ledger_history GROUP BY 1 ORDER BY 1"
+    (kept, others) = connection.execute(count).fetchall()
+    assert kept[:2] == (QUERY, 12)
+    assert datetime.fromisoformat(kept[2]) == NOW + timedelta(seconds=18)
+    assert others[:2] == ("other", 1)
+    assert connection.execute("SELECT count(*) FROM eo_ledger").fetchone() == (2,)
+    due = LEDGER.prune("s", replace(entry, batch_id=200), kept=1000)
+    assert due is not None
+    assert connection.execute(*due).rowcount == 0
+
+
+def test_another_schema_is_quoted() -> None:
+    """A schema's name is a name, whatever is in it, and no placeholder."""
+    ledger = LedgerSql(placeholder="%s", moment="timestamptz", schema='my "100%s"')
+    text, values = ledger.heads("s", "q")
+    assert '"my ""100%%s"""."eo_ledger"' in text
+    assert (text.replace("%%", "").count("%s"), len(values)) == (2, 2)
+
+
+def test_the_other_driver_is_named(connection: sqlite3.Connection) -> None:
+    """Run, batch and time of who has moved a head stand in the error, and what is missing too."""
+    gone = TopicPartition("flights", 1)
+    put(connection, entry_of({}, {TP: Span(0, 5)}, run_id="run-2", batch_id=7))
+    there = {
+        found.partition: found
+        for found in map(standing, connection.execute(*LEDGER.heads("s", QUERY)))
+    }
+    seen = heads_of(entry_of({}, {TP: Span(0, 3), gone: Span(0, 3)}))
+    entry = entry_of(seen, {TP: Span(3, 9), gone: Span(3, 9)}, batch_id=8)
+    error = foreign_writer("the table", entry, there)
+    for part in (
+        "flights-0 stands at 5, moved by run run-2 in batch 7 at 2026-11-21",
+        "batch 8",
+        "flights-1 is not there",
+    ):
+        assert part in str(error)
+    assert error.ranges == {TP: Span(3, 9), gone: Span(3, 9)}

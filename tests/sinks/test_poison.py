@@ -1,0 +1,80 @@
+"""Which columns of a frame are written, and what becomes of a row that is not."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from eo_listener.errors import SettingsError
+from eo_listener.sinks.poison import Sieve
+
+UTC = timezone.utc
+
+
+def test_columns_are_chosen_by_name() -> None:
+    """The mark never, the origin where there is room, all others always."""
+    names = ("topic", "v", "offset", "eo_poison")
+    assert Sieve.of(names, None) == Sieve(columns=("topic", "v", "offset"), marked=True)
+    assert Sieve.of(names, ("offset", "v", "more")).columns == ("v", "offset")
+    assert Sieve.of(("v",), ("v",)).marked is False
+    with pytest.raises(SettingsError, match="no column 'v'"):
+        Sieve.of(names, ("V", "topic", "offset"))
+    with pytest.raises(SettingsError, match="no column that could"):
+        Sieve.of(("topic", "eo_poison"), ("v",))
+
+
+def test_marked_rows_are_sifted_out() -> None:
+    """An empty reason is a reason; null is none; all other rows keep their order."""
+    rows = pa.record_batch({"v": [1, 2, 3, 4], "eo_poison": [None, "odd", "", None]})
+    good, dead = Sieve.of(rows.schema.names, None).sift(rows)
+    assert good.column("v").to_pylist() == [1, 4]
+    assert [(one.reason, one.row, one.topic) for one in dead] == [
+        ("odd", '{"v": 2}', None),
+        ("", '{"v": 3}', None),
+    ]
+
+
+def test_a_dead_row_is_whole() -> None:
+    """Its JSON holds every column, in a form that JSON has."""
+    rows = pa.record_batch(
+        {
+            "topic": ["t"],
+            "partition": pa.array([3], pa.int32()),
+            "offset": [2**40],
+            "at": pa.array([datetime(2026, 1, 2, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
+            "price": pa.array([Decimal("1.50")]),
+            "raw": [b"\xff"],
+            "nan": [float("nan")],
+            "tags": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+    letter = Sieve.of(rows.schema.names, None).letter(rows, 0, "why")
+    assert (letter.topic, letter.partition, letter.offset) == ("t", 3, 2**40)
+    assert json.loads(letter.row) == {
+        "topic": "t",
+        "partition": 3,
+        "offset": 2**40,
+        "at": "2026-01-02T00:00:00+00:00",
+        "price": "1.50",
+        "raw": "/w==",
+        "nan": "nan",
+        "tags": {"k": 1},
+    }
+    assert letter.error("x").offset == 2**40
+
+
+def test_text_that_is_no_text_is_sifted_out() -> None:
+    """Bytes that Spark cast to a string are refused, escaped in the JSON, wherever they hide."""
+    raw = pa.array([b"fine", b"\xffodd"]).buffers()
+    broken = pa.Array.from_buffers(pa.string(), 2, raw)
+    nested = pa.StructArray.from_arrays([broken], ["inner"])
+    for column in (broken, nested):
+        rows = pa.record_batch({"id": [1, 2], "v": column})
+        good, (dead,) = Sieve.of(rows.schema.names, None).sift(rows)
+        assert good.column("id").to_pylist() == [1]
+        assert dead.reason == "the text in column 'v' is not UTF-8"
+        assert json.loads(dead.row)["id"] == 2

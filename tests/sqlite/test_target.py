@@ -1,0 +1,151 @@
+"""Which table rows go to, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.errors import PoisonRowError, SettingsError
+from eo_listener.sinks.sqlite import SqliteSink
+from eo_listener.testing.entries import QUERY
+from tests.sqlite.database import TP, ask, script, write
+
+pytestmark = pytest.mark.spark
+
+
+def test_columns_go_by_name(spark: SparkSession, path: Path) -> None:
+    """A table that exists has its own order, more columns, and generated ones."""
+    script(path, "CREATE TABLE t (z DEFAULT 7, b, twice AS (b * 2), a)")
+    write(SqliteSink(path, "t"), spark.sql("SELECT 1 AS a, 2 AS b"))
+    assert ask(path, "SELECT z, b, twice, a FROM t") == [(7, 2, 4, 1)]
+
+
+def test_the_origin_is_kept_where_there_is_room(spark: SparkSession, path: Path) -> None:
+    """Topic, partition and offset are dropped where the table has no such columns."""
+    script(path, "CREATE TABLE t (v, offset)")
+    frame = spark.sql("SELECT 'flights' AS topic, 0 AS partition, 5L AS offset, 'x' AS v")
+    write(SqliteSink(path, "t"), frame)
+    assert ask(path, "SELECT v, offset FROM t") == [("x", 5)]
+    write(SqliteSink(path, "made"), frame)
+    assert ask(path, "SELECT * FROM made") == [("flights", 0, 5, "x")]
+
+
+def test_a_column_too_many_is_refused(spark: SparkSession, path: Path) -> None:
+    """A column that the table lacks is named, and nothing is written."""
+    script(path, "CREATE TABLE t (a)")
+    sink = SqliteSink(path, "t")
+    with pytest.raises(SettingsError, match=r"no column 'b'; it has 'a'"):
+        write(sink, spark.sql("SELECT 1 AS a, 2 AS b"))
+    assert sink.applied(QUERY) == {}
+    with pytest.raises(SettingsError, match="takes for one"):
+        write(SqliteSink(path, "u"), spark.sql("SELECT 1 AS a, 2 AS A"))
+
+
+def test_nothing_is_made_where_that_is_forbidden(spark: SparkSession, path: Path) -> None:
+    """With create=False file, ledger and table must be there; what is missing is told as SQL."""
+    sink = SqliteSink(path, "t", create=False)
+    with pytest.raises(SettingsError, match="does not exist"):
+        sink.applied(QUERY)
+    script(path, "CREATE TABLE other (x)")
+    with pytest.raises(SettingsError, match="CREATE TABLE") as caught:
+        sink.applied(QUERY)
+    script(path, str(caught.value.fix).removeprefix("Make it: "))
+    frame = spark.sql("SELECT 1 AS a")
+    with pytest.raises(SettingsError, match="no table 't'") as caught:
+        write(sink, frame)
+    script(path, str(caught.value.fix).removeprefix("Make it: "))
+    write(sink, frame)
+    assert ask(path, "SELECT a FROM t") == [1]
+
+
+def test_an_upsert_keeps_the_last_row_of_a_key(spark: SparkSession, path: Path) -> None:
+    """Within a batch and across batches the newest wins, and other rows stay."""
+    sink = SqliteSink(path, "t", mode="upsert", keys=["k", "l"])
+    frame = spark.sql("SELECT * FROM VALUES (1, 'x', 'old'), (2, 'x', 'a'), (1, 'x', 'new')")
+    write(sink, frame.toDF("k", "l", "v").coalesce(1))
+    write(sink, spark.sql("SELECT 2 AS k, 'x' AS l, 'b' AS v"), batch_id=1)
+    assert ask(path, "SELECT k, v FROM t ORDER BY k") == [(1, "new"), (2, "b")]
+
+
+def test_an_upsert_keeps_the_last_row_when_the_batch_is_cut(
+    spark: SparkSession, path: Path
+) -> None:
+    """A task that is too large is cut without losing the order in it."""
+    sink = SqliteSink(path, "t", mode="upsert", keys="k", task_rows=100)
+    frame = spark.range(0, 1000, 1, 1).selectExpr("id % 7 AS k", "id AS v")
+    assert write(sink, frame, count=1000).rows == 1000
+    assert ask(path, "SELECT v FROM t ORDER BY v") == list(range(993, 1000))
+
+
+def test_a_key_that_is_null_is_poison(spark: SparkSession, path: Path) -> None:
+    """Two nulls are not one key, so such a row could never be replaced."""
+    script(path, "CREATE TABLE t (k INTEGER PRIMARY KEY, v)")
+    sink = SqliteSink(path, "t", mode="upsert", keys="k")
+    with pytest.raises(PoisonRowError, match="'k' is null"):
+        write(sink, spark.sql("SELECT cast(null AS int) AS k, 1 AS v"))
+
+
+def test_keys_alone_are_enough(spark: SparkSession, path: Path) -> None:
+    """A table of keys and nothing else takes each once."""
+    sink = SqliteSink(path, "t", mode="upsert", keys=("k",))
+    write(sink, spark.sql("SELECT explode(array(1, 2, 1)) AS k"))
+    assert ask(path, "SELECT k FROM t ORDER BY k") == [1, 2]
+
+
+def test_keys_must_be_unique_in_the_table(spark: SparkSession, path: Path) -> None:
+    """Without a unique index SQLite cannot tell what to replace: the index to make is shown."""
+    script(path, "CREATE TABLE t (k, v)")
+    sink = SqliteSink(path, "t", mode="upsert", keys=("k",))
+    frame = spark.sql("SELECT 1 AS k, 2 AS v")
+    with pytest.raises(SettingsError, match="not unique") as caught:
+        write(sink, frame)
+    script(path, str(caught.value.fix))
+    write(sink, frame)
+    with pytest.raises(SettingsError, match="'nosuch'"):
+        write(SqliteSink(path, "t", mode="upsert", keys="nosuch"), frame)
+
+
+def test_the_idempotent_mode_has_no_ledger(spark: SparkSession, path: Path) -> None:
+    """The same batch twice leaves the same rows, and no head."""
+    sink = SqliteSink(path, "t", mode="idempotent", keys="k")
+    for _ in range(2):
+        write(sink, spark.sql("SELECT explode(array(1, 2)) AS k"))
+    assert sink.applied(QUERY) == {}
+    assert ask(path, "SELECT name FROM sqlite_schema WHERE type = 'table'") == ["t"]
+
+
+def test_history_says_what_was_applied(spark: SparkSession, path: Path) -> None:
+    """Each range has its row, with batch, verdict and how many rows the batch had."""
+    sink = SqliteSink(path, "t")
+    write(sink, spark.range(3).toDF("v"), count=10)
+    write(sink, spark.range(4).toDF("v"), count=5, batch_id=1)
+    found = ask(
+        path,
+        'SELECT topic, "partition", start_offset, next_offset, batch_id, "rows", verdict '
+        "FROM eo_ledger_history ORDER BY applied_at",
+    )
+    assert found == [(*TP, 0, 10, 0, 3, "first"), (*TP, 10, 15, 1, 4, "next")]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"mode": "replace"}, "mode 'replace'"),
+        ({"mode": "upsert"}, "keys="),
+        ({"keys": "k"}, "keys="),
+        ({"mode": "upsert", "keys": "k", "apply": "SELECT 1"}, "apply="),
+        ({"per_partition": True}, "one writer"),
+        ({"table": ""}, "''"),
+        ({"table": "a\x00b"}, "cannot name"),
+        ({"table": "EO_Ledger"}, "ledger"),
+        ({"dead_letters": "t"}, "dead_letters"),
+        ({"path": ":memory:"}, "memory"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(given: dict[str, Any], text: str) -> None:
+    """At once, and by what is wrong."""
+    with pytest.raises(SettingsError, match=text):
+        SqliteSink(**{"path": "x.db", "table": "t", **given})
