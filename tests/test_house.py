@@ -94,12 +94,15 @@ def test_no_cycle_between_modules() -> None:
 ONLY_THERE = {
     "confluent_kafka": ("kafka", "broker", "demo"),
     "py4j": ("jvm",),
-    "pyspark": ("jvm", "listener.py", "session", "demo"),
+    "pyspark": ("jvm", "listener.py", "session", "sinks", "demo"),
     "typer": ("cli",),
     "fsspec": ("checkpoint",),
     "tomli": ("follow",),
-    "psutil": ("broker", "demo"),
+    "psutil": ("broker", "demo", "sinks"),
+    "psycopg": ("sinks",),
+    "pyarrow": ("sinks",),
     "prometheus_client": ("metrics",),
+    "psycopg": ("sinks",),
 }
 
 

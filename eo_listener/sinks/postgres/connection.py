@@ -8,7 +8,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import psycopg
-from psycopg import sql
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from eo_listener.errors import OutcomeUnknownError, SinkError
@@ -30,12 +29,15 @@ class Link(psycopg.Connection[Row]):
 
     `on_stall` is called each `patience` seconds of one wait, and may raise. A wait of more than
     `limit` seconds closes the connection: a server that is stopped answers nothing, not even that.
+    `may_end` tells whether another connection of the same sink and query that is in the way is a
+    rival. `sealed`: COMMIT and ROLLBACK are not for whoever uses it now.
     """
 
     patience: float = 3600.0
     limit: float = 3600.0
     on_stall: Callable[[], None] | None = None
     sealed: bool = False
+    may_end: bool = True
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         """Wait for the server, as psycopg does, but not for ever."""
@@ -53,13 +55,22 @@ class Link(psycopg.Connection[Row]):
                     if now - begun > self.limit:
                         self.close()
                         raise psycopg.OperationalError(f"no answer for {self.limit:.0f} seconds")
-                    if now - stalled > self.patience and self.on_stall is not None:
+                    if now - stalled > self.patience:
                         stalled = now
-                        self.on_stall()
+                        self._stall()
                 state = gen.send(ready)
         except StopIteration as done:
             result: RV = done.value
             return result
+
+    def _stall(self) -> None:
+        if self.on_stall is None:
+            return
+        try:
+            self.on_stall()
+        except BaseException:
+            self.close()  # in the middle of a statement, so it is of no use any more
+            raise
 
     def commit(self) -> None:
         """As psycopg's, but refused to the user's function: COMMIT comes after the ledger."""
@@ -108,7 +119,7 @@ def usable(link: Link | None) -> bool:
     except psycopg.Error:
         link.close()  # it was idle, so nothing is lost with it
         return False
-    return link.info.transaction_status is TransactionStatus.IDLE
+    return link.info.transaction_status == TransactionStatus.IDLE
 
 
 def begin(link: Link, access: Access) -> None:
@@ -160,15 +171,15 @@ def commit(link: Link, label: str, wait: float) -> None:
     if answer is None:
         link.close()
         raise unknown
-    if answer.status is ExecStatus.COMMAND_OK and answer.command_status == b"COMMIT":
+    if answer.status == ExecStatus.COMMAND_OK and answer.command_status == b"COMMIT":
         return
-    error = psycopg.errors.error_from_result(answer)
-    state = error.sqlstate or ""
+    refusal = psycopg.errors.error_from_result(answer)
+    state = refusal.sqlstate or ""
     if state.startswith(("08", "57", "XX")) or not state:
         # 57: the server is going down; a commit that waits for a standby is then done all the same.
         link.close()
-        raise unknown from error
-    raise translated(error, label, "committing") from error
+        raise unknown from refusal
+    raise translated(refusal, label, "committing") from refusal
 
 
 def _until(done: Callable[[], bool], wire: Any, wait: float, *, writing: bool = False) -> None:
@@ -177,10 +188,7 @@ def _until(done: Callable[[], bool], wire: Any, wait: float, *, writing: bool = 
         left = ends - monotonic()
         if left <= 0:
             raise TimeoutError
-        select.select([wire.socket], [wire.socket] if writing else [], [], min(left, 1.0))
+        watch = select.poll()  # select() knows no descriptor above 1023
+        watch.register(wire.socket, select.POLLIN | (select.POLLOUT if writing else 0))
+        watch.poll(min(left, 1.0) * 1000)
         wire.consume_input()
-
-
-def named(*names: str) -> sql.Composed:
-    """Return an identifier, qualified where more than one part is given."""
-    return sql.Composed([sql.Identifier(*names)])

@@ -1,0 +1,103 @@
+"""The ledger on a PostgreSQL connection: made, read, locked, moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Final
+
+from eo_listener.errors import SettingsError
+from eo_listener.fault_points import reached
+from eo_listener.sinks.ledger_sql import (
+    HEADS,
+    HISTORY,
+    LedgerSql,
+    Standing,
+    Statement,
+    foreign_writer,
+    standing,
+)
+from eo_listener.sinks.postgres.statements import making, oid, run, run_many
+
+if TYPE_CHECKING:
+    from eo_listener.ledger import Entry
+    from eo_listener.offsets import TopicPartition
+    from eo_listener.sinks.postgres.connection import Link
+
+MOMENT: Final = "timestamp with time zone"
+PLACE: Final = "%s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """The ledger of the sink `key`, in `schema` (None: the first of the role's search_path)."""
+
+    key: str
+    label: str
+    schema: str | None
+
+    def make(self, link: Link, *, create: bool) -> None:
+        """Make the tables where they are missing; without `create` raise SettingsError instead."""
+        if all(oid(link, self.schema, name) is not None for name in (HEADS, HISTORY)):
+            return
+        statements = self._sql().create()
+        if not create:
+            raise SettingsError(
+                f"{self.label} has no ledger, and create=False forbids to make it",
+                fix="As a role that may: " + " ".join(f"{one};" for one in statements),
+            )
+        with making(link):
+            for one in statements:
+                run(link, Statement(one))
+
+    def read(
+        self, link: Link, query: str, only: TopicPartition | None = None
+    ) -> dict[TopicPartition, Standing]:
+        """Read the heads of `query`, or that of one partition."""
+        rows = run(link, self._heads(query, only)).fetchall()
+        return {found.partition: found for found in map(standing, rows)}
+
+    def hold(self, link: Link, entry: Entry) -> None:
+        """Lock the heads of `entry`, and compare them with what it has found.
+
+        So a driver that has lost finds out before it writes much. Locks are taken in one order
+        everywhere: heads by topic and partition, then rows, then (at the end) new heads. Raises
+        ForeignWriterError.
+        """
+        # A partition's own transaction leaves the others their heads.
+        only = next(iter(entry.moves)) if len(entry.moves) == 1 else None
+        text, values = self._heads(entry.query, only)
+        locked = Statement(f'{text} ORDER BY topic, "partition" FOR UPDATE', values)
+        there = {one.partition: one for one in map(standing, run(link, locked).fetchall())}
+        for tp, move in entry.moves.items():
+            if move.found != (there[tp].head if tp in there else None):
+                raise foreign_writer(self.label, entry, there)
+
+    def move(self, link: Link, entry: Entry, *, rows: int) -> None:
+        """Move the heads by compare-and-set, and write the history.
+
+        Raises ForeignWriterError where not exactly one row changed for each partition.
+        """
+        now = datetime.now(timezone.utc)
+        ours = self._sql()
+        for many in (ours.insert(self.key, entry, now), ours.move(self.key, entry, now)):
+            if run_many(link, many) != len(many.rows):
+                raise foreign_writer(self.label, entry, self.read(link, entry.query))
+        run_many(link, ours.history(self.key, entry, rows=rows, now=now))
+        due = ours.prune(self.key, entry)
+        if due is not None:
+            run(link, due)
+        reached("sink.ledger-moved")
+
+    def _heads(self, query: str, only: TopicPartition | None) -> Statement:
+        every = self._sql().heads(self.key, query)
+        if only is None:
+            return every
+        return Statement(
+            f'{every.text} AND topic = %s AND "partition" = %s', (*every.values, *only)
+        )
+
+    def _sql(self) -> LedgerSql:
+        # psycopg reads a % in a statement as the begin of a parameter
+        schema = self.schema.replace("%", "%%") if self.schema else None
+        return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=schema)

@@ -1,0 +1,263 @@
+"""PostgresSink: what a user names, and what a batch calls."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import psycopg
+
+from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError
+from eo_listener.jvm.tasks import task_ranges
+from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.offsets import TopicPartition
+from eo_listener.plan import Plan
+from eo_listener.sinks.postgres import dead_letters as letters_table
+from eo_listener.sinks.postgres.access import Access
+from eo_listener.sinks.postgres.connection import Link, usable
+from eo_listener.sinks.postgres.executors import check_modules
+from eo_listener.sinks.postgres.failures import translated
+from eo_listener.sinks.postgres.layout import Layout, check_names
+from eo_listener.sinks.postgres.ledger import Ledger
+from eo_listener.sinks.postgres.lines import line_frame
+from eo_listener.sinks.postgres.merging import check_apply
+from eo_listener.sinks.postgres.partitions import Partitions
+from eo_listener.sinks.postgres.staging import Staging
+from eo_listener.sinks.postgres.tables import columns, make_target
+from eo_listener.sinks.postgres.writing import Writer
+from eo_listener.sinks.rows import TASK_ROWS, stream
+from eo_listener.sinks.target import Apply, Mode, Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
+_IDENTITY: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+_DOUBT: Final = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s AND backend_start = %s)"
+logger = logging.getLogger("eo_listener")
+STAGING_ROWS: Final = 2_000_000
+"""From how many planned rows on `road="auto"` stages them by executors."""
+
+
+class PostgresSink:
+    """Writes batches into PostgreSQL, each in the transaction that moves its ledger.
+
+    `dsn` is a connection string or URI. `table` and the ledger lie in `schema` (None: the first of
+    the role's search_path) and are made when absent, unless `create` is False. `mode`: "append";
+    "upsert" by `keys` (of two rows of a batch the one with the greater offset); "idempotent", the
+    same without a ledger: nothing is judged, and a batch that is repeated with other rows leaves
+    the old ones behind. `apply`: your own SQL statements, or a function of (connection, entry), run
+    in the transaction on the rows, which are then in the table eo_batch; `table` is then only the
+    sink's name in the ledger. `dead_letters` names a table for rows that cannot be written.
+
+    `road`: "driver" brings rows through the driver, at most two tasks of `task_rows` planned rows
+    at a time; "staging" has the executors write them into a table of ours first (`logged_staging`:
+    one that survives a crash of the server); "auto" does so from `staging_rows` planned rows on.
+    `per_partition` gives each Kafka partition a transaction of its own, in the tasks. Time-outs
+    are in seconds. Raises SettingsError.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        table: str,
+        *,
+        schema: str | None = None,
+        mode: Literal["append", "upsert", "idempotent"] = "append",
+        keys: str | Sequence[str] = (),
+        apply: Apply | None = None,
+        create: bool = True,
+        dead_letters: str | None = None,
+        road: Literal["auto", "driver", "staging"] = "auto",
+        per_partition: bool = False,
+        task_rows: int = TASK_ROWS,
+        staging_rows: int = STAGING_ROWS,
+        logged_staging: bool = False,
+        connect_timeout: float = 10,
+        lock_timeout: float = 10,
+        statement_timeout: float = 600,
+    ) -> None:
+        self._target = Target.of(
+            table=table,
+            mode=mode,
+            keys=keys,
+            apply=apply,
+            create=create,
+            dead_letters=dead_letters,
+        )
+        named = (schema, dead_letters)
+        check_names([table, *self._target.keys, *(one for one in named if one is not None)])
+        check_apply(self._target)
+        self._access = Access(
+            dsn=dsn,
+            schema=schema,
+            connect_timeout=connect_timeout,
+            lock_timeout=lock_timeout,
+            statement_timeout=statement_timeout,
+        )
+        if per_partition and road == "staging":
+            raise SettingsError(
+                "per_partition=True has no staging: each task writes its own partition",
+                fix='Drop road="staging"',
+            )
+        if road not in ("auto", "driver", "staging"):
+            raise SettingsError(f"road={road!r} is none of auto, driver, staging")
+        self._road = road
+        self._per_partition = per_partition
+        self._task_rows = task_rows
+        self._staging_rows = staging_rows
+        self._logged = logged_staging
+        self._executors_checked = False
+        self._link: Link | None = None
+        self._query: str | None = None
+        self._identity: tuple[Any, ...] | None = None
+        self._doubt: tuple[Any, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"<PostgresSink {self.label}>"
+
+    @property
+    def label(self) -> str:
+        """The table and where it is, for people."""
+        return f"PostgreSQL table {self.key} at {self._access.place()}"
+
+    @property
+    def key(self) -> str:
+        """The table with its schema, if one was given, as SQL writes it."""
+        parts = (self._access.schema, self._target.table)
+        return ".".join(
+            name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+            for name in parts
+            if name is not None
+        )
+
+    @property
+    def per_partition(self) -> bool:
+        """Whether each Kafka partition has a transaction of its own."""
+        return self._per_partition
+
+    def applied(self, query: str) -> Mapping[TopicPartition, Head]:
+        """Read the heads of `query`. After a COMMIT of unknown outcome, waits for its end first."""
+        if self._target.mode is Mode.IDEMPOTENT:
+            return {}
+        writer = self._writer(query)
+        link = self._connection(writer)
+        try:
+            self._settle(link)
+            writer.ledger.make(link, create=self._target.create)
+            return {tp: one.head for tp, one in writer.ledger.read(link, query).items()}
+        except psycopg.Error as error:
+            raise translated(error, self.label, "reading its ledger") from error
+
+    def apply(self, frame: DataFrame, entry: Entry, plan: Plan) -> Applied:
+        """Write the rows of `frame` and `entry` in one transaction."""
+        writer = self._writer(entry.query)
+        link = self._connection(writer)
+        try:
+            return self._written(writer, link, frame, entry, plan)
+        except OutcomeUnknownError:
+            self._doubt = self._identity
+            raise
+        except psycopg.Error as error:
+            raise translated(error, self.label, "looking at the table") from error
+
+    def _written(
+        self, writer: Writer, link: Link, frame: DataFrame, entry: Entry, plan: Plan
+    ) -> Applied:
+        staged = not self._per_partition and self._staged(plan, frame.sparkSession)
+        direct = writer.direct and not staged
+        layout = self._layout(link, frame, direct=direct)
+        lines = line_frame(frame, layout.forms)
+        if staged:
+            staging = Staging(writer=writer, layout=layout, logged=self._logged)
+            return staging.write(link, lines, entry)
+        if self._per_partition:
+            ranges = task_ranges(lines)
+            self._check_executors(frame.sparkSession)
+            parts = Partitions(writer=writer, layout=layout, ranges=ranges)
+            return parts.write(link, lines, entry)
+        batches = stream(lines, plan, task_rows=self._task_rows)
+        return writer.write(link, layout, batches, entry)
+
+    def _staged(self, plan: Plan, session: SparkSession) -> bool:
+        """Choose the road; raises SettingsError where the user's choice cannot be gone."""
+        if self._road == "driver":
+            return False
+        planned = sum(span.until - span.start for span in plan.ranges().values())
+        if self._road == "auto" and planned < self._staging_rows:
+            return False
+        try:
+            self._check_executors(session)
+        except SettingsError as error:
+            if self._road == "staging":
+                raise
+            logger.warning("%s: rows go through the driver. %s", self.label, error)
+            self._road = "driver"
+            return False
+        return True
+
+    def _check_executors(self, session: SparkSession) -> None:
+        if not self._executors_checked:
+            check_modules(session)
+            self._executors_checked = True
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_link": None}
+
+    def _writer(self, query: str) -> Writer:
+        ledger = Ledger(key=self.key, label=self.label, schema=self._access.schema)
+        return Writer(
+            access=self._access,
+            ledger=ledger,
+            target=self._target,
+            query=query,
+            alone=not self._per_partition,
+        )
+
+    def _connection(self, writer: Writer) -> Link:
+        link = self._link
+        if link is None or self._query != writer.query or not usable(link):
+            self.close()
+            link = self._link = writer.open()
+            self._query = writer.query
+            self._identity = link.execute(_IDENTITY).fetchone()
+        return link
+
+    def _settle(self, link: Link) -> None:
+        """Wait until the backend whose COMMIT was not answered is gone; end it if it stays."""
+        begun, patience = monotonic(), self._access.lock_timeout
+        while self._doubt is not None:
+            row = link.execute(_DOUBT, self._doubt).fetchone()
+            if row is None or not row[0]:
+                self._doubt = None
+                return
+            waited = monotonic() - begun
+            if waited > 2 * patience:
+                raise SinkError(
+                    f"{self.label}: backend {self._doubt[0]} is still committing a batch",
+                    cause="the server, or a standby that it waits for, does not get on",
+                    fix="Look at pg_stat_activity; start the query again when it has ended",
+                )
+            if waited > patience:
+                link.execute("SELECT pg_terminate_backend(%s)", self._doubt[:1])
+            sleep(0.05)
+
+    def _layout(self, link: Link, frame: DataFrame, *, direct: bool) -> Layout:
+        target, schema = self._target, self._access.schema
+        there = None if target.apply else columns(link, schema, target.table)
+        layout = Layout.of(frame.schema.jsonValue(), there, target, direct=direct)
+        if there is None and target.apply is None:
+            where = (schema, target.table)
+            make_target(link, layout, target.keys, where, create=target.create)
+        if target.dead_letters is not None:
+            letters_table.make(link, schema, target.dead_letters, create=target.create)
+        return layout

@@ -1,0 +1,242 @@
+"""Large batches: the executors write into a table of ours, one statement moves it from there.
+
+A staging table belongs to one sink and query and one try at one batch. Each row carries the
+attempt that wrote it, since Spark may run a task twice, and only what the attempts that Spark took
+for successful have reported is moved. A crash of the server empties an unlogged table: so the rows
+are counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+from psycopg import errors, sql
+
+from eo_listener.errors import OutcomeUnknownError, TryAgainError
+from eo_listener.fault_points import reached
+from eo_listener.ledger import Applied, Entry
+from eo_listener.sinks.ledger_sql import Statement
+from eo_listener.sinks.postgres import tables
+from eo_listener.sinks.postgres.connection import begin, commit, roll_back
+from eo_listener.sinks.postgres.copying import Copier, chunks
+from eo_listener.sinks.postgres.dead_letters import DeadLetters, statements_on
+from eo_listener.sinks.postgres.executors import Batches, outcomes
+from eo_listener.sinks.postgres.failures import translated
+from eo_listener.sinks.postgres.layout import listed
+from eo_listener.sinks.postgres.merging import apply_users
+from eo_listener.sinks.postgres.statements import identifier, run
+from eo_listener.sinks.target import STAGED, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.layout import Layout
+    from eo_listener.sinks.postgres.outcomes import Outcome
+    from eo_listener.sinks.postgres.writing import Tally, Writer
+
+ATTEMPT: Final = "eo_attempt"
+TASK: Final = "eo_task"
+_SETTINGS: Final = {TASK: ("eo.task", "integer"), ATTEMPT: ("eo.attempt", "bigint")}
+_LEFT_OVER: Final = """
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND starts_with(c.relname, %s) AND pg_table_is_visible(c.oid)
+"""
+_LEFT_OVER_IN: Final = """
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND starts_with(c.relname, %s) AND n.nspname = %s
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTask:
+    """What one task does: its rows into the staging table, in one transaction. Is sent out."""
+
+    writer: Writer
+    layout: Layout
+    stage: str
+    aside: str | None
+    entry: Entry
+
+    def __call__(self, task: int, attempt: int, batches: Batches) -> tuple[int, int]:
+        """Write; every error means that this attempt has left nothing."""
+        gathered = chunks(batches)
+        first = next(gathered, None)
+        if first is None:
+            return 0, 0
+        access = self.writer.access
+        with self.writer.open() as link:
+            aside = DeadLetters(
+                link=link,
+                label=self.writer.label,
+                schema=access.schema,
+                table=self.aside,
+                entry=self.entry,
+            )
+            copier = Copier(
+                link=link,
+                statement=self.layout.copy(identifier(access.schema, self.stage)),
+                names=self.layout.names,
+                put_aside=aside.put,
+            )
+            try:
+                begin(link, access)
+                for name, value in ((TASK, task), (ATTEMPT, attempt)):
+                    setting, _ = _SETTINGS[name]
+                    link.execute("SELECT set_config(%s, %s, true)", (setting, str(value)))
+                copier.take(first)
+                for chunk in gathered:
+                    copier.take(chunk)
+                commit(link, self.writer.label, link.limit)
+            except psycopg.Error as error:
+                raise translated(error, self.writer.label, "staging rows") from error
+            except OutcomeUnknownError as error:
+                # What may lie there belongs to an attempt that has not succeeded.
+                raise TryAgainError(error.problem, cause=error.cause) from error
+            return copier.rows, aside.count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """The staging road of one batch."""
+
+    writer: Writer
+    layout: Layout
+    logged: bool
+
+    def write(self, link: Link, lines: DataFrame, entry: Entry) -> Applied:
+        """Stage `lines` by the executors, then move them with the ledger in one transaction."""
+        dead = self.writer.target.dead_letters is not None
+        stage = f"{self._prefix()}{entry.batch_id}_{secrets.token_hex(4)}"
+        aside = f"{stage}_dead" if dead else None
+        self._prepare(link, entry, stage, aside)
+        try:
+            task = StageTask(
+                writer=self.writer,
+                layout=self.layout,
+                stage=stage,
+                aside=aside,
+                entry=replace(entry, moves={}),
+            )
+            done = outcomes(lines, task)
+            reached("sink.staged")
+            with self.writer.transaction(link, entry) as tally:
+                self._move(link, stage, aside, done, entry, tally)
+        finally:
+            self._drop(link, [one for one in (stage, aside) if one is not None])
+        return tally.applied()
+
+    def _prefix(self) -> str:
+        name = f"{self.writer.ledger.key}\x00{self.writer.query}"
+        return f"eo_stage_{hashlib.sha256(name.encode()).hexdigest()[:12]}_"
+
+    def _prepare(self, link: Link, entry: Entry, stage: str, aside: str | None) -> None:
+        """Find out whether this driver still has the word, clean up, and make the tables."""
+        schema, target = self.writer.access.schema, self.writer.target
+        try:
+            begin(link, self.writer.access)
+            if target.mode is not Mode.IDEMPOTENT:
+                self.writer.ledger.hold(link, entry)
+            left = (
+                link.execute(_LEFT_OVER, (self._prefix(),))
+                if schema is None
+                else link.execute(_LEFT_OVER_IN, (self._prefix(), schema))
+            ).fetchall()
+            shape = self.layout.shape(None if target.apply is not None else self.writer.table)
+            kind = sql.SQL("" if self.logged else "UNLOGGED ")
+            made = identifier(schema, stage)
+            text = "CREATE {}TABLE {} WITH (autovacuum_enabled = false) AS {} WITH NO DATA"
+            link.execute(sql.SQL(text).format(kind, made, shape))
+            self._key(link, made)
+            if aside is not None:
+                run(link, Statement(statements_on(link, schema, aside).create()))
+                self._key(link, identifier(schema, aside))
+            commit(link, self.writer.label, link.limit)
+        except psycopg.Error as error:
+            roll_back(link)
+            raise translated(error, self.writer.label, "making the staging table") from error
+        except BaseException:  # whatever it is: what is open must not stay open
+            roll_back(link)
+            raise
+        for where, name in left:
+            self._drop(link, [name], where)
+
+    def _key(self, link: Link, table: sql.Identifier) -> None:
+        for name, (setting, kind) in _SETTINGS.items():
+            text = "ALTER TABLE {} ADD COLUMN {} {} DEFAULT current_setting({})::{}"
+            typed = sql.SQL("bigint" if kind == "bigint" else "integer")
+            link.execute(
+                sql.SQL(text).format(
+                    table, sql.Identifier(name), typed, sql.Literal(setting), typed
+                )
+            )
+
+    def _move(
+        self,
+        link: Link,
+        stage: str,
+        aside: str | None,
+        done: Sequence[Outcome],
+        entry: Entry,
+        tally: Tally,
+    ) -> None:
+        schema, target = self.writer.access.schema, self.writer.target
+        staged = identifier(schema, stage)
+        attempts = [one.attempt for one in done]
+        which = sql.SQL("{} = ANY ({})").format(sql.Identifier(ATTEMPT), sql.Literal(attempts))
+        wanted = sum(one.rows for one in done)
+        if aside is not None and any(one.dead for one in done):
+            tally.aside.count = self._move_dead(link, identifier(schema, aside), aside, which)
+        if tally.aside.count != sum(one.dead for one in done):
+            raise self._emptied()
+        count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(staged, which)
+        row = link.execute(count).fetchone()
+        if row is None or row[0] != wanted:
+            raise self._emptied()
+        if target.apply is not None:
+            view = sql.SQL("CREATE TEMP VIEW {} AS SELECT {} FROM {} WHERE {}").format(
+                sql.Identifier(STAGED), listed(self.layout.names), staged, which
+            )
+            link.execute(view)
+            apply_users(link, target, entry, self.writer.label)
+            link.execute(sql.SQL("DROP VIEW pg_temp.{}").format(sql.Identifier(STAGED)))
+            tally.rows = wanted
+            return
+        tally.rows = self.writer.merge(link, self.layout, staged, which).run(tally.aside.put)
+
+    def _move_dead(
+        self, link: Link, staged: sql.Identifier, name: str, which: sql.Composable
+    ) -> int:
+        schema, target = self.writer.access.schema, self.writer.target
+        there = tables.columns(link, schema, name) or {}
+        letter = listed([column for column in there if column not in _SETTINGS])
+        text = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {}").format(
+            identifier(schema, target.dead_letters or ""), letter, letter, staged, which
+        )
+        return link.execute(text).rowcount
+
+    def _emptied(self) -> TryAgainError:
+        return TryAgainError(
+            f"{self.writer.label}: the staging table does not hold what the tasks have written",
+            cause="the server has crashed since, which empties an unlogged table",
+            fix="The batch is staged again; logged_staging=True keeps the rows over a crash",
+        )
+
+    def _drop(self, link: Link, names: Sequence[str], schema: str | None = None) -> None:
+        """Drop staging tables; one that a stopped task still holds is left for a later batch."""
+        for name in names:
+            try:
+                with link.transaction():
+                    link.execute("SET LOCAL lock_timeout = '500ms'")
+                    table = identifier(schema or self.writer.access.schema, name)
+                    link.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+            except errors.LockNotAvailable:
+                continue
+            except psycopg.Error:
+                return  # the connection is gone, or the table not ours: nothing depends on it

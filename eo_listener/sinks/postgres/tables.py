@@ -1,0 +1,57 @@
+"""The tables of a sink: looked at, and made where they are missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from eo_listener.errors import SettingsError
+from eo_listener.sinks.postgres.statements import identifier, making, oid
+from eo_listener.sinks.postgres.types import Existing
+
+if TYPE_CHECKING:
+    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.layout import Layout
+
+_COLUMNS: Final = """
+SELECT a.attname, COALESCE(b.typname, t.typname), e.typname,
+       CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END,
+       format_type(a.atttypid, a.atttypmod)
+FROM pg_attribute a
+JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
+LEFT JOIN pg_type e ON COALESCE(b.typcategory, t.typcategory) = 'A'
+                   AND e.oid = COALESCE(b.typelem, t.typelem)
+WHERE a.attrelid = %s::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+
+
+def columns(link: Link, schema: str | None, table: str) -> dict[str, Existing] | None:
+    """Return the columns of a table, None where there is no such table."""
+    number = oid(link, schema, table)
+    if number is None:
+        return None
+    return {
+        name: Existing(base=base, element=element, modifier=modifier, spelt=written)
+        for name, base, element, modifier, written in link.execute(_COLUMNS, (number,))
+    }
+
+
+def make_target(
+    link: Link,
+    layout: Layout,
+    keys: tuple[str, ...],
+    where: tuple[str | None, str],
+    *,
+    create: bool,
+) -> None:
+    """Make the target for the rows that came; without `create` raise SettingsError instead."""
+    statement = layout.definition(identifier(*where), keys)
+    if not create:
+        raise SettingsError(
+            f"there is no table {identifier(*where).as_string(link)}, and create=False forbids to "
+            "make it",
+            fix=f"As a role that may: {statement.as_string(link)};",
+        )
+    with making(link):
+        link.execute(statement)

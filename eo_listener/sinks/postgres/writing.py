@@ -1,0 +1,184 @@
+"""One transaction: the ledger's lock, the rows, the ledger, COMMIT. The same on the driver and in
+the tasks of an executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+from psycopg import sql
+
+from eo_listener.fault_points import reached
+from eo_listener.ledger import Applied, Entry
+from eo_listener.sinks.ledger_sql import HEADS
+from eo_listener.sinks.postgres.access import Access, application_name
+from eo_listener.sinks.postgres.blockers import Patience
+from eo_listener.sinks.postgres.connection import Link, begin, commit, connect, roll_back
+from eo_listener.sinks.postgres.copying import Chunk, Copier, chunks
+from eo_listener.sinks.postgres.dead_letters import DeadLetters
+from eo_listener.sinks.postgres.failures import translated
+from eo_listener.sinks.postgres.layout import Layout
+from eo_listener.sinks.postgres.ledger import Ledger
+from eo_listener.sinks.postgres.merging import Merge, apply_users
+from eo_listener.sinks.postgres.statements import identifier
+from eo_listener.sinks.target import STAGED, Mode, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import pyarrow as pa
+
+_STAGE: Final = sql.Identifier("pg_temp", STAGED)
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What one transaction has written so far."""
+
+    aside: DeadLetters
+    rows: int = 0
+
+    def applied(self) -> Applied:
+        """As the caller of a sink is told."""
+        return Applied(rows=self.rows, dead=self.aside.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Writes batches of one sink and query. Holds no connection, so it may travel to executors.
+
+    `alone`: no other transaction of the same sink and query may be open beside it.
+    """
+
+    access: Access
+    ledger: Ledger
+    target: Target
+    query: str
+    alone: bool
+
+    @property
+    def label(self) -> str:
+        """The sink, for people."""
+        return self.ledger.label
+
+    @property
+    def direct(self) -> bool:
+        """Whether lines may go into the target at once."""
+        return self.target.mode is Mode.APPEND and self.target.apply is None
+
+    @property
+    def table(self) -> sql.Identifier:
+        """The target."""
+        return identifier(self.access.schema, self.target.table)
+
+    def open(self) -> Link:
+        """Open a connection that looks after itself when it has to wait for a lock."""
+        application = application_name(self.ledger.key, self.query)
+        link = connect(self.access, self.label, application)
+        patience = Patience(
+            label=self.label,
+            application=application,
+            schema=self.access.schema,
+            ledger=HEADS,
+            waited=self.access.lock_timeout,
+            open_second=lambda: connect(self.access, self.label, "eo_listener lock watch"),
+        )
+        pid = link.info.backend_pid
+        link.on_stall = lambda: patience.look(pid, may_end=link.may_end)
+        return link
+
+    def write(
+        self,
+        link: Link,
+        layout: Layout,
+        batches: Generator[pa.RecordBatch, None, None],
+        entry: Entry,
+    ) -> Applied:
+        """Write lines and the ledger's entry in one transaction.
+
+        What is computed for the first of the lines is computed before it begins.
+        """
+        with closing(batches):
+            gathered = chunks(batches)
+            first = next(gathered, None)
+            rows = chain([] if first is None else [first], gathered)
+            with self.transaction(link, entry) as tally:
+                tally.rows = self._rows(link, layout, rows, tally.aside, entry)
+        return tally.applied()
+
+    @contextmanager
+    def transaction(self, link: Link, entry: Entry) -> Iterator[Tally]:
+        """Everything between BEGIN and COMMIT but the rows.
+
+        Nothing is written if it is left by an error, but for OutcomeUnknownError.
+        """
+        judged = self.target.mode is not Mode.IDEMPOTENT
+        aside = DeadLetters(
+            link=link,
+            label=self.label,
+            schema=self.access.schema,
+            table=self.target.dead_letters,
+            entry=entry,
+        )
+        tally = Tally(aside=aside)
+        try:
+            link.may_end = True
+            begin(link, self.access)
+            if judged:
+                self.ledger.hold(link, entry)
+            reached("sink.begun")
+            link.may_end = self.alone
+            yield tally
+            link.may_end = True
+            reached("sink.rows-written")
+            if judged:
+                self.ledger.move(link, entry, rows=tally.rows)
+            commit(link, self.label, link.limit)
+        except psycopg.Error as error:
+            roll_back(link)
+            raise translated(error, self.label, "writing the batch") from error
+        except BaseException:  # whatever it is: what is open must not stay open
+            roll_back(link)
+            raise
+        reached("sink.committed")
+
+    def merge(
+        self, link: Link, layout: Layout, staged: sql.Identifier, which: sql.Composable
+    ) -> Merge:
+        """Return what moves rows that lie in `staged` into the target."""
+        return Merge(
+            link=link,
+            layout=layout,
+            mode=self.target.mode,
+            keys=self.target.keys,
+            staged=staged,
+            target=self.table,
+            which=which,
+        )
+
+    def _rows(
+        self, link: Link, layout: Layout, rows: Iterable[Chunk], aside: DeadLetters, entry: Entry
+    ) -> int:
+        if not self.direct:
+            shape = layout.shape(None if self.target.apply is not None else self.table)
+            text = "CREATE TEMP TABLE {} ON COMMIT DROP AS {} WITH NO DATA"
+            link.execute(sql.SQL(text).format(sql.Identifier(STAGED), shape))
+        copier = Copier(
+            link=link,
+            statement=layout.copy(self.table if self.direct else _STAGE),
+            names=layout.names,
+            put_aside=aside.put,
+        )
+        for chunk in rows:
+            copier.take(chunk)
+        if self.direct:
+            return copier.rows
+        if self.target.apply is not None:
+            apply_users(link, self.target, entry, self.label)
+            return copier.rows
+        return self.merge(link, layout, _STAGE, sql.SQL("true")).run(aside.put)
