@@ -99,7 +99,6 @@ ONLY_THERE = {
     "fsspec": ("checkpoint",),
     "tomli": ("follow",),
     "psutil": ("broker", "demo", "sinks"),
-    "psycopg": ("sinks",),
     "pyarrow": ("sinks",),
     "prometheus_client": ("metrics",),
     "psycopg": ("sinks",),

@@ -1,0 +1,143 @@
+"""A batch's rows on the driver: all of them, once, in order, and few at a time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from eo_listener.offsets import Span, TopicPartition
+from eo_listener.plan import Plan
+from eo_listener.sinks.rows import stream, tasks_wanted
+
+EMPTY = Plan(
+    query_id="q",
+    run_id="r",
+    query="flights",
+    batch_id=0,
+    sources={},
+    topic_ids={},
+    log_starts={},
+    log_ends={},
+)
+
+
+def planned(*counts: int) -> Plan:
+    """A batch with so many offsets in each of its partitions."""
+    spans = {TopicPartition("flights", at): Span(7, 7 + count) for at, count in enumerate(counts)}
+    return replace(EMPTY, sources={0: spans})
+
+
+@pytest.mark.parametrize(
+    ("counts", "partitions", "wanted"),
+    [
+        ((), 0, None),
+        ((100,), 1, None),
+        ((101,), 1, 2),
+        ((1000,), 1, 10),
+        ((1000,), 40, 10),  # whichever of them has the long partition of Kafka
+        ((60, 60), 2, None),
+        ((60, 60), 1, 2),  # after a coalesce
+        ((1, 1, 500), 3, 6),
+    ],
+)
+def test_a_task_that_is_too_large_is_cut(
+    counts: tuple[int, ...], partitions: int, wanted: int | None
+) -> None:
+    """By the longest partition of Kafka, and by all offsets over the tasks there are."""
+    assert tasks_wanted(planned(*counts), partitions, 100) == wanted
+
+
+def numbers(frame: DataFrame, plan: Plan, **given: Any) -> list[int]:
+    """The numbers of a frame, as they come."""
+    with closing(stream(frame, plan, **given)) as batches:
+        return [one for batch in batches for one in batch.column("id").to_pylist()]
+
+
+@pytest.mark.spark
+def test_all_rows_come_once_and_in_order(spark: SparkSession) -> None:
+    """As one job, task by task, and cut with the order kept."""
+    frame = spark.range(0, 1000, 1, 3)
+    for plan, given in (
+        (planned(1000), {}),
+        (planned(*[100] * 10), {"task_rows": 400}),
+        (planned(1000), {"task_rows": 100, "ordered": True}),
+    ):
+        assert numbers(frame, plan, **given) == list(range(1000))
+    assert sorted(numbers(frame, planned(1000), task_rows=100)) == list(range(1000))
+
+
+@pytest.mark.spark
+def test_rows_that_nobody_planned_come_too(spark: SparkSession) -> None:
+    """A batch without offsets can have rows from Spark's state, and one with offsets none."""
+    assert numbers(spark.range(5), planned()) == [0, 1, 2, 3, 4]
+    assert numbers(spark.range(0), planned(1000), task_rows=10) == []
+
+
+@pytest.mark.spark
+def test_it_can_be_left_early(spark: SparkSession) -> None:
+    """Closed after its first batch, it takes no more tasks, and the session goes on."""
+    batches = stream(spark.range(0, 1000, 1, 10), planned(*[100] * 10), task_rows=100)
+    assert next(batches).num_rows > 0
+    batches.close()
+    assert spark.range(3).count() == 3
+
+
+@pytest.mark.spark
+def test_what_fails_in_a_task_is_spark_s_own_error(spark: SparkSession) -> None:
+    """Nothing is hidden of it, with one job and with many."""
+    frame = spark.range(0, 100, 1, 2).selectExpr("if(id = 99, raise_error('odd row'), id) AS id")
+    for given in ({}, {"task_rows": 60}):
+        with pytest.raises(Exception, match="odd row"):
+            numbers(frame, planned(50, 50), **given)
+
+
+HUGE = """
+import sys, warnings
+warnings.simplefilter("ignore")
+from pyspark.sql import SparkSession
+from tests.sinks.test_rows import planned
+from eo_listener.sinks.rows import stream
+spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
+count = int(sys.argv[1])
+frame = spark.range(0, count, 1, 1).selectExpr("id", "concat(id, repeat('x', 1000)) AS v")
+given = {"task_rows": count} if sys.argv[2] == "whole" else {"ordered": sys.argv[2] == "ordered"}
+rows = [batch.num_rows for batch in stream(frame, planned(count, 1), **given)]
+print("rows", sum(rows))
+"""
+
+
+def run_small(count: int, how: str) -> subprocess.CompletedProcess[str]:
+    """Stream one task of so many rows of 1 KB through a JVM with the smallest heap of Spark's."""
+    submit = (
+        "--master local[1] --driver-memory 512m --conf spark.driver.maxResultSize=0 "
+        "--conf spark.driver.host=127.0.0.1 --conf spark.log.level=ERROR "
+        "--conf spark.driver.extraJavaOptions=-XX:+ExitOnOutOfMemoryError pyspark-shell"
+    )
+    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": submit, "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, "-c", HUGE, str(count), how]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1300)
+@pytest.mark.parametrize("how", ["unordered", "ordered"])
+def test_a_partition_larger_than_the_heap_passes(how: str) -> None:
+    """1.2 GB in one task go through a driver JVM of 512 MB, which the whole task would end."""
+    answer = run_small(1_200_000, how)
+    assert "rows 1200000" in answer.stdout, answer.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+def test_the_whole_task_would_not_pass() -> None:
+    """The same rows uncut end that JVM: what is shown above is the cut."""
+    assert "rows" not in run_small(1_200_000, "whole").stdout
