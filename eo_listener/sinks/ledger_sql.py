@@ -70,7 +70,7 @@ class LedgerSql:
     schema: str | None = None
 
     def create(self) -> tuple[str, ...]:
-        """Make both tables where they are missing."""
+        """Make both tables where they are missing, the heads last: where they are, all is."""
         key = "sink text NOT NULL, query text NOT NULL"
         span = "start_offset bigint NOT NULL, next_offset bigint NOT NULL"
         writer = "batch_id bigint NOT NULL, query_id text NOT NULL, run_id text NOT NULL"
@@ -89,7 +89,7 @@ class LedgerSql:
             f"CREATE INDEX IF NOT EXISTS {quoted(HISTORY + '_order')} ON {self._table(HISTORY)} "
             "(sink, query, applied_at)"
         )
-        return heads, history, order
+        return history, order, heads
 
     def heads(self, sink: str, query: str) -> Statement:
         """Read all heads of a sink and query; `standing` reads a row of the answer."""

@@ -127,6 +127,7 @@ def run_small(count: int, how: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1300)
 @pytest.mark.parametrize("how", ["unordered", "ordered"])
@@ -136,6 +137,7 @@ def test_a_partition_larger_than_the_heap_passes(how: str) -> None:
     assert "rows 1200000" in answer.stdout, answer.stderr
 
 
+@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(700)
 def test_the_whole_task_would_not_pass() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from eo_listener.errors import OutcomeUnknownError, SinkBusyError, SinkError
 from eo_listener.sinks.sqlite.holders import holders
@@ -37,12 +37,15 @@ _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
 _BUSY: Final = ("database is locked", "database table is locked", "locking protocol")
 
 
-def is_busy(error: sqlite3.Error) -> bool:
+Failure: TypeAlias = "sqlite3.Error | sqlite3.Warning"
+
+
+def is_busy(error: Failure) -> bool:
     """Whether somebody else holds a lock."""
     return any(part in str(error) for part in _BUSY)
 
 
-def explained(error: sqlite3.Error, path: Path, *, waited: float) -> SinkError:
+def explained(error: Failure, path: Path, *, waited: float) -> SinkError:
     """Say what stopped us; nothing was written."""
     if is_busy(error):
         return busy(path, waited)

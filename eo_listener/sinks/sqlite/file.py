@@ -20,6 +20,8 @@ import psutil
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.sqlite.failures import explained
 
+_LOG_KEPT: Final = 64 << 20
+"""To how many bytes the log is cut back when it is written from its beginning again."""
 _REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "fuse.sshfs"})
 
 
@@ -104,6 +106,8 @@ def _set_journal(connection: sqlite3.Connection, *, is_new: bool) -> None:
     (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
     if is_new:
         (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: its plain sync stays in the disk's cache
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_KEPT}")
     connection.execute(f"PRAGMA synchronous = {'FULL' if journal == 'wal' else 'EXTRA'}")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from eo_listener.errors import SettingsError
+from eo_listener.errors import EoListenerError, SettingsError, SinkError
 from eo_listener.fault_points import reached
 from eo_listener.ledger import Applied, Entry, Head
 from eo_listener.offsets import TopicPartition
@@ -140,12 +140,12 @@ class SqliteSink:
                     reached("sink.commit-sent")
             except BaseException as error:
                 self._roll_back(connection)
-                if isinstance(error, sqlite3.Error):
+                if isinstance(error, sqlite3.Error | sqlite3.Warning):
                     raise self._explained(error) from error
                 raise
             if not moved:
                 self._roll_back(connection)
-                raise foreign_writer(self.label, entry, self._standings(connection, entry.query))
+                raise self._foreign(connection, entry)
             self._commit(connection)
         reached("sink.committed")
         return applied
@@ -240,13 +240,19 @@ class SqliteSink:
         for statement in _LEDGER.create():
             connection.execute(statement)
 
+    def _foreign(self, connection: sqlite3.Connection, entry: Entry) -> EoListenerError:
+        try:
+            return foreign_writer(self.label, entry, self._standings(connection, entry.query))
+        except sqlite3.Error as error:
+            return self._explained(error)
+
     def _standings(
         self, connection: sqlite3.Connection, query: str
     ) -> Mapping[TopicPartition, Standing]:
         found = map(standing, connection.execute(*_LEDGER.heads(self.key, query)))
         return {there.partition: there for there in found}
 
-    def _explained(self, error: sqlite3.Error) -> Exception:
+    def _explained(self, error: sqlite3.Error | sqlite3.Warning) -> SinkError:
         return explained(error, self._file.path, waited=self._file.busy_timeout)
 
 
