@@ -36,7 +36,7 @@ def stream(
     task's rows are too many.
     """
     schema = schema_of(frame)
-    planned = _planned(plan)
+    planned = planned_rows(plan)
     if planned > task_rows:
         tasks = tasks_wanted(plan, _partitions(frame), task_rows)
         frame = _cut(frame, tasks, ordered=ordered) if tasks else frame
@@ -55,14 +55,15 @@ def tasks_wanted(plan: Plan, partitions: int, task_rows: int) -> int | None:
 
     A task may have a whole partition of Kafka, and, after a shuffle, its part of all of them.
     """
-    planned = _planned(plan)
+    planned = planned_rows(plan)
     longest = max((span.until - span.start for span in plan.ranges().values()), default=0)
     if max(longest, planned / max(partitions, 1)) <= task_rows:
         return None
     return -(-planned // task_rows)
 
 
-def _planned(plan: Plan) -> int:
+def planned_rows(plan: Plan) -> int:
+    """Return how many offsets a batch has; transaction markers and holes count too."""
     return sum(span.until - span.start for span in plan.ranges().values())
 
 

@@ -32,13 +32,14 @@ from eo_listener.sinks.ledger_sql import (
     standing,
 )
 from eo_listener.sinks.poison import DeadLetter, DeadLetterSql
-from eo_listener.sinks.rows import TASK_ROWS, schema_of, stream
+from eo_listener.sinks.rows import TASK_ROWS, schema_of
 from eo_listener.sinks.sqlite.applying import run_apply
 from eo_listener.sinks.sqlite.failures import at_commit, explained
 from eo_listener.sinks.sqlite.file import DatabaseFile
 from eo_listener.sinks.sqlite.table import columns_of, target_table
 from eo_listener.sinks.sqlite.writing import Writing
 from eo_listener.sinks.target import Apply, Mode, Target
+from eo_listener.sinks.task_size import TaskSize
 
 _LEDGER = LedgerSql(placeholder="?", moment="text")
 
@@ -98,7 +99,7 @@ class SqliteSink:
             if dead_letters is not None
             else None
         )
-        self._task_rows = task_rows
+        self._size = TaskSize(task_rows)
 
     @property
     def label(self) -> str:
@@ -126,7 +127,7 @@ class SqliteSink:
         """Write the rows of `frame` and `entry` in one transaction."""
         schema = schema_of(frame)
         ordered = self._target.mode is not Mode.APPEND
-        with closing(stream(frame, plan, task_rows=self._task_rows, ordered=ordered)) as rows:
+        with closing(self._size.stream(frame, plan, ordered=ordered)) as rows:
             first = next(rows, None)
             connection = self._file.connection()
             self._begin(connection)
