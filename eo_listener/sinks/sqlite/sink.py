@@ -132,6 +132,7 @@ class SqliteSink:
             connection = self._file.connection()
             self._begin(connection)
             try:
+                reached("sink.begun")
                 batches = chain((first,) if first is not None else (), rows)
                 applied = self._write(connection, schema, batches, entry)
                 reached("sink.rows-written")
@@ -160,7 +161,6 @@ class SqliteSink:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             raise self._explained(error) from error
-        reached("sink.begun")
 
     def _write(
         self,
