@@ -161,8 +161,14 @@ def dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """A way into a schema of the test's own, which is gone after it."""
     named = os.environ.get("EO_TEST_POSTGRES")
     server = named or request.getfixturevalue("postgres").dsn()
-    schema = f"test_{os.getpid()}_{next(_numbers)}"
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    yield with_schema(server, name)
     with psycopg.connect(server, autocommit=True) as link:
-        link.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-        yield f"{server}?options=-csearch_path%3D{schema}"
-        link.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+        link.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+
+
+def with_schema(server: str, name: str) -> str:
+    """Make a schema, and return a dsn whose tables lie in it."""
+    with psycopg.connect(server, autocommit=True) as link:
+        link.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+    return f"{server}?options=-csearch_path%3D{name}"

@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 
 from eo_listener import errors
 from eo_listener.sinks.postgres import PostgresSink
-from tests.postgres.course import Course, rows_of
+from tests.postgres.course import ask, script, write
 
 pytestmark = pytest.mark.spark
 
@@ -82,7 +82,7 @@ def test_every_type_comes_back(spark: SparkSession, dsn: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
-        Course(PostgresSink(dsn, "types")).write(frame)
+        write(PostgresSink(dsn, "types"), frame)
         assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
@@ -111,9 +111,9 @@ def test_floats_that_are_no_numbers(spark: SparkSession, dsn: str) -> None:
     frame = spark.createDataFrame(
         [(float(x), float(x)) for x in ("nan", "inf", "-inf", "-0.0")], "d double, f float"
     )
-    Course(PostgresSink(dsn, "floats")).write(frame)
+    write(PostgresSink(dsn, "floats"), frame)
     for column in ("d", "f"):
-        values = [row[0] for row in rows_of(dsn, f"SELECT {column} FROM floats")]
+        values = ask(dsn, f"SELECT {column} FROM floats")
         assert sum(math.isnan(value) for value in values) == 1
         assert {value for value in values if math.isinf(value)} == {math.inf, -math.inf}
         assert any(value == 0 and math.copysign(1, value) < 0 for value in values)
@@ -121,19 +121,19 @@ def test_floats_that_are_no_numbers(spark: SparkSession, dsn: str) -> None:
 
 def test_columns_that_are_there_decide(spark: SparkSession, dsn: str) -> None:
     """Rows fit into other types that hold them, by name; columns they lack get defaults."""
-    with psycopg.connect(dsn, autocommit=True) as link:
-        link.execute("CREATE DOMAIN key AS uuid")
-        link.execute(
-            "CREATE TABLE there (at timestamp, big numeric, id key, extra text DEFAULT 'd', "
-            "doc json, tags varchar[], day date)"
-        )
+    script(
+        dsn,
+        "CREATE DOMAIN key AS uuid",
+        "CREATE TABLE there (at timestamp, big numeric, id key, extra text DEFAULT 'd', "
+        "doc json, tags varchar[], day date)",
+    )
     key = "6c7a6a2e-5a2c-4f6c-9d5e-6f1f3d1d2b11"
     frame = spark.createDataFrame(
         [(key, 2**40, MOMENT, ["x"], '{"a": 1}', date(2024, 2, 29))],
         "id string, big long, at timestamp, tags array<string>, doc string, day date",
     )
-    Course(PostgresSink(dsn, "there")).write(frame)
-    (row,) = rows_of(dsn, "SELECT id::text, big, at, extra, tags, doc, day FROM there")
+    write(PostgresSink(dsn, "there"), frame)
+    (row,) = ask(dsn, "SELECT id::text, big, at, extra, tags, doc, day FROM there")
     utc = MOMENT.replace(tzinfo=None)
     assert row == (key, 2**40, utc, "d", ["x"], {"a": 1}, date(2024, 2, 29))
 
@@ -159,18 +159,17 @@ def test_what_would_change_a_value_is_refused(
     spark: SparkSession, dsn: str, spark_type: str, postgres: str, said: str | None
 ) -> None:
     """A column that could not hold the values unchanged is named before anything is written."""
-    with psycopg.connect(dsn, autocommit=True) as link:
-        link.execute(f"CREATE TABLE narrow (c {postgres})".encode())
+    script(dsn, f"CREATE TABLE narrow (c {postgres})")
     frame = spark.createDataFrame([(None,)], f"c {spark_type}")
-    course = Course(PostgresSink(dsn, "narrow"))
+    sink = PostgresSink(dsn, "narrow")
     if said is None:
-        course.write(frame)
+        write(sink, frame)
         return
     with pytest.raises(errors.SettingsError, match="'c'") as refused:
-        course.write(frame)
+        write(sink, frame)
     assert said in str(refused.value)
-    assert rows_of(dsn, "SELECT * FROM narrow") == []
-    assert rows_of(dsn, "SELECT * FROM eo_ledger") == []
+    assert ask(dsn, "SELECT * FROM narrow") == []
+    assert ask(dsn, "SELECT * FROM eo_ledger") == []
 
 
 def test_a_moment_before_the_zones_were_straight(spark: SparkSession, dsn: str) -> None:
@@ -178,5 +177,5 @@ def test_a_moment_before_the_zones_were_straight(spark: SparkSession, dsn: str) 
     moment = datetime(1891, 1, 1, 12, 0, 1, 7, tzinfo=timezone.utc)
     micros = (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
     frame = spark.sql(f"SELECT timestamp_micros({micros}) AS at")
-    Course(PostgresSink(dsn, "old")).write(frame)
-    assert rows_of(dsn, "SELECT at AT TIME ZONE 'UTC' FROM old") == [(moment.replace(tzinfo=None),)]
+    write(PostgresSink(dsn, "old"), frame)
+    assert ask(dsn, "SELECT at AT TIME ZONE 'UTC' FROM old") == [moment.replace(tzinfo=None)]

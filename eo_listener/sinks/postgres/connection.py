@@ -168,6 +168,9 @@ def commit(link: Link, label: str, wait: float) -> None:
     except (psycopg.Error, TimeoutError, OSError) as error:
         link.close()
         raise unknown from error
+    except BaseException:  # a test's, or Ctrl-C: an answer that nobody reads is on its way
+        link.close()
+        raise
     if answer is None:
         link.close()
         raise unknown

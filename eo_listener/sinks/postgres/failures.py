@@ -19,6 +19,7 @@ _FIXES: Final = {
     "25P04": "Raise transaction_timeout of the role, or write smaller batches",
     "53100": "Make room on the server's disk; the batch is written again after a restart",
     "53300": "Close other connections, or raise max_connections",
+    "42P10": "CREATE UNIQUE INDEX on the columns of keys=, or make them the primary key",
     "25006": "Name the primary server in the dsn (target_session_attrs=read-write)",
 }
 

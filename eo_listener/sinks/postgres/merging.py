@@ -109,17 +109,17 @@ class Merge:
 
     def _letter(self, number: int, why: str) -> DeadLetter:
         origin = sql.SQL("{}::text, {}::int, {}::bigint").format(*map(sql.Identifier, ORIGIN))
-        text = "SELECT (to_jsonb(s) - %s::text[])::text, {} FROM {} s WHERE {} = %s"
+        unknown = sql.SQL("NULL::text, NULL::int, NULL::bigint")
+        ours = sql.Literal([NUMBER, "eo_task", "eo_attempt"])
+        text = "SELECT (to_jsonb(s) - {}::text[])::text, {} FROM {} s WHERE {} = {}"
         query = sql.SQL(text).format(
-            origin
-            if self.layout.traced and set(ORIGIN) <= set(self.layout.names)
-            else sql.SQL("NULL::text, NULL::int, NULL::bigint"),
+            ours,
+            origin if self.layout.traced else unknown,
             self.staged,
             sql.Identifier(NUMBER),
+            sql.Literal(number),
         )
-        found: tuple[Any, ...] | None = self.link.execute(
-            query, ([NUMBER, "eo_task", "eo_attempt"], number)
-        ).fetchone()
+        found: tuple[Any, ...] | None = self.link.execute(query).fetchone()
         row, topic, partition, offset = found or ("{}", None, None, None)
         return DeadLetter(topic=topic, partition=partition, offset=offset, reason=why, row=row)
 

@@ -60,6 +60,8 @@ class PostgresSink:
     are in seconds. Raises SettingsError.
     """
 
+    _link: Link | None = None  # also where the constructor has refused
+
     def __init__(
         self,
         dsn: str,
@@ -111,7 +113,6 @@ class PostgresSink:
         self._staging_rows = staging_rows
         self._logged = logged_staging
         self._executors_checked = False
-        self._link: Link | None = None
         self._query: str | None = None
         self._identity: tuple[Any, ...] | None = None
         self._doubt: tuple[Any, ...] | None = None
@@ -159,7 +160,7 @@ class PostgresSink:
         try:
             return self._written(writer, link, frame, entry, plan)
         except OutcomeUnknownError:
-            self._doubt = self._identity
+            self._remember_doubt(link)
             raise
         except psycopg.Error as error:
             raise translated(error, self.label, "looking at the table") from error
@@ -210,6 +211,9 @@ class PostgresSink:
             self._link.close()
             self._link = None
 
+    def __del__(self) -> None:
+        self.close()
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_link": None}
 
@@ -231,6 +235,9 @@ class PostgresSink:
             self._query = writer.query
             self._identity = link.execute(_IDENTITY).fetchone()
         return link
+
+    def _remember_doubt(self, link: Link) -> None:
+        self._doubt = self._identity if link.closed else None
 
     def _settle(self, link: Link) -> None:
         """Wait until the backend whose COMMIT was not answered is gone; end it if it stays."""

@@ -1,0 +1,92 @@
+"""The sink's own writing without Spark: lines made by hand, for tests of what the server does.
+
+    python -m tests.postgres.bare DSN POINT
+
+is a driver that writes offsets 0 to 9, says at POINT that it is there, and goes on when it is told.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from eo_listener import fault_points
+from eo_listener.errors import EoListenerError, OutcomeUnknownError
+from eo_listener.ledger import Applied, Entry
+from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.sinks.postgres.layout import Layout
+from tests.postgres.course import TP, next_entry
+
+TABLE = "bare"
+SCHEMA: dict[str, Any] = {
+    "fields": [{"name": "id", "type": "long"}, {"name": "run", "type": "string"}]
+}
+_LINES = pa.schema(
+    [
+        ("line", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("eo_poison", pa.string()),
+        ("eo_row", pa.string()),
+    ]
+)
+
+
+def lines(offsets: Sequence[int], run: str) -> Generator[pa.RecordBatch, None, None]:
+    """What Spark would have made of a row for each offset."""
+    count = len(offsets)
+    yield pa.RecordBatch.from_arrays(
+        [
+            pa.array([f"{offset}\t{run}\n" for offset in offsets], pa.string()),
+            pa.array([TP.topic] * count, pa.string()),
+            pa.array([TP.partition] * count, pa.int32()),
+            pa.array(list(offsets), pa.int64()),
+            pa.nulls(count, pa.string()),
+            pa.nulls(count, pa.string()),
+        ],
+        schema=_LINES,
+    )
+
+
+def write(sink: PostgresSink, entry: Entry) -> Applied:
+    """Write a row for each offset of `entry`, as `PostgresSink.apply` does with a frame's."""
+    writer = sink._writer(entry.query)
+    link = sink._connection(writer)
+    layout = Layout.of(SCHEMA, None, sink._target, direct=True)
+    link.execute(layout.definition(writer.table, ()))
+    offsets = range(*entry.moves[TP].span)
+    try:
+        return writer.write(link, layout, lines(offsets, entry.run_id), entry)
+    except OutcomeUnknownError:
+        sink._remember_doubt(link)
+        raise
+
+
+def main() -> int:
+    """Be a driver that stops at a point for the test's sake."""
+    dsn, point = sys.argv[1:]
+    sink = PostgresSink(dsn, TABLE)
+    entry = next_entry(sink, run="zombie")
+
+    def hook(name: str) -> None:
+        if name == point:
+            os.write(1, b"there\n")
+            os.read(0, 1)
+
+    fault_points.arm(hook)
+    try:
+        write(sink, entry)
+    except EoListenerError as error:
+        os.write(1, f"{type(error).__name__}: {error}\n".encode())
+        return error.exit_code
+    os.write(1, b"written\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""Append, upsert, idempotent, and the user's own SQL, on both roads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.errors import SettingsError, SinkError
+from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.testing.entries import QUERY, plan_of
+from tests.postgres.course import FLIGHTS, ask, flights, next_entry, script, write
+
+pytestmark = pytest.mark.spark
+
+ROADS = pytest.mark.parametrize("road", ["driver", "staging"])
+PLACE = "SELECT next_offset, batch_id FROM eo_ledger"
+STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
+
+
+@ROADS
+def test_append(spark: SparkSession, dsn: str, road: Any) -> None:
+    """Rows of two batches are there once each, the ledger behind them, and nothing else of ours."""
+    sink = PostgresSink(dsn, "t", road=road)
+    first = spark.createDataFrame(flights((0, 1, 0.5), (1, 2, None)), FLIGHTS).repartition(3)
+    assert write(sink, first).rows == 2
+    assert write(sink, spark.createDataFrame(flights((10, 1, 0.5)), FLIGHTS)).rows == 1
+    assert write(sink, first.limit(0)).rows == 0
+    assert ask(dsn, 'SELECT "offset", id, delay FROM t ORDER BY 1') == [
+        (0, 1, 0.5),
+        (1, 2, None),
+        (10, 1, 0.5),
+    ]
+    assert ask(dsn, PLACE) == [(30, 2)]
+    assert ask(dsn, "SELECT rows FROM eo_ledger_history ORDER BY batch_id") == [2, 1, 0]
+    assert ask(dsn, STAGES) == []
+
+
+@ROADS
+def test_upsert(spark: SparkSession, dsn: str, road: Any) -> None:
+    """Of rows with one key the one with the greatest offset stays, within a batch and over two."""
+    script(dsn, "CREATE TABLE t (id int PRIMARY KEY, delay float8, seen text DEFAULT 'no')")
+    sink = PostgresSink(dsn, "t", mode="upsert", keys="id", road=road)
+    rows = flights((2, 1, 3.0), (0, 1, 1.0), (3, 2, 4.0), (1, 1, 2.0))
+    assert write(sink, spark.createDataFrame(rows, FLIGHTS).repartition(4)).rows == 2
+    script(dsn, "UPDATE t SET seen = 'yes' WHERE id = 2")
+    write(sink, spark.createDataFrame(flights((10, 2, 9.0)), FLIGHTS))
+    assert ask(dsn, "SELECT * FROM t ORDER BY id") == [(1, 3.0, "no"), (2, 9.0, "yes")]
+
+
+def test_upsert_makes_its_table_with_a_key(spark: SparkSession, dsn: str) -> None:
+    """A target that is made has the keys as its primary key, whatever they are called."""
+    sink = PostgresSink(dsn, "t", mode="upsert", keys=['k"1', "k2"])
+    frame = spark.createDataFrame([(1, "a", 1), (1, "b", 2)], '`k"1` int, k2 string, v int')
+    write(sink, frame)
+    write(sink, frame.selectExpr('`k"1`', "k2", "v + 10 AS v"))
+    assert ask(dsn, "SELECT * FROM t ORDER BY v") == [(1, "a", 11), (1, "b", 12)]
+
+
+def test_two_rows_with_one_key_and_no_offsets_are_refused(spark: SparkSession, dsn: str) -> None:
+    """Where the newest row of a key cannot be told, nothing is written, and the error says why."""
+    sink = PostgresSink(dsn, "t", mode="upsert", keys="id")
+    with pytest.raises(SettingsError, match=r"same id.*offset"):
+        write(sink, spark.createDataFrame([(1, "a"), (1, "b")], "id int, v string"))
+    assert ask(dsn, "SELECT * FROM t") == []
+    assert sink.applied(QUERY) == {}
+
+
+def test_keys_need_an_index(spark: SparkSession, dsn: str) -> None:
+    """A table without a unique index on the keys is named with the statement that makes one."""
+    script(dsn, "CREATE TABLE t (id int, v text)")
+    sink = PostgresSink(dsn, "t", mode="upsert", keys="id")
+    with pytest.raises(SinkError, match="CREATE UNIQUE INDEX"):
+        write(sink, spark.createDataFrame([(1, "a")], "id int, v string"))
+
+
+def test_idempotent_keeps_no_ledger(spark: SparkSession, dsn: str) -> None:
+    """The same batch twice leaves the same rows, and nothing is judged."""
+    sink = PostgresSink(dsn, "t", mode="idempotent", keys="id")
+    frame = spark.createDataFrame([(1, "a"), (2, "b")], "id int, v string")
+    entry = next_entry(sink)
+    for _ in range(2):
+        sink.apply(frame, entry, plan_of(entry))
+    assert ask(dsn, "SELECT * FROM t ORDER BY id") == [(1, "a"), (2, "b")]
+    assert ask(dsn, "SELECT to_regclass('eo_ledger')") == [None]
+
+
+@ROADS
+def test_own_statements(spark: SparkSession, dsn: str, road: Any) -> None:
+    """Destructive statements on two tables run in the ledger's transaction, each batch once."""
+    script(
+        dsn,
+        "CREATE TABLE totals (id int PRIMARY KEY, total float8)",
+        "CREATE TABLE seen (id int)",
+        "INSERT INTO totals VALUES (1, 100), (2, 0)",
+    )
+    statements = [
+        "UPDATE totals SET total = total + b.delay FROM eo_batch b WHERE b.id = totals.id",
+        "DELETE FROM seen WHERE id IN (SELECT id FROM eo_batch)",
+        "INSERT INTO seen SELECT id FROM eo_batch WHERE '{\"a%\": 1}'::jsonb IS NOT NULL",
+    ]
+    sink = PostgresSink(dsn, "totals", apply=statements, road=road)
+    frame = spark.createDataFrame(flights((0, 1, 1.0), (1, 2, 2.0)), FLIGHTS)
+    assert write(sink, frame).rows == 2
+    write(sink, frame)
+    assert ask(dsn, "SELECT * FROM totals ORDER BY id") == [(1, 102.0), (2, 4.0)]
+    assert ask(dsn, "SELECT id FROM seen ORDER BY id") == [1, 2]
+    assert ask(dsn, PLACE) == [(20, 1)]
+
+
+@ROADS
+def test_an_own_statement_that_fails_undoes_all(spark: SparkSession, dsn: str, road: Any) -> None:
+    """An error in the second statement takes the first back, leaves the ledger, and is named."""
+    script(dsn, "CREATE TABLE a (id int)")
+    sink = PostgresSink(dsn, "a", road=road, apply=["INSERT INTO a VALUES (1)", "SELECT 1 / 0"])
+    with pytest.raises(SinkError, match=r"statement 2 of apply=.*division by zero"):
+        write(sink, spark.range(2))
+    assert ask(dsn, "SELECT * FROM a") == []
+    assert sink.applied(QUERY) == {}
+    assert ask(dsn, STAGES) == []
+
+
+@ROADS
+def test_an_own_function(spark: SparkSession, dsn: str, road: Any) -> None:
+    """A function gets the connection and the entry, and its writes go with the ledger."""
+    script(dsn, "CREATE TABLE counts (batch bigint, n bigint)")
+
+    def count(connection: Any, entry: Any) -> None:
+        (rows,) = connection.execute("SELECT count(*) FROM eo_batch").fetchone()
+        connection.execute("INSERT INTO counts VALUES (%s, %s)", (entry.batch_id, rows))
+
+    sink = PostgresSink(dsn, "counts", apply=count, road=road)
+    write(sink, spark.range(7))
+    assert ask(dsn, "SELECT * FROM counts") == [(0, 7)]
+
+
+@pytest.mark.parametrize("way", ["commit", "execute"])
+def test_an_own_function_may_not_commit(spark: SparkSession, dsn: str, way: str) -> None:
+    """A function that ends the transaction is told so, and the ledger is not moved."""
+    script(dsn, "CREATE TABLE a (id int)")
+
+    def end(connection: Any, entry: Any) -> None:
+        connection.commit() if way == "commit" else connection.execute("COMMIT")
+
+    sink = PostgresSink(dsn, "a", apply=end)
+    with pytest.raises(SinkError, match=r"commit|ended the transaction"):
+        write(sink, spark.range(2))
+    assert sink.applied(QUERY) == {}
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    "statements", ["COMMIT", ["SELECT 1", " rollback;"], "INSERT INTO a VALUES (1); COMMIT"]
+)
+def test_own_statements_may_not_commit(spark: SparkSession, dsn: str, statements: Any) -> None:
+    """COMMIT as a statement, or hidden behind one, is refused, and nothing is written."""
+    script(dsn, "CREATE TABLE a (id int)")
+    with pytest.raises((SettingsError, SinkError), match=r"transaction|multiple commands"):
+        write(PostgresSink(dsn, "a", apply=statements), spark.range(2))
+    assert ask(dsn, "SELECT * FROM a") == []
