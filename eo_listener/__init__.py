@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from eo_listener.foreach_batch import exactly_once
     from eo_listener.listener import OffsetCommitListener
     from eo_listener.session import configure
+    from eo_listener.sinks.postgres import PostgresSink
     from eo_listener.sinks.sqlite import SqliteSink
     from eo_listener.starting import starting_offsets
 
 __all__ = [
     "OffsetCommitListener",
+    "PostgresSink",
     "SqliteSink",
     "__version__",
     "configure",
@@ -27,6 +29,7 @@ __all__ = [
 # Loaded on first use: most need pyspark, which `eo-listener jar` and the like must not.
 _HOMES = {
     "OffsetCommitListener": "eo_listener.listener",
+    "PostgresSink": "eo_listener.sinks.postgres",
     "SqliteSink": "eo_listener.sinks.sqlite",
     "configure": "eo_listener.session",
     "exactly_once": "eo_listener.foreach_batch",

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from eo_listener.clusters import librdkafka_properties
 from eo_listener.errors import KafkaError, SettingsError
-from eo_listener.group_names import LeftOut
+from eo_listener.group_names import GROUP_OPTION, OWN_GROUP_OPTION, LeftOut
 from eo_listener.jvm.groups import JvmGroups
 from eo_listener.kafka.logs import Logs
 from eo_listener.kafka.modes import has_gssapi
@@ -24,7 +24,10 @@ PATIENCE: Final = 60.0
 
 _REQUEST: Final = 10.0
 _PAUSE: Final = 0.5
-_GROUP: Final = "eo-listener"  # Java's look wants one; what it holds is not used
+# Java's look wants a group that the client may describe; what it holds is not used. These name
+# one that somebody has been given rights to, as the prefix does that Spark's own groups have.
+_GROUPS: Final = (GROUP_OPTION, OWN_GROUP_OPTION, "kafka.group.id")
+_PREFIX: Final = "groupidprefix"
 
 _Asker: TypeAlias = "Logs | JvmGroups"
 
@@ -61,7 +64,12 @@ class SourceLogs:
         deadline = time.monotonic() + self._patience
         while True:
             try:
-                return self._asked(cluster, partitions, min(deadline, time.monotonic() + _REQUEST))
+                request = min(deadline, time.monotonic() + _REQUEST)
+                asker = self._asker(cluster)
+                if isinstance(asker, Logs):
+                    return asker.look({}, partitions, request)
+                left = request - time.monotonic()
+                return asker.look(_group(options), partitions, timeout=left)
             except KafkaError as error:
                 # A broker's own answer stays what it is; a client's (`_TRANSPORT`) may pass.
                 if not error.code.startswith("_") or time.monotonic() + _PAUSE >= deadline:
@@ -79,14 +87,6 @@ class SourceLogs:
         """Let go of the connections."""
         _close(self._clients)
 
-    def _asked(
-        self, cluster: Cluster, partitions: Collection[TopicPartition], deadline: float
-    ) -> Look:
-        asker = self._asker(cluster)
-        if isinstance(asker, Logs):
-            return asker.look({}, partitions, deadline)
-        return asker.look(_GROUP, partitions, timeout=deadline - time.monotonic())
-
     def _asker(self, cluster: Cluster) -> _Asker:
         key = os.getpid(), cluster
         asker = self._clients.get(key)
@@ -103,6 +103,13 @@ class SourceLogs:
                 cause=cluster.why_java,
             )
         return JvmGroups(self._hands, dict(cluster.properties))
+
+
+def _group(options: Mapping[str, str]) -> str:
+    for name in _GROUPS:
+        if options.get(name):
+            return options[name]
+    return f"{options.get(_PREFIX) or 'spark-kafka-source'}-eo-listener"
 
 
 def _close(clients: dict[tuple[int, Cluster], _Asker]) -> None:

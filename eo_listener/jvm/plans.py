@@ -44,6 +44,7 @@ class _Run:
     options: Mapping[int, Mapping[str, str]] = field(repr=False)
     stateful: bool
     checkpoint: str
+    counts: bool  # from Spark 4.0 not the query itself, but each of its batches has its number
 
 
 class LivePlans:
@@ -66,7 +67,7 @@ class LivePlans:
         """
         with asking(_WHAT):
             run = self._run_of(frame)
-            _check_batch(run.query, batch_id)
+            _check_batch(run, batch_id)
             sources = self._sources(run, batch_id)
         looks = [self._look(run.options[index], ranges.keys()) for index, ranges in sources.items()]
         return Plan(
@@ -161,6 +162,7 @@ def _described(query: RunningQuery) -> _Run:
         options={source.index: source.options for source in found if source.kafka},
         stateful=_is_stateful(execution.lastExecution().executedPlan()),
         checkpoint=str(execution.resolvedCheckpointRoot()),
+        counts=call(execution, "currentBatchId") is not None,
     )
 
 
@@ -173,12 +175,15 @@ def _is_stateful(plan: Any) -> bool:
     return any(_is_stateful(child) for child in (*below, *elements(plan.children())))
 
 
-def _check_batch(query: RunningQuery, batch_id: int) -> None:
-    context = call(query.execution, "getLatestExecutionContext")
-    runs = query.execution.currentBatchId() if context is None else context.batchId()
-    if int(runs) != batch_id:
+def _check_batch(run: _Run, batch_id: int) -> None:
+    execution = run.query.execution
+    if run.counts:
+        runs = int(execution.currentBatchId())
+    else:
+        runs = int(execution.getLatestExecutionContext().batchId())
+    if runs != batch_id:
         raise JvmError(
-            f"query {query.query_id} runs batch {runs}, not batch {batch_id}",
+            f"query {run.query.query_id} runs batch {runs}, not batch {batch_id}",
             cause="the function was called for a batch that is over",
             fix="Give it to DataStreamWriter.foreachBatch, and call it nowhere else",
         )
