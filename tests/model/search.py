@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from tests.model import rest as end
 from tests.model.ledger import Broken
-from tests.model.rest import over, rest
-from tests.model.scope import Scope
 from tests.model.world import Step, World
 
 
@@ -35,12 +36,24 @@ class Outcome:
         return "\n".join([line, f"  {self.broken}", *(f"    {' '.join(s)}" for s in self.history)])
 
 
-def search(scope: Scope, *, states: int = 10**9, seconds: float = 10**9) -> Outcome:
-    """Search until a rule is broken, all is seen, or a bound is reached."""
+def search(
+    scope: Any,
+    *,
+    states: int = 10**9,
+    seconds: float = 10**9,
+    begin: Callable[[Any], Any] = World,
+    over: Callable[[Any], bool] = end.over,
+    rest: Callable[[Any], None] = end.rest,
+) -> Outcome:
+    """Search until a rule is broken, all is seen, or a bound is reached.
+
+    `begin` makes the first state of a scope; `over` says where a history may end, and `rest` what
+    must hold then. They are the committer's, unless others are given.
+    """
     began = time.process_time()
-    first = World(scope)
+    first = begin(scope)
     seen = {hash(first.key())}
-    stack: list[tuple[World, tuple[Step, ...]]] = [(first, ())]
+    stack: list[tuple[Any, tuple[Step, ...]]] = [(first, ())]
     moves = ends = 0
 
     def outcome(

@@ -1,0 +1,55 @@
+"""The searches: small ones for every run of the tests, and larger ones."""
+
+from __future__ import annotations
+
+from tests.model.batches.scope import Scope
+from tests.model.batches.tape import How
+
+_TWO = How(keys=("a", "b"))
+_ALONE = How(per_partition=True)
+_SQLITE = How(exclusive=True)
+_ACCEPT = How(on_gap="accept")
+
+SMALL = {
+    scope.name: scope
+    for scope in (
+        Scope("calm", {}, batches=3),
+        Scope("crash", {"crash": 2}, batches=3),
+        Scope("answers", {"lost": 1, "unanswered": 1, "away": 1, "again": 1}),
+        Scope("late", {"late": 1, "crash": 1}),
+        Scope("zombie", {"zombie": 1}),
+        Scope("zombie in doubt", {"zombie": 1, "lost": 1}, batches=1),
+        Scope("locked out", {"zombie": 1}, how=_SQLITE),
+        Scope("two sinks", {"crash": 1, "unanswered": 1}, how=_TWO),
+        Scope("two sinks and a zombie", {"zombie": 1}, how=_TWO),
+        Scope("alone", {"crash": 1, "zombie": 1}, how=_ALONE, batches=1),
+        Scope("alone in doubt", {"unanswered": 1, "late": 1, "again": 1}, how=_ALONE, batches=1),
+        Scope("stateful", {"crash": 2}, stateful=True),
+        Scope("stateful zombie", {"zombie": 1}, stateful=True, batches=1),
+        Scope("rewind", {"crash": 1, "rewind": 1, "produce": 1}),
+        Scope("forgotten", {"crash": 1, "forgotten": 1, "produce": 1}),
+        Scope("ledger", {"crash": 1, "ledger": 1}),
+        Scope("ledger and zombie", {"zombie": 1, "ledger": 1, "produce": 1}, batches=1),
+        Scope("careless", {"crash": 1, "careless": 1}),
+        Scope("careless and told so", {"crash": 1, "careless": 1}, how=_ACCEPT),
+        Scope("recreate", {"recreate": 1, "crash": 1}),
+        Scope("retention", {"retention": 1, "crash": 1}),
+        Scope("retention accepted", {"retention": 1, "crash": 1}, how=_ACCEPT),
+    )
+}
+
+# A part of these is all that the patience of a test run reaches.
+LARGE = {
+    scope.name: scope
+    for scope in (
+        Scope("crashes and zombies", {"crash": 2, "zombie": 2}, batches=3, starts=5),
+        Scope("two zombies in doubt", {"zombie": 2, "lost": 1, "late": 1}, starts=4),
+        Scope("three batches, two sinks", {"crash": 2, "zombie": 1, "late": 1}, 3, how=_TWO),
+        Scope("alone and in doubt", {"crash": 1, "zombie": 1, "unanswered": 1}, how=_ALONE),
+        Scope("stateful zombies", {"crash": 1, "zombie": 1, "late": 1}, stateful=True),
+        Scope("rewound zombies", {"zombie": 1, "rewind": 1, "forgotten": 1, "ledger": 1}, 3),
+        Scope("recreated zombies", {"zombie": 1, "recreate": 1, "ledger": 1}),
+        Scope("locked out for long", {"zombie": 2, "crash": 1, "unanswered": 1}, how=_SQLITE),
+        Scope("lost records", {"retention": 2, "zombie": 1, "careless": 1}, how=_ACCEPT),
+    )
+}

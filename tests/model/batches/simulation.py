@@ -1,0 +1,106 @@
+"""Long histories of batches by chance, each from a seed that is named when a rule is broken."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.model.batches.rest import rest
+from tests.model.batches.scope import Scope
+from tests.model.batches.tape import How
+from tests.model.batches.world import Step, World
+from tests.model.ledger import Broken
+
+_MANY = 10**6
+_STORE = ("away", "again", "lost", "unanswered", "late")
+_PROCESS = ("crash", "zombie", "produce")
+_FILES = ("rewind", "forgotten", "ledger", "careless")
+
+
+def _endless(name: str, *troubles: str, stateful: bool = False, how: How | None = None) -> Scope:
+    left = dict.fromkeys(troubles, _MANY)
+    return Scope(name, left, _MANY, stateful=stateful, how=how or How(), starts=_MANY)
+
+
+# One of these by turns.
+KINDS = (
+    _endless("one driver", "crash", "produce", *_STORE),
+    _endless("zombies", *_PROCESS, *_STORE),
+    _endless("zombies of SQLite", *_PROCESS, *_STORE, how=How(exclusive=True)),
+    _endless("two sinks", *_PROCESS, *_STORE, how=How(keys=("a", "b"))),
+    _endless("alone", *_PROCESS, *_STORE, how=How(per_partition=True)),
+    _endless("stateful", *_PROCESS, *_STORE, stateful=True),
+    _endless("checkpoints", *_PROCESS, *_STORE, *_FILES),
+    _endless("lost records", *_PROCESS, *_FILES, "retention", how=How(on_gap="accept")),
+    _endless("recreated", *_PROCESS, *_STORE, "ledger", "recreate"),
+)
+# How likely each kind of step is, beside the others that can be taken; all else 10.
+_WEIGHTS = {
+    "crash": 0.5,
+    "stop": 0.3,
+    "resume": 1.0,
+    "start": 10.0,
+    "land": 3.0,
+    "fade": 3.0,
+    "produce": 2.0,
+    "retention": 0.2,
+    "recreate": 0.02,
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a simulation has done, and the first rule that was broken."""
+
+    histories: int = 0
+    steps: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    broken: str | None = None
+
+    def __str__(self) -> str:
+        steps = self.steps
+        line = (
+            f"{self.histories:,} histories, {steps.total():,} steps, {steps['finish']:,} batches, "
+            f"{steps['crash']:,} crashes, {steps['resume']:,} zombies, {self.seconds:.0f} s"
+        )
+        return line if self.broken is None else f"{line}\n{self.broken}"
+
+
+def simulate(seed: int, batches: int, *, length: int = 250) -> Tally:
+    """Take histories of so many steps each until so many batches are done."""
+    tally, began = Tally(), time.process_time()
+    while tally.steps["finish"] < batches and tally.broken is None:
+        number = f"{seed}/{tally.histories}"
+        scope = KINDS[tally.histories % len(KINDS)]
+        taken: list[Step] = []
+        try:
+            _history(scope, random.Random(number), length, taken)
+        except Broken as broken:
+            shown = "\n".join(f"    {' '.join(step)}" for step in taken[-60:])
+            tally.broken = f"{scope.name}, seed {number!r}, step {len(taken)}: {broken}\n{shown}"
+        tally.histories += 1
+        tally.steps.update(step[0] for step in taken)
+        tally.seconds = time.process_time() - began
+    return tally
+
+
+def _history(scope: Scope, chance: random.Random, length: int, taken: list[Step]) -> None:
+    world = World(scope)
+    for _ in range(length):
+        steps = world.steps()
+        if not steps:
+            break
+        step = chance.choices(steps, [_weight(one) for one in steps])[0]
+        taken.append(step)
+        world.take(step)
+    taken.append(("rest",))
+    rest(world)
+
+
+def _weight(step: Step) -> float:
+    """How likely a step is to be taken."""
+    if step[-1] in _STORE or step[-1] in _FILES:
+        return 0.5
+    return _WEIGHTS.get(step[0], 10.0)

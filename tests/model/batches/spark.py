@@ -1,0 +1,146 @@
+"""Spark and Kafka as far as a batch on its way to a sink sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from eo_listener.offsets import Span, TopicPartition
+from eo_listener.plan import Plan
+from tests.model.batches.tape import NAME, Answer, Planned, Row, Stand
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+PARTITIONS = (P0, P1)
+Ends = Mapping[TopicPartition, int]
+
+
+@dataclass(slots=True)
+class Log:
+    """One topic: its present life, and where its partitions start and end."""
+
+    life: int = 1
+    starts: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
+    ends: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
+
+    @property
+    def id(self) -> str:
+        """The topic's id."""
+        return f"t#{self.life}"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What `offsets/N` holds, with the start that goes with it; `before` is the last one's start.
+
+    A stateful query emits in a batch what it read in the one before.
+    """
+
+    spans: tuple[tuple[TopicPartition, Span], ...]
+    before: tuple[tuple[TopicPartition, int], ...] = ()
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where it ends."""
+        return {tp: span.until for tp, span in self.spans}
+
+    @property
+    def starts(self) -> dict[TopicPartition, int]:
+        """Where it starts."""
+        return {tp: span.start for tp, span in self.spans}
+
+    @property
+    def empty(self) -> bool:
+        """Whether it reads nothing."""
+        return all(span.start == span.until for _, span in self.spans)
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """`offsets/0..`, and how many of them have a `commits/N`; a new one has its own start."""
+
+    life: int = 1
+    first: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
+    batches: list[Batch] = field(default_factory=list)
+    done: int = 0
+
+    @property
+    def id(self) -> str:
+        """The query's id."""
+        return f"query/{self.life}"
+
+    @property
+    def durable(self) -> dict[TopicPartition, int]:
+        """Where the last finished batch ended."""
+        return self.batches[self.done - 1].ends if self.done else dict(self.first)
+
+
+class Phase(Enum):
+    """Where a run is."""
+
+    IDLE = "idle"
+    BATCH = "batch"  # foreachBatch runs, or has returned
+
+
+@dataclass(slots=True)
+class Driver:
+    """A driver process with its one run of the query; what it holds in memory."""
+
+    run: str
+    query_id: str
+    batch: int
+    ends: dict[TopicPartition, int]
+    last: Batch | None
+    phase: Phase = Phase.IDLE
+    current: Batch | None = None
+    answers: tuple[Answer, ...] = ()
+    stand: Stand | None = None
+    stopped: bool = False
+    zombie: bool = False  # was stopped once
+    overtaken: bool = False  # another run has written since this one began
+    ousted: set[str] = field(default_factory=set)  # sinks that have ended its transaction
+
+    def begin(self, batch: Batch) -> None:
+        """Call foreachBatch."""
+        self.phase, self.current, self.answers, self.stand = Phase.BATCH, batch, (), None
+
+    def go_on(self) -> None:
+        """The batch is finished."""
+        assert self.current is not None
+        self.last, self.ends, self.batch = self.current, self.current.ends, self.batch + 1
+        self.phase, self.current, self.answers, self.stand = Phase.IDLE, None, (), None
+
+
+def following(driver: Driver, ends: Ends) -> Batch:
+    """The batch from where the driver stands to `ends`."""
+    spans = tuple((tp, Span(driver.ends[tp], ends[tp])) for tp in PARTITIONS)
+    before = driver.last.starts if driver.last is not None else driver.ends
+    return Batch(spans, tuple(before.items()))
+
+
+def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
+    """What is planned, as the product is told of it, with the rows that Spark will make."""
+    batch = driver.current
+    assert batch is not None
+    plan = Plan(
+        query_id=driver.query_id,
+        run_id=driver.run,
+        query=NAME,
+        batch_id=driver.batch,
+        sources={0: dict(batch.spans)},
+        stateful=stateful,
+        topic_ids={"t": log.id},
+        log_starts=dict(log.starts),
+        log_ends=dict(log.ends),
+    )
+    read = {tp: range(*span) for tp, span in batch.spans}
+    if stateful:
+        read = {tp: range(start, batch.starts[tp]) for tp, start in batch.before}
+    rows = tuple(
+        Row(tp.topic, tp.partition, offset, log.id)
+        for tp, offsets in read.items()
+        for offset in offsets
+        if offset >= log.starts[tp]
+    )
+    digest = (driver.run, driver.batch, batch, log.id, tuple(log.starts.values()))
+    return Answer(Planned(plan, rows), digest)
