@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_PATIENCE: Final = 5.0  # seconds that the last batch of a stopped query may still take to return
 _PARTS: Final = ("label", "key", "per_partition", "applied", "apply", "close")
 
 
@@ -66,9 +67,9 @@ class ExactlyOnce:
     """
 
     def __init__(self, **given: Any) -> None:
-        self._given = given
         self._lock = threading.Lock()
         _check(**given)
+        self._given = {**given, "options": dict(given["options"])}  # what can be pickled
         self._plans = Planning(given["checkpoint"], given["options"])
         self._batches = Batches(
             self._plans,
@@ -82,7 +83,7 @@ class ExactlyOnce:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Bring a batch into every sink that lacks it."""
-        if not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(timeout=_PATIENCE):
             raise SettingsError(
                 "two queries run at once with the same function of exactly_once",
                 fix="Call exactly_once(...) for each query, with sinks of its own",
@@ -147,6 +148,12 @@ def _say_first(error: EoListenerError) -> None:
     said.__dict__.update(error.__dict__)
     said.args = error.args
     first: BaseException = error
-    while (cause := first.__cause__ or first.__context__) is not None:
-        first = cause
+    while (before := _printed_before(first)) is not None:
+        first = before
     first.__cause__ = said
+
+
+def _printed_before(error: BaseException) -> BaseException | None:
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__

@@ -1,0 +1,116 @@
+"""What is wrong with the arguments of exactly_once is said when it is called."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eo_listener import exactly_once
+from eo_listener.errors import SettingsError
+from eo_listener.foreach_batch.transform import Batch, adapted
+from eo_listener.offsets import Span, TopicPartition
+from eo_listener.plan import Plan
+from eo_listener.testing import MemorySink
+from tests.exactly_once.file_sink import FileSink
+
+TP = TopicPartition("t", 0)
+PLAN = Plan(
+    query_id="i",
+    run_id="r",
+    query="q",
+    batch_id=7,
+    sources={0: {TP: Span(3, 5)}},
+    topic_ids={},
+    log_starts={},
+    log_ends={},
+)
+
+
+@pytest.mark.parametrize(
+    ("sinks", "given", "problem"),
+    [
+        ([], {}, "no sink"),
+        (["delays"], {}, "str is no sink"),
+        ([MemorySink(), MemorySink()], {}, "named twice"),
+        ([MemorySink()], {"on_gap": "ignore"}, "on_gap='ignore'"),
+        ([MemorySink()], {"name": " "}, "name is ' '"),
+        ([MemorySink()], {"name": 3}, "name is 3"),
+        ([MemorySink()], {"checkpoint": ""}, "checkpoint is ''"),
+        ([MemorySink()], {"options": "servers"}, "options is no mapping"),
+        ([MemorySink()], {"observers": ["log"]}, "observer 'log' cannot be called"),
+        ([MemorySink()], {"transform": "sql"}, "transform 'sql' cannot be called"),
+        ([MemorySink()], {"transform": lambda: None}, "takes"),
+        ([MemorySink()], {"transform": lambda a, b, c: None}, "takes"),
+        ([MemorySink()], {"transform": lambda *, df: None}, "takes"),
+    ],
+)
+def test_bad_arguments(sinks: list[Any], given: dict[str, Any], problem: str) -> None:
+    """Each is a SettingsError that says what to give."""
+    with pytest.raises(SettingsError, match=problem) as raised:
+        exactly_once(*sinks, **given)
+    assert raised.value.fix
+
+
+def one(df: Any) -> Any:
+    return df, None
+
+
+def two(df: Any, batch: Batch) -> Any:
+    return df, batch
+
+
+def defaulted(df: Any, batch: Batch | None = None) -> Any:
+    return df, batch
+
+
+def another_default(df: Any, limit: int = 3) -> Any:
+    return df, None if limit == 3 else limit
+
+
+def any_number(*frames: Any) -> Any:
+    return frames[0], None if len(frames) == 1 else frames[1]
+
+
+class Method:
+    def make(self, df: Any, batch: Batch) -> Any:
+        return df, batch
+
+
+@pytest.mark.parametrize(
+    ("transform", "asks"),
+    [
+        (one, False),
+        (two, True),
+        (defaulted, True),
+        (another_default, False),
+        (any_number, False),
+        (Method().make, True),
+        (lambda df, b: (df, b), True),
+    ],
+)
+def test_who_is_given_the_batch(transform: Callable[..., Any], asks: bool) -> None:
+    """A transform with a second parameter, or one that is named batch."""
+    call = adapted(transform)
+    assert call is not None
+    frame = object()
+    made, batch = call(frame, PLAN)
+    assert made is frame
+    if asks:
+        assert (batch.id, batch.ranges, batch.frame) == (7, {TP: Span(3, 5)}, frame)
+        assert "frame" not in repr(batch)
+    else:
+        assert batch is None
+
+
+def test_it_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    """What exactly_once returns is pickled as its sinks are, and comes back with its settings."""
+    sent = exactly_once(FileSink(tmp_path / "sink"), transform=two, name="q", on_gap="accept")
+    back = pickle.loads(pickle.dumps(sent))  # noqa: S301  # made here
+    assert callable(back)
+    assert back.__getstate__() == {**sent.__getstate__(), "sinks": back.__getstate__()["sinks"]}
+    back.close()
+    sent.close()
