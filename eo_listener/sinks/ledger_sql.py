@@ -235,7 +235,7 @@ def foreign_writer(
         f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: the ledger of "
         f"{entry.query!r} is not as this run has read it ({shown}{more})",
         ranges={tp: entry.moves[tp].span for tp in wrong},
-        cause="a second driver writes under the same name: a successor took over, or this one is",
+        cause="a second driver writes under the same name: this one has a successor, or is one",
         fix="Let only one of them run; if both are wanted, give each a name of its own: "
         'exactly_once(..., name="...")',
     )

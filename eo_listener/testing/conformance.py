@@ -106,7 +106,7 @@ class SinkConformance:
 
     # What is promised.
 
-    def test_an_empty_store_has_noheads_of(self) -> None:
+    def test_an_empty_store_has_no_heads(self) -> None:
         """A ledger that does not exist yet is made, and empty, however often it is asked."""
         with self.opened() as sink:
             assert dict(sink.applied(QUERY)) == {}
@@ -160,7 +160,7 @@ class SinkConformance:
             assert self.write(sink, entry, []).rows == 0
         self.check([], heads_of(entry))
 
-    def test_a_batch_without_ranges_marks_theheads_of(self) -> None:
+    def test_a_batch_without_ranges_marks_the_heads(self) -> None:
         """A batch whose rows come from state alone is written, and the heads tell that it was."""
         first = entry_of({}, {_TP: Span(0, 2)})
         with self.opened() as sink:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
+from operator import length_hint
 
 import pyarrow as pa
 
@@ -45,9 +45,12 @@ class Writing:
         yield from self._insert(batch)
 
     def _insert(self, batch: pa.RecordBatch) -> Iterator[DeadLetter]:
-        rows = _Counted([values(batch.column(name)) for name in self._table.sieve.columns])
-        while rows.taken < batch.num_rows:
-            before = rows.taken
+        columns = [values(batch.column(name)) for name in self._table.sieve.columns]
+        first = iter(columns[0])  # it knows how many of its values were taken
+        rows = zip(first, *columns[1:], strict=True)
+        taken = 0
+        while taken < batch.num_rows:
+            before = taken
             try:
                 self._connection.executemany(self._table.insert, rows)
             except _REFUSED as error:
@@ -56,23 +59,9 @@ class Writing:
                         f"the database has ended the transaction itself: {error}",
                         fix="Take ROLLBACK out of its constraints and triggers: ABORT is enough",
                     ) from error
-                self.rows += rows.taken - before - 1
-                yield self._table.sieve.letter(batch, rows.taken - 1, str(error))
+                taken = batch.num_rows - length_hint(first)
+                self.rows += taken - before - 1
+                yield self._table.sieve.letter(batch, taken - 1, str(error))
             else:
-                self.rows += rows.taken - before
-
-
-class _Counted:
-    """The rows of some columns, and how many of them were asked for."""
-
-    def __init__(self, columns: list[list[Any]]) -> None:
-        self.taken = 0
-        self._rows = zip(*columns, strict=True)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return self
-
-    def __next__(self) -> tuple[Any, ...]:
-        row = next(self._rows)
-        self.taken += 1
-        return row
+                taken = batch.num_rows
+                self.rows += taken - before
