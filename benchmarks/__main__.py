@@ -1,8 +1,9 @@
 """What the listener costs a query (B1), and what the usual way costs beside it (B3).
 
-Arms are run as processes of their own, in turns (A B B A), against one broker. Reported are the
-medians of the paired ratios with a bootstrap 95 % interval; the two runs without any listener of
-each round are a pair as well, and tell how far the machine can be trusted.
+B1 is measured on one query, beside which listeners come and go in turns (A B B A); B3 by processes
+of their own, in turns too. Reported are the medians of the paired ratios with a bootstrap 95 %
+interval; the two turns without any listener of each round are a pair as well, and tell how far the
+machine can be trusted.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from rich.table import Table
 from eo_listener.broker import DEFAULT, Broker
 
 RESULTS = Path(__file__).with_name("results")
-ORDER = ("none", "ours", "dead", "ancestor", "ancestor", "dead", "ours", "none")
-Run = dict[str, Any]
+BUS = ("ours", "ancestor", "ancestor", "ours")
+Turns = dict[str, list[list[int]]]  # of one round: by arm, each turn's batch durations in ms
+Held = dict[str, list[dict[str, float]]]  # by arm: ms an event on the bus thread, of each run
 
 
-def run(servers: str, topic: str, arm: str, batches: int) -> Run:
-    """Run one arm, and return what it printed."""
-    command = [sys.executable, "-m", "benchmarks.arm", servers, topic, arm, str(batches)]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    found: Run = json.loads(answer.stdout.strip().splitlines()[-1])
-    return found
+def run(module: str, *arguments: str) -> Any:
+    """Run a module of this package, and return the JSON it printed last."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
+    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=900, check=True)
+    return json.loads(answer.stdout.strip().splitlines()[-1])
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
@@ -45,32 +46,25 @@ def interval(ratios: list[float]) -> tuple[float, float]:
     return medians[50], medians[1949]
 
 
-def compare(rounds: list[dict[str, list[Run]]]) -> dict[str, dict[str, float]]:
-    """Pair the arms round by round, and give each ratio's median and interval."""
+def compare(rounds: list[Turns], held: Held) -> dict[str, dict[str, float]]:
+    """Pair the turns round by round, and give each ratio's median and interval."""
 
-    def batch(run: Run) -> float:
-        return float(statistics.median(run["batches"]))
-
-    def bus(run: Run) -> float:
-        return float(run["bus"]["mean"])
+    def against(arm: str) -> list[float]:
+        return [
+            statistics.median(a) / statistics.median(b)
+            for turns in rounds
+            for a, b in zip(turns[arm], turns["none"], strict=True)
+        ]
 
     pairs: dict[str, list[float]] = {
         "A/A: batch duration, no listener twice": [
-            batch(r["none"][0]) / batch(r["none"][1]) for r in rounds
+            statistics.median(turns["none"][0]) / statistics.median(turns["none"][1])
+            for turns in rounds
         ],
-        "B1: batch duration, ours / no listener": [
-            batch(a) / batch(b) for r in rounds for a, b in zip(r["ours"], r["none"], strict=True)
-        ],
-        "batch duration, ours with Kafka's address dead / no listener": [
-            batch(a) / batch(b) for r in rounds for a, b in zip(r["dead"], r["none"], strict=True)
-        ],
-        "batch duration, consumer per event / no listener": [
-            batch(a) / batch(b)
-            for r in rounds
-            for a, b in zip(r["ancestor"], r["none"], strict=True)
-        ],
+        "B1: batch duration, ours / no listener": against("ours"),
+        "batch duration, ours with Kafka's address dead / no listener": against("dead"),
         "B3: bus thread held, consumer per event / ours": [
-            bus(a) / bus(b) for r in rounds for a, b in zip(r["ancestor"], r["ours"], strict=True)
+            a["mean"] / b["mean"] for a, b in zip(held["ancestor"], held["ours"], strict=True)
         ],
     }
     result = {}
@@ -80,30 +74,28 @@ def compare(rounds: list[dict[str, list[Run]]]) -> dict[str, dict[str, float]]:
     return result
 
 
-def main(rounds: int = 2, batches: int = 150) -> None:
+def main(rounds: int = 6, batches: int = 8) -> None:
     console = Console()
-    found: list[dict[str, list[Run]]] = []
+    held: Held = {}
     options = ["-XX:TieredStopAtLevel=4", "-Xmx1g"]
     with Broker(java_options=options) as broker:
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
         admin.create_topics([NewTopic("bench", 3, 1)])["bench"].result(timeout=30)
-        for number in range(rounds):
-            arms: dict[str, list[Run]] = {}
-            for arm in ORDER:
-                console.print(f"round {number + 1} of {rounds}: {arm}")
-                arms.setdefault(arm, []).append(run(servers, "bench", arm, batches))
-            found.append(arms)
-    ratios = compare(found)
+        console.print(f"batch durations: {rounds} rounds of {batches} batches a turn")
+        turns: list[Turns] = run("turns", servers, "bench", str(rounds), str(batches))
+        for arm in BUS:
+            console.print(f"bus thread: {arm}")
+            held.setdefault(arm, []).append(run("arm", servers, "bench", arm, "30"))
+    ratios = compare(turns, held)
     table = Table(title="medians of paired ratios")
     for column in ("what", "ratio", "95 % interval"):
         table.add_column(column)
     for name, ratio in ratios.items():
         table.add_row(name, f"{ratio['median']:.3f}", f"{ratio['low']:.3f} to {ratio['high']:.3f}")
     console.print(table)
-    ours = [r["bus"] for arms in found for r in arms["ours"]]
-    p99 = max(bus["p99"] for bus in ours)
-    mean = statistics.mean(bus["mean"] for bus in ours)
+    p99 = max(run["p99"] for run in held["ours"])
+    mean = statistics.mean(run["mean"] for run in held["ours"])
     console.print(
         f"bus thread held by ours: mean {mean:.2f} ms, greatest p99 {p99:.2f} ms an event"
     )
