@@ -29,6 +29,8 @@ def rest(world: World) -> None:
     for driver in list(world.drivers.values()):
         if driver.stopped:
             world.take(("resume", driver.run))
+    for tp in world.log.ends:  # a checkpoint that starts too late shows with the next record only
+        world.log.ends[tp] += 1
     if not _settle(world):
         return  # it cannot be healed, and somebody was told so
     for driver in world.drivers.values():
