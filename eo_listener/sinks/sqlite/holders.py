@@ -29,7 +29,7 @@ def holders(path: Path) -> list[Holder]:
     Those of other users may be missing: their files cannot be seen. A command line is shown up to
     its first argument, since others may hold secrets.
     """
-    names = {str(path) + ending for ending in _BESIDE}
+    names = {f"{path.resolve()}{ending}" for ending in _BESIDE}
     found = []
     for process in psutil.process_iter():
         if process.pid == os.getpid():
