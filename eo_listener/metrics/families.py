@@ -21,6 +21,7 @@ from prometheus_client.core import (
 
 from eo_listener.metrics.numbers import LATENCIES, GroupKey, GroupTally, Numbers, RunTally
 from eo_listener.metrics.query_families import of_queries
+from eo_listener.metrics.sink_families import of_sinks
 from eo_listener.offsets import TopicPartition
 from eo_listener.version import __version__
 
@@ -49,6 +50,7 @@ class Families:
         yield from self._offsets(numbers.groups, log_ends)
         yield from _commits(numbers)
         yield from of_queries(numbers)
+        yield from of_sinks(numbers)
 
     def _offsets(
         self, groups: Mapping[GroupKey, GroupTally], log_ends: LogEnds

@@ -56,16 +56,34 @@ class GroupTally:
 
 
 @dataclass(slots=True)
+class SinkTally:
+    """What exactly_once did for a query, all its sinks together; `lost` are accepted offsets."""
+
+    applied: int = 0
+    replayed: int = 0
+    rows: int = 0
+    dead: int = 0
+    lost: int = 0
+    halts: Counter[str] = field(default_factory=Counter)
+
+    def copy(self) -> SinkTally:
+        """The same, for somebody else."""
+        return replace(self, halts=self.halts.copy())
+
+
+@dataclass(slots=True)
 class QueryTally:
-    """One query, over all its runs."""
+    """One query, over all its runs; `sinks` is None where it has none of exactly_once."""
 
     violations: Counter[str] = field(default_factory=Counter)
     missed: int = 0
     ignored: int = 0
+    sinks: SinkTally | None = None
 
     def copy(self) -> QueryTally:
         """The same, for somebody else."""
-        return replace(self, violations=self.violations.copy())
+        sinks = None if self.sinks is None else self.sinks.copy()
+        return replace(self, violations=self.violations.copy(), sinks=sinks)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,9 @@ import time
 from collections.abc import Callable
 
 from eo_listener.events import (
+    BatchApplied,
+    BatchHalted,
+    BatchReplayed,
     CommitAbandoned,
     CommitFailed,
     CommitRefused,
@@ -28,7 +31,15 @@ from eo_listener.events import (
     SourceIgnored,
     TopicRecreated,
 )
-from eo_listener.metrics.numbers import GroupKey, GroupTally, Latency, Numbers, QueryTally, RunTally
+from eo_listener.metrics.numbers import (
+    GroupKey,
+    GroupTally,
+    Latency,
+    Numbers,
+    QueryTally,
+    RunTally,
+    SinkTally,
+)
 
 OTHER = "(other)"  # stands for all groups, and all queries, beyond the limit
 _KEPT = 300.0  # seconds that a run's numbers outlive it: several scrapes, and its last commit
@@ -133,6 +144,21 @@ class Tally:
                 | PartitionsShared()
             ):
                 self._incident(event)
+            case BatchApplied() | BatchReplayed() | BatchHalted():
+                self._of_sinks(event)
+
+    def _of_sinks(self, event: BatchApplied | BatchReplayed | BatchHalted) -> None:
+        query = self._query(event.query)
+        sinks = query.sinks = query.sinks or SinkTally()
+        if isinstance(event, BatchHalted):
+            sinks.halts[event.error] += 1
+        elif isinstance(event, BatchReplayed):
+            sinks.replayed += 1
+        else:
+            sinks.applied += 1
+            sinks.rows += event.rows or 0
+            sinks.dead += event.dead or 0
+            sinks.lost += sum(until - start for start, until in event.holes.values())
 
     def _incident(self, event: _OfGroup) -> None:
         group = self._group(event.cluster, event.group)

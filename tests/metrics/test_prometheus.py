@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from eo_listener.events import (
+    BatchApplied,
+    BatchHalted,
+    BatchReplayed,
     Breach,
     CommitFailed,
     CommitRefused,
@@ -33,7 +37,7 @@ from eo_listener.events import (
 from eo_listener.metrics.families import Families
 from eo_listener.metrics.prometheus import Prometheus
 from eo_listener.metrics.tally import OTHER, Tally
-from eo_listener.offsets import Offsets, TopicPartition
+from eo_listener.offsets import Offsets, Span, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -222,6 +226,44 @@ def test_what_goes_wrong_is_counted() -> None:
     assert value(found, "malfunctions_total") == 1
     group = {"cluster": "k:9092", "consumergroup": "g"}
     assert value(found, "group_incidents_total", **group, kind="foreign_commit") == 1
+
+
+def test_batches_of_exactly_once_are_counted() -> None:
+    """By outcome, with their rows; halts by error; offsets accepted as lost."""
+    applied = BatchApplied(
+        query="flights",
+        run_id="r1",
+        batch_id=3,
+        sink="a sink",
+        rows=12,
+        dead=1,
+        replayed={},
+        holes={P0: Span(5, 9)},
+        attempts=1,
+        seconds=0.1,
+    )
+    replayed = BatchReplayed(
+        query="flights", run_id="r1", batch_id=3, sink="a sink", discarded=False
+    )
+    halted = BatchHalted(
+        query="flights",
+        run_id="r1",
+        batch_id=4,
+        sink=None,
+        error="GapError",
+        problem="p",
+        cause=None,
+        fix=None,
+    )
+    unknown = replace(applied, rows=None, dead=None, holes={})
+    found = series(applied, unknown, replayed, halted)
+    query = {"query": "flights"}
+    assert value(found, "sink_batches_total", **query, outcome="applied") == 2
+    assert value(found, "sink_batches_total", **query, outcome="replayed") == 1
+    assert value(found, "sink_rows_total", **query) == 12
+    assert value(found, "sink_dead_letters_total", **query) == 1
+    assert value(found, "sink_lost_offsets_total", **query) == 4
+    assert value(found, "sink_halts_total", **query, error="GapError") == 1
 
 
 def test_offsets_that_vanished_have_no_series() -> None:
