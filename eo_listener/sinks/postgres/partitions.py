@@ -6,14 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from eo_listener.errors import ForeignWriterError, OutcomeUnknownError, TryAgainError
+from eo_listener.errors import (
+    ForeignWriterError,
+    OutcomeUnknownError,
+    SettingsError,
+    TryAgainError,
+)
 from eo_listener.ledger import Applied, Entry
+from eo_listener.offsets import Span
 from eo_listener.sinks.postgres.executors import Batches, outcomes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from eo_listener.offsets import Span, TopicPartition
+    from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.postgres.connection import Link
     from eo_listener.sinks.postgres.layout import Layout
     from eo_listener.sinks.postgres.writing import Writer
@@ -67,15 +73,28 @@ class Partitions:
         """Write each partition of `entry` that has a task there, and move the other heads here."""
         tasks = {
             number: replace(entry, moves={tp: entry.moves[tp]})
-            for number, (tp, span) in enumerate(self.ranges)
-            if tp in entry.moves and entry.moves[tp].span == span
+            for number, (tp, _) in enumerate(self.ranges)
+            if tp in entry.moves
         }
+        self._check(entry)
         read = {tp for one in tasks.values() for tp in one.moves}
         done = outcomes(lines, PartitionTask(writer=self.writer, layout=self.layout, entries=tasks))
         rest = {tp: move for tp, move in entry.moves.items() if tp not in read}
         if rest:
             self._move_empty(link, replace(entry, moves=rest))
         return Applied(rows=sum(one.rows for one in done), dead=sum(one.dead for one in done))
+
+    def _check(self, entry: Entry) -> None:
+        """Refuse a plan in which a partition's rows are not those of one task."""
+        there = dict(self.ranges)
+        for tp, move in entry.moves.items():
+            span = there.get(tp, Span(move.span.start, move.span.start))
+            if span != move.span:
+                raise SettingsError(
+                    f"of {tp} the batch has {move.span}, and its task reads {span}",
+                    cause="a task must be one partition's whole range to have its own transaction",
+                    fix="Give the sink per_partition=False",
+                )
 
     def _move_empty(self, link: Link, entry: Entry) -> None:
         there = self.writer.ledger.read(link, entry.query)

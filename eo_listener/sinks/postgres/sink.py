@@ -28,8 +28,9 @@ from eo_listener.sinks.postgres.partitions import Partitions
 from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.sinks.postgres.tables import columns, make_target
 from eo_listener.sinks.postgres.writing import Writer
-from eo_listener.sinks.rows import TASK_ROWS, stream
+from eo_listener.sinks.rows import TASK_ROWS, planned_rows
 from eo_listener.sinks.target import Apply, Mode, Target
+from eo_listener.sinks.task_size import TaskSize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,7 +110,7 @@ class PostgresSink:
             raise SettingsError(f"road={road!r} is none of auto, driver, staging")
         self._road = road
         self._per_partition = per_partition
-        self._task_rows = task_rows
+        self._size = TaskSize(task_rows)
         self._staging_rows = staging_rows
         self._logged = logged_staging
         self._executors_checked = False
@@ -180,15 +181,13 @@ class PostgresSink:
             self._check_executors(frame.sparkSession)
             parts = Partitions(writer=writer, layout=layout, ranges=ranges)
             return parts.write(link, lines, entry)
-        batches = stream(lines, plan, task_rows=self._task_rows)
-        return writer.write(link, layout, batches, entry)
+        return writer.write(link, layout, self._size.stream(lines, plan), entry)
 
     def _staged(self, plan: Plan, session: SparkSession) -> bool:
         """Choose the road; raises SettingsError where the user's choice cannot be gone."""
         if self._road == "driver":
             return False
-        planned = sum(span.until - span.start for span in plan.ranges().values())
-        if self._road == "auto" and planned < self._staging_rows:
+        if self._road == "auto" and planned_rows(plan) < self._staging_rows:
             return False
         try:
             self._check_executors(session)

@@ -1,0 +1,134 @@
+"""Ways in that are wrong are clear errors, and the dsn's secrets are nowhere to be read."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import socket
+import traceback
+
+import pytest
+
+from eo_listener.errors import EoListenerError, SettingsError, SinkError
+from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.testing.entries import entry_of
+from tests.postgres.course import ask, script
+from tests.postgres_server import PostgresServer
+
+SECRET = "s3cret%40word"  # noqa: S105  # the test looks for it
+PLAIN = "s3cret@word"
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        f"postgresql://me:{SECRET}@127.0.0.1:1/flights",
+        f"postgresql://me:{PLAIN}@127.0.0.1:1/flights",
+        f"host=127.0.0.1 port=1 password={SECRET}",
+        f"host=127.0.0.1 passwort={SECRET}",
+        f"postgresql://me:{SECRET}@127.0.0.1:port/x",
+        f"{SECRET}",
+        f"host=127.0.0.1 port=1 password={SECRET} sslmode=nonsense",
+    ],
+)
+def test_no_secret_is_told(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever is wrong with a dsn, its password is in no message, repr, traceback or log."""
+    caplog.set_level(logging.DEBUG, logger="eo_listener")
+    said = []
+    try:
+        sink = PostgresSink(dsn, "t", connect_timeout=1)
+        said += [repr(sink), str(sink), sink.label, sink.key, repr(sink._access)]
+        sink.applied("q")
+    except EoListenerError:
+        said.append(traceback.format_exc())
+    else:
+        pytest.fail("nobody should have answered")
+    said.append(caplog.text)
+    for text in said:
+        assert "s3cret" not in text
+        assert "word" not in text.replace("password", "")
+
+
+@pytest.mark.parametrize(
+    ("user", "database", "said"),
+    [
+        ("postgres", "nosuch", 'database "nosuch" does not exist'),
+        ("nobody", "postgres", 'role "nobody" does not exist'),
+        ("checked:wrong", "postgres", 'password authentication failed for user "checked"'),
+    ],
+)
+def test_a_wrong_way_in_is_named(
+    postgres: PostgresServer, user: str, database: str, said: str
+) -> None:
+    """A missing database, an unknown role and a wrong password each say so, in one line."""
+    script(
+        postgres.dsn(),
+        "DROP ROLE IF EXISTS checked",
+        "CREATE ROLE checked LOGIN PASSWORD 'right'",
+    )
+    with pytest.raises(SinkError, match=said) as failed:
+        PostgresSink(postgres.dsn(user, database), "t").applied("q")
+    assert "\n" not in str(failed.value)
+    assert failed.value.__cause__ is None
+    script(postgres.dsn(), "DROP ROLE checked")
+
+
+def test_a_server_that_never_answers(postgres: PostgresServer) -> None:
+    """An address that takes the connection and says nothing is given up after connect_timeout."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        port = silent.getsockname()[1]
+        with pytest.raises(SinkError, match="timeout"):
+            PostgresSink(f"host=127.0.0.1 port={port}", "t", connect_timeout=2).applied("q")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mode": "insert"},
+        {"mode": "upsert"},
+        {"keys": "id"},
+        {"road": "executors"},
+        {"lock_timeout": 0},
+        {"road": "staging", "per_partition": True},
+        {"dead_letters": "t"},
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(wrong: dict[str, object]) -> None:
+    """What can never work is a SettingsError when the sink is made."""
+    with pytest.raises(SettingsError):
+        PostgresSink("host=127.0.0.1", "t", **wrong)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_a_connection_that_was_closed_is_opened_again(dsn: str) -> None:
+    """A server or firewall that ends idle connections is no reason to fail the next batch."""
+    sink = PostgresSink(dsn, "t")
+    sink.applied("q")
+    script(
+        dsn,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'eo_listener%t' AND pid <> pg_backend_pid()",
+    )
+    assert sink.applied("q") == {}
+
+
+def test_a_sink_travels_without_its_connection(dsn: str) -> None:
+    """A sink that was used can be pickled; the copy opens its own connection."""
+    sink = PostgresSink(dsn, "t")
+    sink.applied("q")
+    copy = pickle.loads(pickle.dumps(sink))  # noqa: S301  # made here
+    assert copy.applied("q") == {}
+    assert copy._link is not sink._link
+    assert ask(dsn, "SELECT count(*) FROM eo_ledger") == [0]
+
+
+def test_time_limits_of_the_role_do_not_end_a_batch(dsn: str) -> None:
+    """An idle_in_transaction limit of the role is no limit for Spark's work in a batch."""
+    sink = PostgresSink(f"{dsn}%20-cidle_in_transaction_session_timeout%3D200", "t")
+    writer = sink._writer("q")
+    sink.applied("q")
+    assert sink._link is not None
+    with writer.transaction(sink._link, entry_of({}, {}, query="q")):
+        assert sink._link.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
+        assert sink._link.execute("SHOW statement_timeout").fetchone() == ("10min",)

@@ -1,0 +1,198 @@
+"""Which road a batch takes, what executors need for it, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.errors import SettingsError, TryAgainError
+from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.sinks.postgres.executors import check_modules
+from eo_listener.testing.crashes import hooked
+from eo_listener.testing.entries import QUERY, plan_of
+from tests.postgres.course import ask, at, next_entry, script, write
+from tests.spark_session import submit_environment
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
+
+
+def test_the_size_of_a_batch_chooses_its_road(spark: SparkSession, dsn: str) -> None:
+    """From `staging_rows` planned rows on the executors write, below it the driver."""
+    sink = PostgresSink(dsn, "t", staging_rows=100)
+    for planned, staged in ((99, False), (100, True)):
+        seen: list[str] = []
+        with hooked(seen.append):
+            write(sink, spark.range(10), planned)
+        assert ("sink.staged" in seen) == staged
+    assert ask(dsn, "SELECT count(*) FROM t") == [20]
+
+
+def test_only_attempts_that_succeeded_are_moved(spark: SparkSession, dsn: str) -> None:
+    """Rows that another attempt has left in the staging table do not reach the target."""
+    sink = PostgresSink(dsn, "t", road="staging")
+    script(dsn, "CREATE TABLE t (id bigint)")
+
+    def lost_attempt() -> None:
+        (stage,) = ask(dsn, STAGES)
+        script(dsn, f"INSERT INTO {stage} (id, eo_task, eo_attempt) VALUES (-1, 0, 999999)")
+
+    with at({"sink.staged": lost_attempt}):
+        assert write(sink, spark.range(10)).rows == 10
+    assert ask(dsn, "SELECT min(id), count(*) FROM t") == [(0, 10)]
+
+
+def test_a_staging_table_that_was_emptied_is_noticed(spark: SparkSession, dsn: str) -> None:
+    """Rows that are missing, as after crash recovery of an unlogged table, refuse the batch."""
+    sink = PostgresSink(dsn, "t", road="staging")
+    entry = next_entry(sink)
+
+    def empty() -> None:
+        (stage,) = ask(dsn, STAGES)
+        script(dsn, f"TRUNCATE {stage}")
+
+    with at({"sink.staged": empty}), pytest.raises(TryAgainError, match="logged_staging"):
+        sink.apply(spark.range(10), entry, plan_of(entry))
+    assert ask(dsn, "SELECT * FROM t") == []
+    assert sink.applied(QUERY) == {}
+    assert sink.apply(spark.range(10), entry, plan_of(entry)).rows == 10
+    assert ask(dsn, STAGES) == []
+
+
+def test_what_a_killed_driver_left_is_cleaned(spark: SparkSession, dsn: str) -> None:
+    """Staging tables of earlier tries go with the next batch, those of other sinks stay, and one
+    that a stopped task holds is no obstacle.
+    """
+    sink, other = (PostgresSink(dsn, name, road="staging") for name in ("t", "other"))
+    left: list[str] = []
+
+    def forget(name: str) -> None:
+        if name == "sink.staged":
+            left.append(ask(dsn, STAGES)[0])
+            script(dsn, *(f"CREATE TABLE {left[-1]}_{n} (id int)" for n in (1, 2)))
+
+    with hooked(forget):
+        write(sink, spark.range(3))
+        script(dsn, f"DROP TABLE {left[0]}_1, {left[0]}_2")
+        write(sink, spark.range(3))
+    assert ask(dsn, STAGES) == [f"{left[1]}_1", f"{left[1]}_2"]
+    write(other, spark.range(3))
+    assert len(ask(dsn, STAGES)) == 2
+    with psycopg.connect(dsn) as holder:
+        holder.execute(f"SELECT * FROM {left[1]}_1".encode())
+        write(sink, spark.range(3))
+        assert ask(dsn, STAGES) == [f"{left[1]}_1"]
+    write(sink, spark.range(3))
+    assert ask(dsn, STAGES) == []
+
+
+def test_a_missing_module_is_named(spark: SparkSession) -> None:
+    """A module that the executors' Python lacks is named with its machine before any row."""
+    with pytest.raises(SettingsError, match=r"lacks eo_no_such_module \(.+: No module named"):
+        check_modules(spark, ("psycopg", "eo_no_such_module"))
+
+
+PROGRAM = """
+import json, sys
+from eo_listener.errors import EoListenerError
+from eo_listener.sinks.postgres import PostgresSink
+from tests.postgres.course import next_entry
+from eo_listener.testing.entries import plan_of
+from tests.spark_session import builder
+dsn, hidden = sys.argv[1:]
+conf = {"spark.master": "local-cluster[2,1,1024]", "spark.executorEnv.PYTHONPATH": hidden or "."}
+spark = builder(conf).getOrCreate()
+frame = spark.range(0, 4000, 1, 8).selectExpr("id", "spark_partition_id() AS task")
+said = {}
+for road, options in (("staging", {}), ("auto", {"staging_rows": 1}), ("driver", {})):
+    sink = PostgresSink(dsn, road, road=road, dead_letters="dead", **options)
+    entry = next_entry(sink, 4000)
+    try:
+        said[road] = sink.apply(frame, entry, plan_of(entry)).rows
+    except EoListenerError as error:
+        said[road] = type(error).__name__ + ": " + str(error)
+    sink.close()
+print(json.dumps(said))
+spark.stop()
+"""
+
+
+def run_on_executors(dsn: str, hidden: str) -> dict[str, object]:
+    """Run PROGRAM with executors that are processes of their own; a folder hides their modules."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, dsn, hidden],
+        check=False,
+        cwd=ROOT,
+        env={**submit_environment(), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    said: dict[str, object] = json.loads(done.stdout.strip().splitlines()[-1])
+    return said
+
+
+def test_executors_of_their_own_stage_rows(dsn: str) -> None:
+    """With executors in other processes each road brings every row, once."""
+    assert run_on_executors(dsn, "") == {"staging": 4000, "auto": 4000, "driver": 4000}
+    for road in ("staging", "auto", "driver"):
+        assert ask(dsn, f"SELECT count(*), count(DISTINCT id) FROM {road}") == [(4000, 4000)]
+    assert ask(dsn, STAGES) == []
+
+
+@pytest.mark.slow
+def test_executors_without_psycopg(dsn: str, tmp_path: Path) -> None:
+    """Where executors lack psycopg, staging is refused by name, and "auto" goes by the driver."""
+    hidden = tmp_path / "psycopg"
+    hidden.mkdir()
+    (hidden / "__init__.py").write_text("raise ImportError('there is no psycopg here')")
+    said = run_on_executors(dsn, str(tmp_path))
+    assert str(said["staging"]).startswith(
+        "SettingsError: the Python of the executors lacks psycopg"
+    )
+    assert (said["auto"], said["driver"]) == (4000, 4000)
+
+
+BIG = """
+import sys
+from eo_listener.sinks.postgres import PostgresSink
+from tests.postgres.course import next_entry
+from eo_listener.testing.entries import plan_of
+from tests.spark_session import builder
+dsn, road, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
+spark = builder({"spark.driver.memory": "512m", "spark.master": "local[1]"}).getOrCreate()
+# One task: what one partition of Kafka is. 2 KB a row, which no compression makes small.
+wide = "concat_ws('', transform(sequence(1, 32), n -> sha2(string(id * n + 7), 256)))"
+frame = spark.range(0, rows, 1, 1).selectExpr("id", f"{wide} AS wide")
+sink = PostgresSink(dsn, road, road=road)
+entry = next_entry(sink, rows)
+assert sink.apply(frame, entry, plan_of(entry)).rows == rows
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("road", ["driver", "staging"])
+def test_a_partition_larger_than_the_heap(dsn: str, road: str) -> None:
+    """One task of 820 MB goes through a JVM with a heap of 512 MB, on both roads."""
+    rows = 400_000
+    done = subprocess.run(
+        [sys.executable, "-c", BIG, dsn, road, str(rows)],
+        check=False,
+        cwd=ROOT,
+        env={**submit_environment(), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert ask(dsn, f"SELECT count(*), sum(length(wide)) FROM {road}") == [(rows, rows * 2048)]
