@@ -6,6 +6,7 @@
 
 `do` is one of
     kill    SIGKILL to this process
+    fell    SIGKILL to Spark's JVM and to this process: the whole driver, but not its executors
     stop    SIGSTOP to its whole process group, so that the JVM stands still with Python
     sleep   wait for `seconds`
     raise   InjectedError
@@ -24,7 +25,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+import psutil
+
 from eo_listener.fault_points import VARIABLE
+from tests.attack.blows import fell, note
 
 FAULTS = "EO_TEST_FAULTS"
 LOG = "EO_TEST_FAULTS_LOG"
@@ -41,7 +45,7 @@ class InjectedError(Exception):
 class Fault:
     """What happens when a point is reached for the `nth` time."""
 
-    do: Literal["kill", "stop", "sleep", "raise"]
+    do: Literal["kill", "fell", "stop", "sleep", "raise"]
     nth: int = 1
     seconds: float = 0.0
 
@@ -66,6 +70,8 @@ def reached(name: str) -> None:
     match now.do:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "fell":
+            fell(driver_processes())
         case "stop":
             os.killpg(0, signal.SIGSTOP)
         case "sleep":
@@ -74,10 +80,18 @@ def reached(name: str) -> None:
             raise InjectedError(f"{name}, time {count}")
 
 
+def driver_processes() -> tuple[int, ...]:
+    """The JVM of this Spark driver, where there is one, then this process."""
+    return (*filter(_is_jvm, (each.pid for each in psutil.Process().children())), os.getpid())
+
+
+def _is_jvm(process: int) -> bool:
+    """Whether it is Spark's JVM, which takes the place of the shell that has started it."""
+    try:
+        return "org.apache.spark.deploy.SparkSubmit" in psutil.Process(process).cmdline()
+    except psutil.Error:  # it has ended
+        return False
+
+
 def _note(line: str) -> None:
-    """Append by one write: it must be there when the process is killed the moment after."""
-    path = os.environ.get(LOG)
-    if path:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(file, (line + "\n").encode())
-        os.close(file)
+    note(line, os.environ.get(LOG))

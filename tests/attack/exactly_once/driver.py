@@ -1,0 +1,170 @@
+"""A whole driver that writes each batch once, in a process of its own that is killed or held.
+
+    python -m tests.attack.exactly_once.driver '{"servers": ..., "topic": ..., ...}'
+
+It processes what the topic holds, and ends. Lines go out: `started`, one for each event (its
+class), one for each error of the guard or the sink (its class, and what it says), and at last
+`drained` or `failed` with the line of Spark's text that says why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
+
+from eo_listener import OffsetCommitListener, exactly_once
+from eo_listener.errors import EoListenerError
+from tests.attack.blows import fell, note
+from tests.attack.faults import LOG, driver_processes, reached
+from tests.attack.offerer import say
+from tests.spark_session import new_session
+
+if TYPE_CHECKING:
+    from eo_listener.protocols import Sink
+
+TABLE = "delays"
+WINDOW = 10  # seconds, which are records of each partition
+DELAY = 20  # seconds that the watermark is behind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """A record; the task that reads it fells the driver, or holds it, and goes on by itself."""
+
+    partition: int
+    offset: int
+    do: Literal["fell", "stop"] = "fell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a driver is started with; `sink` are further arguments of the sink.
+
+    `shape` is "rows" (each record becomes a row) or "windows" (counts by event time; the offset is
+    the second at which it happened). `where` is a file of SQLite, or a DSN.
+    """
+
+    servers: str
+    topic: str
+    group: str
+    checkpoint: str
+    where: str
+    store: Literal["sqlite", "postgres"] = "sqlite"
+    shape: Literal["rows", "windows"] = "rows"
+    batch: int = 300
+    master: str = "local[2]"
+    sink: Mapping[str, Any] = field(default_factory=dict)
+    conf: Mapping[str, str] = field(default_factory=dict)
+    strike: Strike | None = None
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Job:
+        fields = json.loads(text)
+        strike = fields.pop("strike")
+        return cls(**fields, strike=Strike(**strike) if strike else None)
+
+
+def open_sink(job: Job) -> Sink:
+    if job.store == "sqlite":
+        from eo_listener.sinks.sqlite import SqliteSink  # noqa: PLC0415  # one of two
+
+        return SqliteSink(job.where, table=TABLE, **job.sink)
+    from eo_listener.sinks.postgres import PostgresSink  # noqa: PLC0415  # one of two
+
+    return PostgresSink(job.where, table=TABLE, **job.sink)
+
+
+def stream(spark: SparkSession, job: Job) -> DataFrame:
+    """The records of the topic, through the strike, in the shape that is wanted."""
+    records = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", job.servers)
+        .option("subscribe", job.topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", job.batch)
+        .option("eo.commit.group", job.group)
+        .load()
+    )
+    if job.strike is not None:
+        records = records.withColumn("offset", _struck(job.strike)("partition", "offset"))
+    if job.shape == "rows":
+        return records.selectExpr("topic", "partition", "offset", "cast(value as string) as value")
+    return (
+        records.select(F.timestamp_seconds("offset").alias("at"))
+        .withWatermark("at", f"{DELAY} seconds")
+        .groupBy(F.window("at", f"{WINDOW} seconds"))
+        .count()
+        .select(F.col("window.start").cast("long").alias("begun"), F.col("count").alias("events"))
+    )
+
+
+def _struck(strike: Strike) -> Any:
+    """A function of Spark's that gives the offset back; executors run it, as users' functions."""
+    processes, group, log = driver_processes(), os.getpgid(0), os.environ.get(LOG)
+
+    def pass_on(partition: int, offset: int) -> int:
+        if (partition, offset) == (strike.partition, strike.offset):
+            note(f"task {partition} {offset} {strike.do}", log)
+            if strike.do == "fell":
+                fell(processes)
+            else:
+                os.killpg(group, signal.SIGSTOP)
+        return offset
+
+    return F.udf(pass_on, "long")
+
+
+def main() -> None:
+    job = Job.parse(sys.argv[1])
+    spark = new_session(
+        {
+            "spark.master": job.master,
+            "spark.sql.streaming.minBatchesToRetain": "10000",
+            **job.conf,
+        }
+    )
+    listener = OffsetCommitListener(flush_timeout=5.0, preflight=False)
+    spark.streams.addListener(listener)
+    apply = exactly_once(open_sink(job), observers=[lambda event: say(type(event).__name__)])
+
+    def each(frame: DataFrame, number: int) -> None:
+        reached("spark.called")
+        try:
+            apply(frame, number)
+        except EoListenerError as error:
+            say(f"{type(error).__name__} {error}".replace("\n", " "))
+            raise
+
+    query = (
+        stream(spark, job)
+        .writeStream.queryName("attacked")
+        .foreachBatch(each)
+        .option("checkpointLocation", job.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    say("started")
+    try:
+        query.awaitTermination()
+        end = "drained"
+    except StreamingQueryException as error:
+        end = "failed " + " | ".join(str(error).splitlines()[:12])
+    spark.stop()  # the listener's last commits go out
+    listener.close()
+    say(end)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Was every record written exactly once, and do all who count it agree? Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import groupby
+
+from eo_listener.offsets import TopicPartition
+from tests.attack.exactly_once.driver import DELAY, WINDOW
+from tests.attack.exactly_once.store import Holding
+
+ROWS = 'topic, partition, "offset"'
+WINDOWS = "begun, events"
+
+Ends = Mapping[TopicPartition, int]
+
+
+def at_rest(holding: Holding) -> list[str]:
+    """What is wrong with a store in which each row names its record, whenever nobody writes.
+
+    The rows are those of the records below the ledger's heads, each once, and the history leads
+    from the beginning to the heads without a gap or an overlap.
+    """
+    found = Counter(holding.rows)
+    expected = {
+        (tp.topic, tp.partition, offset)
+        for tp, until in holding.heads.items()
+        for offset in range(until)
+    }
+    twice = [row for row, count in found.items() if count > 1]
+    return [
+        *(f"written {found[row]} times: {row}" for row in twice[:5]),
+        *(f"not written: {row}" for row in sorted(expected - found.keys())[:5]),
+        *(f"ahead of the ledger: {row}" for row in sorted(found.keys() - expected)[:5]),
+        *_chained(holding),
+        *_counted(holding),
+    ]
+
+
+def windows_at_rest(holding: Holding, partitions: int) -> list[str]:
+    """What is wrong with a store of counted windows: from the first on, each once and whole."""
+    expected = [(number * WINDOW, WINDOW * partitions) for number in range(len(holding.rows))]
+    wrong = [] if list(holding.rows) == expected else [f"windows: {holding.rows}"]
+    return [*wrong, *_chained(holding)]
+
+
+def at_the_end(holding: Holding, ends: Ends, checkpoint: Ends, group: Ends) -> list[str]:
+    """What is wrong when all was processed: ledger, checkpoint and group stand at the log's end."""
+    told = {"ledger": holding.heads, "checkpoint": checkpoint, "group": group}
+    return [
+        f"{who} at {dict(where)}, the log ends at {dict(ends)}"
+        for who, where in told.items()
+        if dict(where) != dict(ends)
+    ]
+
+
+def all_windows(holding: Holding, ends: Ends) -> list[str]:
+    """What is wrong with the number of windows: all that the watermark has closed."""
+    newest = max(ends.values()) - 1
+    closed = (newest - DELAY) // WINDOW
+    return [] if len(holding.rows) == closed else [f"{len(holding.rows)} windows of {closed}"]
+
+
+def _chained(holding: Holding) -> list[str]:
+    """What is wrong with the history: each partition's ranges, in order, follow one another."""
+    wrong = []
+    heads = dict.fromkeys(holding.heads, 0)
+    for tp, ranges in groupby(holding.history, key=lambda one: one.partition):
+        at, batch = 0, -1
+        for one in ranges:
+            if one.span.start != at or one.span.until < at or one.batch <= batch:
+                wrong.append(f"{tp}: {one.span} of batch {one.batch} after {at} of batch {batch}")
+            at, batch = one.span.until, one.batch
+        heads[tp] = at
+    if heads != holding.heads:
+        wrong.append(f"the history ends at {heads}, the ledger at {holding.heads}")
+    return wrong
+
+
+def _counted(holding: Holding) -> list[str]:
+    """What is wrong with the numbers of rows that the history gives its batches."""
+    told = sum({one.batch: one.rows for one in holding.history}.values())
+    if told == len(holding.rows):
+        return []
+    return [f"{len(holding.rows)} rows, the history counts {told}"]

@@ -1,0 +1,162 @@
+"""The lives of one query: started, felled at a chosen place, and started again."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from confluent_kafka import Producer
+
+from eo_listener.kafka import ClusterReader
+from eo_listener.offsets import TopicPartition
+from tests.attack import surgery
+from tests.attack.durable import Durable
+from tests.attack.exactly_once import judge
+from tests.attack.exactly_once.driver import Job, Strike
+from tests.attack.exactly_once.store import Holding, Store
+from tests.attack.faults import Fault, environment
+from tests.attack.zombies import Puppet
+from tests.topics import Topics, unique
+
+PARTITIONS = 3
+DRIVER = "tests.attack.exactly_once.driver"
+TASK = {"task.begun": 0, "task.row": 60}  # records of the batch that the task has read before
+END = 150.0  # seconds for a life; most take ten
+
+# In the order of a batch's way, with the crash points of the reliability plan that each stands for.
+POINTS = {
+    "spark.called": "C03",
+    "batch.planned": "C04",
+    "batch.judged": "between C04 and C05",
+    "task.begun": "C05",
+    "task.row": "C06",
+    "sink.begun": "between C06 and C24",
+    "sink.copying": "C24",
+    "sink.rows-written": "C07, C25",
+    "sink.ledger-moved": "C26",
+    "sink.commit-sent": "C27",
+    "sink.committed": "C28",
+    "batch.applied": "C29, C30",
+    "listener.progress": "C31",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """A topic, a checkpoint and a store; each life of the driver goes on where the last one died.
+
+    A problem that a judge finds fails the test at once, with the place where it was found.
+    """
+
+    job: Job
+    store: Store
+    folder: Path
+
+    @classmethod
+    def begin(
+        cls, servers: str, store: Store, where: str, folder: Path, /, **more: object
+    ) -> Lives:
+        job = Job(
+            servers=servers,
+            topic=Topics(servers).create("attacked", PARTITIONS),
+            group=unique("attacked"),
+            checkpoint=str(folder / "checkpoint"),
+            where=where,
+            **more,  # type: ignore[arg-type]  # of Job, which checks their names
+        )
+        return cls(job, store, folder)
+
+    def fill(self, records: int) -> None:
+        """Append so many to each partition; the offset is all that they hold."""
+        producer = Producer({"bootstrap.servers": self.job.servers, "linger.ms": 5})
+        for number in range(records):
+            for partition in range(PARTITIONS):
+                producer.produce(self.job.topic, str(number), partition=partition)
+        assert producer.flush(30) == 0
+
+    def run(
+        self,
+        faults: Mapping[str, Fault] | None = None,
+        *,
+        log: str = "log",
+        strike: Strike | None = None,
+    ) -> Puppet:
+        """Start a driver that is armed so."""
+        armed = environment(faults or {}, self.folder / log)
+        return Puppet(DRIVER, replace(self.job, strike=strike).text(), environment=armed)
+
+    def armed(self, point: str, nth: int, do: Literal["fell", "stop"], *, log: str) -> Puppet:
+        """Start a driver that is felled, or held, when it reaches that point for the nth time."""
+        if point not in TASK:
+            return self.run({point: Fault(do=do, nth=nth)}, log=log)
+        first = self.read().heads.get(TopicPartition(self.job.topic, 0), 0)
+        offset = first + (nth - 1) * self.job.batch // PARTITIONS + TASK[point]
+        return self.run(log=log, strike=Strike(partition=0, offset=offset, do=do))
+
+    def fell(self, point: str, nth: int = 1) -> None:
+        """One life that ends there, and a look at what it has left behind."""
+        log = f"{point}-{nth}-{unique('log')}"
+        with self.armed(point, nth, "fell", log=log) as victim:
+            code = victim.wait(END)
+            assert code == -signal.SIGKILL, (point, victim.lines, victim.errors[-20:])
+        last = (self.folder / log).read_text().splitlines()[-1]
+        assert last.endswith(" fell"), last
+        self.check(f"felled at {point}, time {nth}")
+
+    def finish(self) -> Puppet:
+        """A life that nothing disturbs: all is processed, and everybody agrees."""
+        with self.run() as driver:
+            driver.await_line(("drained", "failed"), END)
+            assert driver.end() == 0, driver.errors[-20:]
+        assert driver.lines[-1] == "drained", driver.lines
+        holding = self.check("at the end")
+        ends = self.ends()
+        wrong = judge.at_the_end(holding, ends, self.checkpoint(), self.group())
+        if self.job.shape == "windows":
+            wrong += judge.all_windows(holding, ends)
+        assert not wrong, wrong
+        return driver
+
+    def leave_temporary(self) -> None:
+        """The crash was in the writing of the commit log: half of its file is there (C30)."""
+        checkpoint = Path(self.job.checkpoint)
+        if surgery.batches(checkpoint, "commits"):
+            surgery.leave_temporary(checkpoint)
+
+    def check(self, when: str) -> Holding:
+        """Judge the store as it lies there, and return what it holds."""
+        holding = self.read()
+        wrong = (
+            judge.at_rest(holding)
+            if self.job.shape == "rows"
+            else judge.windows_at_rest(holding, PARTITIONS)
+        )
+        assert not wrong, (when, wrong)
+        return holding
+
+    def read(self) -> Holding:
+        return self.store.read(judge.ROWS if self.job.shape == "rows" else judge.WINDOWS)
+
+    def checkpoint(self) -> judge.Ends:
+        """Where the checkpoint's last durable batch ends."""
+        return Durable(Path(self.job.checkpoint)).batches[-1].ends
+
+    def ends(self) -> judge.Ends:
+        """The log's ends."""
+        reader = ClusterReader({"bootstrap.servers": self.job.servers})
+        try:
+            partitions = [TopicPartition(self.job.topic, number) for number in range(PARTITIONS)]
+            return reader.log_ends(partitions)
+        finally:
+            reader.close()
+
+    def group(self) -> judge.Ends:
+        """Where the consumer group stands."""
+        reader = ClusterReader({"bootstrap.servers": self.job.servers})
+        try:
+            return {tp: held.offset for tp, held in reader.group(self.job.group).items()}
+        finally:
+            reader.close()

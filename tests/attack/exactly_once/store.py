@@ -1,0 +1,105 @@
+"""What a store holds, read from outside: the table, the ledger's heads and its history."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from eo_listener.offsets import Span, TopicPartition
+from tests.attack.exactly_once.driver import TABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One row of the history: a range, the batch and the run that wrote it, and how many rows."""
+
+    partition: TopicPartition
+    span: Span
+    batch: int
+    run: str
+    rows: int
+    verdict: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """All of it at one moment, from one transaction. `rows` are those of the table, in order."""
+
+    rows: tuple[tuple[Any, ...], ...]
+    heads: dict[TopicPartition, int]
+    history: tuple[Written, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A database in which a sink keeps a table and its ledger; `tables` lists what there is."""
+
+    connect: Callable[[], Any]
+    tables: str
+
+    @classmethod
+    def sqlite(cls, path: Path | str) -> Store:
+        def connect() -> sqlite3.Connection:
+            return sqlite3.connect(path, isolation_level=None, timeout=30)
+
+        return cls(connect, "SELECT name FROM sqlite_master WHERE type = 'table'")
+
+    @classmethod
+    def postgres(cls, dsn: str) -> Store:
+        def connect() -> psycopg.Connection:
+            return psycopg.connect(dsn, autocommit=True, connect_timeout=10)
+
+        return cls(connect, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+
+    def read(self, columns: str) -> Holding:
+        """Read it; a table that was not made yet is empty."""
+        with closing(self.connect()) as connection:
+            connection.execute("BEGIN")
+            there = {name for (name,) in connection.execute(self.tables).fetchall()}
+
+            def select(columns: str, table: str, order: str) -> list[tuple[Any, ...]]:
+                if table not in there:
+                    return []
+                text = f"SELECT {columns} FROM {table} ORDER BY {order}"  # our own words
+                found: list[tuple[Any, ...]] = connection.execute(text).fetchall()
+                return found
+
+            rows = select(columns, TABLE, columns)
+            heads = select("topic, partition, next_offset", "eo_ledger", "topic, partition")
+            history = select(
+                "topic, partition, start_offset, next_offset, batch_id, run_id, rows, verdict",
+                "eo_ledger_history",
+                "topic, partition, next_offset, start_offset, batch_id",
+            )
+            connection.execute("COMMIT")
+        return Holding(
+            rows=tuple(tuple(row) for row in rows),
+            heads={TopicPartition(topic, number): until for topic, number, until in heads},
+            history=tuple(_written(*row) for row in history),
+        )
+
+
+def _written(
+    topic: str,
+    partition: int,
+    start: int,
+    until: int,
+    batch: int,
+    run: str,
+    rows: int,
+    verdict: str | None,
+) -> Written:
+    return Written(
+        partition=TopicPartition(topic, partition),
+        span=Span(start, until),
+        batch=batch,
+        run=run,
+        rows=rows,
+        verdict=verdict,
+    )

@@ -1,0 +1,96 @@
+"""The judge of the campaign finds each kind of fault: one that cannot fail proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from eo_listener.offsets import Span, TopicPartition
+from tests.attack.exactly_once import judge
+from tests.attack.exactly_once.store import Holding, Written
+
+TP = TopicPartition("t", 0)
+
+
+def written(start: int, until: int, batch: int, rows: int | None = None) -> Written:
+    """A range of the history."""
+    return Written(
+        partition=TP,
+        span=Span(start, until),
+        batch=batch,
+        run="r",
+        rows=until - start if rows is None else rows,
+        verdict="next",
+    )
+
+
+SOUND = Holding(
+    rows=tuple(("t", 0, offset) for offset in range(5)),
+    heads={TP: 5},
+    history=(written(0, 2, 0), written(2, 5, 1)),
+)
+
+
+def test_a_sound_store_passes() -> None:
+    """Also an empty one."""
+    assert judge.at_rest(SOUND) == []
+    assert judge.at_rest(Holding(rows=(), heads={}, history=())) == []
+    ends = {TP: 5}
+    assert judge.at_the_end(SOUND, ends, ends, ends) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda one: replace(one, rows=(*one.rows, ("t", 0, 3))), "written 2 times"),
+        (lambda one: replace(one, rows=one.rows[:3]), "not written"),
+        (lambda one: replace(one, rows=(*one.rows, ("t", 0, 5))), "ahead of the ledger"),
+        (lambda one: replace(one, heads={TP: 4}), "ahead of the ledger"),
+        (lambda one: replace(one, heads={}), "the history ends at"),
+        (lambda one: replace(one, history=one.history[:1]), "the history ends at"),
+        (lambda one: replace(one, history=(written(0, 2, 0), written(3, 5, 1))), "3..5 of batch 1"),
+        (lambda one: replace(one, history=(written(0, 3, 0), written(2, 5, 1))), "2..5 of batch 1"),
+        (lambda one: replace(one, history=(written(0, 2, 1), written(2, 5, 1))), "2..5 of batch 1"),
+        (
+            lambda one: replace(one, history=(written(0, 2, 0), written(2, 5, 1, rows=9))),
+            "the history counts 11",
+        ),
+    ],
+    ids=[
+        "a row twice",
+        "rows lost",
+        "a row too many",
+        "ledger behind",
+        "ledger empty",
+        "history cut",
+        "gap",
+        "overlap",
+        "one batch twice",
+        "wrong count",
+    ],
+)
+def test_what_is_wrong_is_found(spoil: Callable[[Holding], Holding], said: str) -> None:
+    """Each fault is named."""
+    assert [wrong for wrong in judge.at_rest(spoil(SOUND)) if said in wrong]
+
+
+@pytest.mark.parametrize("who", ["ledger", "checkpoint", "group"])
+def test_who_disagrees_in_the_end_is_named(who: str) -> None:
+    """Ledger, checkpoint and group must all stand where the log ends."""
+    told = {name: {TP: 5} for name in ("ledger", "checkpoint", "group")} | {who: {TP: 4}}
+    holding = replace(SOUND, heads=told["ledger"])
+    (wrong,) = judge.at_the_end(holding, {TP: 5}, told["checkpoint"], told["group"])
+    assert wrong.startswith(who)
+
+
+def test_windows_are_whole_and_in_order() -> None:
+    """A window that is missing, cut short or there twice is found."""
+    windows = ((0, 30), (10, 30), (20, 30))
+    sound = Holding(rows=windows, heads={}, history=())
+    assert judge.windows_at_rest(sound, 3) == []
+    for rows in (windows[1:], (*windows, (20, 30)), (*windows[:2], (20, 29))):
+        assert judge.windows_at_rest(replace(sound, rows=rows), 3) != []
+    assert judge.all_windows(sound, {TP: 51}) == []
+    assert judge.all_windows(sound, {TP: 61}) != []

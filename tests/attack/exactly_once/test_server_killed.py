@@ -1,0 +1,99 @@
+"""PostgreSQL killed under a driver that goes on living: the batch is neither lost nor doubled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from eo_listener.broker import Broker
+from tests.attack.exactly_once.lives import END, Lives
+from tests.attack.exactly_once.store import Store
+from tests.attack.faults import Fault
+from tests.attack.zombies import Puppet
+from tests.postgres_server import PostgresServer
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
+ROADS = ["driver", "staging"]
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    """One that may be killed."""
+    one = PostgresServer()
+    try:
+        one.start()
+        yield one
+    finally:
+        one.stop()
+
+
+def attacked(
+    broker: Broker,
+    server: PostgresServer,
+    folder: Path,
+    road: str,
+    point: str,
+    kill: Callable[[Puppet], None],
+) -> None:
+    """Hold a driver at a point of its second batch, have it killed there, and let it go on."""
+    store = Store.postgres(server.dsn())
+    lives = Lives.begin(
+        broker.bootstrap_servers,
+        store,
+        server.dsn(),
+        folder,
+        store="postgres",
+        sink={"road": road},
+    )
+    lives.fill(lives.job.batch)
+    with lives.run({point: Fault(do="stop", nth=2)}) as driver:
+        driver.await_that(driver.frozen, END, f"standstill at {point}")
+        kill(driver)
+        driver.await_line(("drained", "failed"), END)
+        assert driver.end() == 0
+    lives.check("after the server's death")
+    lives.finish()
+
+
+@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("point", ["sink.copying", "sink.ledger-moved", "sink.commit-sent"])
+def test_killed_there(
+    broker: Broker, server: PostgresServer, tmp_path: Path, point: str, road: str
+) -> None:
+    """kill -9 to the server and its backends, in COPY, before COMMIT and when it is on its way."""
+
+    def kill(driver: Puppet) -> None:
+        server.kill()
+        server.start()
+        driver.thaw()
+
+    attacked(broker, server, tmp_path, road, point, kill)
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_killed_when_the_commit_was_durable_and_nobody_had_said_so(
+    broker: Broker, server: PostgresServer, tmp_path: Path, road: str
+) -> None:
+    """The transaction is on disk and waits for a standby that never comes; the answer is lost."""
+
+    def kill(driver: Puppet) -> None:
+        with psycopg.connect(server.dsn(), autocommit=True) as link:
+            link.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            link.execute("SELECT pg_reload_conf()")
+            driver.thaw()
+            waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            ends = time.monotonic() + 30
+            while link.execute(waits).fetchone() != (1,):
+                assert time.monotonic() < ends, driver.lines
+                time.sleep(0.05)
+        configuration = server.folder / "data" / "postgresql.auto.conf"
+        configuration.write_text("")
+        server.kill()
+        server.start()
+
+    attacked(broker, server, tmp_path, road, "sink.ledger-moved", kill)

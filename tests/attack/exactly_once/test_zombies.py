@@ -1,0 +1,109 @@
+"""A driver that stood still while a successor took over: when it goes on, it writes nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.attack.exactly_once.lives import END, POINTS, Lives
+from tests.attack.exactly_once.settings import begin
+from tests.attack.zombies import Puppet
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
+IN_TRANSACTION = [
+    "sink.begun",
+    "sink.copying",
+    "sink.rows-written",
+    "sink.ledger-moved",
+    "sink.commit-sent",
+]
+ELSEWHERE = [point for point in POINTS if point not in IN_TRANSACTION]
+ENDED = ("drained", "failed")
+# What stops a zombie: our guard or our sink; or Spark, which finds a batch of another driver's in
+# its checkpoint.
+OURS = r"(ForeignWriter|Regression|Overlap|Gap|MixedReplay|Sink)\w*Error"
+SPARKS = "CONCURRENT_STREAM_LOG_UPDATE|[Mm]ultiple streaming queries|already committed|NO_BATCH_ID"
+
+
+def held(lives: Lives, point: str) -> Puppet:
+    """A driver that stands still at its second batch, with more to come."""
+    lives.fill(lives.job.batch)
+    zombie = lives.armed(point, 2, "stop", log="zombie")
+    try:
+        zombie.await_that(zombie.frozen, END, f"standstill at {point}")
+    except BaseException:
+        zombie.kill()
+        raise
+    return zombie
+
+
+def assert_stopped(zombie: Puppet, before: int) -> None:
+    """It ended by an error that names a second driver, or had nothing left to do."""
+    ending = zombie.await_line(ENDED, END, after=before)
+    said = "\n".join([*zombie.lines[before:], *zombie.errors])
+    assert ending.startswith("failed"), said
+    assert re.search(f"{OURS}|{SPARKS}", said), said
+
+
+@pytest.mark.parametrize("name", ["sqlite", "postgres driver", "postgres staging"])
+@pytest.mark.parametrize("point", ELSEWHERE)
+def test_held_outside_a_transaction(
+    name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Its successor finishes; resumed, it is stopped by a typed error, and nothing has changed."""
+    lives = begin(name, request, tmp_path)
+    with held(lives, point) as zombie:
+        lives.finish()
+        before, heard = lives.read(), len(zombie.lines)
+        zombie.thaw()
+        assert_stopped(zombie, heard)
+        assert lives.read() == before
+
+
+@pytest.mark.parametrize("name", ["postgres driver", "postgres staging"])
+@pytest.mark.parametrize("point", IN_TRANSACTION)
+def test_held_in_a_transaction_of_postgres(
+    name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Its successor waits a bounded time, ends its backend, and finishes; resumed, it fails."""
+    lives = begin(name, request, tmp_path, {"lock_timeout": 3.0})
+    with held(lives, point) as zombie:
+        lives.finish()
+        before, heard = lives.read(), len(zombie.lines)
+        zombie.thaw()
+        assert_stopped(zombie, heard)
+        assert lives.read() == before
+
+
+@pytest.mark.parametrize("point", IN_TRANSACTION)
+def test_held_in_a_transaction_of_sqlite(
+    point: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Its successor stops with an error that names it and how to end it; ended so, all goes on."""
+    lives = begin("sqlite", request, tmp_path, {"busy_timeout": 3.0})
+    with held(lives, point) as zombie:
+        with lives.run() as successor:
+            assert successor.await_line(ENDED, END).startswith("failed")
+            (told,) = (line for line in successor.lines if line.startswith("SinkBusyError"))
+            assert successor.end() == 0
+        assert f"kill -9 {zombie.pid}" in told
+        zombie.kill()
+    lives.check("after the end of the zombie")
+    lives.finish()
+
+
+def test_resumed_after_its_successor_gave_up(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """A driver that held SQLite's lock all the time was never replaced: it goes on to the end."""
+    lives = begin("sqlite", request, tmp_path, {"busy_timeout": 3.0})
+    with held(lives, "sink.ledger-moved") as slow:
+        with lives.run() as successor:
+            assert successor.await_line(ENDED, END).startswith("failed")
+            assert successor.end() == 0
+        slow.thaw()
+        assert slow.await_line(ENDED, END) == "drained"
+    lives.finish()
