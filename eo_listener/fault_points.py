@@ -15,10 +15,17 @@ committer, in the order of a batch's way:
     bridge.line            it was told something, and has not read it yet
     transaction.begun, transaction.offsets-sent, transaction.committed    mode "transactional"
 
-And of exactly_once, with its sinks between `batch.judged` and `batch.applied`:
+And of exactly_once and its sinks, between Spark's plan and its commit log:
 
     batch.planned          exactly_once knows the ranges, and has read no ledger yet
     batch.judged           every ledger was read; nothing is written yet
+    sink.staged            the executors have staged the rows; the transaction is not begun
+    sink.begun             the transaction is open, and holds the store's lock
+    sink.copying           some rows are written in it, others not
+    sink.rows-written      all of them are; the ledger is not moved
+    sink.ledger-moved      all that is lacking is COMMIT
+    sink.commit-sent       it is on its way, unanswered (SQLite, which has no way: just before it)
+    sink.committed         the store has the batch, the sink does not say so yet
     batch.applied          a sink has returned; Spark does not know yet
 """
 
