@@ -145,9 +145,8 @@ def _candidates(active: Any, session: Any, jvm: Any) -> Iterator[Any]:
     named = session.sparkContext().getLocalProperty(_QUERY_ID)
     if named is not None:
         yield active.get(jvm.java.util.UUID.fromString(named))
-    running = active.values().iterator()
-    while running.hasNext():
-        yield running.next()
+    for query_id in active:  # py4j makes a dictionary of a java.util.Map
+        yield active.get(query_id)
 
 
 def _described(query: RunningQuery) -> _Run:

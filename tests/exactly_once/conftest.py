@@ -17,6 +17,9 @@ from tests.topics import Topics
 
 __all__ = ["spark"]
 
+# pyspark leaves the sockets by which `collect` brings rows to the garbage collector.
+LEFT_SOCKETS = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
 PerBatch = Callable[[DataFrame, int], object]
 
 

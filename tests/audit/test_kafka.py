@@ -1,0 +1,196 @@
+"""The proof against a real Kafka: transactions, compaction, retention, and a topic made anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
+    AdminClient,
+    NewTopic,
+)
+
+from eo_listener.audit import Claim, Finding, Gravity, Kind, Row, prove
+from eo_listener.broker import Broker
+from eo_listener.errors import KafkaError
+from eo_listener.kafka import RecordReader
+from eo_listener.offsets import Span, TopicPartition
+from tests.conftest import StartBroker
+from tests.topics import Topics, unique
+
+pytestmark = pytest.mark.kafka
+
+Answer = dict[Kind, int]  # how many offsets of each kind
+
+
+@contextmanager
+def reading(servers: str, *, transactional: bool | None = None) -> Iterator[RecordReader]:
+    reader = RecordReader({"bootstrap.servers": servers}, transactional=transactional)
+    yield reader
+    reader.close()
+
+
+def create(servers: str, **settings: str) -> str:
+    name = unique("audited")
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": "0"})
+    topic = NewTopic(name, 1, 1, config={key.replace("_", "."): v for key, v in settings.items()})
+    admin.create_topics([topic])[name].result(timeout=30)
+    return name
+
+
+def transactional(servers: str) -> Producer:
+    producer = Producer(
+        {"bootstrap.servers": servers, "transactional.id": unique("tx"), "log_level": "0"}
+    )
+    producer.init_transactions(60)
+    return producer
+
+
+def send(producer: Producer, topic: str, keys: Iterable[object]) -> None:
+    for key in keys:
+        producer.produce(topic, key=str(key), value="v" * 200)
+    assert producer.flush(30) == 0
+
+
+def produce(servers: str, topic: str, keys: Iterable[object], *, then: str = "commit") -> Producer:
+    """Send records, in one transaction unless `then` is "nothing"; "leave" keeps it open."""
+    if then == "nothing":
+        producer = Producer({"bootstrap.servers": servers, "log_level": "0"})
+    else:
+        producer = transactional(servers)
+        producer.begin_transaction()
+    send(producer, topic, keys)
+    if then == "commit":
+        producer.commit_transaction(30)
+    if then == "abort":
+        producer.abort_transaction(30)
+    return producer
+
+
+def counted(findings: Iterable[Finding]) -> Answer:
+    found: Answer = {}
+    for finding in findings:
+        size = finding.span.until - finding.span.start
+        found[finding.kind] = found.get(finding.kind, 0) + size
+    return found
+
+
+def rows(topic: str, *spans: tuple[int, int]) -> list[Row]:
+    return [Row(topic, 0, offset) for start, until in spans for offset in range(start, until)]
+
+
+def test_transactions(broker: Broker) -> None:
+    """Markers, aborted and open records are told apart, and only a lost record is wrong."""
+    servers = broker.bootstrap_servers
+    topic = create(servers)
+    tp = TopicPartition(topic, 0)
+    produce(servers, topic, range(10))  # 0..10, and a marker at 10
+    produce(servers, topic, range(5), then="abort")  # 11..16, and a marker at 16
+    produce(servers, topic, range(10), then="nothing")  # 17..27
+    left_open = produce(servers, topic, range(3), then="leave")  # 27..30
+    with reading(servers) as reader:
+        (facts,) = reader.facts([tp]).values()
+        assert (facts.start, facts.stable, facts.end) == (0, 27, 30)
+        assert facts.compacted is False
+        claim = {tp: Claim(span=Span(0, 27), topic_id=facts.topic_id)}
+        good = rows(topic, (0, 10), (17, 27))
+        healthy = prove(claim, good, reader, read_committed=True)
+        assert counted(healthy) == {Kind.MARKER: 2, Kind.ABORTED: 5}
+        assert {finding.gravity for finding in healthy} == {Gravity.EXPLAINED}
+        lost = [row for row in good if row.offset not in {4, 25, 26}]
+        assert counted(prove(claim, lost, reader, read_committed=True)) == {
+            Kind.MARKER: 2,
+            Kind.ABORTED: 5,
+            Kind.MISSING: 1,
+            Kind.TAIL: 2,
+        }
+        assert counted(prove(claim, good, reader)) == {Kind.MARKER: 2, Kind.MISSING: 5}
+        every = rows(topic, (0, 10), (11, 16), (17, 27))
+        assert counted(prove(claim, every, reader)) == {Kind.MARKER: 2}
+        beyond = {tp: Claim(span=Span(0, 32))}
+        assert counted(prove(beyond, good, reader, read_committed=True)) == {
+            Kind.MARKER: 2,
+            Kind.ABORTED: 5,
+            Kind.OPEN: 3,
+            Kind.MOVED_BACK: 2,
+        }
+    left_open.abort_transaction(30)
+
+
+def test_retention_and_a_topic_made_anew(broker: Broker) -> None:
+    """What Kafka has deleted is unprovable, and an older topic's rows are told by its id."""
+    servers = broker.bootstrap_servers
+    topics = Topics(servers)
+    topic = topics.create(partitions=1)
+    tp = TopicPartition(topic, 0)
+    topics.fill(topic, 10)
+    topics.forget_before(topic, {0: 4})
+    with reading(servers) as reader:
+        (facts,) = reader.facts([tp]).values()
+        claim = {tp: Claim(span=Span(0, 10), topic_id=facts.topic_id)}
+        assert prove(claim, rows(topic, (0, 10)), reader) == ()
+        assert counted(prove(claim, rows(topic, (2, 10)), reader)) == {Kind.RETENTION: 2}
+        topics.delete(topic)
+        gone = {TopicPartition("nosuch", 0): Claim(span=Span(0, 2))}
+        assert counted(prove(gone, [], reader)) == {Kind.GONE: 2}
+        topics.create_as(topic, partitions=1)
+        topics.fill(topic, 10)
+        assert counted(prove(claim, rows(topic, (0, 10)), reader)) == {Kind.RECREATED: 10}
+
+
+def test_a_compacted_topic(start_broker: StartBroker) -> None:
+    """Compaction and markers are never an alarm, and told apart as far as a consumer can."""
+    servers = start_broker(properties={"log.cleaner.backoff.ms": "100"}).bootstrap_servers
+    settings = {
+        "cleanup_policy": "compact",
+        "segment_ms": "100",
+        "min_cleanable_dirty_ratio": "0.01",
+        "max_compaction_lag_ms": "100",
+        "delete_retention_ms": "0",
+    }
+    plain, mixed = create(servers, **settings), create(servers, **settings)
+    producer = transactional(servers)
+    for number in range(4):
+        produce(servers, plain, ["a", "b", number], then="nothing")
+        producer.begin_transaction()
+        send(producer, mixed, ["a", "b", number])
+        if number == 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+        time.sleep(0.12)  # for a new segment: the newest is never compacted
+    with reading(servers) as reader, reading(servers, transactional=False) as sure:
+        deadline = time.monotonic() + 60
+        while True:
+            findings = {topic: judged(reader, topic) for topic in (plain, mixed)}
+            if all(
+                counted(found).get(Kind.MARKER_OR_COMPACTED, 0) > 3 for found in findings.values()
+            ):
+                break
+            assert time.monotonic() < deadline, findings
+            time.sleep(0.3)
+        for found in findings.values():
+            assert {finding.gravity for finding in found} == {Gravity.EXPLAINED}
+        assert counted(judged(sure, plain)).keys() == {Kind.COMPACTED}
+
+
+def judged(reader: RecordReader, topic: str) -> tuple[Finding, ...]:
+    """A query that begins now and reads committed: its rows are what it is shown."""
+    tp = TopicPartition(topic, 0)
+    (facts,) = reader.facts([tp]).values()
+    claim = {tp: Claim(span=Span(0, facts.end), topic_id=facts.topic_id)}
+    shown = reader.seen(tp, (Span(0, facts.end),), committed=True)
+    return prove(claim, rows(topic, *shown), reader, read_committed=True)
+
+
+def test_a_kafka_that_is_away() -> None:
+    """It is a typed error after a bounded time."""
+    reader = RecordReader({"bootstrap.servers": "127.0.0.1:1"}, timeout=1.0)
+    with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
+        reader.facts([TopicPartition("t", 0)])
+    with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
+        reader.seen(TopicPartition("t", 0), (Span(0, 3),), committed=True)
+    reader.close()

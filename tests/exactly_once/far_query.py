@@ -1,0 +1,46 @@
+"""A client of Spark Connect that runs a query with exactly_once, up to what is there now.
+
+python -m tests.exactly_once.far_query REMOTE SERVERS TOPIC FOLDER MODE
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.connect.session import SparkSession
+
+from eo_listener import exactly_once
+from tests.exactly_once.file_sink import FileSink
+
+
+def main(remote: str, servers: str, topic: str, folder: str, mode: str) -> None:
+    spark = SparkSession.builder.remote(remote).getOrCreate()
+    checkpoint = f"{folder}/checkpoint"
+    given = {} if mode == "bare" else {"name": "far", "checkpoint": checkpoint}
+    if mode == "asking":
+        given["options"] = {"kafka.bootstrap.servers": servers}  # type: ignore[assignment]  # of another kind
+    function = exactly_once(FileSink(Path(folder) / "sink"), **given)  # type: ignore[arg-type]  # as above
+    query = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+        .selectExpr("partition", "offset", "string(value)")
+        .writeStream.foreachBatch(function)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        print(error)  # noqa: T201  # read by the test
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,260 @@
+"""What Spark has planned, read from the live query and from its checkpoint."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from eo_listener.checkpoint import Checkpoint, CheckpointPlans
+from eo_listener.errors import JvmError, KafkaError
+from eo_listener.jvm import JvmHands, LivePlans
+from eo_listener.offsets import Offsets, Span, TopicPartition
+from eo_listener.plan import Plan
+from eo_listener.source_logs import SourceLogs
+from tests.exactly_once.conftest import Jobs
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def initial(checkpoint: str, source: int) -> Offsets | None:
+    return Checkpoint(checkpoint).initial(source)
+
+
+class Recorder:
+    """A function for foreachBatch that records the plans of its batches, by both roads."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.plans: list[Plan] = []
+        self.files: list[Plan] = []
+        self.logs = SourceLogs(JvmHands())
+        self._live = LivePlans(self.logs.look, initial)
+        self._files = CheckpointPlans(str(checkpoint), "run")
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        self.record(frame, batch_id)
+        frame.write.format("noop").mode("overwrite").save()
+
+    def record(self, frame: DataFrame, batch_id: int) -> None:
+        self.plans.append(self._live.plan(frame, batch_id))
+        self.files.append(self._files.plan(frame, batch_id))
+
+
+@pytest.fixture
+def recorder(jobs: Jobs) -> Recorder:
+    return Recorder(jobs.checkpoint())
+
+
+def by_partition(plan: Plan, source: int = 0) -> dict[int, Span]:
+    return {tp.partition: span for tp, span in plan.sources[source].items()}
+
+
+def test_the_plan_of_each_batch(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
+    """Batch 0 starts where the query began, later ones where the last ended; Kafka's side of it."""
+    topic = topics.create(partitions=2)
+    topics.fill(topic, 20)
+    topics.forget_before(topic, {1: 2})
+    began = json.dumps({topic: {"0": 3, "1": 2}})
+    query = jobs.start(jobs.read(topic, startingOffsets=began), recorder, drain=False)
+    query.processAllAvailable()
+    topics.fill(topic, 20)
+    query.processAllAvailable()
+    first, second = recorder.plans[0], recorder.plans[-1]
+    assert [plan.batch_id for plan in recorder.plans] == list(range(len(recorder.plans)))
+    assert (first.query_id, first.run_id, first.query) == (query.id, query.runId, "q")
+    query.stop()
+    assert by_partition(first)[0].start == 3
+    assert by_partition(first)[1].start == 2
+    assert {p: span.until for p, span in by_partition(first).items()} == {
+        p: span.start for p, span in by_partition(second).items()
+    }
+    assert first.log_starts == {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 2}
+    assert second.log_ends == {tp: span.until for tp, span in second.sources[0].items()}
+    assert first.topic_ids.keys() == {topic}
+    assert not first.others
+    assert not first.stateful
+    assert [dict(plan.sources) for plan in recorder.files] == [
+        dict(plan.sources) for plan in recorder.plans
+    ]
+    assert recorder.files[0].query_id == query.id
+
+
+def test_new_partitions_begin_at_zero(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
+    """A partition that joins a running query is planned from 0, and idle ones with empty ranges."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 3)
+    jobs.drain(jobs.read(topic), recorder)
+    topics.widen(topic, 2)
+    while not recorder.plans[1:]:
+        topics.fill(topic, 20)
+        jobs.drain(jobs.read(topic), recorder)
+    plan = recorder.plans[-1]
+    assert by_partition(plan)[1].start == 0
+    assert by_partition(plan)[1].until > 0
+    assert by_partition(plan)[0].start == 3
+    assert dict(recorder.files[-1].sources) == dict(plan.sources)
+
+
+def test_several_sources(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
+    """Sources go by their index in progress events; an idle one has empty ranges."""
+    one, two, three = (topics.create(partitions=1) for _ in range(3))
+    for topic in (one, two, three):
+        topics.fill(topic, 5)
+    first = jobs.read(one)
+    data = first.union(jobs.read(two, three)).union(first)
+    jobs.drain(data, recorder)
+    topics.fill(three, 4)
+    jobs.drain(data, recorder)
+    plan = recorder.plans[-1]
+    assert plan.sources == {
+        0: {TopicPartition(one, 0): Span(5, 5)},
+        1: {
+            tp: Span(5, 9) if tp.topic == three else Span(5, 5)
+            for tp in sorted(TopicPartition(topic, 0) for topic in (two, three))
+        },
+    }
+    assert plan.topic_ids.keys() == {one, two, three}
+    assert [dict(plan.sources) for plan in recorder.files] == [
+        dict(plan.sources) for plan in recorder.plans
+    ]
+
+
+def test_other_sources_are_named(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
+    """A source that is not Kafka is told by its index, live and from the checkpoint."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 5)
+    rate = jobs.spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    kafka = jobs.read(topic).select("value")
+    data = rate.selectExpr("string(value) AS value").union(kafka)
+    query = jobs.start(data, recorder, drain=False)
+    query.processAllAvailable()
+    query.stop()
+    assert recorder.plans[-1].others == (0,)
+    assert recorder.plans[-1].sources.keys() == {1}
+    assert recorder.files[-1].others == (0,)
+
+
+def test_each_query_finds_itself(jobs: Jobs, topics: Topics) -> None:
+    """With several queries at once, and from threads of Python's own, each run has its own plan."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 5)
+    found: dict[str, list[str]] = {"a": [], "b": []}
+    together = threading.Barrier(2, timeout=60)
+
+    def function(name: str) -> Callable[[DataFrame, int], None]:
+        def record(frame: DataFrame, batch_id: int) -> None:
+            together.wait()
+
+            def ask() -> None:
+                plans = LivePlans(SourceLogs(JvmHands()).look, initial)
+                found[name].append(plans.plan(frame, batch_id).run_id)
+
+            thread = threading.Thread(target=ask)
+            thread.start()
+            thread.join(60)
+            ask()
+
+        return record
+
+    queries: dict[str, StreamingQuery] = {
+        name: jobs.start(jobs.read(topic), function(name), name=name, checkpoint=name)
+        for name in found
+    }
+    for query in queries.values():
+        assert query.awaitTermination(120)
+    assert found == {name: [query.runId] * 2 for name, query in queries.items()}
+
+
+def test_a_batch_of_no_query(jobs: Jobs, recorder: Recorder, spark: SparkSession) -> None:
+    """A DataFrame that no running query has planned is a typed error."""
+    with pytest.raises(JvmError, match="belongs to no running query"):
+        recorder(spark.range(3).toDF("value"), 0)
+
+
+def shapes(data: DataFrame) -> dict[str, tuple[DataFrame, str]]:
+    """Queries by the kind of their state, with their output mode."""
+    marked = data.withWatermark("timestamp", "1 minute")
+    other = marked.selectExpr("value AS v", "timestamp AS t")
+    near = F.expr("value = v AND t BETWEEN timestamp AND timestamp + INTERVAL 1 MINUTE")
+    return {
+        "aggregation": (data.groupBy("value").count(), "update"),
+        "session window": (
+            marked.groupBy(F.session_window("timestamp", "1 minute"), "value").count(),
+            "append",
+        ),
+        "deduplication": (data.dropDuplicates(["value"]), "append"),
+        "deduplication within the watermark": (
+            marked.dropDuplicatesWithinWatermark(["value"]),
+            "append",
+        ),
+        "join": (marked.join(other, near), "append"),
+        "limit": (data.limit(2), "append"),
+        "groups with state": (
+            data.groupBy("value").applyInPandasWithState(
+                lambda _key, _rows, _state: iter(()), "v string", "s string", "update", "NoTimeout"
+            ),
+            "update",
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "aggregation",
+        "session window",
+        "deduplication",
+        "deduplication within the watermark",
+        "join",
+        "limit",
+        "groups with state",
+    ],
+)
+def test_a_plan_with_state(jobs: Jobs, topics: Topics, recorder: Recorder, shape: str) -> None:
+    """Every operator that keeps state makes the plan stateful."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 3)
+    data, mode = shapes(jobs.read(topic))[shape]
+
+    def enough(frame: DataFrame, batch_id: int) -> None:
+        recorder.record(frame, batch_id)
+        raise StopIteration("known now, so it need not run")
+
+    assert "it need not run" in jobs.failure(data, enough, mode=mode)
+    assert recorder.plans[0].stateful
+
+
+def test_state_in_a_checkpoint(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
+    """A checkpoint with state tells so, once a batch of it was run."""
+    topic = topics.create(partitions=1)
+    for _ in range(2):
+        topics.fill(topic, 3)
+        jobs.drain(jobs.read(topic).groupBy("value").count(), recorder, mode="update")
+    assert recorder.files[1].stateful
+
+
+def test_plans_without_state(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
+    """A watermark, a join with a table and a shuffle keep no state."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 3)
+    table = jobs.spark.createDataFrame([("1", "one")], "value string, name string")
+    data = jobs.read(topic).withWatermark("timestamp", "1 minute").join(table, "value")
+    jobs.drain(data.repartition(2), recorder)
+    assert not recorder.plans[0].stateful
+    assert not recorder.files[0].stateful
+
+
+def test_a_kafka_that_is_away(jobs: Jobs, topics: Topics) -> None:
+    """A Kafka that does not answer is a typed error after a bounded time, never a guess."""
+    logs = SourceLogs(patience=1.0)
+    nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1"}
+    with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
+        logs.look(nowhere, [TopicPartition("t", 0)])
+    logs.close()
