@@ -33,6 +33,7 @@ POINTS = {
     "batch.judged": "between C04 and C05",
     "task.begun": "C05",
     "task.row": "C06",
+    "sink.staged": "between C06 and C24",
     "sink.begun": "between C06 and C24",
     "sink.copying": "C24",
     "sink.rows-written": "C07, C25",
@@ -68,6 +69,10 @@ class Lives:
             **more,  # type: ignore[arg-type]  # of Job, which checks their names
         )
         return cls(job, store, folder)
+
+    def reaches(self, point: str) -> bool:
+        """Whether its driver comes by there at all."""
+        return point != "sink.staged" or self.job.sink.get("road") == "staging"
 
     def fill(self, records: int) -> None:
         """Append so many to each partition; the offset is all that they hold."""
