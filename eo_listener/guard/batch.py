@@ -117,7 +117,7 @@ class _Bench:
         """
         applied, moves, plan = self._applied.get, self.moves, self._plan
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
-        sources, only, following = self._sources.get, self._only, Verdict.NEXT
+        sources, only, following = self._sources, self._only, Verdict.NEXT
         for tp, span in ranges.items():
             start, until = span
             head, topic_id = applied(tp), ids(tp[0])
@@ -128,7 +128,8 @@ class _Bench:
                 and start < until <= ends(tp, until)
                 and starts(tp, 0) <= start
             ):
-                moves[tp] = Move(sources(tp, only), span, topic_id, following, head)
+                source = sources[tp] if sources else only
+                moves[tp] = Move(source, span, topic_id, following, head)
             elif self._is_recreated(tp, span, head):
                 continue
             elif start != until:
