@@ -101,7 +101,7 @@ ONLY_THERE = {
     "psutil": ("broker", "demo", "sinks"),
     "pyarrow": ("sinks",),
     "prometheus_client": ("metrics",),
-    "psycopg": ("sinks",),
+    "psycopg": ("sinks", "demo"),
 }
 
 

@@ -8,50 +8,72 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from eo_listener.broker import DEFAULT
+from eo_listener.cli.demo_options import (
+    RATE,
+    AsJson,
+    Chaos,
+    Dsn,
+    KafkaVersion,
+    Keep,
+    Kills,
+    PartitionKey,
+    Partitions,
+    Rate,
+    Rows,
+    Sink,
+    kills_wanted,
+)
 from eo_listener.cli.output import console, print_json
-from eo_listener.demo.settings import GROUP, DemoSettings, Key, require_extras
+from eo_listener.demo.settings import GROUP, DemoSettings, Key, Store, require_extras
 
 if TYPE_CHECKING:
-    from eo_listener.demo.verdict import Outcome
+    from eo_listener.demo.outcome import Outcome
+    from eo_listener.demo.proof import Proof
 
-EXAMPLE = "Example: eo-listener demo --rows 50000 --rate 5000 --keep"
-
-_RATE = 11_000  # rows a second: with it the whole takes about a minute on two cores
+EXAMPLE = "Example: eo-listener demo --sink sqlite --chaos"
 
 
 def demo(
-    rows: Annotated[
-        int | None, typer.Option(min=1, help="How many flights. Default: all 336,776.")
-    ] = None,
-    rate: Annotated[
-        int, typer.Option(min=0, help="Flights a second; 0 for as fast as possible.")
-    ] = _RATE,
-    partitions: Annotated[int, typer.Option(min=1, max=100, help="Partitions of the topic.")] = 4,
-    key: Annotated[Key, typer.Option(help="What decides a flight's partition.")] = Key.CARRIER,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the broker running, to look around.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document at the end.")
-    ] = False,
-    kafka_version: Annotated[str, typer.Option(help="The release of Kafka.")] = DEFAULT,
+    rows: Rows = None,
+    rate: Rate = RATE,
+    partitions: Partitions = 4,
+    key: PartitionKey = Key.CARRIER,
+    keep: Keep = False,
+    as_json: AsJson = False,
+    kafka_version: KafkaVersion = DEFAULT,
+    sink: Sink = None,
+    dsn: Dsn = None,
+    chaos: Chaos = False,
+    kills: Kills = None,
 ) -> None:
     """Stream real flights through a real Kafka and a real Spark query, to lag 0.
 
-    Exit status: 0 when group end = log end, lag 0 and all rows counted; 1 when one is not so.
+    With --sink each flight is written exactly once, and at the end that is proved, by counting.
+    Exit status: 0 when group end = log end, lag 0 and all rows are there; 1 when one is not so.
     """
-    require_extras()
+    wanted = kills_wanted(sink, dsn=dsn, chaos=chaos, kills=kills)
+    require_extras(sink, own_server=sink is Store.POSTGRES and dsn is None)
     from eo_listener.demo.run import run  # noqa: PLC0415  # needs pyspark, which is an extra
 
     settings = DemoSettings(
-        rows=rows, rate=rate, partitions=partitions, key=key, kafka_version=kafka_version, keep=keep
+        rows=rows,
+        rate=rate,
+        partitions=partitions,
+        key=key,
+        kafka_version=kafka_version,
+        keep=keep,
+        store=sink,
+        dsn=dsn,
+        kills=wanted,
     )
     try:
         outcome = run(settings, sys.stderr if as_json else sys.stdout)
@@ -71,6 +93,10 @@ def _print(out: Console, outcome: Outcome) -> None:
     out.print(Text("What Kafka's own tool says:", style="bold"))
     out.print(Text(f"$ {outcome.command}", style="dim"), soft_wrap=True)
     out.print(Text(outcome.table), soft_wrap=True)
+    if outcome.proof is not None:
+        out.print(Text(f"What is in the table ({outcome.proof.place}):", style="bold"))
+        out.print(_proof(outcome.proof))
+        out.print()
     for check in outcome.verdict.checks:
         mark = (
             Text("  ok  ", style="bold green") if check.passed else Text("  NO  ", style="bold red")
@@ -78,7 +104,7 @@ def _print(out: Console, outcome: Outcome) -> None:
         out.print(Text.assemble(mark, f"{check.name:<28} ", check.found), soft_wrap=True)
     seconds = f"{outcome.last.elapsed:.0f} s"
     if outcome.verdict.passed:
-        text = f"PASSED in {seconds}: the group stands exactly where the query stands"
+        text = f"PASSED in {seconds}: {_moral(outcome)}"
         out.print(Text(text, style="bold green"), soft_wrap=True)
     else:
         late = "" if outcome.drained else ", lag 0 was not reached in time"
@@ -88,6 +114,27 @@ def _print(out: Console, outcome: Outcome) -> None:
         out.print("\nThe broker was kept:")
     for what, words in _next_commands(outcome):
         out.print(Text(f"  {what:<7}{shlex.join(words)}"), soft_wrap=True)
+
+
+def _moral(outcome: Outcome) -> str:
+    if outcome.proof is None:
+        return "the group stands exactly where the query stands"
+    return "each flight is in the table exactly once"
+
+
+def _proof(proof: Proof) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    heads = ("log end", "group", "ledger", "checkpoint", "rows", "twice", "missing")
+    for name in ("partition", *heads):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in proof.partitions:
+        numbers = (one.log_end, one.group, one.ledger, one.checkpoint)
+        table.add_row(
+            str(one.partition),
+            *("-" if number is None else f"{number:,}" for number in numbers),
+            *(f"{number:,}" for number in (one.rows, one.doubled, one.missing)),
+        )
+    return table
 
 
 def _next_commands(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -44,9 +44,10 @@ def line(snapshot: Snapshot) -> str:
     text = f"{snapshot.elapsed:5.0f} s  {snapshot.step}"
     if not snapshot.produced:
         return text
+    counted = "counted by the query" if snapshot.place is None else "rows in the table"
     text += (
         f": {snapshot.produced:,} of {snapshot.wanted:,} produced"
-        f", {snapshot.counted:,} counted by the query, {snapshot.committed:,} committed"
+        f", {snapshot.counted:,} {counted}, {snapshot.committed:,} committed"
     )
     if snapshot.lag is not None:
         text += f", lag {snapshot.lag:,}"
@@ -63,7 +64,9 @@ def _title(snapshot: Snapshot) -> RenderableType:
     head.add_column(justify="right", no_wrap=True)
     head.add_row(
         Text(
-            "eo-listener tells Kafka how far Spark has read",
+            "eo-listener tells Kafka how far Spark has read"
+            if snapshot.place is None
+            else f"eo-listener writes each flight exactly once into {snapshot.place}",
             style="bold",
         ),
         Text(f"{snapshot.elapsed:.0f} s", style="bold"),
@@ -81,9 +84,10 @@ def _bars(snapshot: Snapshot) -> RenderableType:
     table.add_column(ratio=1)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim", no_wrap=True)
+    counted = "counted by Spark" if snapshot.place is None else "rows in the table"
     rows = (
         ("produced", snapshot.produced, "blue", f"of {snapshot.wanted:,} flights sent"),
-        ("processed", snapshot.counted, "magenta", "counted by Spark"),
+        ("processed", snapshot.counted, "magenta", counted),
         ("committed", snapshot.committed, "green", f"by group {GROUP}"),
     )
     for name, done, colour, meaning in rows:

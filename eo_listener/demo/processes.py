@@ -28,18 +28,32 @@ def break_off_spark() -> None:
     Nobody but pyspark may wait for that process here: it asks for the exit status in a loop, and
     a status that was fetched by others looks to it like a process that still runs.
     """
-    _kill(_is_spark)
+    _kill(lambda: _own(_is_spark))
 
 
 def sweep(spared: Container[int], patience: float = 5.0) -> None:
     """Kill all that this process has started, directly or not, but the `spared` ids."""
-    psutil.wait_procs(_kill(lambda process: process.pid not in spared), timeout=patience)
+    killed = _kill(lambda: _own(lambda process: process.pid not in spared))
+    psutil.wait_procs(killed, timeout=patience)
 
 
-def _kill(wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
+def kill_tree(pid: int, patience: float = 5.0) -> None:
+    """Kill a process that we have started, and all below it; nothing happens when it has gone."""
+
+    def tree() -> list[psutil.Process]:
+        try:
+            root = psutil.Process(pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    psutil.wait_procs(_kill(tree), timeout=patience)
+
+
+def _kill(find: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
     """Hold them all before the first is killed: its children would be nobody's, and not found."""
     held: dict[int, psutil.Process] = {}
-    while new := [process for process in _own(wanted) if process.pid not in held]:
+    while new := [process for process in find() if process.pid not in held]:
         for process in new:
             held[process.pid] = process
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -16,14 +16,14 @@ from typing import Final, TextIO
 
 from eo_listener.broker import Broker
 from eo_listener.demo import flights
+from eo_listener.demo.course import Course, Query, prepared
+from eo_listener.demo.outcome import Outcome
 from eo_listener.demo.processes import sweep
 from eo_listener.demo.producer import Replay, create_topic
-from eo_listener.demo.query import FlightsQuery
 from eo_listener.demo.readings import OurReading, Repeater, ToolReading
 from eo_listener.demo.scoreboard import Scoreboard
 from eo_listener.demo.screen import output_to, shown
 from eo_listener.demo.settings import LOG, TOPIC, DemoSettings
-from eo_listener.demo.verdict import Outcome, judge
 from eo_listener.errors import BrokerError, EoListenerError, UnavailableError
 
 STALL: Final = 60.0  # seconds without any progress after which the wait for lag 0 is given up
@@ -92,7 +92,8 @@ def _on_a_broker(settings: DemoSettings, folder: Path, board: Scoreboard) -> Out
     )
     with node:
         try:
-            outcome = _stream(settings, node, folder, board)
+            with prepared(settings, node.bootstrap_servers, folder, board) as course:
+                outcome = _stream(settings, node, course, board)
         except BaseException:
             node.kill()  # nobody reads its data again: no reason to be polite
             raise
@@ -105,14 +106,13 @@ def _on_a_broker(settings: DemoSettings, folder: Path, board: Scoreboard) -> Out
     return replace(outcome, kept=record)
 
 
-def _stream(settings: DemoSettings, node: Broker, folder: Path, board: Scoreboard) -> Outcome:
+def _stream(settings: DemoSettings, node: Broker, course: Course, board: Scoreboard) -> Outcome:
     """All between the broker's start and its end."""
-    servers = node.bootstrap_servers
+    servers, query = node.bootstrap_servers, course.query
     board.say(f"making the topic {TOPIC} with {settings.partitions} partitions")
     create_topic(servers, TOPIC, settings.partitions)
     board.ours = ours = OurReading(servers, settings.partitions)
     board.theirs = theirs = ToolReading(servers, settings.kafka_version)
-    query = FlightsQuery(servers, folder, board.tally, board.observe)
     with contextlib.ExitStack() as parts:
         parts.callback(query.stop, _BREAK_OFF)
         board.say("starting Spark (the first time it downloads the Kafka connector)")
@@ -124,11 +124,12 @@ def _stream(settings: DemoSettings, node: Broker, folder: Path, board: Scoreboar
         readings = (
             Repeater("demo-ours", ours.look, _OUR_PAUSE),
             Repeater("demo-theirs", theirs.look, _JAVA_PAUSE),
+            *course.readings,
         )
         for reading in readings:
             reading.start()
             parts.callback(reading.stop, _BREAK_OFF)
-        drained = _replay(node, replay, query, board)
+        drained = _replay(node, replay, course, board)
         board.say("lag 0: stopping the query and Spark" if drained else "stopping Spark")
         query.stop()
         for reading in readings:
@@ -137,15 +138,11 @@ def _stream(settings: DemoSettings, node: Broker, folder: Path, board: Scoreboar
     _require_running(node)
     table = _final_word(theirs, drained=drained)
     ours.look()
+    verdict, proof = course.judge(theirs.rows, settings.partitions, replay.produced)
     return Outcome(
         settings=settings,
-        verdict=judge(
-            theirs.rows,
-            topic=TOPIC,
-            partitions=settings.partitions,
-            produced=replay.produced,
-            counted=board.tally.counted,
-        ),
+        verdict=verdict,
+        proof=proof,
         servers=servers,
         table=table,
         last=board.snapshot(),
@@ -163,27 +160,28 @@ def _final_word(theirs: ToolReading, *, drained: bool) -> str:
         return f"{error}\n"
 
 
-def _await(query: FlightsQuery) -> None:
+def _await(query: Query) -> None:
     if not query.wait_until_running(_SPARK_START):
         raise UnavailableError(
             f"Spark did not start within {_SPARK_START:.0f} s", fix=f"Read its log: {query.log}"
         )
 
 
-def _replay(node: Broker, replay: Replay, query: FlightsQuery, board: Scoreboard) -> bool:
+def _replay(node: Broker, replay: Replay, course: Course, board: Scoreboard) -> bool:
     """Produce all rows, then wait for the group to reach the log ends; say whether it did."""
 
     def pause() -> None:
         """Raise what has ended Kafka, the query or the producer, else wait a moment."""
         _require_running(node)
-        query.check()
+        course.query.check()
         replay.check()
+        course.step()
         time.sleep(_LOOK)
 
     board.say("the first flights are in Kafka: waiting for Spark's first batch")
     replay.start()
     deadline = time.monotonic() + STALL
-    while not board.tally.counted and time.monotonic() < deadline:
+    while not board.results.counted and time.monotonic() < deadline:
         pause()
     board.say("replaying the flights of 2013")
     replay.go_on()

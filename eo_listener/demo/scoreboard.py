@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from eo_listener.broker import GroupRow
 from eo_listener.demo.producer import Replay
@@ -16,17 +16,35 @@ from eo_listener.lag import PartitionLag
 _RARE: Final = 500  # an hour with less than one of so many flights says nothing
 
 
+class Results(Protocol):
+    """What has come out of the query so far."""
+
+    @property
+    def counted(self) -> int: ...
+
+    @property
+    def delays(self) -> tuple[Delay, ...]: ...
+
+    @property
+    def batches(self) -> tuple[Batch, ...]: ...
+
+    @property
+    def batch_count(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The whole demo at one moment; `elapsed` and `told_ago` are in seconds.
 
-    `wanted` is how many rows will be produced, `counted` how many the query has counted.
+    `wanted` is how many rows will be produced, `counted` how many have come out of the query, into
+    `place` where that is a sink.
     `partitions` is what our reader sees, `told` what kafka-consumer-groups said `told_ago`.
     """
 
     step: str
     elapsed: float
     wanted: int
+    place: str | None = None
     produced: int = 0
     counted: int = 0
     batches: tuple[Batch, ...] = ()
@@ -66,8 +84,10 @@ class Scoreboard:
     """Where the demo is, and the parts that are there by now; each has one writer."""
 
     wanted: int
+    place: str | None = None
     step: str = "starting Kafka"
-    tally: Tally = field(default_factory=Tally)
+    note: str = ""
+    results: Results = field(default_factory=Tally)
     replay: Replay | None = None
     ours: OurReading | None = None
     theirs: ToolReading | None = None
@@ -86,16 +106,17 @@ class Scoreboard:
     def snapshot(self) -> Snapshot:
         """Take what all parts show now."""
         return Snapshot(
-            step=self.step,
+            step=f"{self.step} ({self.note})" if self.note else self.step,
+            place=self.place,
             elapsed=time.monotonic() - self.begun,
             wanted=self.wanted,
             produced=self.replay.produced if self.replay else 0,
-            counted=self.tally.counted,
-            batches=self.tally.batches,
-            batch_count=self.tally.batch_count,
+            counted=self.results.counted,
+            batches=self.results.batches,
+            batch_count=self.results.batch_count,
             partitions=self.ours.rows if self.ours else (),
             commits=self.commits,
             told=self.theirs.rows if self.theirs else (),
             told_ago=self.theirs.ago if self.theirs else None,
-            delays=self.tally.delays,
+            delays=self.results.delays,
         )

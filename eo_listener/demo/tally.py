@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-_REMEMBERED: Final = 12  # batches
+REMEMBERED: Final = 12  # batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._delays: dict[tuple[str, int], Delay] = {}
-        self._batches: deque[Batch] = deque(maxlen=_REMEMBERED)
+        self._batches: deque[Batch] = deque(maxlen=REMEMBERED)
         self._counted = 0
         self._numbers: set[int] = set()
 

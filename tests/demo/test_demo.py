@@ -214,7 +214,17 @@ def test_without_its_extra_the_demo_says_what_to_install(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--rows", "0"], ["--rate", "-1"], ["--partitions", "0"], ["--key", "x"]]
+    "arguments",
+    [
+        ["--rows", "0"],
+        ["--rate", "-1"],
+        ["--partitions", "0"],
+        ["--key", "x"],
+        ["--sink", "oracle"],
+        ["--chaos"],
+        ["--kills", "2", "--sink", "sqlite"],
+        ["--dsn", "postgresql://h/d", "--sink", "sqlite"],
+    ],
 )
 def test_wrong_options_are_refused_before_anything_starts(arguments: list[str]) -> None:
     """Exit status 2."""

@@ -1,0 +1,95 @@
+"""What the table holds, read from outside while the driver writes it, and counted at the end."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eo_listener.demo.news import News
+from eo_listener.demo.settings import TABLE, TOPIC
+from eo_listener.demo.tally import REMEMBERED, Batch, Delay
+from eo_listener.demo.target import Target
+from eo_listener.errors import UnavailableError
+
+_CANCELLED: Final = "sum(CASE WHEN dep_delay IS NULL THEN 1 ELSE 0 END)"
+_DELAYS: Final = f"""
+    SELECT origin, hour, count(*), {_CANCELLED}, avg(dep_delay) FROM {TABLE} GROUP BY origin, hour
+"""  # noqa: S608  # our own name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The rows of one partition: how many, and of how many records below the log's end."""
+
+    found: int
+    records: int
+
+
+class Table:
+    """The flights in the table, as they were seen last; several threads may ask."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self._batches: deque[Batch] = deque(maxlen=REMEMBERED)
+        self._numbers: set[int] = set()
+        self.delays: tuple[Delay, ...] = ()
+
+    @property
+    def counted(self) -> int:
+        """All rows that were seen."""
+        return sum(delay.flights for delay in self.delays)
+
+    @property
+    def batch_count(self) -> int:
+        """How many batches there were; one that came twice counts once."""
+        return len(self._numbers)
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The last batches, oldest first."""
+        with self._lock:
+            return tuple(self._batches)
+
+    def wrote(self, news: News) -> None:
+        """Take what the driver says of a batch."""
+        with self._lock:
+            self._batches.append(Batch(number=news.batch, rows=news.rows, seconds=news.seconds))
+            self._numbers.add(news.batch)
+
+    def look(self) -> None:
+        """Look again; what was seen last stays when the table is not there, or not to be had."""
+        try:
+            with self._target.connection() as connection:
+                found = connection.execute(_DELAYS).fetchall()
+        except (UnavailableError, self._target.errors):
+            return  # the next look is near
+        self.delays = tuple(_delay(*row) for row in found)
+
+    def count(self, ends: Mapping[int, int]) -> tuple[dict[int, Rows], int]:
+        """Count the rows of each partition, up to where its log ends; and all rows there are."""
+        mark = self._target.placeholder
+        text = f"""
+            SELECT count(*), count(DISTINCT "offset") FROM {TABLE}
+            WHERE topic = {mark} AND "partition" = {mark} AND "offset" >= 0 AND "offset" < {mark}
+        """  # noqa: S608  # our own names
+        counted = {}
+        with self._target.connection() as connection:
+            for partition, end in ends.items():
+                found, records = connection.execute(text, (TOPIC, partition, end)).fetchone()
+                counted[partition] = Rows(found=found, records=records)
+            (whole,) = connection.execute(f"SELECT count(*) FROM {TABLE}").fetchone()  # noqa: S608  # our own name
+        return counted, whole
+
+
+def _delay(origin: str, hour: int, flights: int, cancelled: int, minutes: Any) -> Delay:
+    return Delay(
+        origin=origin,
+        hour=hour,
+        flights=flights,
+        cancelled=int(cancelled),
+        minutes=None if minutes is None else float(minutes),
+    )
