@@ -1,6 +1,6 @@
 """The gap proof: whether a store has each record of Kafka once, and what each hole is. Pure."""
 
-from eo_listener.audit.facts import Claim, LogFacts, LogReader, Row
+from eo_listener.audit.facts import Claim, LogFacts, LogReader
 from eo_listener.audit.findings import Finding, Gravity, Kind
 from eo_listener.audit.proof import explain, prove
 from eo_listener.audit.rows import RowFacts, read_rows
@@ -12,7 +12,6 @@ __all__ = [
     "Kind",
     "LogFacts",
     "LogReader",
-    "Row",
     "RowFacts",
     "explain",
     "prove",

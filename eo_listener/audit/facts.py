@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from eo_listener.audit.runs import Runs
 from eo_listener.offsets import Span, TopicPartition
-
-
-class Row(NamedTuple):
-    """Where one row of the store came from."""
-
-    topic: str
-    partition: int
-    offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from eo_listener.audit.facts import Claim, LogFacts, LogReader, Row
+from eo_listener.audit.facts import Claim, LogFacts, LogReader
 from eo_listener.audit.findings import Finding, Kind
 from eo_listener.audit.rows import RowFacts, read_rows
 from eo_listener.audit.runs import Runs, common, runs, without
@@ -13,17 +13,17 @@ from eo_listener.offsets import Span, TopicPartition
 
 def prove(
     claims: Mapping[TopicPartition, Claim],
-    rows: Iterable[Row],
+    rows: Iterable[tuple[str, int, int]],
     log: LogReader,
     *,
     read_committed: bool = False,
 ) -> tuple[Finding, ...]:
     """Compare a store's rows with what its ledger claims and with what Kafka has.
 
-    `read_committed` is whether the query reads so (its source's `kafka.isolation.level`): Spark's
-    default shows it the records of aborted transactions too. The store must keep a row for each
-    record. Reads of Kafka only what the store lacks. Raises FormatError for rows out of order,
-    KafkaError.
+    `rows` are topic, partition and offset of a store that keeps a row for each record, in that
+    order. `read_committed` is whether the query reads so (its source's `kafka.isolation.level`):
+    Spark's default shows it the records of aborted transactions too. Of Kafka only that is read
+    which the store lacks. Raises FormatError for rows out of order, KafkaError.
     """
     facts = read_rows(claims, rows)
     logs = log.facts(sorted(facts.keys() | claims.keys()))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from eo_listener.audit.facts import Claim, Row
+from eo_listener.audit.facts import Claim
 from eo_listener.audit.runs import Runs, of_offsets, runs, without
 from eo_listener.errors import FormatError
 from eo_listener.offsets import TopicPartition
@@ -27,11 +27,12 @@ class RowFacts:
 
 
 def read_rows(
-    claims: Mapping[TopicPartition, Claim], rows: Iterable[Row]
+    claims: Mapping[TopicPartition, Claim], rows: Iterable[tuple[str, int, int]]
 ) -> dict[TopicPartition, RowFacts]:
-    """Walk over `rows`, each partition's together and by rising offset, in little memory.
+    """Walk over `rows` (topic, partition, offset), as a store's cursor gives them.
 
-    Every partition of `claims` is in the answer. Raises FormatError for rows in another order.
+    Each partition's must lie together, by rising offset; memory is for what is wrong alone. Every
+    partition of `claims` is in the answer. Raises FormatError for rows in another order.
     """
     found: dict[TopicPartition, RowFacts] = {}
     for tp, group in groupby(rows, key=_partition):
@@ -44,7 +45,9 @@ def read_rows(
     return found
 
 
-def _read(tp: TopicPartition, claim: Claim | None, rows: Iterable[Row]) -> RowFacts:
+def _read(
+    tp: TopicPartition, claim: Claim | None, rows: Iterable[tuple[str, int, int]]
+) -> RowFacts:
     counted = _Counted(tp)
     there = of_offsets(counted.walk(rows))
     claimed = () if claim is None else runs([claim.span])
@@ -64,21 +67,21 @@ class _Counted:
         self.repeated: list[int] = []
         self._tp = tp
 
-    def walk(self, rows: Iterable[Row]) -> Iterator[int]:
+    def walk(self, rows: Iterable[tuple[str, int, int]]) -> Iterator[int]:
         last = -1
-        for row in rows:
+        for _, _, offset in rows:
             self.rows += 1
-            if row.offset < last:
+            if offset < last:
                 raise _unordered(f"the offsets of {self._tp} do not rise")
-            if row.offset > last:
-                yield row.offset
-            elif not self.repeated or self.repeated[-1] != row.offset:
-                self.repeated.append(row.offset)
-            last = row.offset
+            if offset > last:
+                yield offset
+            elif not self.repeated or self.repeated[-1] != offset:
+                self.repeated.append(offset)
+            last = offset
 
 
-def _partition(row: Row) -> TopicPartition:
-    return TopicPartition(row.topic, row.partition)
+def _partition(row: tuple[str, int, int]) -> TopicPartition:
+    return TopicPartition(row[0], row[1])
 
 
 def _unordered(problem: str) -> FormatError:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.audit import Claim, Gravity, Kind, LogFacts, Row, prove, read_rows
+from eo_listener.audit import Claim, Gravity, Kind, LogFacts, prove, read_rows
 from eo_listener.audit.runs import Runs, of_offsets
 from eo_listener.errors import FormatError
 from eo_listener.offsets import Span, TopicPartition
@@ -43,7 +43,7 @@ class Log:
 def found(
     offsets: Iterable[int], log: Log, claim: Claim = CLAIM, *, read_committed: bool = True
 ) -> list[tuple[Kind, Span]]:
-    rows = [Row(TP.topic, TP.partition, offset) for offset in offsets]
+    rows = [(TP.topic, TP.partition, offset) for offset in offsets]
     findings = prove({TP: claim}, rows, log, read_committed=read_committed)
     assert all(finding.partition == TP for finding in findings)
     return [(finding.kind, finding.span) for finding in findings]
@@ -132,7 +132,7 @@ def test_accepted_holes() -> None:
 def test_partitions_without_a_claim_or_without_rows() -> None:
     """A partition that only the store or only the ledger knows is judged too."""
     other = TopicPartition("u", 3)
-    findings = prove({TP: CLAIM}, [Row("u", 3, 5)], Log(LOG))
+    findings = prove({TP: CLAIM}, [("u", 3, 5)], Log(LOG))
     assert [(f.kind, f.partition, f.span) for f in findings] == [
         (Kind.TAIL, TP, Span(0, 10)),
         (Kind.UNCLAIMED, other, Span(5, 6)),
@@ -142,11 +142,11 @@ def test_partitions_without_a_claim_or_without_rows() -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        [Row("t", 0, 2), Row("t", 0, 1)],
-        [Row("t", 0, 1), Row("t", 1, 1), Row("t", 0, 2)],
+        [("t", 0, 2), ("t", 0, 1)],
+        [("t", 0, 1), ("t", 1, 1), ("t", 0, 2)],
     ],
 )
-def test_rows_out_of_order(rows: list[Row]) -> None:
+def test_rows_out_of_order(rows: list[tuple[str, int, int]]) -> None:
     """They cannot be judged in one walk, and are refused with the ORDER BY that helps."""
     with pytest.raises(FormatError, match="ORDER BY topic, partition, offset"):
         read_rows({}, rows)

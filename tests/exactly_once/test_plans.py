@@ -17,6 +17,7 @@ from eo_listener.errors import JvmError, KafkaError
 from eo_listener.jvm import JvmHands, LivePlans
 from eo_listener.offsets import Offsets, Span, TopicPartition
 from eo_listener.plan import Plan
+from eo_listener.routing import TOKENS
 from eo_listener.source_logs import SourceLogs
 from tests.exactly_once.conftest import Jobs
 from tests.topics import Topics
@@ -249,6 +250,23 @@ def test_plans_without_state(jobs: Jobs, topics: Topics, recorder: Recorder) -> 
     jobs.drain(data.repartition(2), recorder)
     assert not recorder.plans[0].stateful
     assert not recorder.files[0].stateful
+
+
+def test_both_roads_to_kafka_say_the_same(jobs: Jobs, topics: Topics) -> None:
+    """What librdkafka says of logs and topics, Spark's own client says too where it is needed."""
+    topic = topics.create(partitions=2)
+    topics.fill(topic, 20)
+    topics.forget_before(topic, {0: 3})
+    asked = [TopicPartition(topic, 0), TopicPartition(topic, 1), TopicPartition("nosuch", 0)]
+    options = {"kafka.bootstrap.servers": topics.servers}
+    logs = SourceLogs(JvmHands())
+    plain = logs.look(options, asked)
+    # With delegation tokens Spark decides by itself how to log in.
+    by_java = logs.look({**options, TOKENS: "one"}, asked)
+    logs.close()
+    assert plain == by_java
+    assert plain.starts == {asked[0]: 3, asked[1]: 0}
+    assert plain.topic_ids.keys() == {topic}
 
 
 def test_a_kafka_that_is_away(jobs: Jobs, topics: Topics) -> None:

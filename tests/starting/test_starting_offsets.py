@@ -23,6 +23,7 @@ from eo_listener.errors import (
 from eo_listener.kafka import ClusterReader, ConfluentGroups
 from eo_listener.ledger import Head
 from eo_listener.offsets import Offsets, Position, Span, TopicPartition
+from eo_listener.routing import TOKENS
 from eo_listener.testing import MemorySink
 from tests.topics import Topics, unique
 
@@ -147,6 +148,7 @@ def test_from_a_time(topics: Topics) -> None:
         ({"group": "g", "missing": "none"}, "missing is 'none'"),
         ({"group": "g", "out_of_range": "none"}, "out_of_range is 'none'"),
         ({"group": "g", "bootstrap_servers": ""}, "bootstrap servers"),
+        ({"group": "g", "options": {TOKENS: "one"}}, "cannot be listed from Python"),
         ({"group": "g", "topics": []}, "names none"),
         ({"group": "g", "topics": "a,,b"}, "names none"),
         ({"group": "g", "options": {"subscribePattern": "("}}, "pattern"),
