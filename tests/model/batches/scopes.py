@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from tests.model.batches.scope import Scope
+from tests.model.batches.spark import P0, P1
 from tests.model.batches.tape import How
 
 _TWO = How(keys=("a", "b"))
 _ALONE = How(per_partition=True)
 _SQLITE = How(exclusive=True)
 _ACCEPT = How(on_gap="accept")
+_IDLE = ({P0: 1}, {P1: 2}, {P0: 1, P1: 1})
 
 SMALL = {
     scope.name: scope
@@ -16,6 +18,7 @@ SMALL = {
         Scope("calm", {}, batches=3),
         Scope("crash", {"crash": 2}, batches=3),
         Scope("answers", {"lost": 1, "unanswered": 1, "away": 1, "again": 1}),
+        Scope("idle partition", {"zombie": 1}, batches=2, steps=_IDLE),
         Scope("late", {"late": 1, "crash": 1}),
         Scope("zombie", {"zombie": 1}),
         Scope("zombie in doubt", {"zombie": 1, "lost": 1}, batches=1),
@@ -32,6 +35,7 @@ SMALL = {
         Scope("ledger and zombie", {"zombie": 1, "ledger": 1, "produce": 1}, batches=1),
         Scope("careless", {"crash": 1, "careless": 1}),
         Scope("careless and told so", {"crash": 1, "careless": 1}, how=_ACCEPT),
+        Scope("restored store", {"restore": 1, "crash": 1}),
         Scope("recreate", {"recreate": 1, "crash": 1}),
         Scope("retention", {"retention": 1, "crash": 1}),
         Scope("retention accepted", {"retention": 1, "crash": 1}, how=_ACCEPT),
@@ -48,6 +52,7 @@ LARGE = {
         Scope("alone and in doubt", {"crash": 1, "zombie": 1, "unanswered": 1}, how=_ALONE),
         Scope("stateful zombies", {"crash": 1, "zombie": 1, "late": 1}, stateful=True),
         Scope("rewound zombies", {"zombie": 1, "rewind": 1, "forgotten": 1, "ledger": 1}, 3),
+        Scope("restored zombies", {"zombie": 1, "restore": 1, "crash": 1}),
         Scope("recreated zombies", {"zombie": 1, "recreate": 1, "ledger": 1}),
         Scope("locked out for long", {"zombie": 2, "crash": 1, "unanswered": 1}, how=_SQLITE),
         Scope("lost records", {"retention": 2, "zombie": 1, "careless": 1}, how=_ACCEPT),

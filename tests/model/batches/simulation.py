@@ -33,6 +33,7 @@ KINDS = (
     _endless("alone", *_PROCESS, *_STORE, how=How(per_partition=True)),
     _endless("stateful", *_PROCESS, *_STORE, stateful=True),
     _endless("checkpoints", *_PROCESS, *_STORE, *_FILES),
+    _endless("backups", *_PROCESS, *_STORE, "ledger", "restore"),
     _endless("lost records", *_PROCESS, *_FILES, "retention", how=How(on_gap="accept")),
     _endless("recreated", *_PROCESS, *_STORE, "ledger", "recreate"),
 )
@@ -47,6 +48,7 @@ _WEIGHTS = {
     "produce": 2.0,
     "retention": 0.2,
     "recreate": 0.02,
+    "restore": 0.2,
 }
 
 

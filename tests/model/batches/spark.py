@@ -98,11 +98,13 @@ class Driver:
     stopped: bool = False
     zombie: bool = False  # was stopped once
     overtaken: bool = False  # another run has written since this one began
+    robbed: bool = False  # a store was put back while its batch ran
     ousted: set[str] = field(default_factory=set)  # sinks that have ended its transaction
 
     def begin(self, batch: Batch) -> None:
         """Call foreachBatch."""
         self.phase, self.current, self.answers, self.stand = Phase.BATCH, batch, (), None
+        self.robbed = False
 
     def go_on(self) -> None:
         """The batch is finished."""

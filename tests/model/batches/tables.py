@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from eo_listener.ledger import Head
 from eo_listener.offsets import Span, TopicPartition
@@ -28,6 +28,7 @@ class Table:
     holes: tuple[tuple[TopicPartition, Span], ...] = ()
     bases: dict[TopicPartition, int] = field(default_factory=dict)  # where the first row stands
     emitted: dict[TopicPartition, int] = field(default_factory=dict)  # of a stateful query
+    backup: Table | None = None  # as it was before the last commit
     lock: str | None = None
     flying: tuple[str, Call, Batch] | None = None
 
@@ -37,13 +38,14 @@ class Table:
 
     def commit(self, run: str, call: Call, batch: Batch, *, stateful: bool) -> None:
         """Let a transaction take effect, if it may. Raises Broken."""
+        self.backup = replace(self, heads=dict(self.heads), backup=None)
         require(bool(call.moves) or not call.rows, f"{run} commits rows without their ledger")
         for tp, found, head in call.moves:
             held = self.heads.get(tp)
             require(held == found, f"{run} moves {tp} from {held}, where it has found {found}")
             require(head.run_id == run, f"{run} moves {tp} in the name of {head.run_id}")
             self.heads[tp] = head
-            self.bases.setdefault(tp, head.span.start)
+            self.bases = {tp: head.span.start} | self.bases
         self.holes += call.holes
         entry = tuple((tp, head) for tp, _, head in call.moves)
         self.history = (*self.history, entry)[-_KEPT:]
@@ -54,6 +56,14 @@ class Table:
         if stateful:
             self.emitted = {tp: max(0, start) for tp, start in batch.starts.items()}
         self._agree(stateful=stateful)
+
+    def restore(self) -> None:
+        """Somebody puts the backup back, in a moment in which nobody has a transaction open."""
+        backup = self.backup
+        assert backup is not None
+        self.rows, self.heads, self.history = backup.rows, dict(backup.heads), backup.history
+        self.holes, self.bases, self.emitted = backup.holes, backup.bases, backup.emitted
+        self.backup = None
 
     def _agree(self, *, stateful: bool) -> None:
         """The rows are those that the ledger speaks of: no more, and no less."""

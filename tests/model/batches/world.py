@@ -69,6 +69,7 @@ class World:
                 frozenset(table.emitted.items()),
                 table.lock,
                 table.flying,
+                table.backup is not None,
             )
             for key, table in self.tables.items()
         )
@@ -84,6 +85,7 @@ class World:
                 one.stopped,
                 one.zombie,
                 one.overtaken,
+                one.robbed,
                 frozenset(one.ousted),
             )
             for one in self.drivers.values()
@@ -125,6 +127,8 @@ class World:
         for key, table in self.tables.items():
             if table.flying is not None:
                 steps += [("land", key), ("fade", key)]
+            if self.left.get("restore") and table.backup is not None and table.lock is None:
+                steps.append(("restore", key))
         if self.chief() is None and self.left["start"]:
             steps += [("start", how) for how in ("same", *self._restarts())]
         return [*steps, *self._of_topic()]
@@ -235,7 +239,7 @@ class World:
         assert batch is not None
         assert stand is not None
         for key, table in self.tables.items():
-            there = table.has(batch, stateful=self.scope.stateful)
+            there = driver.robbed or table.has(batch, stateful=self.scope.stateful)
             require(there, f"Spark is told that batch {driver.batch} is in {key}, and it is not")
         require(
             stand.executed or not self.scope.stateful,
@@ -361,6 +365,13 @@ class World:
 
     def _do_fade(self, key: str) -> None:
         self.tables[key].flying = self.tables[key].lock = None
+
+    def _do_restore(self, key: str) -> None:
+        self._spend("restore")
+        self.tables[key].restore()
+        self.meddled.add(self.checkpoint.id)
+        for driver in self.drivers.values():
+            driver.overtaken = driver.robbed = True
 
     def _do_start(self, how: str) -> None:
         self._spend("start")
