@@ -94,7 +94,7 @@ def test_no_cycle_between_modules() -> None:
 ONLY_THERE = {
     "confluent_kafka": ("kafka", "broker", "demo"),
     "py4j": ("jvm",),
-    "pyspark": ("jvm", "listener.py", "session", "sinks", "demo"),
+    "pyspark": ("foreach_batch", "jvm", "listener.py", "session", "sinks", "demo"),
     "typer": ("cli",),
     "fsspec": ("checkpoint",),
     "tomli": ("follow",),

@@ -50,16 +50,10 @@ def starting_offsets(
     `timestamp` begins at its end.
 
     Name the new query's `checkpoint_location`: where a checkpoint is already, Spark goes on from
-    it and ignores `startingOffsets`, so that is refused.
-
-    Raises SettingsError, GuardError (a recreated topic, vanished partitions, a gap, offsets
-    beyond the log), KafkaError, StorageError, CheckpointError and SinkError.
+    it and ignores `startingOffsets`, so that is refused. Raises SettingsError, GuardError (see
+    `choice.choose`), KafkaError, StorageError, CheckpointError and SinkError.
     """
-    if sum(one is not None for one in (ledger, group, checkpoint, timestamp)) != 1:
-        raise SettingsError(
-            "it is not clear where to begin",
-            fix="Give exactly one of ledger=, group=, checkpoint= and timestamp=",
-        )
+    _require_one(ledger, group, checkpoint, timestamp)
     rules = {
         "missing": _policy("missing", missing),
         "out_of_range": _policy("out_of_range", out_of_range),
@@ -81,10 +75,18 @@ def starting_offsets(
         else:
             origin = cluster.of_group(str(group), there)
         named = {tp.topic for tp in (origin.offsets if wanted is None else there)}
-        partitions = tuple(tp for tp in there if tp.topic in named)
-        return text(choose(origin.of(named), partitions, cluster.look(partitions), **rules))
+        read = tuple(tp for tp in there if tp.topic in named)
+        return text(choose(origin.of(named), read, cluster.look(read), **rules))
     finally:
         cluster.close()
+
+
+def _require_one(*origins: object) -> None:
+    if sum(one is not None for one in origins) != 1:
+        raise SettingsError(
+            "it is not clear where to begin",
+            fix="Give exactly one of ledger=, group=, checkpoint= and timestamp=",
+        )
 
 
 def _policy(name: str, given: str) -> Policy:
