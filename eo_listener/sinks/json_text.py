@@ -22,19 +22,22 @@ def json_text(value: Any, kind: pa.DataType) -> str:
 
 
 def json_row(row: pa.RecordBatch) -> str:
-    """Write the only row of `row` as an object; bytes that are no UTF-8 are escaped."""
+    """Write the only row of `row` as an object; what Python cannot read is spelt out."""
     cells = {}
     for field, column in zip(row.schema, row.columns, strict=True):
         try:
             cells[field.name] = _plain(column[0].as_py(), field.type)
-        except UnicodeDecodeError:
-            cells[field.name] = _escaped(column)
+        except (UnicodeDecodeError, OverflowError):
+            cells[field.name] = _spelt(column)
     return json.dumps(cells, ensure_ascii=False)
 
 
-def _escaped(column: pa.Array) -> str:
+def _spelt(column: pa.Array) -> str:
+    """Text that is not UTF-8 with its bytes escaped, a moment as a number."""
+    if pa.types.is_temporal(column.type):
+        return f"{column[0].value} since 1970 ({column.type})"
     if pa.types.is_nested(column.type):
-        return "(holds text that is not UTF-8)"
+        return "(cannot be read)"
     raw: bytes = column.cast(pa.large_binary(), safe=False)[0].as_py()
     return raw.decode("utf-8", "backslashreplace")
 

@@ -28,7 +28,7 @@ _ORDINAL = "eo_ordinal"
 def stream(
     frame: Any, plan: Plan, *, task_rows: int = TASK_ROWS, ordered: bool = False
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of `frame`, a classic DataFrame, by record batches of its columns.
+    """Yield the rows of `frame`, a DataFrame, by record batches of its columns.
 
     Timestamps are in UTC. A cut loses the order of rows; with `ordered` it keeps the order within
     a partition, at the price of running the frame twice. Close the iterator when it is left early.
@@ -40,6 +40,9 @@ def stream(
     if planned > task_rows:
         tasks = tasks_wanted(plan, _partitions(frame), task_rows)
         frame = _cut(frame, tasks, ordered=ordered) if tasks else frame
+    if _is_far(frame):
+        yield from _far_batches(frame, schema)
+        return
     with closing(_messages(frame, at_once=planned <= task_rows)) as messages:
         for message in messages:
             yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
@@ -67,7 +70,14 @@ def planned_rows(plan: Plan) -> int:
     return sum(span.until - span.start for span in plan.ranges().values())
 
 
+def _is_far(frame: Any) -> bool:
+    """Whether it is a DataFrame of Spark Connect, whose JVM is another process's."""
+    return getattr(frame, "_jdf", None) is None
+
+
 def _partitions(frame: Any) -> int:
+    if _is_far(frame):
+        return 1  # it does not say: as if they were all one
     jvm = frame._jdf  # noqa: SLF001  # pyspark's own `rdd` adds a step in Python to ask it
     return int(jvm.queryExecution().toRdd().getNumPartitions())
 
@@ -85,6 +95,15 @@ def _cut(frame: Any, tasks: int, *, ordered: bool) -> Any:
         .sortWithinPartitions(_ORDINAL)
         .drop(_ORDINAL)
     )
+
+
+def _far_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+    """Yield what the server sends, as it comes: in Arrow, of the session's time zone."""
+    plan, client = frame._plan, frame._session.client  # noqa: SLF001  # its public ways give all at once, or rows
+    given = (plan.to_proto(client), getattr(plan, "observations", None))
+    for part in client.to_table_as_iterator(*given[: 1 if given[1] is None else 2]):
+        if isinstance(part, pa.Table):  # the schema comes too
+            yield from part.cast(schema).to_batches()
 
 
 def _messages(frame: Any, *, at_once: bool) -> Generator[bytes, None, None]:

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -157,3 +158,34 @@ def test_a_partition_larger_than_the_heap_passes(how: str) -> None:
 def test_the_whole_task_would_not_pass() -> None:
     """The same rows uncut end that JVM: what is shown above is the cut."""
     assert "rows" not in run_small(1_200_000, "whole").stdout
+
+
+FAR = """
+import sys, warnings
+warnings.simplefilter("ignore")
+from pyspark.sql import SparkSession
+from eo_listener.sinks.rows import stream
+from tests.sinks.test_rows import planned
+builder = SparkSession.builder.remote("local[1]").config("spark.driver.host", "127.0.0.1")
+spark = builder.config("spark.sql.session.timeZone", "Asia/Tokyo").getOrCreate()
+frame = spark.range(5000).selectExpr("id", "timestamp'2026-01-01 09:00:00' AS at")
+for given in ({}, {"task_rows": 100, "ordered": True}):
+    batches = list(stream(frame, planned(5000), **given))
+    ids = [one for batch in batches for one in batch.column("id").to_pylist()]
+    assert ids == list(range(5000)), len(ids)
+    assert str(batches[0].column("at")[0].as_py()) == "2026-01-01 00:00:00+00:00"
+print("all there")
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 4 brings its server")
+def test_a_frame_of_spark_connect_is_a_frame_too() -> None:
+    """Where the JVM is a server's the same rows come, with the same moments."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, "-c", FAR]
+    answer = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert "all there" in answer.stdout, answer.stderr

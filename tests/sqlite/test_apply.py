@@ -79,11 +79,11 @@ def raising(connection: sqlite3.Connection, entry: Entry) -> None:
         ("DELETE FROM seen; DELETE FROM total", SinkError, "one statement"),
         (lambda connection, _: connection.commit(), SinkError, "neither end the transaction"),
         (lambda connection, _: connection.rollback(), SinkError, "neither end the transaction"),
-        (raising, ZeroDivisionError, ""),
+        (raising, ZeroDivisionError, None),
     ],
 )
 def test_what_fails_leaves_nothing(
-    spark: SparkSession, tables: Path, apply: Apply, error: type[Exception], text: str
+    spark: SparkSession, tables: Path, apply: Apply, error: type[Exception], text: str | None
 ) -> None:
     """A failing statement, an end of the transaction or a raised error undoes all of the batch."""
     sink = SqliteSink(tables, "counts", apply=apply)

@@ -51,8 +51,8 @@ def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
         if pc.any(bad).as_py():
             why = f"column {name!r} is NaN, which SQLite would turn into null"
             found.update(dict.fromkeys(_places(bad), why))
-    if pa.types.is_timestamp(column.type) and len(column):
-        years = pc.year(column.cast(pa.timestamp("us")))
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        years = pc.year(column.cast(pa.timestamp("us")) if _zoned(column) else column)
         bad = pc.fill_null(pc.or_(pc.less(years, 1), pc.greater(years, 9999)), fill_value=False)
         if pc.any(bad).as_py():
             why = f"column {name!r} is a moment outside the years 1 to 9999"
@@ -60,6 +60,21 @@ def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
     if key and column.null_count:
         found.update(dict.fromkeys(_places(pc.is_null(column)), f"key column {name!r} is null"))
     return found
+
+
+def unreadable(name: str, column: pa.Array) -> dict[int, str]:
+    """Say which values Python has no form for: moments beyond its years, inside of others."""
+    found = {}
+    for index, one in enumerate(column):
+        try:
+            one.as_py()
+        except OverflowError:
+            found[index] = f"column {name!r} holds a moment that cannot be read"
+    return found
+
+
+def _zoned(column: pa.Array) -> bool:
+    return pa.types.is_timestamp(column.type) and column.type.tz is not None
 
 
 def _places(mask: pa.Array) -> list[int]:

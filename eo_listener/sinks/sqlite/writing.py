@@ -7,14 +7,15 @@ of its own. So the rows go in as one stream, which goes on behind a row that was
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import length_hint
+from typing import Any
 
 import pyarrow as pa
 
 from eo_listener.errors import SinkError
 from eo_listener.sinks.poison import DeadLetter
-from eo_listener.sinks.sqlite.columns import flaws, values
+from eo_listener.sinks.sqlite.columns import flaws, unreadable, values
 from eo_listener.sinks.sqlite.table import Table
 
 _REFUSED = (sqlite3.IntegrityError, sqlite3.DataError)
@@ -39,13 +40,26 @@ class Writing:
         found: dict[int, str] = {}
         for name in self._table.sieve.columns:
             found.update(flaws(name, batch.column(name), key=name in self._table.keys))
-        if found:
-            yield from (self._table.sieve.letter(batch, at, why) for at, why in found.items())
-            batch = batch.filter(pa.array([at not in found for at in range(batch.num_rows)]))
-        yield from self._insert(batch)
+        yield from self._letters(batch, found)
+        batch = _without(batch, found)
+        try:
+            columns = self._values(batch)
+        except OverflowError:
+            found = {}
+            for name in self._table.sieve.columns:
+                found.update(unreadable(name, batch.column(name)))
+            yield from self._letters(batch, found)
+            batch = _without(batch, found)
+            columns = self._values(batch)
+        yield from self._insert(batch, columns)
 
-    def _insert(self, batch: pa.RecordBatch) -> Iterator[DeadLetter]:
-        columns = [values(batch.column(name)) for name in self._table.sieve.columns]
+    def _values(self, batch: pa.RecordBatch) -> list[list[Any]]:
+        return [values(batch.column(name)) for name in self._table.sieve.columns]
+
+    def _letters(self, batch: pa.RecordBatch, found: Mapping[int, str]) -> Iterator[DeadLetter]:
+        return (self._table.sieve.letter(batch, at, why) for at, why in sorted(found.items()))
+
+    def _insert(self, batch: pa.RecordBatch, columns: list[list[Any]]) -> Iterator[DeadLetter]:
         first = iter(columns[0])  # it knows how many of its values were taken
         rows = zip(first, *columns[1:], strict=True)
         taken = 0
@@ -65,3 +79,9 @@ class Writing:
             else:
                 taken = batch.num_rows
                 self.rows += taken - before
+
+
+def _without(batch: pa.RecordBatch, found: Mapping[int, str]) -> pa.RecordBatch:
+    if not found:
+        return batch
+    return batch.filter(pa.array([at not in found for at in range(batch.num_rows)]))
