@@ -19,10 +19,10 @@ from eo_listener.offsets import Offsets, Span, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.routing import TOKENS
 from eo_listener.source_logs import SourceLogs
-from tests.exactly_once.conftest import Jobs
+from tests.exactly_once.conftest import PANDAS, Jobs
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, *PANDAS]
 
 
 def initial(checkpoint: str, source: int) -> Offsets | None:
@@ -179,50 +179,50 @@ def test_a_batch_of_no_query(jobs: Jobs, recorder: Recorder, spark: SparkSession
         recorder(spark.range(3).toDF("value"), 0)
 
 
-def shapes(data: DataFrame) -> dict[str, tuple[DataFrame, str]]:
-    """Queries by the kind of their state, with their output mode."""
-    marked = data.withWatermark("timestamp", "1 minute")
-    other = marked.selectExpr("value AS v", "timestamp AS t")
-    near = F.expr("value = v AND t BETWEEN timestamp AND timestamp + INTERVAL 1 MINUTE")
-    return {
-        "aggregation": (data.groupBy("value").count(), "update"),
-        "session window": (
-            marked.groupBy(F.session_window("timestamp", "1 minute"), "value").count(),
-            "append",
-        ),
-        "deduplication": (data.dropDuplicates(["value"]), "append"),
-        "deduplication within the watermark": (
-            marked.dropDuplicatesWithinWatermark(["value"]),
-            "append",
-        ),
-        "join": (marked.join(other, near), "append"),
-        "limit": (data.limit(2), "append"),
-        "groups with state": (
-            data.groupBy("value").applyInPandasWithState(
-                lambda _key, _rows, _state: iter(()), "v string", "s string", "update", "NoTimeout"
-            ),
-            "update",
-        ),
-    }
+def near(data: DataFrame) -> DataFrame:
+    other = data.selectExpr("value AS v", "timestamp AS t")
+    return data.join(
+        other, F.expr("value = v AND t BETWEEN timestamp AND timestamp + INTERVAL 1 MINUTE")
+    )
+
+
+def remembered(data: DataFrame) -> DataFrame:
+    return data.groupBy("value").applyInPandasWithState(
+        lambda _key, _rows, _state: iter(()), "v string", "s string", "update", "NoTimeout"
+    )
+
+
+def sessions(data: DataFrame) -> DataFrame:
+    return data.groupBy(F.session_window("timestamp", "1 minute"), "value").count()
 
 
 @pytest.mark.parametrize(
-    "shape",
+    ("shape", "mode"),
     [
-        "aggregation",
-        "session window",
-        "deduplication",
-        "deduplication within the watermark",
-        "join",
-        "limit",
-        "groups with state",
+        pytest.param(lambda data: data.groupBy("value").count(), "update", id="aggregation"),
+        pytest.param(sessions, "append", id="session window"),
+        pytest.param(lambda data: data.dropDuplicates(["value"]), "append", id="deduplication"),
+        pytest.param(
+            lambda data: data.dropDuplicatesWithinWatermark(["value"]),
+            "append",
+            id="deduplication within the watermark",
+        ),
+        pytest.param(near, "append", id="join"),
+        pytest.param(lambda data: data.limit(2), "append", id="limit"),
+        pytest.param(remembered, "update", id="groups with state"),
     ],
 )
-def test_a_plan_with_state(jobs: Jobs, topics: Topics, recorder: Recorder, shape: str) -> None:
+def test_a_plan_with_state(
+    jobs: Jobs,
+    topics: Topics,
+    recorder: Recorder,
+    shape: Callable[[DataFrame], DataFrame],
+    mode: str,
+) -> None:
     """Every operator that keeps state makes the plan stateful."""
     topic = topics.create(partitions=1)
     topics.fill(topic, 3)
-    data, mode = shapes(jobs.read(topic))[shape]
+    data = shape(jobs.read(topic).withWatermark("timestamp", "1 minute"))
 
     def enough(frame: DataFrame, batch_id: int) -> None:
         recorder.record(frame, batch_id)
