@@ -23,13 +23,17 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A commit on its way: it may land until `expires`, or never."""
+    """A commit on its way: it may land until `expires`, or never.
+
+    `zombie` says that its driver had stood still when it sent it.
+    """
 
     driver: str
     group: str
     positions: tuple[tuple[TopicPartition, Position], ...]
     sent: float
     expires: float
+    zombie: bool = False
 
 
 @dataclass(slots=True)

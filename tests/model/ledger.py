@@ -62,6 +62,7 @@ class Truth:
     told: dict[tuple[str, TopicPartition], set[str]] = field(default_factory=dict)
     said: set[tuple[str, str]] = field(default_factory=set)  # by driver: what concerns all of it
     meddled: set[TopicPartition] = field(default_factory=set)  # only a look can find it
+    taken_back: set[TopicPartition] = field(default_factory=set)  # by a zombie's late commit
 
     # What Spark does
 
@@ -133,6 +134,15 @@ class Truth:
         for (who, _), what in self.seen.items():
             if who == driver:
                 what.outdated = True
+
+    def landed_late(self, tp: TopicPartition, position: Position, held: Position | None) -> None:
+        """A resumed zombie's commit has landed when it had long been given up.
+
+        In mode "simple" it can take a group back after its successor's last look, and nothing
+        says so before the next commit or heartbeat: docs/guarantees.md names this limit.
+        """
+        if held is not None and position.offset < held.offset:
+            self.taken_back.add(tp)
 
     def changed(self, by: str, tp: TopicPartition) -> None:
         """Somebody has changed what a group holds: what others saw of it is past."""

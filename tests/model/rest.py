@@ -82,8 +82,9 @@ def _compare(world: World, chief: Driver, *, forgiving: bool) -> None:
     """The group stands where the checkpoints do, or somebody has said why not."""
     held = world.kafka.held(GROUP)
     unheard = any(run.untold for run in chief.runs.values())  # until the heartbeat
+    unseen = world.truth.meddled | world.truth.taken_back
     for tp, right in world.right().items():
-        if not world.kafka.exists(tp) or (forgiving and (unheard or tp in world.truth.meddled)):
+        if not world.kafka.exists(tp) or (forgiving and (unheard or tp in unseen)):
             continue
         found = held[tp].offset if tp in held else None
         require(

@@ -339,6 +339,7 @@ class World:
             self.truth.looked(driver.name, request.partitions, self.kafka, self.now)
             if driver is self.chief():
                 self.truth.meddled.difference_update(request.partitions)
+                self.truth.taken_back.difference_update(request.partitions)
             driver.front.events += driver.board.looked(request, look, self.now)
 
     def _answer_commit(self, driver: Driver, request: Attempt, how: str) -> None:
@@ -404,6 +405,7 @@ class World:
                 tuple(sorted(request.positions.items())),
                 self.now,
                 self.now + self.scope.doubt,
+                driver.zombie,
             )
         )
 
@@ -416,6 +418,8 @@ class World:
         answer = self.kafka.answer(dict(request.positions))
         for tp, position in request.positions:
             if answer[tp] is None:
+                if request.zombie:
+                    self.truth.landed_late(tp, position, held.get(tp))
                 self._write("", held, tp, position)
 
     # Operators and administrators
