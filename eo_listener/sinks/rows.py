@@ -7,6 +7,7 @@ into more of them first.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from contextlib import closing
 from typing import Any, Final
@@ -26,12 +27,18 @@ _ORDINAL = "eo_ordinal"
 
 
 def stream(
-    frame: Any, plan: Plan, *, task_rows: int = TASK_ROWS, ordered: bool = False
+    frame: Any,
+    plan: Plan,
+    *,
+    task_rows: int = TASK_ROWS,
+    ordered: bool = False,
+    by_task: bool = False,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of `frame`, a DataFrame, by record batches of its columns.
 
     Timestamps are in UTC. A cut loses the order of rows; with `ordered` it keeps the order within
-    a partition, at the price of running the frame twice. Close the iterator when it is left early.
+    a partition, at the price of running the frame twice. With `by_task` also few planned rows come
+    task by task: those of a query with state may be many. Close the iterator when it is left early.
     Raises SettingsError for a type that Arrow has no form for, SinkError where Spark says that a
     task's rows are too many.
     """
@@ -43,14 +50,17 @@ def stream(
     if _is_far(frame):
         yield from _far_batches(frame, schema)
         return
-    with closing(_messages(frame, at_once=planned <= task_rows)) as messages:
+    with closing(_messages(frame, at_once=planned <= task_rows and not by_task)) as messages:
         for message in messages:
             yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
 
 
 def schema_of(frame: Any) -> pa.Schema:
     """Return the columns of `frame` as Arrow's. Raises SettingsError for a type without a form."""
-    return arrow_schema(frame.schema.jsonValue(), large=_large(frame))
+    if _is_far(frame):
+        return arrow_schema(frame.schema.jsonValue(), large=_large(frame))
+    told = frame._jdf.schema().json()  # noqa: SLF001  # pyspark 3.5 stumbles over intervals
+    return arrow_schema(json.loads(told), large=_large(frame))
 
 
 def tasks_wanted(plan: Plan, partitions: int, task_rows: int) -> int | None:

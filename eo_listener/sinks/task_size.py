@@ -15,30 +15,39 @@ import pyarrow as pa
 from eo_listener.plan import Plan
 from eo_listener.sinks.rows import TASK_ROWS, planned_rows, stream
 
-TASK_BYTES: Final = 64 << 20
+TASK_BYTES: Final = 32 << 20
 """About how many bytes the rows of a task may have, as Arrow counts them."""
 
-_TELLING = 1000
+_TELLING = 1000  # fewer rows tell too little
+_GROWTH = 4
 
 
 class TaskSize:
-    """For one query's batches, one after the other; `rows` is the most for the next, at least 1."""
+    """For one query's batches, one after the other; `rows` is the most for the next, at least 1.
+
+    It begins with what it is given, and grows to four times as many where rows are small.
+    """
 
     def __init__(self, rows: int = TASK_ROWS) -> None:
-        self._most = rows
+        self._most = _GROWTH * rows
+        self._telling = min(_TELLING, rows)
         self.rows = rows
+        self._last = 0
 
     def stream(
         self, frame: Any, plan: Plan, *, ordered: bool = False
     ) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of `frame` as `rows.stream` does, and learn how large they are."""
         size = 0
-        with closing(stream(frame, plan, task_rows=self.rows, ordered=ordered)) as batches:
+        many = self._last > TASK_BYTES
+        rows = stream(frame, plan, task_rows=self.rows, ordered=ordered, by_task=many)
+        with closing(rows) as batches:
             for batch in batches:
                 size += batch.nbytes
                 yield batch
         self._learn(planned_rows(plan), size)
 
     def _learn(self, planned: int, size: int) -> None:
-        if planned >= min(_TELLING, self._most):  # a few rows tell too little
+        self._last = size
+        if planned >= self._telling:
             self.rows = max(1, min(self._most, TASK_BYTES * planned // max(size, 1)))

@@ -112,7 +112,7 @@ def test_large_rows_make_smaller_tasks(
     for frame, count, least, most in (
         (large, 1000, 90, 110),
         (spark.range(3), 3, 90, 110),  # too few to tell
-        (spark.range(2000), 2000, 5000, 5000),
+        (spark.range(2000), 2000, 20000, 20000),
     ):
         assert sum(batch.num_rows for batch in size.stream(frame, planned(count))) == count
         assert least <= size.rows <= most

@@ -117,10 +117,16 @@ class SqliteSink:
             return {}
         connection = self._file.connection()
         try:
-            self._make_ledger(connection)
+            if not columns_of(connection, HEADS):
+                connection.execute("BEGIN IMMEDIATE")
+                self._make_ledger(connection)
+                connection.execute("COMMIT")
             found = self._standings(connection, query)
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
+        except BaseException as error:
+            self._roll_back(connection)
+            if isinstance(error, sqlite3.Error):
+                raise self._explained(error) from error
+            raise
         return {tp: there.head for tp, there in found.items()}
 
     def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
