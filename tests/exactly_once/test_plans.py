@@ -13,12 +13,14 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eo_listener.checkpoint import Checkpoint, CheckpointPlans
-from eo_listener.errors import JvmError, KafkaError
+from eo_listener.errors import JvmError, KafkaError, SettingsError
+from eo_listener.foreach_batch.planning import Planning
 from eo_listener.jvm import JvmHands, LivePlans
 from eo_listener.offsets import Offsets, Span, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.routing import TOKENS
 from eo_listener.source_logs import SourceLogs
+from tests.checkpoint.recorded import unpack
 from tests.exactly_once.conftest import PANDAS, Jobs
 from tests.topics import Topics
 
@@ -177,6 +179,20 @@ def test_a_batch_of_no_query(jobs: Jobs, recorder: Recorder, spark: SparkSession
     """A DataFrame that no running query has planned is a typed error."""
     with pytest.raises(JvmError, match="belongs to no running query"):
         recorder(spark.range(3).toDF("value"), 0)
+
+
+def test_the_checkpoint_stands_in(spark: SparkSession, tmp_path: Path) -> None:
+    """Where the query cannot be asked, the checkpoint that the user has named is."""
+    frame = spark.range(3)
+    folder = str(unpack("4.0.0", "plain", tmp_path))
+    assert (
+        Planning(folder, {}).plan(frame, 0).sources
+        == CheckpointPlans(folder, "r").plan(frame, 0).sources
+    )
+    with pytest.raises(JvmError):
+        Planning(None, {}).plan(frame, 0)
+    with pytest.raises(SettingsError, match="checkpoint="):
+        Planning(None, {}).plan("a DataFrame of Spark Connect", 0)
 
 
 def near(data: DataFrame) -> DataFrame:
