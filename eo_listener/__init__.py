@@ -35,7 +35,7 @@ _HOMES = {
     "exactly_once": "eo_listener.foreach_batch",
     "starting_offsets": "eo_listener.starting",
 }
-_EXTRAS = {"psycopg": "postgres", "pyspark": "spark", "py4j": "spark"}
+_EXTRAS = {"psycopg": "postgres", "pyarrow": "sqlite", "pyspark": "spark", "py4j": "spark"}
 
 
 def __getattr__(name: str) -> Any:

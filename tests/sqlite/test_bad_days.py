@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +20,15 @@ from eo_listener.testing.entries import QUERY
 from tests.sqlite.database import ask, write
 
 pytestmark = pytest.mark.spark
+
+
+def test_what_it_needs_is_named() -> None:
+    """Without pyarrow the extra to install is told, when the name is first used."""
+    program = "import sys; sys.modules['pyarrow'] = None; from eo_listener import SqliteSink"
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "pip install 'eo-listener[sqlite]'" in answer.stderr
 
 
 def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
