@@ -6,7 +6,8 @@
         def make_frame(self, rows): return self.spark.createDataFrame(rows, FRAME)
 
 Each test needs an empty store: make it in an autouse fixture. Transactions of single partitions
-(`per_partition`) are no subject of these tests.
+(`per_partition`) are no subject of these tests. For pytest's own words about a failure call
+`pytest.register_assert_rewrite("eo_listener.testing.conformance")` before the import.
 """
 
 from __future__ import annotations
