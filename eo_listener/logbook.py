@@ -193,7 +193,8 @@ class Logbook:
 
 def _of_batch(event: BatchApplied | BatchReplayed | BatchHalted) -> None:
     if isinstance(event, BatchApplied):
-        level, told = logging.WARNING if event.holes else logging.DEBUG, advice.applied(event)
+        quiet = logging.INFO if event.attempts > 1 or event.dead else logging.DEBUG
+        level, told = logging.WARNING if event.holes else quiet, advice.applied(event)
     elif isinstance(event, BatchReplayed):
         level, told = logging.INFO, advice.replayed(event)
     else:

@@ -131,6 +131,7 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
         caplog,
         well,
         replace(well, holes={P0: Span(5, 7), P1: Span(1, 2)}, attempts=2),
+        replace(well, dead=3),
         BatchReplayed(**at, sink="table delays", discarded=True),  # type: ignore[arg-type]  # as above
         BatchHalted(
             **at,  # type: ignore[arg-type]  # as above
@@ -141,9 +142,11 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
             fix="a fix",
         ),
     )
-    assert [level for level, _ in lines] == [logging.WARNING, logging.INFO, logging.ERROR]
+    levels = [logging.WARNING, logging.INFO, logging.INFO, logging.ERROR]
+    assert [level for level, _ in lines] == levels
+    assert lines[1][1].endswith("12 rows, and 3 dead letters")
     assert lines[0][1].startswith("query flights, batch 7: table delays has 12 rows, at attempt 2")
     assert "3 offsets" in lines[0][1]
     assert "t-0 5..7, t-1 1..2" in lines[0][1]
-    assert "nothing of it was written again" in lines[1][1]
-    assert lines[2][1].endswith("GapError: a gap. Likely a cause. To do: a fix")
+    assert "nothing of it was written again" in lines[2][1]
+    assert lines[3][1].endswith("GapError: a gap. Likely a cause. To do: a fix")
