@@ -1,4 +1,4 @@
-"""The sink's own writing without Spark: lines made by hand, for tests of what the server does.
+"""The sink's own writing without Spark: rows made by hand, for tests of what the server does.
 
     python -m tests.postgres.bare DSN POINT
 
@@ -25,32 +25,11 @@ TABLE = "bare"
 SCHEMA: dict[str, Any] = {
     "fields": [{"name": "id", "type": "long"}, {"name": "run", "type": "string"}]
 }
-_LINES = pa.schema(
-    [
-        ("line", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("eo_poison", pa.string()),
-        ("eo_row", pa.string()),
-    ]
-)
 
 
-def lines(offsets: Sequence[int], run: str) -> Generator[pa.RecordBatch, None, None]:
+def rows(offsets: Sequence[int], run: str) -> Generator[pa.RecordBatch, None, None]:
     """What Spark would have made of a row for each offset."""
-    count = len(offsets)
-    yield pa.RecordBatch.from_arrays(
-        [
-            pa.array([f"{offset}\t{run}\n" for offset in offsets], pa.string()),
-            pa.array([TP.topic] * count, pa.string()),
-            pa.array([TP.partition] * count, pa.int32()),
-            pa.array(list(offsets), pa.int64()),
-            pa.nulls(count, pa.string()),
-            pa.nulls(count, pa.string()),
-        ],
-        schema=_LINES,
-    )
+    yield pa.RecordBatch.from_pydict({"id": list(offsets), "run": [run] * len(offsets)})
 
 
 def write(sink: PostgresSink, entry: Entry) -> Applied:
@@ -61,7 +40,7 @@ def write(sink: PostgresSink, entry: Entry) -> Applied:
     link.execute(layout.definition(writer.table, ()))
     offsets = range(*entry.moves[TP].span)
     try:
-        return writer.write(link, layout, lines(offsets, entry.run_id), entry)
+        return writer.write(link, layout, rows(offsets, entry.run_id), entry)
     except OutcomeUnknownError:
         sink._remember_doubt(link)
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import socket
 import traceback
@@ -132,3 +133,22 @@ def test_time_limits_of_the_role_do_not_end_a_batch(dsn: str) -> None:
     with writer.transaction(sink._link, entry_of({}, {}, query="q")):
         assert sink._link.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
         assert sink._link.execute("SHOW statement_timeout").fetchone() == ("10min",)
+
+
+def test_a_fork_has_a_connection_of_its_own(dsn: str) -> None:
+    """A child neither uses nor ends its parent's connection."""
+    sink = PostgresSink(dsn, "t")
+    sink.applied("q")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            parents = sink._link
+            code = 0 if sink.applied("q") == {} and sink._link is not parents else 2
+            sink.close()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert sink._link is not None
+    assert sink._link.execute("SELECT 1").fetchone() == (1,)
+    sink.close()

@@ -41,9 +41,9 @@ def test_every_name_is_data(spark: SparkSession, dsn: str, road: Any) -> None:
         dead_letters="d" + NASTY,
         road=road,
     )
-    heads = sink.applied(NASTY)
-    entry = entry_of(heads, {TopicPartition(NASTY, 0): Span(0, 2)}, query=NASTY)
     try:
+        heads = sink.applied(NASTY)
+        entry = entry_of(heads, {TopicPartition(NASTY, 0): Span(0, 2)}, query=NASTY)
         applied = sink.apply(frame, entry, plan_of(entry))
         assert (applied.rows, applied.dead) == (1, 1)
         assert sink.applied(NASTY) == heads_of(entry)

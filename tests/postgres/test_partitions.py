@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Wire
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.broker import Broker
@@ -36,9 +39,22 @@ def topic(broker: Broker) -> str:
 @pytest.fixture
 def frame(spark: SparkSession, broker: Broker, topic: str) -> DataFrame:
     """All of them, read as a batch: the tasks are those of a streaming query."""
-    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
-    reader = spark.read.format("kafka").options(**options)
-    return reader.load().selectExpr("topic", "partition", "offset", "string(value) AS value")
+    return read(spark, broker, topic)
+
+
+def read(spark: SparkSession, broker: Broker, topic: str, **more: str) -> DataFrame:
+    with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"}) as asks:
+        ends = {n: asks.get_watermark_offsets(Wire(topic, n), timeout=10)[1] for n in range(4)}
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "subscribe": topic,
+        # As numbers, since a batch's tasks are not told what "earliest" and "latest" mean.
+        "startingOffsets": json.dumps({topic: dict.fromkeys(range(4), 0)}),
+        "endingOffsets": json.dumps({topic: ends}),
+        **more,
+    }
+    loaded = spark.read.format("kafka").options(**options).load()
+    return loaded.selectExpr("topic", "partition", "offset", "string(value) AS value")
 
 
 def spans_of(frame: DataFrame, topic: str) -> dict[TopicPartition, Span]:
@@ -88,7 +104,7 @@ def test_one_bad_partition_leaves_the_others(dsn: str, frame: DataFrame, topic: 
         apply(sink, frame, entry)
     assert caught.value.partition == TopicPartition(topic, 2)
     assert caught.value.offset == 0
-    assert [number for number, _ in heads(dsn)] == [0, 1]
+    assert 2 not in [number for number, _ in heads(dsn)]
     assert ask(dsn, 'SELECT DISTINCT "partition" FROM t ORDER BY 1') == [0, 1]
 
 
@@ -110,14 +126,11 @@ def test_a_plan_with_other_tasks_is_refused(
     dsn: str, spark: SparkSession, frame: DataFrame, broker: Broker, topic: str, what: str
 ) -> None:
     """Where a task is not one partition's whole range, nothing is written."""
-    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
     changed = {
         "repartition": lambda: frame.repartition(4),
         "coalesce": lambda: frame.coalesce(1),
         "union": lambda: frame.union(frame),
-        "minPartitions": lambda: (
-            spark.read.format("kafka").options(**options, minPartitions=9).load()
-        ),
+        "minPartitions": lambda: read(spark, broker, topic, minPartitions="9"),
         "range": lambda: frame,
     }[what]()
     sink = PostgresSink(dsn, "t", per_partition=True)

@@ -141,6 +141,7 @@ def run_on_executors(dsn: str, hidden: str) -> dict[str, object]:
     return said
 
 
+@pytest.mark.slow
 def test_executors_of_their_own_stage_rows(dsn: str) -> None:
     """With executors in other processes each road brings every row, once."""
     assert run_on_executors(dsn, "") == {"staging": 4000, "auto": 4000, "driver": 4000}

@@ -139,7 +139,7 @@ def test_columns_that_are_there_decide(spark: SparkSession, dsn: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spark_type", "postgres", "said"),
+    ("spark_type", "column", "said"),
     [
         ("long", "real", "long in the rows and real"),
         ("long", "boolean", "boolean"),
@@ -156,10 +156,10 @@ def test_columns_that_are_there_decide(spark: SparkSession, dsn: str) -> None:
     ],
 )
 def test_what_would_change_a_value_is_refused(
-    spark: SparkSession, dsn: str, spark_type: str, postgres: str, said: str | None
+    spark: SparkSession, dsn: str, spark_type: str, column: str, said: str | None
 ) -> None:
     """A column that could not hold the values unchanged is named before anything is written."""
-    script(dsn, f"CREATE TABLE narrow (c {postgres})")
+    script(dsn, f"CREATE TABLE narrow (c {column})")
     frame = spark.createDataFrame([(None,)], f"c {spark_type}")
     sink = PostgresSink(dsn, "narrow")
     if said is None:

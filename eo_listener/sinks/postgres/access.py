@@ -15,12 +15,13 @@ from eo_listener.errors import SettingsError
 
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret", "passfile")
 _LIVENESS: Final = {
-    # A dead server is found within about 30 s, whether it is being written to or waited for.
+    # A dead server that is waited for is found within about 30 s, one that is written to in two
+    # minutes: no less, since the kernel then also gives up one that only stops reading for a while.
     "keepalives": 1,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 4,
-    "tcp_user_timeout": 30_000,
+    "tcp_user_timeout": 120_000,
 }
 
 

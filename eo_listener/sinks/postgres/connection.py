@@ -131,8 +131,9 @@ def begin(link: Link, access: Access) -> None:
         "lock_timeout": access.lock_timeout + _GRACE,
         "idle_in_transaction_session_timeout": 0,  # Spark may compute for long between two chunks
     }
-    for name, seconds in limits.items():
-        link.execute("SELECT set_config(%s, %s, true)", (name, f"{int(seconds * 1000)}ms"))
+    each = ", ".join(["set_config(%s, %s, true)"] * len(limits))
+    values = [text for name, it in limits.items() for text in (name, f"{int(it * 1000)}ms")]
+    link.execute(f"SELECT {each}".encode(), values)
 
 
 def roll_back(link: Link) -> None:

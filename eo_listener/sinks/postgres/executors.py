@@ -60,8 +60,8 @@ def check_modules(session: SparkSession, needed: tuple[str, ...] = NEEDED) -> No
         )
 
 
-def outcomes(lines: DataFrame, work: Work) -> list[Outcome]:
-    """Do `work` in each task of `lines`, and return what the attempts that counted have done.
+def outcomes(rows: DataFrame, work: Work) -> list[Outcome]:
+    """Do `work` in each task of `rows`, and return what the attempts that counted have done.
 
     Raises a failure, one that repeating does not solve before others.
     """
@@ -78,7 +78,7 @@ def outcomes(lines: DataFrame, work: Work) -> list[Outcome]:
             done = Outcome(task=number, attempt=attempt, failure=error).row()
         yield pa.RecordBatch.from_pydict(done, schema=_OUTCOME)
 
-    found = [Outcome.of(row) for row in lines.mapInArrow(task, COLUMNS).collect()]
+    found = [Outcome.of(row) for row in rows.mapInArrow(task, COLUMNS).collect()]
     failures = [one.failure for one in found if one.failure is not None]
     if failures:
         raise min(failures, key=lambda failure: isinstance(failure, TryAgainError))

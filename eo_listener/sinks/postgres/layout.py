@@ -21,11 +21,12 @@ class Layout:
     """The columns of a line, in order, with their forms.
 
     `written` are those that the target takes; the others only travel, to find the newest of two
-    rows with one key, or where a refused row came from.
+    rows with one key, or where a refused row came from. `sieve` parts the rows that are marked.
     """
 
     forms: tuple[tuple[str, Form], ...]
     written: tuple[str, ...]
+    sieve: Sieve
 
     @classmethod
     def of(
@@ -58,6 +59,7 @@ class Layout:
         return cls(
             forms=tuple((name, form(name, kinds[name], there.get(name))) for name in columns),
             written=sieve.columns,
+            sieve=sieve,
         )
 
     @property

@@ -44,7 +44,7 @@ class Ledger:
         if not create:
             raise SettingsError(
                 f"{self.label} has no ledger, and create=False forbids to make it",
-                fix="As a role that may: " + " ".join(f"{one};" for one in statements),
+                fix=f"As a role that may: {'; '.join(statements).replace('%%', '%')};",
             )
         with making(link):
             for one in statements:
@@ -98,6 +98,4 @@ class Ledger:
         )
 
     def _sql(self) -> LedgerSql:
-        # psycopg reads a % in a statement as the begin of a parameter
-        schema = self.schema.replace("%", "%%") if self.schema else None
-        return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=schema)
+        return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=self.schema)

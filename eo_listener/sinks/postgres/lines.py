@@ -1,119 +1,101 @@
-"""Rows as lines of COPY, spelt by Spark itself: no row is ever an object in Python.
+"""Record batches as lines of COPY: every value spelt by Arrow, no row ever an object in Python.
 
-What reaches us is a column of ready lines, which Arrow holds end to end in one buffer. That buffer
-is what COPY is given.
+The lines of a batch lie end to end in one buffer, and that buffer is what COPY is given. Spelling
+takes about half a second for a million rows of six columns, a tenth of what handing each row to
+psycopg takes, in COPY's text format or its binary one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+import binascii
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # the name that all of Spark's docs give it
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from eo_listener.sinks.poison import ORIGIN, REASON
-from eo_listener.sinks.postgres.spelling import LINE, ROW
 from eo_listener.sinks.postgres.types import Form, Spelling
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-_JSON_OPTIONS: Final = {
-    "ignoreNullFields": "false",
-    # The defaults cut a moment to milliseconds.
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-_ZONE: Final = "spark.sql.session.timeZone"
+_TEXT: Final = pa.large_string()
+_SPECIAL: Final = re.compile(rb"[\\\n\r\t]")
+_ESCAPES: Final = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
+_BY_SPARK: Final = (Spelling.TEXT, Spelling.JSON, Spelling.ARRAY, Spelling.WORD)
 
 
-def line_frame(frame: DataFrame, forms: Sequence[tuple[str, Form]]) -> DataFrame:
-    """Return `frame` as lines of COPY (text format) of the columns in `forms`, in that order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Some rows of a record batch, `start` up to but not including `until`, and their lines."""
 
-    Columns: `line`, with its end, null for a marked row; topic, partition and offset, null where
-    the frame does not have them; `eo_poison` and, for a marked row, `eo_row`, the row as JSON.
-    """
-    names = list(frame.columns)
-    with _in_utc(frame.sparkSession):
-        # By position from here on: no name of a column is ever parsed.
-        plain = frame.toDF(*(f"c{index}" for index in range(len(names))))
-        column = {name: F.col(f"c{index}") for index, name in enumerate(names)}
-        parts: list[Column] = []
-        for name, form in forms:
-            parts += [F.lit("\t"), _field(column[name], form)]
-        line = F.concat(*parts[1:], F.lit("\n")) if parts else F.lit("\n")
-        reason = column[REASON].cast("string") if REASON in column else F.lit(None).cast("string")
-        kept = F.struct(*(column[name].alias(name) for name in names if name != REASON))
-        row = F.when(reason.isNotNull(), F.to_json(kept, _JSON_OPTIONS))
-        known = all(name in column for name in ORIGIN)
-        origin = [
-            (column[name] if known else F.lit(None)).cast(kind).alias(name)
-            for name, kind in zip(ORIGIN, ("string", "int", "long"), strict=True)
-        ]
-        return plain.select(
-            F.when(reason.isNull(), line).alias(LINE),
-            *origin,
-            reason.alias(REASON),
-            row.alias(ROW),
-        )
+    batch: pa.RecordBatch
+    lines: pa.Array
+    start: int
+    until: int
 
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, forms: Sequence[tuple[str, Form]]) -> Lines:
+        """Spell the columns in `forms`, in that order; nested ones are texts already."""
+        *others, last = (_field(batch.column(name), form) for name, form in forms)
+        ended = _joined([last, _literal("")], "\n")
+        lines = _joined([*others, ended], "\t") if others else ended
+        return cls(batch=batch, lines=lines, start=0, until=batch.num_rows)
 
-def _field(value: Column, form: Form) -> Column:
-    if form.spelling is Spelling.JSON:
-        text = _escaped(F.to_json(value, _JSON_OPTIONS))
-    elif form.spelling is Spelling.ARRAY:
-        element = form.element or Spelling.PLAIN
-        items = F.transform(value, lambda item: _item(item, element))
-        text = F.concat(F.lit("{"), F.array_join(items, ",", "NULL"), F.lit("}"))
-        text = text if element is Spelling.PLAIN else _escaped(text)
-    elif form.spelling is Spelling.TEXT:
-        text = _escaped(_spelt(value, form.spelling))
-    else:
-        text = _spelt(value, form.spelling)
-    return F.coalesce(text, F.lit("\\N"))
+    def __len__(self) -> int:
+        return self.until - self.start
+
+    def text(self) -> memoryview:
+        """The lines end to end, as they lie in Arrow's buffer."""
+        _, offsets, data = self.lines.buffers()
+        if data is None:
+            return memoryview(b"")
+        where = memoryview(offsets).cast("q")
+        return memoryview(data)[where[self.start] : where[self.until]]
+
+    def halves(self) -> tuple[Lines, Lines]:
+        """Cut in two; needs two rows at least."""
+        middle = (self.start + self.until) // 2
+        return replace(self, until=middle), replace(self, start=middle)
 
 
-def _spelt(value: Column, spelling: Spelling) -> Column:
-    if spelling is Spelling.HEX:
-        return F.concat(F.lit("\\\\x"), F.hex(value))
-    text = value.cast("string")
-    return F.concat(text, F.lit("+00")) if spelling is Spelling.MOMENT else text
+def _joined(fields: Sequence[Any], sign: str) -> pa.Array:
+    return pc.binary_join_element_wise(
+        *fields, _literal(sign), null_handling="replace", null_replacement="\\N"
+    )
 
 
-def _item(value: Column, spelling: Spelling) -> Column:
-    """An element of an array literal, before the line's own escapes."""
-    if spelling is Spelling.PLAIN:
-        return value.cast("string")
-    if spelling is Spelling.TEXT:
-        text = _replaced(_replaced(value.cast("string"), "\\", "\\\\"), '"', '\\"')
-    else:
-        text = _spelt(value, spelling)
-    return F.concat(F.lit('"'), text, F.lit('"'))
+def _field(column: pa.Array, form: Form) -> pa.Array:
+    if form.spelling in _BY_SPARK:
+        return _escaped(column.cast(_TEXT))
+    if form.spelling is Spelling.HEX:
+        return _hexadecimal(column)
+    if form.spelling in (Spelling.MOMENT, Spelling.UTC):
+        text = column.cast(pa.int64()).cast(pa.timestamp("us")).cast(_TEXT)
+        if form.spelling is Spelling.UTC:
+            return text
+        return pc.binary_join_element_wise(text, _literal("+00"), _literal(""))
+    return column.cast(_TEXT)
 
 
-def _escaped(text: Column) -> Column:
-    for plain, escape in (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
-        text = _replaced(text, plain, escape)
-    return text
+def _escaped(texts: pa.Array) -> pa.Array:
+    data = texts.buffers()[2]
+    if data is None or _SPECIAL.search(memoryview(data)) is None:
+        return texts
+    for sign, escape in _ESCAPES:
+        texts = pc.replace_substring(texts, sign, escape)
+    return texts
 
 
-def _replaced(text: Column, search: str, by: str) -> Column:
-    return F.replace(text, F.lit(search), F.lit(by))
+def _hexadecimal(values: pa.Array) -> pa.Array:
+    """Spell bytes as PostgreSQL does; the two digits of a byte double every offset."""
+    values = pa.concat_arrays([values.cast(pa.large_binary())])  # begins at its buffers' begin
+    validity, offsets, data = values.buffers()
+    digits = binascii.hexlify(memoryview(data)) if data is not None else b""
+    doubled = pc.multiply(pa.Array.from_buffers(pa.int64(), len(values) + 1, [None, offsets]), 2)
+    parts = [validity, doubled.buffers()[1], pa.py_buffer(digits)]
+    text = pa.Array.from_buffers(_TEXT, len(values), parts)
+    return pc.binary_join_element_wise(_literal("\\\\x"), text, _literal(""))
 
 
-@contextmanager
-def _in_utc(session: SparkSession) -> Iterator[None]:
-    """Have casts made here spell moments in UTC.
-
-    A cast takes the session's zone when it is made, so what the user has made keeps his.
-    """
-    before = session.conf.get(_ZONE)
-    session.conf.set(_ZONE, "UTC")
-    try:
-        yield
-    finally:
-        if before is None:
-            session.conf.unset(_ZONE)
-        else:
-            session.conf.set(_ZONE, before)
+def _literal(text: str) -> pa.Scalar:
+    return pa.scalar(text, _TEXT)

@@ -69,7 +69,7 @@ class Partitions:
     layout: Layout
     ranges: Sequence[tuple[TopicPartition, Span]]
 
-    def write(self, link: Link, lines: DataFrame, entry: Entry) -> Applied:
+    def write(self, link: Link, rows: DataFrame, entry: Entry) -> Applied:
         """Write each partition of `entry` that has a task there, and move the other heads here."""
         tasks = {
             number: replace(entry, moves={tp: entry.moves[tp]})
@@ -78,7 +78,7 @@ class Partitions:
         }
         self._check(entry)
         read = {tp for one in tasks.values() for tp in one.moves}
-        done = outcomes(lines, PartitionTask(writer=self.writer, layout=self.layout, entries=tasks))
+        done = outcomes(rows, PartitionTask(writer=self.writer, layout=self.layout, entries=tasks))
         rest = {tp: move for tp, move in entry.moves.items() if tp not in read}
         if rest:
             self._move_empty(link, replace(entry, moves=rest))

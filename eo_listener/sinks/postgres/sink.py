@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from time import monotonic, sleep
@@ -22,8 +23,8 @@ from eo_listener.sinks.postgres.executors import check_modules
 from eo_listener.sinks.postgres.failures import translated
 from eo_listener.sinks.postgres.layout import Layout, check_names
 from eo_listener.sinks.postgres.ledger import Ledger
-from eo_listener.sinks.postgres.lines import line_frame
 from eo_listener.sinks.postgres.merging import check_apply
+from eo_listener.sinks.postgres.nested import told
 from eo_listener.sinks.postgres.partitions import Partitions
 from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.sinks.postgres.tables import columns, make_target
@@ -62,6 +63,7 @@ class PostgresSink:
     """
 
     _link: Link | None = None  # also where the constructor has refused
+    _owner = 0
 
     def __init__(
         self,
@@ -172,16 +174,16 @@ class PostgresSink:
         staged = not self._per_partition and self._staged(plan, frame.sparkSession)
         direct = writer.direct and not staged
         layout = self._layout(link, frame, direct=direct)
-        lines = line_frame(frame, layout.forms)
+        rows = told(frame, layout.forms)
         if staged:
             staging = Staging(writer=writer, layout=layout, logged=self._logged)
-            return staging.write(link, lines, entry)
+            return staging.write(link, rows, entry)
         if self._per_partition:
-            ranges = task_ranges(lines)
+            ranges = task_ranges(rows)
             self._check_executors(frame.sparkSession)
             parts = Partitions(writer=writer, layout=layout, ranges=ranges)
-            return parts.write(link, lines, entry)
-        return writer.write(link, layout, self._size.stream(lines, plan), entry)
+            return parts.write(link, rows, entry)
+        return writer.write(link, layout, self._size.stream(rows, plan), entry)
 
     def _staged(self, plan: Plan, session: SparkSession) -> bool:
         """Choose the road; raises SettingsError where the user's choice cannot be gone."""
@@ -206,9 +208,9 @@ class PostgresSink:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._link is not None:
+        if self._link is not None and self._owner == os.getpid():
             self._link.close()
-            self._link = None
+        self._link = None  # a fork leaves its parent's connection alone
 
     def __del__(self) -> None:
         self.close()
@@ -228,9 +230,11 @@ class PostgresSink:
 
     def _connection(self, writer: Writer) -> Link:
         link = self._link
-        if link is None or self._query != writer.query or not usable(link):
+        known = self._owner == os.getpid() and self._query == writer.query
+        if link is None or not known or not usable(link):
             self.close()
             link = self._link = writer.open()
+            self._owner = os.getpid()
             self._query = writer.query
             self._identity = link.execute(_IDENTITY).fetchone()
         return link

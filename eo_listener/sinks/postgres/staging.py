@@ -66,7 +66,7 @@ class StageTask:
 
     def __call__(self, task: int, attempt: int, batches: Batches) -> tuple[int, int]:
         """Write; every error means that this attempt has left nothing."""
-        gathered = chunks(batches)
+        gathered = chunks(batches, self.layout)
         first = next(gathered, None)
         if first is None:
             return 0, 0
@@ -82,7 +82,7 @@ class StageTask:
             copier = Copier(
                 link=link,
                 statement=self.layout.copy(identifier(access.schema, self.stage)),
-                names=self.layout.names,
+                layout=self.layout,
                 put_aside=aside.put,
             )
             try:
@@ -110,8 +110,8 @@ class Staging:
     layout: Layout
     logged: bool
 
-    def write(self, link: Link, lines: DataFrame, entry: Entry) -> Applied:
-        """Stage `lines` by the executors, then move them with the ledger in one transaction."""
+    def write(self, link: Link, rows: DataFrame, entry: Entry) -> Applied:
+        """Stage `rows` by the executors, then move them with the ledger in one transaction."""
         dead = self.writer.target.dead_letters is not None
         stage = f"{self._prefix()}{entry.batch_id}_{secrets.token_hex(4)}"
         aside = f"{stage}_dead" if dead else None
@@ -124,7 +124,7 @@ class Staging:
                 aside=aside,
                 entry=replace(entry, moves={}),
             )
-            done = outcomes(lines, task)
+            done = outcomes(rows, task)
             reached("sink.staged")
             with self.writer.transaction(link, entry) as tally:
                 self._move(link, stage, aside, done, entry, tally)
@@ -169,7 +169,7 @@ class Staging:
 
     def _key(self, link: Link, table: sql.Identifier) -> None:
         for name, (setting, kind) in _SETTINGS.items():
-            text = "ALTER TABLE {} ADD COLUMN {} {} DEFAULT current_setting({})::{}"
+            text = "ALTER TABLE {} ADD COLUMN {} {} DEFAULT current_setting({}, true)::{}"
             typed = sql.SQL("bigint" if kind == "bigint" else "integer")
             link.execute(
                 sql.SQL(text).format(

@@ -16,7 +16,9 @@ _MAKING: Final = 0x656F5F6C  # the key of an advisory lock: any number that is o
 
 
 def run(link: Link, statement: Statement) -> Cursor:
-    """Run one statement; a percent sign in its text is always a parameter's."""
+    """Run one statement; in its text a percent sign that is no parameter's is doubled."""
+    if not statement.values:  # then psycopg leaves the text as it is
+        return link.execute(statement.text.replace("%%", "%").encode())
     return link.execute(statement.text.encode(), statement.values)
 
 

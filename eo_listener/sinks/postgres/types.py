@@ -13,7 +13,8 @@ from eo_listener.errors import SettingsError
 class Spelling(Enum):
     """How a value is written in a line of COPY."""
 
-    PLAIN = "as Spark casts it to a string"
+    PLAIN = "as Arrow casts it to a string"
+    WORD = "as Spark casts it to a string"
     TEXT = "escaped"
     HEX = r"\x and hexadecimal digits"
     MOMENT = "in UTC, with its zone"
@@ -108,7 +109,7 @@ def _simple(column: str, spark: str) -> tuple[str, Spelling, frozenset[str] | No
     if _STRING.fullmatch(spark):
         return "text", Spelling.TEXT, None, None
     if _TIME.fullmatch(spark):
-        return "time", Spelling.PLAIN, frozenset({"time"}) | _TEXTS, None
+        return "time", Spelling.WORD, frozenset({"time"}) | _TEXTS, None
     raise SettingsError(
         f"column {column!r} is of Spark's type {spark}, for which PostgreSQL has no form here",
         fix="Cast it in the transform (to string, to a number), or drop it",

@@ -99,12 +99,12 @@ class Writer:
         batches: Generator[pa.RecordBatch, None, None],
         entry: Entry,
     ) -> Applied:
-        """Write lines and the ledger's entry in one transaction.
+        """Write rows and the ledger's entry in one transaction.
 
-        What is computed for the first of the lines is computed before it begins.
+        What is computed for the first of the rows is computed before it begins.
         """
         with closing(batches):
-            gathered = chunks(batches)
+            gathered = chunks(batches, layout)
             first = next(gathered, None)
             rows = chain([] if first is None else [first], gathered)
             with self.transaction(link, entry) as tally:
@@ -171,7 +171,7 @@ class Writer:
         copier = Copier(
             link=link,
             statement=layout.copy(self.table if self.direct else _STAGE),
-            names=layout.names,
+            layout=layout,
             put_aside=aside.put,
         )
         for chunk in rows:
