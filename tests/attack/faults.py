@@ -6,10 +6,12 @@
 
 `do` is one of
     kill    SIGKILL to this process
-    fell    SIGKILL to Spark's JVM and to this process: the whole driver, but not its executors
+    fell    SIGKILL to Spark's JVM and to its Python: the whole driver, but not its executors
     stop    SIGSTOP to its whole process group, so that the JVM stands still with Python
     sleep   wait for `seconds`
     raise   InjectedError
+
+In a task, `fell` and `stop` strike the driver, once, and the task goes on as executors would.
 """
 
 from __future__ import annotations
@@ -70,25 +72,44 @@ def reached(name: str) -> None:
     match now.do:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        case "fell":
-            fell(driver_processes())
-        case "stop":
-            os.killpg(0, signal.SIGSTOP)
+        case "fell" | "stop":
+            _strike(name, now.do)
         case "sleep":
             time.sleep(now.seconds)
         case "raise":
             raise InjectedError(f"{name}, time {count}")
 
 
+def _strike(name: str, do: str) -> None:
+    """Fell or stop the driver; in its tasks, which count by themselves, only the first time."""
+    processes = driver_processes()
+    if processes[-1] != os.getpid():
+        try:
+            Path(f"{os.environ[LOG]}.{name}").touch(exist_ok=False)
+        except FileExistsError:
+            return
+    if do == "fell":
+        fell(processes)
+    else:
+        os.killpg(os.getpgid(processes[-1]), signal.SIGSTOP)
+
+
 def driver_processes() -> tuple[int, ...]:
-    """The JVM of this Spark driver, where there is one, then this process."""
-    return (*filter(_is_jvm, (each.pid for each in psutil.Process().children())), os.getpid())
+    """Spark's JVM, then its Python; this process alone, where there is no Spark.
+
+    They are above a task's process, and the JVM is below the driver's.
+    """
+    this = psutil.Process()
+    for above in this.parents():
+        if _is_jvm(above):
+            return above.pid, above.ppid()
+    return (*(below.pid for below in this.children() if _is_jvm(below)), this.pid)
 
 
-def _is_jvm(process: int) -> bool:
+def _is_jvm(process: psutil.Process) -> bool:
     """Whether it is Spark's JVM, which takes the place of the shell that has started it."""
     try:
-        return "org.apache.spark.deploy.SparkSubmit" in psutil.Process(process).cmdline()
+        return "org.apache.spark.deploy.SparkSubmit" in process.cmdline()
     except psutil.Error:  # it has ended
         return False
 

@@ -12,13 +12,14 @@ from confluent_kafka import Producer
 
 from eo_listener.kafka import ClusterReader
 from eo_listener.offsets import TopicPartition
+from tests import class_archive
 from tests.attack import surgery
 from tests.attack.durable import Durable
 from tests.attack.exactly_once import judge
 from tests.attack.exactly_once.driver import Job, Strike
 from tests.attack.exactly_once.store import Holding, Store
 from tests.attack.faults import Fault, environment
-from tests.attack.zombies import Puppet
+from tests.attack.zombies import ROOT, Puppet
 from tests.topics import Topics, unique
 
 PARTITIONS = 3
@@ -66,6 +67,7 @@ class Lives:
             group=unique("attacked"),
             checkpoint=str(folder / "checkpoint"),
             where=where,
+            conf=class_archive.conf(),
             **more,  # type: ignore[arg-type]  # of Job, which checks their names
         )
         return cls(job, store, folder)
@@ -91,6 +93,7 @@ class Lives:
     ) -> Puppet:
         """Start a driver that is armed so."""
         armed = environment(faults or {}, self.folder / log)
+        armed["PYTHONPATH"] = str(ROOT)  # executors run in folders of their own
         return Puppet(DRIVER, replace(self.job, strike=strike).text(), environment=armed)
 
     def armed(self, point: str, nth: int, do: Literal["fell", "stop"], *, log: str) -> Puppet:
