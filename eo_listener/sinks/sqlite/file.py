@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
@@ -38,6 +38,10 @@ class DatabaseFile:
         self._connection: sqlite3.Connection | None = None
         self._pid = os.getpid()
         self._inherited: list[sqlite3.Connection] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the connection behind: Spark Connect sends a sink to its server."""
+        return {**self.__dict__, "_connection": None, "_inherited": []}
 
     def connection(self) -> sqlite3.Connection:
         """Return the open connection.
