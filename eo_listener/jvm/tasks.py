@@ -21,7 +21,6 @@ _RANGE: Final = re.compile(r"KafkaOffsetRange\((.+)-(\d+),(\d+),(\d+),.*\)", re.
 # Kept narrow: an exchange for a broadcast moves the other side of a join, not the batch's rows.
 _MOVES: Final = (
     ("BroadcastExchange", None),
-    ("AdaptiveSparkPlan", "a shuffle"),
     ("Exchange", "a shuffle (repartition, groupBy, join, distinct or orderBy)"),
     ("Coalesce", "coalesce()"),
     ("Union", "a union"),
@@ -42,7 +41,7 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, Span], ...]:
 
     Partitions without new records have no task. Raises SettingsError, naming the likely cause,
     where a task is not the whole range of one Kafka partition; JvmError when Spark cannot be
-    asked. Runs no job; takes about a millisecond a task.
+    asked. Runs no job but for the broadcasts in it; takes about a millisecond a task.
     """
     plan = getattr(frame, "_jdf", None)
     if plan is None:
@@ -68,11 +67,15 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, Span], ...]:
 def _nodes(plan: Any) -> Iterator[str]:
     """The kinds of all steps of a physical plan, without the `Exec` that most end with."""
     kind = str(plan.getClass().getSimpleName()).removesuffix("Exec")
-    yield kind
-    if kind.startswith("BroadcastExchange"):
-        return  # what is below it is the other side of a join
-    for child in elements(plan.children()):
-        yield from _nodes(child)
+    if kind == "AdaptiveSparkPlan":  # a leaf, to look at; streams have it from Spark 4.2 on
+        yield from _nodes(plan.initialPlan())
+    elif kind == "ReusedExchange":  # the same
+        yield from _nodes(plan.child())
+    else:
+        yield kind
+        if not kind.startswith("BroadcastExchange"):  # below one is the other side of a join
+            for child in elements(plan.children()):
+                yield from _nodes(child)
 
 
 def _refuse_moving(kind: str) -> None:

@@ -181,18 +181,22 @@ def test_a_batch_of_no_query(jobs: Jobs, recorder: Recorder, spark: SparkSession
         recorder(spark.range(3).toDF("value"), 0)
 
 
-def test_the_checkpoint_stands_in(spark: SparkSession, tmp_path: Path) -> None:
-    """Where the query cannot be asked, the checkpoint that the user has named is."""
-    frame = spark.range(3)
-    folder = str(unpack("4.0.0", "plain", tmp_path))
-    assert (
-        Planning(folder, {}).plan(frame, 0).sources
-        == CheckpointPlans(folder, "r").plan(frame, 0).sources
-    )
-    with pytest.raises(JvmError):
-        Planning(None, {}).plan(frame, 0)
+def test_the_checkpoint_stands_in(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the query cannot be asked, the checkpoint is, and that is logged; nowhere else."""
+    folder = unpack("4.0.0", "plain", tmp_path)
+    newest = Checkpoint(str(folder)).batches().planned[-1]
+    surgery.before_commit(folder)
+    far = "a DataFrame of Spark Connect"
+    with caplog.at_level("INFO", "eo_listener"):
+        found = Planning(str(folder), {}).plan(far, newest)
+    assert found.sources == CheckpointPlans(str(folder), "r").plan(far, newest).sources
+    assert f"read from the checkpoint {folder}" in caplog.text
+    with pytest.raises(JvmError, match="belongs to no running query"):
+        Planning(str(folder), {}).plan(spark.range(3), newest)
     with pytest.raises(SettingsError, match="checkpoint="):
-        Planning(None, {}).plan("a DataFrame of Spark Connect", 0)
+        Planning(None, {}).plan(far, newest)
 
 
 def near(data: DataFrame) -> DataFrame:

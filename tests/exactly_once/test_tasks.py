@@ -33,6 +33,9 @@ KEPT: dict[str, Change] = {
     "python": lambda df: df.select("value").mapInPandas(same, "value string"),  # type: ignore[arg-type]  # stands for any function
     "explode": lambda df: df.select(F.explode(F.array("value", "value"))),
     "broadcast join": lambda df: df.join(F.broadcast(table(df)), "value", "left"),
+    "two broadcasts of one table": lambda df: df.join(F.broadcast(table(df)), "value", "left").join(
+        F.broadcast(table(df).withColumnRenamed("name", "n")), "value", "left"
+    ),
     "persist": lambda df: df.filter("value <> '1'").persist(),
 }
 MOVED: dict[str, tuple[Change, str]] = {
