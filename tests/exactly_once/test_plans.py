@@ -20,6 +20,7 @@ from eo_listener.offsets import Offsets, Span, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.routing import TOKENS
 from eo_listener.source_logs import SourceLogs
+from tests.attack import surgery
 from tests.checkpoint.recorded import unpack
 from tests.exactly_once.conftest import PANDAS, Jobs
 from tests.topics import Topics
