@@ -12,6 +12,7 @@ from typing import Any
 from eo_listener.checkpoint.findings import CheckpointError, Finding, FindingKind
 from eo_listener.checkpoint.offset_log import SourceOffsets
 from eo_listener.checkpoint.reader import Checkpoint
+from eo_listener.errors import SettingsError
 from eo_listener.offsets import Offsets, Span, TopicPartition
 from eo_listener.plan import Plan, spans
 from eo_listener.protocols import Look
@@ -40,9 +41,10 @@ class CheckpointPlans:
     def plan(self, frame: Any, batch_id: int) -> Plan:  # noqa: ARG002  # the protocol's
         """Read what was planned.
 
-        Raises StorageError, CheckpointError where a file is missing or is not what it should be,
-        and what `look` raises.
+        Raises SettingsError for a batch that is not the one being written, StorageError,
+        CheckpointError where a file is missing or is not what it should be, and what `look` raises.
         """
+        self._check_batch(batch_id)
         planned = self._checkpoint.offsets(batch_id)
         before = self._before(batch_id)
         lines = planned.sources
@@ -76,6 +78,24 @@ class CheckpointPlans:
             log_starts=logs.starts,
             log_ends=logs.ends,
         )
+
+    def _check_batch(self, batch_id: int) -> None:
+        """Refuse a batch that is done, or that another was planned after.
+
+        What it read would be taken for what this frame holds.
+        """
+        batches = self._checkpoint.batches()
+        newest = batches.planned[-1] if batches.planned else batch_id
+        if batch_id in batches.committed or batch_id < newest:
+            raise SettingsError(
+                f"batch {batch_id} is not the one that the query at {self._checkpoint.location} "
+                f"writes: there batch {newest} is the newest, and "
+                f"{max(batches.committed, default='none')} the last that is done",
+                cause="checkpoint= names another query's checkpoint, or the function was called "
+                "outside foreachBatch",
+                fix="Give exactly_once(checkpoint=...) the checkpointLocation of this query, and "
+                "the function to DataStreamWriter.foreachBatch alone",
+            )
 
     def _before(self, batch_id: int) -> Mapping[str, Offsets]:
         """Where the sources start, by the id of their line; none for the first batch."""

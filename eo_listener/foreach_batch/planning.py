@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -9,11 +10,13 @@ from typing import Any
 
 from eo_listener import jvm
 from eo_listener.checkpoint import Checkpoint, CheckpointPlans
-from eo_listener.errors import JvmError, SettingsError
+from eo_listener.errors import SettingsError
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.protocols import Look, PlanReader
 from eo_listener.source_logs import SourceLogs
+
+_log = logging.getLogger("eo_listener")
 
 
 class Planning:
@@ -34,13 +37,10 @@ class Planning:
         """Read what is planned.
 
         Raises what LivePlans and CheckpointPlans raise, SettingsError where neither can be asked.
+        What a query that can be asked refuses, its checkpoint is not asked for.
         """
         if hasattr(frame, "_jdf"):
-            try:
-                return self._of_query().plan(frame, batch_id)
-            except JvmError:
-                if self._location is None:
-                    raise
+            return self._of_query().plan(frame, batch_id)
         return self._of_files().plan(frame, batch_id)
 
     def close(self) -> None:
@@ -66,6 +66,11 @@ class Planning:
             if self._options:
                 self._logs = self._logs or SourceLogs()
                 look = partial(self._logs.look, self._options)
+            _log.info(
+                "This is Spark Connect: what is planned is read from the checkpoint %s, which "
+                "must be the query's own",
+                self._location,
+            )
             self._files = CheckpointPlans(self._location, str(uuid.uuid4()), look)
         return self._files
 

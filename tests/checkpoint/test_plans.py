@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eo_listener.checkpoint import CheckpointError, CheckpointPlans
+from eo_listener.errors import SettingsError
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.protocols import Look
 from tests.checkpoint.recorded import VERSIONS, unpack
@@ -15,8 +16,18 @@ from tests.checkpoint.recorded import VERSIONS, unpack
 Ranges = dict[int, dict[TopicPartition, Span]]
 
 
+def written(version: str, name: str, folder: Path, batch: int) -> Path:
+    """A checkpoint as it is while `batch` is being written."""
+    unpack(version, name, folder)
+    for log, first in (("offsets", batch + 1), ("commits", batch)):
+        for file in (folder / log).iterdir():
+            if file.name.isdigit() and int(file.name) >= first:
+                file.unlink()
+    return folder
+
+
 def planned(version: str, name: str, folder: Path, batch: int) -> Ranges:
-    plan = CheckpointPlans(str(unpack(version, name, folder)), "run").plan(None, batch)
+    plan = CheckpointPlans(str(written(version, name, folder, batch)), "run").plan(None, batch)
     assert plan.batch_id == batch
     assert (plan.run_id, plan.query, len(plan.query_id)) == ("run", None, 36)
     assert not plan.topic_ids
@@ -72,15 +83,16 @@ def test_a_source_with_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_other_sources(version: str, tmp_path: Path) -> None:
     """A source that is not Kafka is named by its index, once it has an offset."""
-    plans = CheckpointPlans(str(unpack(version, "mixed", tmp_path)), "run")
-    assert plans.plan(None, 0).others == ()
-    assert plans.plan(None, 2).others == (0,)
-    assert plans.plan(None, 2).sources.keys() == {1}
+    plan = CheckpointPlans(str(written(version, "mixed", tmp_path, 2)), "run").plan(None, 2)
+    assert plan.others == (0,)
+    assert plan.sources.keys() == {1}
+    plan = CheckpointPlans(str(written(version, "mixed", tmp_path, 0)), "run").plan(None, 0)
+    assert plan.others == ()
 
 
 def test_state_and_logs(tmp_path: Path) -> None:
     """A folder of state makes it stateful, and Kafka's side is asked where there is somebody."""
-    folder = unpack("4.0.0", "plain", tmp_path)
+    folder = written("4.0.0", "plain", tmp_path, 0)
     asked: list[Collection[TopicPartition]] = []
 
     def look(partitions: Collection[TopicPartition]) -> Look:
@@ -99,7 +111,7 @@ def test_state_and_logs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", ["offsets/1", "offsets/0", "metadata"])
 def test_a_file_that_is_missing(file: str, tmp_path: Path) -> None:
     """Without one of its files the plan is not known, and that is said by the file's name."""
-    folder = unpack("4.0.0", "plain", tmp_path)
+    folder = written("4.0.0", "plain", tmp_path, 1)
     (folder / file).unlink()
     with pytest.raises(CheckpointError, match=f"{file} is missing"):
         CheckpointPlans(str(folder), "run").plan(None, 1)
@@ -107,7 +119,21 @@ def test_a_file_that_is_missing(file: str, tmp_path: Path) -> None:
 
 def test_a_beginning_that_is_missing(tmp_path: Path) -> None:
     """The first batch needs the file that says where its source began."""
-    folder = unpack("4.0.0", "plain", tmp_path)
+    folder = written("4.0.0", "plain", tmp_path, 0)
     (folder / "sources" / "0" / "0").unlink()
     with pytest.raises(CheckpointError, match="sources/0/0 is missing"):
         CheckpointPlans(str(folder), "run").plan(None, 0)
+
+
+def test_a_batch_that_is_not_being_written(tmp_path: Path) -> None:
+    """One that is done, or older than the newest planned, says nothing of the frame at hand."""
+    folder = unpack("4.0.0", "plain", tmp_path)
+    plans = CheckpointPlans(str(folder), "run")
+    newest = max(int(file.name) for file in (folder / "offsets").iterdir() if file.name.isdigit())
+    with pytest.raises(SettingsError, match=f"batch {newest} is not the one"):
+        plans.plan(None, newest)
+    (folder / "commits" / str(newest)).unlink()
+    assert plans.plan(None, newest).batch_id == newest
+    (folder / "commits" / str(newest - 1)).unlink()
+    with pytest.raises(SettingsError, match=f"batch {newest - 1} is not the one"):
+        plans.plan(None, newest - 1)
