@@ -20,14 +20,15 @@ class Kind(Enum):
     """What offsets without a row are, or rows that should not be there.
 
     Kafka shows no consumer its control records: on a topic that is compacted too, an offset that
-    is not there is a marker or compacted, no finer, unless no producer of it is transactional.
+    is not there is a marker or compacted, no finer, unless no producer of it is transactional. And
+    a record that was lost first and compacted since looks like one that was compacted first.
     """
 
     MARKER = "transaction marker"
     ABORTED = "record of an aborted transaction"
-    OPEN = "record of a transaction that is still open"
-    COMPACTED = "compacted"
-    MARKER_OR_COMPACTED = "transaction marker or compacted"
+    OPEN = "record of a transaction that is still open, which the ledger has gone past"
+    COMPACTED = "compacted by now, and not in the store"
+    MARKER_OR_COMPACTED = "transaction marker, or compacted by now and not in the store"
     ACCEPTED = "lost, and recorded in the ledger as accepted"
     RETENTION = "deleted from Kafka by now, and not in the store"
     GONE = "the partition is no longer in Kafka"
@@ -47,17 +48,8 @@ class Kind(Enum):
         return Gravity.UNPROVABLE if self in _UNPROVABLE else Gravity.WRONG
 
 
-_EXPLAINED = frozenset(
-    {
-        Kind.MARKER,
-        Kind.ABORTED,
-        Kind.OPEN,
-        Kind.COMPACTED,
-        Kind.MARKER_OR_COMPACTED,
-        Kind.ACCEPTED,
-    }
-)
-_UNPROVABLE = frozenset({Kind.RETENTION, Kind.GONE})
+_EXPLAINED = frozenset({Kind.MARKER, Kind.ABORTED, Kind.ACCEPTED})
+_UNPROVABLE = frozenset({Kind.RETENTION, Kind.GONE, Kind.COMPACTED, Kind.MARKER_OR_COMPACTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

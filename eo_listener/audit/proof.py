@@ -22,8 +22,18 @@ def prove(
 
     `rows` are topic, partition and offset of a store that keeps a row for each record, in that
     order. `read_committed` is whether the query reads so (its source's `kafka.isolation.level`):
-    Spark's default shows it the records of aborted transactions too. Of Kafka only that is read
-    which the store lacks. Raises FormatError for rows out of order, KafkaError.
+    Spark's default shows it the records of aborted transactions too. A query that reads committed
+    never gets past an open transaction; where the ledger has, it is wrong.
+
+    Of Kafka only that is read which the store lacks, and what is between two holes near each other:
+    a topic whose every transaction leaves a marker is read whole, and with `read_committed` twice.
+    Memory grows with the holes, see `read_rows`.
+
+    Not to be seen is a log that was cut back (an unclean election) and has grown past the claim
+    since: its offsets are all there, of other records. A claim without topic ids says nothing of a
+    topic made anew either.
+
+    Raises FormatError for rows out of order, KafkaError.
     """
     facts = read_rows(claims, rows)
     logs = log.facts(sorted(facts.keys() | claims.keys()))
@@ -36,7 +46,8 @@ def prove(
             asked = common(kept.absent, runs([Span(there.start, there.end)]))
             if asked:
                 shown = log.seen(tp, asked, committed=False)
-                committed = log.seen(tp, asked, committed=True)
+                if read_committed:
+                    committed = log.seen(tp, asked, committed=True)
         found.extend(
             explain(
                 tp,
@@ -65,7 +76,7 @@ def explain(
 
     `log` is None for a partition that does not exist. `shown` and `committed` are the offsets
     that a consumer is shown where rows are absent: all records, and those of committed
-    transactions (or of none).
+    transactions (or of none). The latter only count with `read_committed`.
     """
 
     def told(kind: Kind, spans: Runs) -> Iterator[Finding]:

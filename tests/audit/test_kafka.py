@@ -152,7 +152,7 @@ def test_retention_and_a_topic_made_anew(servers: str) -> None:
 
 
 def test_a_compacted_topic(servers: str) -> None:
-    """Compaction and markers are never an alarm, and told apart as far as a consumer can."""
+    """Compaction and markers are no alarm, but no proof either; told apart as far as one can."""
     settings = {
         "cleanup_policy": "compact",
         "segment_ms": "100",
@@ -182,7 +182,9 @@ def test_a_compacted_topic(servers: str) -> None:
             assert time.monotonic() < deadline, findings
             time.sleep(0.3)
         for found in findings.values():
-            assert {finding.gravity for finding in found} == {Gravity.EXPLAINED}
+            grave = {finding.gravity for finding in found}
+            assert Gravity.UNPROVABLE in grave
+            assert Gravity.WRONG not in grave
         assert counted(judged(sure, plain)).keys() == {Kind.COMPACTED}
 
 

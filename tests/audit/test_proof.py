@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
@@ -120,6 +121,39 @@ def test_what_the_query_reads_decides() -> None:
     assert found(ALL - {4}, log, read_committed=False) == [(Kind.MISSING, Span(4, 5))]
 
 
+def test_what_is_read_of_kafka() -> None:
+    """Committed records are only asked for where the query reads no others."""
+    log = Log(LOG)
+    found(ALL - {4}, log, read_committed=False)
+    assert len(log.asked) == 1
+    found(ALL - {4}, log, read_committed=True)
+    assert len(log.asked) == 3
+
+
+def test_a_loss_that_was_compacted_since_is_not_explained() -> None:
+    """No consumer can tell it from a record that was compacted first, so nothing is claimed."""
+    claim, rows = {TP: CLAIM}, [("t", 0, offset) for offset in range(3)]
+    for transactional in (False, None):
+        facts = replace(LOG, compacted=True, transactional=transactional)
+        (finding,) = prove(claim, rows, Log(facts, range(3)))
+        assert (finding.span, finding.gravity) == (Span(3, 10), Gravity.UNPROVABLE)
+
+
+def test_memory_grows_with_the_holes_alone() -> None:
+    """A row more takes none; a hole more takes some hundred bytes."""
+
+    def peak(step: int, rows: int) -> int:
+        tracemalloc.start()
+        claim = {TP: Claim(span=Span(0, step * rows))}
+        read_rows(claim, (("t", 0, step * number) for number in range(rows)))
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return taken
+
+    assert peak(1, 20_000) < 20_000
+    assert peak(2, 20_000) < 350 * 20_000
+
+
 def test_accepted_holes() -> None:
     """What the ledger has recorded as lost is told as that, and nothing beside it."""
     claim = replace(CLAIM, holes=(Span(2, 4),))
@@ -153,13 +187,16 @@ def test_rows_out_of_order(rows: list[tuple[str, int, int]]) -> None:
 
 
 def test_gravity() -> None:
-    """What Kafka explains is fine, what it no longer has is unprovable, the rest is wrong."""
+    """What Kafka explains is fine, what it may have lost is unprovable, the rest is wrong."""
     by = {kind: kind.gravity for kind in Kind}
-    assert by[Kind.MARKER] is by[Kind.ABORTED] is by[Kind.ACCEPTED] is Gravity.EXPLAINED
-    assert by[Kind.RETENTION] is by[Kind.GONE] is Gravity.UNPROVABLE
+    explained = {kind for kind, gravity in by.items() if gravity is Gravity.EXPLAINED}
+    assert explained == {Kind.MARKER, Kind.ABORTED, Kind.ACCEPTED}
+    assert by[Kind.RETENTION] is by[Kind.GONE] is by[Kind.COMPACTED] is Gravity.UNPROVABLE
+    assert by[Kind.MARKER_OR_COMPACTED] is Gravity.UNPROVABLE
     wrong = {kind for kind, gravity in by.items() if gravity is Gravity.WRONG}
     assert wrong == {
         Kind.MISSING,
+        Kind.OPEN,
         Kind.TAIL,
         Kind.UNEXPLAINED,
         Kind.DUPLICATE,
