@@ -38,7 +38,7 @@ class Location:
     """A folder on any file system: local, or by a URL as Spark or fsspec writes it.
 
     `options` go to fsspec's driver. Raises SettingsError for a URL or options that cannot be, and
-    StorageError when the driver's package is not installed; does not look at the folder yet.
+    StorageError when the driver is not installed or does not load; does not look at the folder yet.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] = NONE) -> None:
@@ -61,6 +61,13 @@ class Location:
                 f"{self} cannot be read: no driver for {self._scheme}:// is installed",
                 cause=None if package else str(error),
                 fix=f"Type: pip install {package}" if package else "Install it with pip",
+            ) from None
+        except OSError as error:
+            # Such as a libhdfs or a JVM that is not found: only its own words say which.
+            raise StorageError(
+                f"{self} cannot be opened: the driver for {self._scheme}:// did not load",
+                cause=_reason(error, options),
+                fix="Install what it asks for (for hdfs://: libhdfs, a JVM and Hadoop's CLASSPATH)",
             ) from None
         except Exception as error:  # noqa: BLE001  # see the next line
             # A driver may raise anything for settings it does not like; its text may quote them.
@@ -120,12 +127,27 @@ class Location:
         return {} if self.local else {"cache_type": "none"}
 
     def _failed(self, name: str, error: Exception) -> StorageError:
-        reason = str(error).strip().splitlines()
         return StorageError(
             f"{self}{'/' if name else ''}{name} cannot be read ({type(error).__name__})",
-            cause=_SECRET.sub("***@", reason[0][:200]) if reason else None,
+            cause=_reason(error),
             fix="Check the address, the rights and the credentials of this process",
         )
+
+
+def _reason(error: Exception, options: Mapping[str, Any] = NONE) -> str | None:
+    """The first line of what a driver says, without the secrets of a URL or of its options."""
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return None
+    told = _SECRET.sub("***@", lines[0])
+    for value in map(str, options.values()):
+        told = told.replace(value, "***") if value else told
+    return told[:200]
+
+
+def has_scheme(url: str) -> bool:
+    """Whether it says itself which file system it is on."""
+    return _URL.fullmatch(url) is not None
 
 
 def _translate(url: str) -> tuple[str, str]:

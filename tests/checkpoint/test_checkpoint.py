@@ -10,6 +10,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from eo_listener.checkpoint import Checkpoint, CheckpointError, FindingKind, Location
@@ -258,6 +259,25 @@ def test_a_driver_that_is_not_installed(url: str, package: str) -> None:
         Location(url)
     assert package in str(caught.value)
     assert url in str(caught.value)
+
+
+class Unloadable(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A driver that needs a library which is not there, as that for hdfs:// does."""
+
+    protocol = "unloadable"
+
+    def __init__(self, *_: object, **options: object) -> None:
+        super().__init__()
+        message = f"Unable to load libhdfs: cannot open shared object ({options.get('secret')})"
+        raise OSError(message)
+
+
+def test_a_driver_that_does_not_load() -> None:
+    """Why it does not is told in its own words, but for the values of the options."""
+    fsspec.register_implementation("unloadable", Unloadable, clobber=True)
+    with pytest.raises(StorageError, match="Unable to load libhdfs") as caught:
+        Location("unloadable://node/c", {"secret": "hunter2"})
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["", "  ", "nosuch://a/b", "a\0b"])
