@@ -3,11 +3,18 @@
 Spark hands a task's rows to the driver as a whole: its JVM holds two tasks at a time, one that is
 read and one that is made ready. So a frame whose tasks are planned larger than `task_rows` is cut
 into more of them first.
+
+Task by task is a job each. When an executor is lost between two of them, Spark computes its part of
+a shuffle again, and forgets that rows of the old one have been read: rows that come in another
+order the second time are lost or doubled. So rows are cut by their place, not by their values, and
+a frame with a shuffle of the user's is computed by one job and kept until all its tasks are read.
+If a kept part is lost too, the batch fails.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Generator
 from contextlib import closing
 from typing import Any, Final
@@ -24,6 +31,7 @@ TASK_ROWS: Final = 25_000
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 _TOO_MANY = "spark.driver.maxResultSize"
 _ORDINAL = "eo_ordinal"
+_SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage of an RDD
 
 
 def stream(
@@ -44,13 +52,15 @@ def stream(
     """
     schema = schema_of(frame)
     planned = planned_rows(plan)
+    at_once = planned <= task_rows and not by_task
+    is_kept = not at_once and not _is_far(frame) and _may_change(frame)
     if planned > task_rows:
         tasks = tasks_wanted(plan, _partitions(frame), task_rows)
         frame = _cut(frame, tasks, ordered=ordered) if tasks else frame
-    if _is_far(frame):
+    if _is_far(frame):  # one job, whose rows come as they are ready
         yield from _far_batches(frame, schema)
         return
-    with closing(_messages(frame, at_once=planned <= task_rows and not by_task)) as messages:
+    with closing(_messages(frame, at_once=at_once, is_kept=is_kept)) as messages:
         for message in messages:
             yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
 
@@ -92,19 +102,24 @@ def _partitions(frame: Any) -> int:
     return int(jvm.queryExecution().toRdd().getNumPartitions())
 
 
+def _may_change(frame: Any) -> bool:
+    """Whether rows may be others, or in other tasks, when a part is computed a second time."""
+    told = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not say it
+    return (
+        not told.optimizedPlan().deterministic()
+        or _SHUFFLE.search(told.toRdd().toDebugString()) is not None
+    )
+
+
 def _large(frame: Any) -> bool:
     return str(frame.sparkSession.conf.get(_LARGE, "false")).lower() == "true"
 
 
 def _cut(frame: Any, tasks: int, *, ordered: bool) -> Any:
+    placed = frame.selectExpr("*", f"monotonically_increasing_id() AS {_ORDINAL}")
     if not ordered:
-        return frame.repartition(tasks)
-    return (
-        frame.selectExpr("*", f"monotonically_increasing_id() AS {_ORDINAL}")
-        .repartitionByRange(tasks, _ORDINAL)
-        .sortWithinPartitions(_ORDINAL)
-        .drop(_ORDINAL)
-    )
+        return placed.repartition(tasks, _ORDINAL).drop(_ORDINAL)
+    return placed.repartitionByRange(tasks, _ORDINAL).sortWithinPartitions(_ORDINAL).drop(_ORDINAL)
 
 
 def _far_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
@@ -116,8 +131,11 @@ def _far_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, Non
             yield from part.cast(schema).to_batches()
 
 
-def _messages(frame: Any, *, at_once: bool) -> Generator[bytes, None, None]:
-    """Yield Arrow's messages: of all tasks from one job, or task by task from a job each."""
+def _messages(frame: Any, *, at_once: bool, is_kept: bool) -> Generator[bytes, None, None]:
+    """Yield Arrow's messages: of all tasks from one job, or task by task from a job each.
+
+    With `is_kept` one job computes all, before the others read it, and no part a second time.
+    """
     from pyspark import RDD  # noqa: PLC0415  # loading this module must not need Spark
     from pyspark.serializers import NoOpSerializer  # noqa: PLC0415  # the same
 
@@ -126,8 +144,15 @@ def _messages(frame: Any, *, at_once: bool) -> Generator[bytes, None, None]:
     try:
         if at_once:
             yield from rdd.collect()
-        else:
+            return
+        try:
+            if is_kept:
+                rdd.localCheckpoint()
+                made.count()
             yield from rdd.toLocalIterator(prefetchPartitions=True)
+        finally:
+            if is_kept:
+                made.unpersist()
     except Exception as error:  # whatever Spark raises goes on; one kind of it can be explained
         if _TOO_MANY not in str(error):
             raise

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import uuid
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pyspark
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
@@ -116,6 +118,60 @@ def test_large_rows_make_smaller_tasks(
     ):
         assert sum(batch.num_rows for batch in size.stream(frame, planned(count))) == count
         assert least <= size.rows <= most
+
+
+def lose_shuffles(spark: SparkSession) -> None:
+    """Forget the files of all shuffles, as if their executors were lost."""
+    tracker = spark.sparkContext._jsc.sc().env().mapOutputTracker()
+    known = tracker.shuffleStatuses().keySet().iterator()
+    while known.hasNext():
+        tracker.unregisterAllMapAndMergeOutput(known.next())
+
+
+def with_uuid(frame: DataFrame) -> DataFrame:
+    """Add a column that is another one each time it is computed, as Spark does not know."""
+    return frame.withColumn("row_id", functions.udf(lambda _: str(uuid.uuid4()))("id"))
+
+
+LOSSES: list[tuple[Callable[[DataFrame], DataFrame], list[int]]] = [
+    (with_uuid, [4000]),  # cut by us
+    (lambda frame: with_uuid(frame).repartition(16), [250] * 16),
+    (lambda frame: with_uuid(frame).repartition(3), [4000]),
+    (lambda frame: frame.repartition(16, functions.rand()), [250] * 16),
+    (lambda frame: frame.withColumn("v", functions.rand()), [4000]),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("transform", "counts"), LOSSES)
+def test_a_shuffle_that_is_lost_loses_no_row(
+    spark: SparkSession, transform: Callable[[DataFrame], DataFrame], counts: list[int]
+) -> None:
+    """All rows come once, though parts of them are computed twice and are others then."""
+    frame = transform(spark.range(0, 4000, 1, 2))
+    found: list[int] = []
+    with closing(stream(frame, planned(*counts), task_rows=250)) as batches:
+        for batch in batches:
+            if not found:
+                lose_shuffles(spark)
+            found += batch.column("id").to_pylist()
+    assert sorted(found) == list(range(4000))
+
+
+@pytest.mark.spark
+def test_a_kept_part_that_is_lost_fails_the_batch(spark: SparkSession) -> None:
+    """Rather than to compute it anew; and what was kept is let go."""
+    frame = with_uuid(spark.range(0, 4000, 1, 2)).repartition(16)
+    jvm = spark.sparkContext._jsc
+    before = jvm.getPersistentRDDs().size()
+    with closing(stream(frame, planned(*[250] * 16), task_rows=250)) as batches:
+        next(batches)
+        assert jvm.getPersistentRDDs().size() == before + 1
+        for number in list(jvm.getPersistentRDDs()):
+            jvm.sc().env().blockManager().removeRdd(number)
+        with pytest.raises(Exception, match="Checkpoint block"):
+            list(batches)
+    assert jvm.getPersistentRDDs().size() == before
 
 
 HUGE = """
