@@ -34,7 +34,8 @@ _TEXT: Final = re.compile(r"string( collate \w+)?|(char|varchar)\(\d+\)")
 def arrow_schema(spark: Mapping[str, Any], *, large: bool = False) -> pa.Schema:
     """Translate `frame.schema.jsonValue()`; `large` as spark.sql.execution.arrow.useLargeVarTypes.
 
-    Raises SettingsError that names the first column whose type no sink can take.
+    Raises SettingsError that names the first column whose type no sink can take: one without a
+    form in Arrow, or a struct with a name twice.
     """
     return pa.schema(
         [pa.field(one["name"], _arrow(one["type"], one["name"], large)) for one in spark["fields"]]
@@ -63,12 +64,23 @@ def _nested(kind: Mapping[str, Any], column: str, large: bool) -> pa.DataType:
         key = _arrow(kind["keyType"], column, large)
         return pa.map_(key, _arrow(kind["valueType"], column, large))
     if kind["type"] == "struct":
+        _check_names([part["name"] for part in kind["fields"]], column)
         parts = [
             pa.field(part["name"], _arrow(part["type"], f"{column}.{part['name']}", large))
             for part in kind["fields"]
         ]
         return pa.struct(parts)
     raise _untold(column, kind["type"])
+
+
+def _check_names(names: list[str], column: str) -> None:
+    """Refuse a struct that has a name twice: as an object in JSON it would lose a value."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SettingsError(
+            f"column {column!r} is a struct with more than one part named {twice[0]!r}",
+            fix="Give each part a name of its own in the transform",
+        )
 
 
 def _untold(column: str, kind: str) -> SettingsError:

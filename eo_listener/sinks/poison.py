@@ -32,7 +32,8 @@ _SHOWN = 300
 class DeadLetter:
     """A row that is put aside; where it came from is None where the frame does not tell.
 
-    `row` is the row as a JSON object (`json_text` says how).
+    `row` is the row as a JSON object (`json_text` says how). NUL, which PostgreSQL's texts cannot
+    hold, is escaped in all of them.
     """
 
     topic: str | None
@@ -40,6 +41,13 @@ class DeadLetter:
     offset: int | None
     reason: str
     row: str
+
+    def __post_init__(self) -> None:
+        """Escape NUL."""
+        for name in ("topic", "reason", "row"):
+            text = getattr(self, name)
+            if text is not None and "\x00" in text:
+                object.__setattr__(self, name, text.replace("\x00", "\\x00"))
 
     def error(self, label: str) -> PoisonRowError:
         """Say that this row stopped the batch of the sink `label`."""
@@ -76,7 +84,8 @@ class Sieve:
 
         `eo_poison` is never written; topic, partition and offset are dropped where the target
         lacks them. Raises SettingsError for any other column that the target lacks, for names
-        that differ in nothing but case, and for a frame with no column to write.
+        that differ in nothing but case, for `eo_poison` in another case, and for a frame with no
+        column to write.
         """
         folded = [name.casefold() for name in names]
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
@@ -85,6 +94,13 @@ class Sieve:
                 f"the rows have the columns {_listed(twice)}, which a store takes for one",
                 fix="Give each column a name of its own in the transform",
             )
+        for name in names:
+            if name != REASON and name.casefold() == REASON:
+                raise SettingsError(
+                    f"the rows have a column {name!r}, which marks no row and is no data either",
+                    cause=f"the mark is {REASON}, letter for letter",
+                    fix=f'df.withColumnRenamed("{name}", "{REASON}") in the transform',
+                )
         lacking = () if target is None else set(names) - set(target) - {REASON}
         missing = sorted(set(lacking) - set(ORIGIN))
         if missing:
@@ -101,12 +117,16 @@ class Sieve:
     def sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         """Return the rows that can be read and are not marked, with all their columns; the others.
 
-        What cannot be read is text that is not UTF-8: Spark casts any bytes to a string. Raises
-        SettingsError when the mark is not a text.
+        What cannot be read is text that is not UTF-8: Spark casts any bytes to a string. In a
+        reason such bytes are escaped. Raises SettingsError when the mark is not a text.
         """
+        rows, marked = self._unmarked(rows)
         rows, broken = self._readable(rows)
+        return rows, marked + broken
+
+    def _unmarked(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         if not self.marked:
-            return rows, broken
+            return rows, []
         marks = rows.column(REASON)
         if not pa.types.is_string(marks.type) and not pa.types.is_large_string(marks.type):
             raise SettingsError(
@@ -114,10 +134,14 @@ class Sieve:
                 fix="Give it the reason as a string, and null where the row is fine",
             )
         if marks.null_count == len(marks):
-            return rows, broken
-        marked = [index for index, mark in enumerate(marks.to_pylist()) if mark is not None]
-        letters = [self.letter(rows, index, marks[index].as_py()) for index in marked]
-        return rows.filter(pc.is_null(marks)), broken + letters
+            return rows, []
+        reasons: list[bytes | None] = marks.cast(pa.large_binary(), safe=False).to_pylist()
+        letters = [
+            self.letter(rows, index, reason.decode("utf-8", "backslashreplace"))
+            for index, reason in enumerate(reasons)
+            if reason is not None
+        ]
+        return rows.filter(pc.is_null(marks)), letters
 
     def letter(self, rows: pa.RecordBatch, index: int, reason: str) -> DeadLetter:
         """Return row `index` of `rows`, which the store refuses for `reason`, as a dead letter."""

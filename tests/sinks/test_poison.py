@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.errors import SettingsError
+from eo_listener.sinks.arrow_schema import arrow_schema
 from eo_listener.sinks.poison import Sieve
 
 UTC = timezone.utc
@@ -25,6 +26,41 @@ def test_columns_are_chosen_by_name() -> None:
         Sieve.of(names, ("V", "topic", "offset"))
     with pytest.raises(SettingsError, match="no column that could"):
         Sieve.of(("topic", "eo_poison"), ("v",))
+
+
+def test_a_mark_in_another_case_is_refused() -> None:
+    """It would be data, and its rows would pass for fine."""
+    for target in (None, ("v", "EO_POISON")):
+        with pytest.raises(SettingsError, match=r"'EO_POISON'.*eo_poison"):
+            Sieve.of(("v", "EO_POISON"), target)
+
+
+def test_a_reason_may_hold_anything() -> None:
+    """What no store takes as text is escaped in reason and topic; the row is still a letter."""
+    reasons, topics = (
+        pa.Array.from_buffers(pa.string(), 2, pa.array(values).buffers())
+        for values in ([b"bad: \xff", b"bad: \x00"], [b"t\xff", b"t\x00"])
+    )
+    rows = pa.record_batch({"topic": topics, "v": [1, 2], "eo_poison": reasons})
+    good, dead = Sieve.of(rows.schema.names, None).sift(rows)
+    assert good.num_rows == 0
+    assert [(one.reason, one.topic) for one in dead] == [
+        ("bad: \\xff", None),
+        ("bad: \\x00", "t\\x00"),
+    ]
+    assert [json.loads(one.row) for one in dead] == [
+        {"topic": "t\\xff", "v": 1},
+        {"topic": "t\x00", "v": 2},
+    ]
+
+
+def test_a_struct_with_a_name_twice_is_refused() -> None:
+    """Wherever it is hidden: JSON would keep the last of its values only."""
+    part = {"name": "a", "type": "long"}
+    struct = {"type": "struct", "fields": [part, part]}
+    for kind in (struct, {"type": "array", "elementType": struct}):
+        with pytest.raises(SettingsError, match="more than one part named 'a'"):
+            arrow_schema({"fields": [{"name": "v", "type": kind}]})
 
 
 def test_marked_rows_are_sifted_out() -> None:
