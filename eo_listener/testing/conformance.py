@@ -38,6 +38,7 @@ _TARGET = "words"
 _TP = TopicPartition("flights", 0)
 _OTHER = TopicPartition("flights", 1)
 _FAR = 2**40
+_MANY = 25_000  # Spark hands at most 10,000 over as one
 _LOST = OutcomeUnknownError("the answer to COMMIT was lost")
 
 
@@ -130,6 +131,27 @@ class SinkConformance:
             second = entry_of(sink.applied(QUERY), {_TP: Span(2, 4)}, batch_id=1)
             self.write(sink, second, rows_of(first))
         self.check(rows_of(first) * 2, heads_of(second))
+
+    def test_a_batch_moves_its_own_heads_only(self) -> None:
+        """A head of a partition that a batch does not have stays as it is."""
+        first = entry_of({}, {_TP: Span(0, 2), _OTHER: Span(0, 3)})
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            self.write(sink, first)
+            second = entry_of(heads_of(first), {_TP: Span(2, 4)}, batch_id=1)
+            self.write(sink, second)
+        rows = [*rows_of(first), *rows_of(second)]
+        self.check(rows, {**heads_of(first), **heads_of(second)})
+
+    def test_a_large_batch_is_written_whole(self) -> None:
+        """More rows than come as one chunk, all of one partition."""
+        entry = entry_of({}, {_TP: Span(0, _MANY)})
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            assert self.write(sink, entry).rows == _MANY
+        found = sorted(self.read_rows(_TARGET))
+        assert len(found) == _MANY, f"the target holds {len(found)} of {_MANY} rows"
+        assert found == sorted(rows_of(entry)), "the target holds other rows than the batch had"
 
     def test_heads_are_exact(self) -> None:
         """Offsets and batches beyond 32 bits, and a topic id that is not known, come back so."""

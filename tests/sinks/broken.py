@@ -253,7 +253,27 @@ class CountsWrong(Broken):
         return Applied(rows=0)
 
 
+class WritesOneChunk(Broken):
+    """What comes behind the first chunk is forgotten, and counted."""
+
+    def insert(self, transaction: Transaction, rows: list[Any]) -> None:
+        super().insert(transaction, rows[:10_000])
+
+
+class DropsOtherHeads(Broken):
+    """Only the partitions of the last batch keep a head."""
+
+    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+        applied = super().apply(frame, entry, plan)
+        heads = self.store.heads[self.key, entry.query]
+        for tp in set(heads) - set(entry.moves):
+            del heads[tp]
+        return applied
+
+
 BUGS = (
+    WritesOneChunk,
+    DropsOtherHeads,
     LedgerOfItsOwn,
     LedgerFirst,
     NobodyCounts,
