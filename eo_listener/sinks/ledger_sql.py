@@ -62,12 +62,15 @@ class LedgerSql:
     """The ledger's statements for one store.
 
     `placeholder` stands for a parameter (`?` or `%s`), `moment` is the type of a point in time,
-    `schema` where the tables lie, None for the store's own default.
+    `schema` where the tables lie, None for the store's own default. `index_in_schema`: the schema
+    stands before the name of an index, as in SQLite, not before that of its table. Where the
+    placeholder is `%s`, a percent sign in the schema is doubled in every statement.
     """
 
     placeholder: str
     moment: str
     schema: str | None = None
+    index_in_schema: bool = False
 
     def create(self) -> tuple[str, ...]:
         """Make both tables where they are missing, the heads last: where they are, all is."""
@@ -85,10 +88,13 @@ class LedgerSql:
             f'NOT NULL, {span}, {writer}, "rows" bigint NOT NULL, verdict text NOT NULL, '
             f"hole_start bigint, hole_until bigint, applied_at {self.moment} NOT NULL)"
         )
-        order = (
-            f"CREATE INDEX IF NOT EXISTS {quoted(HISTORY + '_order')} ON {self._table(HISTORY)} "
-            "(sink, query, applied_at)"
+        index, table = HISTORY + "_order", HISTORY
+        names = (
+            (self._table(index), quoted(table))
+            if self.index_in_schema
+            else (quoted(index), self._table(table))
         )
+        order = f"CREATE INDEX IF NOT EXISTS {names[0]} ON {names[1]} (sink, query, applied_at)"
         return history, order, heads
 
     def heads(self, sink: str, query: str) -> Statement:

@@ -68,6 +68,40 @@ def raising(connection: sqlite3.Connection, entry: Entry) -> None:
     raise ZeroDivisionError
 
 
+KEPT: list[object] = []
+
+
+def upset(connection: sqlite3.Connection, entry: Entry) -> None:
+    """Change what a connection answers, and leave a cursor open in its rows."""
+    connection.row_factory = lambda cursor, row: {cursor.description[0][0]: row[0]}
+    connection.text_factory = bytes
+    cursor = connection.execute("SELECT k FROM eo_batch")
+    KEPT.append((cursor, cursor.fetchone()))
+
+
+def test_what_a_function_leaves_behind_is_put_back(spark: SparkSession, tables: Path) -> None:
+    """Factories and open cursors are the function's own: batch after batch is written."""
+    sink = SqliteSink(tables, "counts", apply=upset)
+    for batch_id in range(2):
+        write(sink, spark.sql("SELECT explode(array(1, 2, 3)) AS k"), batch_id=batch_id)
+    KEPT.clear()
+    assert sink.applied(QUERY)[TP].span.until == 20
+
+
+def shadow(connection: sqlite3.Connection, entry: Entry) -> None:
+    for name in ("eo_ledger", "eo_ledger_history"):
+        connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {name} AS SELECT * FROM main.{name}")
+
+
+def test_a_temporary_table_is_not_the_ledger(spark: SparkSession, tables: Path) -> None:
+    """Also where apply= makes one of that name, heads and history move in the file."""
+    sink = SqliteSink(tables, "counts", apply=shadow)
+    for batch_id in range(2):
+        write(sink, spark.sql("SELECT 1 AS k"), batch_id=batch_id)
+    assert ask(tables, "SELECT next_offset FROM eo_ledger") == [20]
+    assert ask(tables, "SELECT next_offset FROM eo_ledger_history ORDER BY 1") == [10, 20]
+
+
 @pytest.mark.parametrize(
     ("apply", "error", "text"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,68 @@ def test_nothing_is_made_where_that_is_forbidden(spark: SparkSession, path: Path
     script(path, str(caught.value.fix).removeprefix("Make it: "))
     write(sink, frame)
     assert ask(path, "SELECT a FROM t") == [1]
+
+
+@pytest.mark.parametrize(
+    ("declaration", "sql"),
+    [
+        ("STRING", "'00123'"),  # what SQLite knows nothing of is a number
+        ("INTEGER", "'1'"),
+        ("REAL", "'1e3'"),
+        ("DECIMAL(38,18)", "cast('12345678901234567890.1' as decimal(38,18))"),
+        ("REAL", "9007199254740993L"),
+        ("TEXT", "0.1D + 0.2D"),
+    ],
+)
+def test_a_column_that_changes_values_is_refused(
+    spark: SparkSession, path: Path, declaration: str, sql: str
+) -> None:
+    """A table that exists may turn texts into numbers, and large numbers into floats."""
+    script(path, f"CREATE TABLE t (v {declaration})")
+    sink = SqliteSink(path, "t")
+    with pytest.raises(SettingsError, match="'v' of table 't' is declared") as caught:
+        write(sink, spark.sql(f"SELECT {sql} AS v"))
+    assert caught.value.fix
+    assert sink.applied(QUERY) == {}
+
+
+def test_a_column_that_keeps_values_is_not(spark: SparkSession, path: Path) -> None:
+    """Dates in a DATE, JSON in a JSON, a text in a VARCHAR or in nothing, an int in a REAL."""
+    script(path, "CREATE TABLE t (d DATE, m DATETIME, j JSON, s VARCHAR(3), n, i REAL, b BIGINT)")
+    frame = spark.sql(
+        "SELECT date'2026-01-02' AS d, timestamp_ntz'2026-01-02 03:04:05' AS m, array(1) AS j, "
+        "'0012' AS s, '0012' AS n, 7 AS i, 9007199254740993L AS b"
+    )
+    write(SqliteSink(path, "t"), frame)
+    assert ask(path, "SELECT * FROM t") == [
+        ("2026-01-02", "2026-01-02 03:04:05.000000", "[1]", "0012", "0012", 7, 9007199254740993)
+    ]
+
+
+def test_a_strict_table_takes_anything_in_any(spark: SparkSession, path: Path) -> None:
+    """There ANY keeps a text as it is; in another table it is a number."""
+    if sqlite3.sqlite_version_info < (3, 37):
+        pytest.skip("this SQLite has no STRICT tables")
+    script(path, "CREATE TABLE t (v ANY) STRICT; CREATE TABLE u (v ANY)")
+    write(SqliteSink(path, "t"), spark.sql("SELECT '0012' AS v"))
+    assert ask(path, "SELECT v FROM t") == ["0012"]
+    with pytest.raises(SettingsError, match="is declared ANY"):
+        write(SqliteSink(path, "u"), spark.sql("SELECT '0012' AS v"))
+
+
+def test_a_row_that_a_constraint_drops_is_not_counted(spark: SparkSession, path: Path) -> None:
+    """ON CONFLICT IGNORE is the table's own wish, but such a row is not written."""
+    script(path, "CREATE TABLE t (v UNIQUE ON CONFLICT IGNORE CHECK (v < 9))")
+    sink = SqliteSink(path, "t", dead_letters="dead")
+    applied = write(sink, spark.sql("SELECT explode(array(1, 1, 9, 2, 2)) AS v"))
+    assert (applied.rows, applied.dead) == (2, 1)
+
+
+def test_names_that_differ_in_case_are_one_sink(spark: SparkSession, path: Path) -> None:
+    """SQLite takes "Delays" and "delays" for one table, so they have one ledger."""
+    write(SqliteSink(path, "Delays"), spark.sql("SELECT 1 AS v"))
+    assert SqliteSink(path, "dELAYS").applied(QUERY)[TP].span.until == 10
+    assert SqliteSink(path, "\u00c4").key != SqliteSink(path, "\u00e4").key
 
 
 def test_an_upsert_keeps_the_last_row_of_a_key(spark: SparkSession, path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from eo_listener.ledger import Entry
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY
+from eo_listener.sinks.sqlite.file import Connection
 from eo_listener.sinks.target import STAGED, Apply
 
 _WRITES: Final = frozenset(
@@ -19,7 +20,7 @@ _WRITES: Final = frozenset(
 )
 
 
-def run_apply(connection: sqlite3.Connection, apply: Apply, entry: Entry) -> None:
+def run_apply(connection: Connection, apply: Apply, entry: Entry) -> None:
     """Run it on the staged rows, and drop them.
 
     Raises sqlite3.Error for a statement that fails or is not allowed; whatever a function raises
@@ -35,6 +36,7 @@ def run_apply(connection: sqlite3.Connection, apply: Apply, entry: Entry) -> Non
                 connection.execute(statement)
     finally:
         connection.set_authorizer(_allow)  # None does not take it away before Python 3.11
+        connection.put_back()
     connection.execute("RELEASE eo_apply")
     connection.execute(f"DROP TABLE temp.{STAGED}")
 

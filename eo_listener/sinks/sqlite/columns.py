@@ -6,12 +6,19 @@ ISO 8601, in UTC where Spark knows the zone; arrays, structs and maps JSON.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from eo_listener.sinks.json_text import json_text
+
+_AFFINITIES: Final = (  # in this order: a POINT is an INTEGER
+    (("INT",), "INTEGER"),
+    (("CHAR", "CLOB", "TEXT"), "TEXT"),
+    (("BLOB",), "BLOB"),
+    (("REAL", "FLOA", "DOUB"), "REAL"),
+)
 
 
 def declared(kind: pa.DataType) -> str:
@@ -23,6 +30,34 @@ def declared(kind: pa.DataType) -> str:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return "BLOB"
     return "TEXT"
+
+
+def affinity(declaration: str) -> str:
+    """Return what SQLite turns values into that go into a column declared so (its section 3.1)."""
+    told = declaration.upper()
+    for parts, found in _AFFINITIES:
+        if any(part in told for part in parts):
+            return found
+    return "NUMERIC" if told else "BLOB"
+
+
+def keeps(declaration: str, kind: pa.DataType) -> bool:
+    """Whether a column declared so keeps the values that `values` makes of a type of Arrow.
+
+    Moments and JSON of nested types stay texts anywhere: none of them reads as a number.
+    """
+    where = affinity(declaration)
+    if _is_text(kind) or pa.types.is_decimal(kind):
+        return where in ("TEXT", "BLOB")
+    if pa.types.is_floating(kind):
+        return where != "TEXT"
+    if pa.types.is_int64(kind):
+        return where != "REAL"
+    return True
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def values(column: pa.Array) -> list[Any]:

@@ -14,6 +14,7 @@ import os
 import sqlite3
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 import psutil
 
@@ -23,6 +24,36 @@ from eo_listener.sinks.sqlite.failures import explained
 _LOG_KEPT: Final = 64 << 20
 """To how many bytes the log is cut back when it is written from its beginning again."""
 _REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "fuse.sshfs"})
+
+
+class Connection(sqlite3.Connection):
+    """One that can be put back: a cursor left open holds a lock, a factory changes all answers."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
+        super().__init__(*args, **given)
+
+    def cursor(self, *args: Any, **given: Any) -> Any:
+        """Make a cursor, and remember it."""
+        made = super().cursor(*args, **given)
+        self._cursors.add(made)
+        return made
+
+    def execute(self, *args: Any) -> sqlite3.Cursor:
+        """Run a statement on a cursor of its own, which sqlite3 would make past `cursor`."""
+        answer: sqlite3.Cursor = self.cursor().execute(*args)
+        return answer
+
+    def executemany(self, *args: Any) -> sqlite3.Cursor:
+        """Run a statement for each row of parameters, on a cursor of its own."""
+        answer: sqlite3.Cursor = self.cursor().executemany(*args)
+        return answer
+
+    def put_back(self) -> None:
+        """Close all cursors, and let rows and texts be what they are at first."""
+        for cursor in list(self._cursors):
+            cursor.close()
+        self.row_factory, self.text_factory = None, str
 
 
 class DatabaseFile:
@@ -35,15 +66,15 @@ class DatabaseFile:
         self.path = path
         self.busy_timeout = busy_timeout
         self._create = create
-        self._connection: sqlite3.Connection | None = None
+        self._connection: Connection | None = None
         self._pid = os.getpid()
-        self._inherited: list[sqlite3.Connection] = []
+        self._inherited: list[Connection] = []
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the connection behind: Spark Connect sends a sink to its server."""
         return {**self.__dict__, "_connection": None, "_inherited": []}
 
-    def connection(self) -> sqlite3.Connection:
+    def connection(self) -> Connection:
         """Return the open connection.
 
         Raises SettingsError for a path that cannot be one, SinkError where it cannot be opened.
@@ -62,7 +93,7 @@ class DatabaseFile:
         if connection is not None and self._pid == os.getpid():
             connection.close()
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> Connection:
         is_new = self._checked()
         mode = "rwc" if self._create else "rw"
         connection = None
@@ -70,6 +101,7 @@ class DatabaseFile:
             connection = sqlite3.connect(
                 f"{self.path.as_uri()}?mode={mode}",
                 uri=True,
+                factory=Connection,
                 timeout=self.busy_timeout,
                 isolation_level=None,  # we say BEGIN and COMMIT ourselves
                 check_same_thread=False,  # foreachBatch comes on any thread, one at a time

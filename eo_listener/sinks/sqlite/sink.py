@@ -28,20 +28,19 @@ from eo_listener.sinks.ledger_sql import (
     Many,
     Standing,
     foreign_writer,
-    quoted,
     standing,
 )
 from eo_listener.sinks.poison import DeadLetter, DeadLetterSql
 from eo_listener.sinks.rows import TASK_ROWS, schema_of
 from eo_listener.sinks.sqlite.applying import run_apply
 from eo_listener.sinks.sqlite.failures import at_commit, explained
-from eo_listener.sinks.sqlite.file import DatabaseFile
-from eo_listener.sinks.sqlite.table import columns_of, target_table
+from eo_listener.sinks.sqlite.file import Connection, DatabaseFile
+from eo_listener.sinks.sqlite.table import SCHEMA, columns_of, in_file, target_table
 from eo_listener.sinks.sqlite.writing import Writing
 from eo_listener.sinks.target import Apply, Mode, Target
 from eo_listener.sinks.task_size import TaskSize
 
-_LEDGER = LedgerSql(placeholder="?", moment="text")
+_LEDGER = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
 
 
 class SqliteSink:
@@ -95,7 +94,7 @@ class SqliteSink:
             Path(path).expanduser().absolute(), create=create, busy_timeout=busy_timeout
         )
         self._letters = (
-            DeadLetterSql(table=quoted(dead_letters), placeholder="?", moment="text")
+            DeadLetterSql(table=in_file(dead_letters), placeholder="?", moment="text")
             if dead_letters is not None
             else None
         )
@@ -108,8 +107,8 @@ class SqliteSink:
 
     @property
     def key(self) -> str:
-        """The table's name."""
-        return self._target.table
+        """The table's name, in the lower case that stands for any: SQLite's names have none."""
+        return folded(self._target.table)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; in mode "idempotent" there are none."""
@@ -162,7 +161,7 @@ class SqliteSink:
         """Close the file."""
         self._file.close()
 
-    def _begin(self, connection: sqlite3.Connection) -> None:
+    def _begin(self, connection: Connection) -> None:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
@@ -170,7 +169,7 @@ class SqliteSink:
 
     def _write(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
         entry: Entry,
@@ -194,13 +193,13 @@ class SqliteSink:
             yield letter
 
     def _put_aside(
-        self, connection: sqlite3.Connection, entry: Entry, letters: Sequence[DeadLetter]
+        self, connection: Connection, entry: Entry, letters: Sequence[DeadLetter]
     ) -> int:
         if self._letters is not None and letters:
             connection.executemany(*self._letters.insert(entry, letters, _now()))
         return len(letters)
 
-    def _move(self, connection: sqlite3.Connection, entry: Entry, rows: int) -> bool:
+    def _move(self, connection: Connection, entry: Entry, rows: int) -> bool:
         """Write the entry into the ledger; whether each head was as the entry has found it."""
         if self._target.mode is Mode.IDEMPOTENT:
             return True
@@ -215,7 +214,7 @@ class SqliteSink:
             connection.execute(*old)
         return True
 
-    def _commit(self, connection: sqlite3.Connection) -> None:
+    def _commit(self, connection: Connection) -> None:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -226,7 +225,7 @@ class SqliteSink:
                 error, self._file.path, rolled_back=rolled_back, waited=waited
             ) from error
 
-    def _roll_back(self, connection: sqlite3.Connection) -> bool:
+    def _roll_back(self, connection: Connection) -> bool:
         """End the transaction, if need be by closing the file; whether that was not needed."""
         try:
             if connection.in_transaction:
@@ -236,7 +235,7 @@ class SqliteSink:
             return False
         return True
 
-    def _make_ledger(self, connection: sqlite3.Connection) -> None:
+    def _make_ledger(self, connection: Connection) -> None:
         if columns_of(connection, HEADS):
             return
         if not self._target.create:
@@ -247,15 +246,13 @@ class SqliteSink:
         for statement in _LEDGER.create():
             connection.execute(statement)
 
-    def _foreign(self, connection: sqlite3.Connection, entry: Entry) -> EoListenerError:
+    def _foreign(self, connection: Connection, entry: Entry) -> EoListenerError:
         try:
             return foreign_writer(self.label, entry, self._standings(connection, entry.query))
         except sqlite3.Error as error:
             return self._explained(error)
 
-    def _standings(
-        self, connection: sqlite3.Connection, query: str
-    ) -> Mapping[TopicPartition, Standing]:
+    def _standings(self, connection: Connection, query: str) -> Mapping[TopicPartition, Standing]:
         found = map(standing, connection.execute(*_LEDGER.heads(self.key, query)))
         return {there.partition: there for there in found}
 
@@ -263,7 +260,12 @@ class SqliteSink:
         return explained(error, self._file.path, waited=self._file.busy_timeout)
 
 
-def _changed(connection: sqlite3.Connection, wanted: Many) -> int:
+def folded(name: str) -> str:
+    """Return a name as SQLite compares it: only the letters of ASCII have no case."""
+    return "".join(one.lower() if one.isascii() else one for one in name)
+
+
+def _changed(connection: Connection, wanted: Many) -> int:
     return connection.executemany(*wanted).rowcount
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.ledger_sql import quoted
 from eo_listener.sinks.poison import Sieve
-from eo_listener.sinks.sqlite.columns import declared
+from eo_listener.sinks.sqlite.columns import affinity, declared, keeps
 from eo_listener.sinks.target import STAGED, Mode, Target
+
+SCHEMA: Final = "main"
+"""The file itself: a name alone would mean a temporary table of that name first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,8 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
     there = columns_of(connection, target.table)
     sieve = Sieve.of(schema.names, there or None)
     _check_keys(target, sieve)
-    name = quoted(target.table)
+    _check_types(target, there, [schema.field(one) for one in sieve.columns])
+    name = in_file(target.table)
     if not there:
         if not target.create:
             raise SettingsError(
@@ -52,10 +57,24 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
     return Table(sieve=sieve, insert=statement, keys=target.keys)
 
 
-def columns_of(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
-    """Return the columns of a table that can be written, none where there is no such table."""
-    rows = connection.execute(f"PRAGMA table_xinfo({quoted(table)})").fetchall()
-    return tuple(name for _, name, *_, hidden in rows if not hidden)
+def in_file(table: str) -> str:
+    """Return the name of a table of the file, quoted."""
+    return f"{SCHEMA}.{quoted(table)}"
+
+
+def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
+    """Return the columns of a table that can be written, and what each is declared as.
+
+    None where there is no such table. In a STRICT table a column declared ANY takes all as it is,
+    as a column without a type does in others; its declaration is empty here.
+    """
+    rows = connection.execute(f"PRAGMA {SCHEMA}.table_xinfo({quoted(table)})").fetchall()
+    found = {name: kind for _, name, kind, *_, hidden in rows if not hidden}
+    if "ANY" in {kind.upper() for kind in found.values()}:
+        told = connection.execute(f"PRAGMA {SCHEMA}.table_list({quoted(table)})").fetchall()
+        if told and told[0][-1]:
+            return {name: "" if kind.upper() == "ANY" else kind for name, kind in found.items()}
+    return found
 
 
 def _check_keys(target: Target, sieve: Sieve) -> None:
@@ -64,6 +83,21 @@ def _check_keys(target: Target, sieve: Sieve) -> None:
         raise SettingsError(
             f"keys= names {', '.join(map(repr, missing))}, which the rows do not have",
             fix="Name columns of the transform's result, letter for letter",
+        )
+
+
+def _check_types(target: Target, there: Mapping[str, str], fields: Sequence[pa.Field]) -> None:
+    """Raise SettingsError where the table that exists would change values of a column."""
+    for field in fields:
+        found = there.get(field.name)
+        if found is None or keeps(found, field.type):
+            continue
+        raise SettingsError(
+            f"column {field.name!r} of table {target.table!r} is declared {found}, and would "
+            f"change values of type {field.type}",
+            cause=f"SQLite turns what is put into such a column into {affinity(found)} where it "
+            "can: '00123' becomes 123, a decimal or a large integer a float with 15 digits",
+            fix=f"Declare it {declared(field.type)}, or cast the column in the transform",
         )
 
 

@@ -64,7 +64,7 @@ class Writing:
         rows = zip(first, *columns[1:], strict=True)
         taken = 0
         while taken < batch.num_rows:
-            before = taken
+            before, changed = taken, self._connection.total_changes
             try:
                 self._connection.executemany(self._table.insert, rows)
             except _REFUSED as error:
@@ -74,11 +74,18 @@ class Writing:
                         fix="Take ROLLBACK out of its constraints and triggers: ABORT is enough",
                     ) from error
                 taken = batch.num_rows - length_hint(first)
-                self.rows += taken - before - 1
+                self._count(taken - before - 1, changed)
                 yield self._table.sieve.letter(batch, taken - 1, str(error))
             else:
                 taken = batch.num_rows
-                self.rows += taken - before
+                self._count(taken - before, changed)
+
+    def _count(self, tried: int, changed: int) -> None:
+        """Count what was written: a constraint may say ON CONFLICT IGNORE, a trigger RAISE(IGNORE).
+
+        A trigger's own changes are among those that SQLite counts, and may hide rows so dropped.
+        """
+        self.rows += min(tried, self._connection.total_changes - changed)
 
 
 def _without(batch: pa.RecordBatch, found: Mapping[int, str]) -> pa.RecordBatch:
