@@ -12,13 +12,12 @@ Each test needs an empty store: make it in an autouse fixture. Transactions of s
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from eo_listener.errors import ForeignWriterError, OutcomeUnknownError, SinkError
+from eo_listener.errors import ForeignWriterError, OutcomeUnknownError
 from eo_listener.ledger import Applied, Entry
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.protocols import Sink
@@ -33,6 +32,7 @@ from eo_listener.testing.entries import (
     plan_of,
     rows_of,
 )
+from eo_listener.testing.races import race
 
 _TARGET = "words"
 _TP = TopicPartition("flights", 0)
@@ -363,35 +363,12 @@ class SinkConformance:
                     entry_of(heads, span, batch_id=number, run_id=f"{name}-{number}")
                     for name in ("one", "two")
                 ]
-                won = self._race((one, two), runs)
+                frames = [self.make_frame(rows_of(entry)) for entry in runs]
+                won = race((one, two), frames, runs)
                 assert won.count(True) == 1, f"{won.count(True)} of two writers have written"
                 entry = runs[won.index(True)]
                 heads, rows = heads_of(entry), rows + rows_of(entry)
                 self.check(rows, heads)
-
-    def _race(self, sinks: Sequence[Sink], entries: Sequence[Entry]) -> list[bool]:
-        """Let each sink write its entry at the same time; whether each has."""
-        frames = [self.make_frame(rows_of(entry)) for entry in entries]
-        start = threading.Barrier(len(sinks))
-        won: list[bool] = [False] * len(sinks)
-        failed: list[BaseException] = []
-
-        def run(number: int) -> None:
-            start.wait(30)
-            try:
-                won[number] = _insist(sinks[number], frames[number], entries[number])
-            except BaseException as error:  # noqa: BLE001  # shown by the test's own thread
-                failed.append(error)
-
-        threads = [threading.Thread(target=run, args=(at,)) for at in range(len(sinks))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(120)
-        assert not any(thread.is_alive() for thread in threads), "a writer waits for ever"
-        if failed:
-            raise failed[0]
-        return won
 
     def test_closing_is_not_the_end(self) -> None:
         """A sink can be closed twice, and closing loses nothing."""
@@ -402,18 +379,3 @@ class SinkConformance:
         sink.close()
         sink.close()
         self.check(rows_of(entry), heads_of(entry))
-
-
-def _insist(sink: Sink, frame: Any, entry: Entry) -> bool:
-    """Write until it is written or refused; a conflict in the store is neither."""
-    for _ in range(50):
-        try:
-            sink.apply(frame, entry, plan_of(entry))
-        except ForeignWriterError:
-            return False
-        except OutcomeUnknownError:
-            raise
-        except SinkError:
-            continue
-        return True
-    raise AssertionError(f"{sink.label} neither writes nor refuses")
