@@ -20,6 +20,7 @@ from eo_listener.events import (
     OffsetsVanished,
     PartitionsShared,
     Refusal,
+    StateLeftBehind,
     TopicRecreated,
 )
 from eo_listener.identities import transactional_id
@@ -198,6 +199,15 @@ def replayed(event: BatchReplayed) -> str:
     """Say that a sink had a batch before."""
     why = ", and was computed for the query's state alone" if event.discarded else ""
     return f"{event.sink} has it from an earlier run; nothing of it was written again{why}"
+
+
+def left_behind(event: StateLeftBehind) -> str:
+    """Say what a new checkpoint of a stateful query loses."""
+    return (
+        f"the query has state, and goes on in {event.sink} with a new checkpoint, which has none: "
+        "what was open under the old one (windows, counts, joins) is lost, since the ledger is "
+        "past its records. To do: with a query whose state matters, keep its checkpoint"
+    )
 
 
 def halted(event: BatchHalted) -> str:

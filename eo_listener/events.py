@@ -332,11 +332,27 @@ class BatchReplayed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchHalted(Event):
-    """A batch was broken off by an error of eo_listener, and the query fails with it.
+class StateLeftBehind(Event):
+    """A stateful query goes on in a sink's ledger with a new checkpoint, which has no state.
 
-    `sink` is the label of the sink that it was meant for, None where it is not about one. `error`
-    is the class of the error. Whoever reads the query's own error knows all of this.
+    What was open under the old one (windows, counts, joins) is lost: the ledger is past its
+    records. Told once for each sink, before its first batch of the new checkpoint is written.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+    sink: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchHalted(Event):
+    """A batch was broken off by an error, and the query fails with it.
+
+    `query` and `run_id` are empty where the error came before they were known. `sink` is the label
+    of the sink that it was meant for, None where it is not about one. `error` is the class of the
+    error; of one that is not eo_listener's, `problem` does not hold the text. Whoever reads the
+    query's own error knows all of this.
     """
 
     query: str

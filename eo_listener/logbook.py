@@ -26,6 +26,7 @@ from eo_listener.events import (
     PartitionsShared,
     QueryNoticed,
     SourceIgnored,
+    StateLeftBehind,
     TopicRecreated,
 )
 from eo_listener.offsets import TopicPartition
@@ -116,7 +117,7 @@ class Logbook:
                 logger.info("query %s: %s: %s", event.query, event.what, event.meaning)
             case SourceIgnored():
                 self._ignored(event)
-            case BatchApplied() | BatchReplayed() | BatchHalted():
+            case BatchApplied() | BatchReplayed() | BatchHalted() | StateLeftBehind():
                 _of_batch(event)
 
     def _is_new(self, what: Hashable) -> bool:
@@ -191,12 +192,14 @@ class Logbook:
         )
 
 
-def _of_batch(event: BatchApplied | BatchReplayed | BatchHalted) -> None:
+def _of_batch(event: BatchApplied | BatchReplayed | BatchHalted | StateLeftBehind) -> None:
     if isinstance(event, BatchApplied):
         quiet = logging.INFO if event.attempts > 1 or event.dead else logging.DEBUG
         level, told = logging.WARNING if event.holes else quiet, advice.applied(event)
     elif isinstance(event, BatchReplayed):
         level, told = logging.INFO, advice.replayed(event)
+    elif isinstance(event, StateLeftBehind):
+        level, told = logging.WARNING, advice.left_behind(event)
     else:
         level, told = logging.ERROR, advice.halted(event)
     logger.log(level, "query %s, batch %d: %s", event.query, event.batch_id, told)

@@ -17,7 +17,8 @@ class Plan:
     are not Kafka. `stateful` tells a query whose output is not a function of the batch's own rows
     (aggregation, stream-stream join, deduplication): it must run each batch, also one whose rows
     are discarded (SPARK-52008). `topic_ids`, `log_starts` and `log_ends` are Kafka's answers from
-    before any task could read; they leave out what could not be learned.
+    before any task could read. Where Kafka was `asked`, they leave out what does not exist, else
+    they are empty.
     """
 
     query_id: str
@@ -30,6 +31,7 @@ class Plan:
     topic_ids: Mapping[str, str]
     log_starts: Mapping[TopicPartition, int]
     log_ends: Mapping[TopicPartition, int]
+    asked: bool = False
 
     def ranges(self) -> dict[TopicPartition, Span]:
         """All partitions of all sources, in order.
@@ -43,8 +45,11 @@ class Plan:
             if twice:
                 raise SettingsError(
                     f"two sources of the query read {twice[0]} (the second is source {index})",
-                    cause="the ledger holds one position for each topic and partition",
-                    fix="Read the topic once, and use that DataFrame twice",
+                    cause="the ledger holds one position for each topic and partition, whatever "
+                    "cluster the topic is on",
+                    fix="Read the topic once, and use that DataFrame twice. If these are topics of "
+                    "one name on two clusters, read each in a query of its own, with a name of "
+                    'its own: exactly_once(..., name="...")',
                 )
             found.update(spans)
         return {tp: found[tp] for tp in sorted(found)}

@@ -17,6 +17,7 @@ from eo_listener.events import (
     Event,
     Refusal,
     SourceIgnored,
+    StateLeftBehind,
 )
 from eo_listener.logbook import Logbook
 from eo_listener.offsets import Offsets, Span, TopicPartition
@@ -141,8 +142,9 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
             cause="a cause",
             fix="a fix",
         ),
+        StateLeftBehind(**at, sink="table delays"),  # type: ignore[arg-type]  # as above
     )
-    levels = [logging.WARNING, logging.INFO, logging.INFO, logging.ERROR]
+    levels = [logging.WARNING, logging.INFO, logging.INFO, logging.ERROR, logging.WARNING]
     assert [level for level, _ in lines] == levels
     assert lines[1][1].endswith("12 rows, and 3 dead letters")
     assert lines[0][1].startswith("query flights, batch 7: table delays has 12 rows, at attempt 2")

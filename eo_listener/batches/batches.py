@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +13,18 @@ from eo_listener.batches.frames import Frames
 from eo_listener.batches.retry import Retry
 from eo_listener.batches.writer import Writer
 from eo_listener.errors import EoListenerError, SettingsError
-from eo_listener.events import BatchApplied, BatchHalted, BatchReplayed, Event, Observer
+from eo_listener.events import (
+    BatchApplied,
+    BatchHalted,
+    BatchReplayed,
+    Event,
+    Observer,
+    StateLeftBehind,
+)
 from eo_listener.fault_points import reached
-from eo_listener.guard import Judgement, OnGap, judge_batch
-from eo_listener.ledger import Verdict
+from eo_listener.guard import Judgement, OnGap, OnRecreated, judge_batch
+from eo_listener.ledger import Head, Verdict
+from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.protocols import PlanReader, Sink
 
@@ -43,6 +51,7 @@ class _Due:
     place: int
     sink: Sink
     judgement: Judgement
+    left_behind: bool  # the state of the query, under another checkpoint
 
 
 class Batches:
@@ -61,19 +70,22 @@ class Batches:
         transform: Transform | None = None,
         name: str | None = None,
         on_gap: OnGap = "halt",
+        on_recreated: OnRecreated = "halt",
         observers: Iterable[Observer] = (),
         retry: Retry | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        _refuse(sinks, on_gap)
+        _refuse(sinks, on_gap, on_recreated)
         self._plans = plans
         self._sinks = tuple(sinks)
         self._frames = frames
         self._transform = transform
         self._name = name
-        self._on_gap = on_gap
+        self._on_gap: OnGap = on_gap
+        self._on_recreated: OnRecreated = on_recreated
         self._observers = tuple(observers)
         self._writer = Writer(retry or Retry(), sleep)
+        self._tried: tuple[tuple[str, int], set[int]] = ("", -1), set()
 
     def run(self, frame: Any, batch_id: int) -> None:
         """Bring a batch into every sink that lacks it; `frame` is what foreachBatch was given.
@@ -82,13 +94,18 @@ class Batches:
         the plan reader and the transform raise.
         """
         began = time.monotonic()
-        plan = self._plans.plan(frame, batch_id)
-        reached("batch.planned")
-        course = _Course(plan, self._ledger(plan), began)
+        plan: Plan | None = None
+        course: _Course | None = None
         try:
+            plan = self._plans.plan(frame, batch_id)
+            reached("batch.planned")
+            course = _Course(plan, self._ledger(plan), began)
             self._bring(frame, course)
-        except EoListenerError as error:
-            self._tell(_halted(course, error))
+        except Exception as error:  # of the transform and of Spark too: told, and passed on
+            run_id = "" if plan is None else plan.run_id
+            told = course.name if course is not None else self._name or ""
+            sink = None if course is None or course.sink is None else course.sink.label
+            self._tell(_halted(error, query=told, run_id=run_id, batch_id=batch_id, sink=sink))
             raise
 
     def _ledger(self, plan: Plan) -> str:
@@ -104,9 +121,7 @@ class Batches:
 
     def _bring(self, frame: Any, course: _Course) -> None:
         plan = course.plan
-        judged = [
-            _Due(place, sink, self._judge(sink, course)) for place, sink in enumerate(self._sinks)
-        ]
+        judged = [self._judge(place, sink, course) for place, sink in enumerate(self._sinks)]
         course.sink = None
         reached("batch.judged")
         due = [one for one in judged if one.judgement.entry.moves]
@@ -114,6 +129,9 @@ class Batches:
         discard = plan.stateful and not due
         if discard:
             self._frames.discard(frame)
+        for one in due:
+            if one.left_behind:
+                self._tell(_left_behind(course, one.sink))
         for one in judged:
             if one.judgement.verdict is Verdict.REPLAY:
                 self._tell(_replayed(course, one.sink, discarded=discard))
@@ -122,19 +140,37 @@ class Batches:
                 for one in due:
                     self._write(one, made[one.place], course)
 
-    def _judge(self, sink: Sink, course: _Course) -> Judgement:
+    def _judge(self, place: int, sink: Sink, course: _Course) -> _Due:
         course.sink = sink
-        return judge_batch(
-            course.plan,
-            sink.applied(course.name),
+        plan, heads = course.plan, sink.applied(course.name)
+        judgement = judge_batch(
+            plan,
+            heads,
             name=course.name,
             sink=sink.label,
             on_gap=self._on_gap,
+            on_recreated=self._on_recreated,
             per_partition=sink.per_partition,
         )
+        if place not in self._tried_of(plan):
+            _refuse_another_of_the_run(plan, sink, heads, judgement)
+        # Once a sink has a batch of this checkpoint, one of its heads is of this query id.
+        strange = all(head.query_id != plan.query_id for head in heads.values())
+        return _Due(place, sink, judgement, plan.stateful and bool(heads) and strange)
+
+    def _tried_of(self, plan: Plan) -> set[int]:
+        """The places of the sinks that this run's batch was written to by us, or perhaps was.
+
+        Spark runs a batch once a run; it is the user's own function that may try again.
+        """
+        batch = plan.run_id, plan.batch_id
+        if self._tried[0] != batch:
+            self._tried = batch, set()
+        return self._tried[1]
 
     def _write(self, due: _Due, frame: Any, course: _Course) -> None:
         course.sink = due.sink
+        self._tried_of(course.plan).add(due.place)
         written = self._writer.write(due.sink, frame, due.judgement.entry, course.plan)
         reached("batch.applied")
         self._tell(
@@ -158,20 +194,32 @@ class Batches:
         """The frames to write, one a sink; computed once where several sinks need them."""
         made = frame if self._transform is None else self._transform(frame, plan)
         several = isinstance(made, list | tuple)
-        if made is None or (several and len(made) != len(self._sinks)):
-            given = f"{len(made)} results" if several else "None"
-            raise SettingsError(
-                f"the transform returned {given} for {len(self._sinks)} sinks",
-                fix="Return one DataFrame for all of them, or a list with one for each",
-            )
+        self._check_made(made if several else [made], several=several)
         if len(due) == 1:
             yield made if several else [made] * len(self._sinks)
             return
-        held = self._frames.hold(frame if several else made)
+        kept = frame if several else made
+        held = self._frames.hold(kept)
         try:
-            yield made if several else [held] * len(self._sinks)
+            if several:
+                yield [self._frames.anew(one) for one in made]
+            else:
+                yield [held] * len(self._sinks)
         finally:
-            self._frames.release(held)
+            self._frames.release(kept)
+
+    def _check_made(self, made: Sequence[Any], *, several: bool) -> None:
+        """Raise SettingsError where a sink would get what is no DataFrame, or nothing."""
+        wrong = [type(one).__name__ for one in made if not self._frames.is_one(one)]
+        if not wrong and (not several or len(made) == len(self._sinks)):
+            return
+        given = f"{len(made)} results" if several else type(made[0]).__name__
+        if several and wrong:
+            given += f", {wrong[0]} among them,"
+        raise SettingsError(
+            f"the transform returned {given} for {len(self._sinks)} sinks",
+            fix="Return one DataFrame of Spark for all of them, or a list with one for each",
+        )
 
     def _tell(self, event: Event) -> None:
         for observer in self._observers:
@@ -181,12 +229,17 @@ class Batches:
                 logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
 
 
-def _refuse(sinks: Sequence[Sink], on_gap: str) -> None:
+def _refuse(sinks: Sequence[Sink], on_gap: str, on_recreated: str) -> None:
     if not sinks:
         raise SettingsError("exactly_once was given no sink", fix="Name at least one")
     if on_gap not in ("halt", "accept"):
         raise SettingsError(
             f"on_gap={on_gap!r} is neither of what it can be", fix='Use "halt" or "accept"'
+        )
+    if on_recreated not in ("halt", "restart"):
+        raise SettingsError(
+            f"on_recreated={on_recreated!r} is neither of what it can be",
+            fix='Use "halt" or "restart"',
         )
     named = [(sink.label, sink.key) for sink in sinks]
     for label, _ in {one for one in named if named.count(one) > 1}:
@@ -195,6 +248,31 @@ def _refuse(sinks: Sequence[Sink], on_gap: str) -> None:
             cause="both would share one ledger, and the second would take each batch for applied",
             fix="Name it once; to write two tables in one transaction, use apply=",
         )
+
+
+def _refuse_another_of_the_run(
+    plan: Plan, sink: Sink, heads: Mapping[TopicPartition, Head], judgement: Judgement
+) -> None:
+    """Raise SettingsError for a batch that somebody else has written in this very run of it."""
+    ours = [tp for tp in judgement.replayed if heads[tp].run_id == plan.run_id]
+    if ours:
+        raise SettingsError(
+            f"{sink.label} got batch {plan.batch_id} in this run already, from another "
+            "exactly_once(...)",
+            cause="one foreachBatch calls two of them for one sink under one name, and the rows of "
+            "the second would be taken for applied",
+            fix="Union both DataFrames, and write them by one exactly_once(...), or give each a "
+            'name of its own: exactly_once(..., name="...")',
+        )
+
+
+def _left_behind(course: _Course, sink: Sink) -> StateLeftBehind:
+    return StateLeftBehind(
+        query=course.name,
+        run_id=course.plan.run_id,
+        batch_id=course.plan.batch_id,
+        sink=sink.label,
+    )
 
 
 def _replayed(course: _Course, sink: Sink, *, discarded: bool) -> BatchReplayed:
@@ -207,14 +285,18 @@ def _replayed(course: _Course, sink: Sink, *, discarded: bool) -> BatchReplayed:
     )
 
 
-def _halted(course: _Course, error: EoListenerError) -> BatchHalted:
+def _halted(
+    error: Exception, *, query: str, run_id: str, batch_id: int, sink: str | None
+) -> BatchHalted:
+    ours = error if isinstance(error, EoListenerError) else None
     return BatchHalted(
-        query=course.name,
-        run_id=course.plan.run_id,
-        batch_id=course.plan.batch_id,
-        sink=None if course.sink is None else course.sink.label,
+        query=query,
+        run_id=run_id,
+        batch_id=batch_id,
+        sink=sink,
         error=type(error).__name__,
-        problem=error.problem,
-        cause=error.cause,
-        fix=error.fix,
+        # A stranger's words may hold a secret; the query's own error has them.
+        problem=ours.problem if ours else "an error of the transform or of Spark, not of ours",
+        cause=ours.cause if ours else None,
+        fix=ours.fix if ours else "Read the text of the query's own error",
     )

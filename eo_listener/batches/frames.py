@@ -8,15 +8,23 @@ from typing import Any, Protocol
 class Frames(Protocol):
     """DataFrames, as far as they are held and run here. Errors of Spark go on to the caller."""
 
+    def is_one(self, made: Any) -> bool:
+        """Whether it is a DataFrame at all. Asks nobody."""
+        ...
+
     def hold(self, frame: Any) -> Any:
-        """Keep its rows once they are computed; returns what to use from now on, and to release.
+        """Keep its rows once they are computed; returns what to use from now on.
 
         Computes nothing itself.
         """
         ...
 
-    def release(self, held: Any) -> None:
-        """Let go of what `hold` returned; also after errors, so it raises none of its own."""
+    def anew(self, frame: Any) -> Any:
+        """The same rows, planned anew, so that those of them that are held are used."""
+        ...
+
+    def release(self, frame: Any) -> None:
+        """Let go of what `hold` was given; also after errors, so it raises none of its own."""
         ...
 
     def discard(self, frame: Any) -> None:

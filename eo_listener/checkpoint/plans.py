@@ -77,6 +77,7 @@ class CheckpointPlans:
             topic_ids=logs.topic_ids,
             log_starts=logs.starts,
             log_ends=logs.ends,
+            asked=self._look is not None,
         )
 
     def _check_batch(self, batch_id: int) -> None:

@@ -13,7 +13,7 @@ from eo_listener.events import Observer
 from eo_listener.foreach_batch.frames import SparkFrames
 from eo_listener.foreach_batch.planning import Planning
 from eo_listener.foreach_batch.transform import Transform, adapted
-from eo_listener.guard import OnGap
+from eo_listener.guard import OnGap, OnRecreated
 from eo_listener.logbook import Logbook
 from eo_listener.protocols import Sink
 
@@ -30,6 +30,7 @@ def exactly_once(
     transform: Transform | None = None,
     name: str | None = None,
     on_gap: OnGap = "halt",
+    on_recreated: OnRecreated = "halt",
     checkpoint: str | None = None,
     options: Mapping[str, str] = _NONE,
     observers: Iterable[Observer] = (),
@@ -38,7 +39,9 @@ def exactly_once(
 
     `transform(df)`, or `transform(df, batch)` with a `Batch`, makes what is written; returning a
     list gives each sink its own. `name` is what the ledgers are kept under, by default the
-    query's name. `on_gap="accept"` goes on after lost offsets and records them; nothing else is
+    query's name. `on_gap="accept"` goes on after lost offsets and records them.
+    `on_recreated="restart"` takes a topic that was deleted and made anew from its log's start, as
+    a new checkpoint from `starting_offsets(..., recreated="earliest")` reads it. Nothing else is
     accepted. `observers` get events, after the log.
 
     Under Spark Connect the query cannot be asked: there `name` and `checkpoint`, the query's
@@ -53,6 +56,7 @@ def exactly_once(
         transform=transform,
         name=name,
         on_gap=on_gap,
+        on_recreated=on_recreated,
         checkpoint=checkpoint,
         options=options,
         observers=tuple(observers),
@@ -78,6 +82,7 @@ class ExactlyOnce:
             transform=adapted(given["transform"]),
             name=given["name"],
             on_gap=given["on_gap"],
+            on_recreated=given["on_recreated"],
             observers=(Logbook(), *given["observers"]),
         )
 

@@ -14,14 +14,25 @@ logger = logging.getLogger("eo_listener")
 class SparkFrames:
     """The `Frames` of pyspark, classic and Connect."""
 
+    def is_one(self, made: object) -> bool:
+        """Whether it is a DataFrame, classic or Connect, and none of pandas."""
+        return any(
+            kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
+            for kind in type(made).__mro__
+        )
+
     def hold(self, frame: DataFrame) -> DataFrame:
         """Keep the rows in memory and on disk once they are computed."""
-        return frame.persist()
+        return self.anew(frame.persist())
 
-    def release(self, held: DataFrame) -> None:
+    def anew(self, frame: DataFrame) -> DataFrame:
+        """Plan it again: a frame that has run keeps its plan, and sees no cache that came later."""
+        return frame.select("*")
+
+    def release(self, frame: DataFrame) -> None:
         """Let go of them."""
         try:
-            held.unpersist()
+            frame.unpersist()
         except Exception:  # an error on the way here counts more, and Spark ends what is left
             logger.debug("a batch's cached rows could not be let go of", exc_info=True)
 

@@ -4,7 +4,16 @@
 planned by what a sink has applied, before anything is written.
 """
 
-from eo_listener.guard.batch import Judgement, OnGap, judge_batch
+from eo_listener.guard.batch import Judgement, OnGap, OnRecreated, judge_batch
 from eo_listener.guard.sequence import Guard, Sequence, Verdict, judge
 
-__all__ = ["Guard", "Judgement", "OnGap", "Sequence", "Verdict", "judge", "judge_batch"]
+__all__ = [
+    "Guard",
+    "Judgement",
+    "OnGap",
+    "OnRecreated",
+    "Sequence",
+    "Verdict",
+    "judge",
+    "judge_batch",
+]

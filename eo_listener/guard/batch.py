@@ -3,6 +3,9 @@
 Decided by the ranges of offsets, partition by partition, and never by the batch's number: a new
 checkpoint counts from 0 again. The one exception is a batch without any new offsets, whose rows
 come from Spark's state alone: of it only the number tells whether it was applied.
+
+A range that was applied is repeated by its own query only, whose id lives as long as its checkpoint
+and is in every copy of it. Under another id the same range may have other rows.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
 
 OnGap = Literal["halt", "accept"]
-"""What a gap leads to; nothing else can be accepted."""
+"""What a gap leads to."""
+
+OnRecreated = Literal["halt", "restart"]
+"""What a topic that was deleted and made anew leads to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,27 +54,33 @@ def judge_batch(
     name: str,
     sink: str,
     on_gap: OnGap = "halt",
+    on_recreated: OnRecreated = "halt",
     per_partition: bool = False,
 ) -> Judgement:
     """Judge `plan` by the heads that a sink's ledger holds under `name`.
 
-    `sink` is its label, for the words of errors. Raises SettingsError for a plan that cannot be
+    `sink` is its label, for the words of errors. With `on_recreated="restart"` a partition of a
+    topic that was made anew counts as never applied, and must be read from its log's start.
+
+    Raises SettingsError for a plan that cannot be
     judged, else of all that is wrong the gravest GuardError, with all its partitions:
     TopicRecreatedError, PartitionVanishedError, RegressionError, OverlapError, GapError,
     MixedReplayError.
     """
     _refuse_what_cannot_be_judged(plan, name)
     ranges = plan.ranges()
-    bench = _Bench(plan, applied, accept=on_gap == "accept")
+    bench = _Bench(plan, applied, accept=on_gap == "accept", restart=on_recreated == "restart")
     bench.find_vanished(ranges)
-    if any(start != until for start, until in ranges.values()):
+    if plan.stateful and not ranges:
+        bench.find_unmarkable()
+    elif any(start != until for start, until in ranges.values()):
         bench.judge_ranges(ranges)
     else:
         bench.judge_number(ranges)
     if not per_partition and bench.continues:
         for tp, span in bench.replayed.items():
             bench.breaches.add(Kind.MIXED, tp, span)
-    bench.breaches.raise_gravest(batch_id=plan.batch_id, name=name, sink=sink)
+    bench.breaches.raise_gravest(plan, name=name, sink=sink)
     moves = bench.moves if bench.continues or not bench.replayed else {}
     entry = Entry(
         query=name,
@@ -83,10 +95,18 @@ def judge_batch(
 class _Bench:
     """One judgement in the making."""
 
-    def __init__(self, plan: Plan, applied: Mapping[TopicPartition, Head], *, accept: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        applied: Mapping[TopicPartition, Head],
+        *,
+        accept: bool,
+        restart: bool,
+    ) -> None:
         self._plan = plan
         self._applied = applied
         self._accept = accept
+        self._restart = restart
         self._sources = _by_partition(plan)
         self._only = next(iter(plan.sources))
         self.breaches = Breaches()
@@ -98,17 +118,38 @@ class _Bench:
         """That of the whole batch."""
         if self.replayed and not self.continues:
             return Verdict.REPLAY
-        known = any(move.found is not None for move in self.moves.values())
+        known = any(
+            move.found is not None and move.verdict is not Verdict.FIRST
+            for move in self.moves.values()
+        )
         return Verdict.NEXT if known or self.replayed else Verdict.FIRST
 
     def find_vanished(self, ranges: Mapping[TopicPartition, Span]) -> None:
         """Find partitions of the ledger that are not read, of topics that are."""
         gone = self._applied.keys() - ranges.keys()
-        read = {tp.topic for tp in ranges} if gone else set()
+        if not gone:
+            return
+        ids = self._plan.topic_ids
+        read = {tp.topic for tp in ranges}
+        # Of these the ledger is at the new topic already: what is left is of the one before.
+        anew = {tp.topic for tp, head in self._applied.items() if head.topic_id == ids.get(tp[0])}
         for tp in sorted(gone):
-            if tp.topic in read:
-                reached = self._applied[tp].span.until
-                self.breaches.add(Kind.VANISHED, tp, Span(reached, reached))
+            head = self._applied[tp]
+            let_go = self._ids(tp, head) and (self._restart or tp.topic in anew)
+            if tp.topic in read and not let_go:
+                self.breaches.add(Kind.VANISHED, tp, Span(head.span.until, head.span.until))
+
+    def find_unmarkable(self) -> None:
+        """Find that nothing could tell whether the rows of Spark's state were written."""
+        for tp, head in self._applied.items():
+            self.breaches.add(Kind.NOTHING_LEFT, tp, Span(head.span.until, head.span.until))
+        if not self._applied:
+            raise SettingsError(
+                f"batch {self._plan.batch_id} of a stateful query reads no partition at all",
+                cause="no topic fits what the source subscribes to; what the query's state gives "
+                "could not be marked as written",
+                fix="Make the topic before the query starts",
+            )
 
     def judge_ranges(self, ranges: Mapping[TopicPartition, Span]) -> None:
         """Judge by offsets; of an empty range only a missing head is made.
@@ -118,6 +159,7 @@ class _Bench:
         applied, moves, plan = self._applied.get, self.moves, self._plan
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
         sources, only, following = self._sources, self._only, Verdict.NEXT
+        asked = plan.asked
         for tp, span in ranges.items():
             start, until = span
             head, topic_id = applied(tp), ids(tp[0])
@@ -125,25 +167,38 @@ class _Bench:
                 head is not None
                 and start == head.span[1]
                 and topic_id == head.topic_id
-                and start < until <= ends(tp, until)
+                and start < until <= ends(tp, -1 if asked else until)
                 and starts(tp, 0) <= start
             ):
                 source = sources[tp] if sources else only
                 moves[tp] = Move(source, span, topic_id, following, head)
-            elif self._is_recreated(tp, span, head):
-                continue
+            elif self._is_recreated(tp, head):
+                self._begin_anew(tp, span, head)
             elif start != until:
                 self._judge_range(tp, span, head)
             elif head is None:
                 moves[tp] = self._move(tp, span, None, None)
         self.continues = any(move.verdict is not None for move in moves.values())
 
-    def _is_recreated(self, tp: TopicPartition, span: Span, head: Head | None) -> bool:
+    def _is_recreated(self, tp: TopicPartition, head: Head | None) -> bool:
+        return self._ids(tp, head) is not None
+
+    def _ids(self, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:
+        """The topic's id in the ledger and the one that it has now, where they differ."""
         was, now = head.topic_id if head else None, self._plan.topic_ids.get(tp.topic)
-        if was == now or was is None or now is None:
-            return False
-        self.breaches.add(Kind.RECREATED, tp, span, f"its id was {was}, is {now}")
-        return True
+        return None if was == now or was is None or now is None else (was, now)
+
+    def _begin_anew(self, tp: TopicPartition, span: Span, head: Head | None) -> None:
+        """Take a topic that was made anew from its log's start, where that is wanted."""
+        ids = self._ids(tp, head)
+        if ids is not None and not self._restart:
+            self.breaches.add(Kind.RECREATED, tp, span, f"its id was {ids[0]}, is {ids[1]}")
+            return
+        begins = min(span.start, self._plan.log_starts.get(tp, 0))
+        if span.until < span.start:
+            self.breaches.add(Kind.BACKWARD, tp, Span(span.until, span.start))
+        elif self._is_there(tp, span):
+            self._continue(tp, span, head, begins, Verdict.FIRST)
 
     def _judge_range(self, tp: TopicPartition, span: Span, head: Head | None) -> None:
         start, until = span
@@ -151,16 +206,34 @@ class _Bench:
         if until < start:
             self.breaches.add(Kind.BACKWARD, tp, Span(until, start))
         elif head is not None and span == head.span:
-            self.replayed[tp] = span
+            if head.query_id == self._plan.query_id:
+                self.replayed[tp] = span
+            else:
+                note = f"by query id {head.query_id}, this is {self._plan.query_id}"
+                self.breaches.add(Kind.APPLIED, tp, span, note)
         elif start < reached:
             kind = Kind.BEHIND if until < reached else Kind.OVERLAP
             self.breaches.add(kind, tp, Span(start, reached))
-        elif self._plan.log_ends.get(tp, until) < until:
-            self.breaches.add(Kind.CUT_BACK, tp, Span(self._plan.log_ends[tp], until))
-        else:
-            self._continue(tp, span, head, reached)
+        elif self._is_there(tp, span):
+            verdict = Verdict.FIRST if head is None else Verdict.NEXT
+            self._continue(tp, span, head, reached, verdict)
 
-    def _continue(self, tp: TopicPartition, span: Span, head: Head | None, reached: int) -> None:
+    def _is_there(self, tp: TopicPartition, span: Span) -> bool:
+        """Whether the log reaches as far as the range, as far as Kafka was asked."""
+        if span.start == span.until:
+            return True
+        end = self._plan.log_ends.get(tp)
+        if end is None and self._plan.asked:
+            self.breaches.add(Kind.GONE, tp, span)
+        elif end is not None and end < span.until:
+            self.breaches.add(Kind.CUT_BACK, tp, Span(end, span.until))
+        else:
+            return True
+        return False
+
+    def _continue(
+        self, tp: TopicPartition, span: Span, head: Head | None, reached: int, verdict: Verdict
+    ) -> None:
         """Take a range that starts at what was reached, or beyond."""
         start, until = span
         there = max(start, min(self._plan.log_starts.get(tp, 0), until))
@@ -168,17 +241,18 @@ class _Bench:
         if hole is not None and not self._accept:
             self.breaches.add(Kind.GAP if start > reached else Kind.LOST, tp, hole)
             return
-        verdict = Verdict.FIRST if head is None else Verdict.NEXT
-        self.moves[tp] = self._move(tp, span, verdict, head, hole)
+        moved = None if start == until else verdict
+        self.moves[tp] = self._move(tp, span, moved, head, hole)
 
     def judge_number(self, ranges: Mapping[TopicPartition, Span]) -> None:
         """Judge a batch without new offsets: its heads are marked with its number."""
         plan, strays = self._plan, {}
         for tp, span in ranges.items():
             head = self._applied.get(tp)
-            if self._is_recreated(tp, span, head):
-                continue
-            if head is None:
+            if self._is_recreated(tp, head):
+                self._begin_anew(tp, span, head)
+                self.continues |= tp in self.moves
+            elif head is None:
                 self.moves[tp] = self._move(tp, span, None, None)
             elif head.span.until != span.start:
                 strays[tp] = (span, head)  # it is judged by its next offsets

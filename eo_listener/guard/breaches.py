@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import Enum
 
@@ -15,17 +16,26 @@ from eo_listener.errors import (
     TopicRecreatedError,
 )
 from eo_listener.offsets import Span, TopicPartition
+from eo_listener.plan import Plan
 
 _SHOWN = 5  # partitions named in an error
 
 _FROM_LEDGER = (
     'Start again from the ledger: .option("startingOffsets", starting_offsets(ledger=sink, '
-    'query="{name}")) on the source, and a new checkpointLocation'
+    'query={name}, bootstrap_servers="...")) on the source, and a new checkpointLocation'
 )
-_NEW_NAME = (
-    'a new checkpointLocation and a ledger of its own, exactly_once(..., name="{name}-2"); '
-    "the rows of the old one stay in the sink"
+_STATE = (
+    ". The query has state (windows, counts, joins), which stays behind in the old checkpoint: "
+    "what is open in it is lost by that. Rather start from the newest checkpoint, if you still "
+    "have it"
 )
+_ANEW = (
+    "with a new checkpointLocation, and from the ledger, so that all other topics go on where they "
+    'stand: .option("startingOffsets", starting_offsets(ledger=sink, query={name}, '
+    'bootstrap_servers="...", recreated="earliest")) on the source, and '
+    'exactly_once(sink, on_recreated="restart")'
+)
+_ALONE = "read that topic alone, in a query of its own, with a name and a table of its own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +55,28 @@ class Kind(Enum):
         TopicRecreatedError,
         "the topic was deleted and made anew since the sink got its last rows",
         "the same offsets name other records now, and Spark does not notice it",
-        f"If the new topic is to be read from its beginning, start with {_NEW_NAME}",
+        f"If the new topic is to be read from its beginning, start {_ANEW}",
     )
     VANISHED = _Words(
         PartitionVanishedError,
         "partitions that the sink has rows of are no longer read",
         "the topic was made anew with fewer partitions, or the source's option assign names fewer",
-        f"Read them again; if they are gone for good, start with {_NEW_NAME}",
+        "Read them again. If the topic was made anew, and is to be read from its beginning, start "
+        + _ANEW,
+    )
+    NOTHING_LEFT = _Words(
+        PartitionVanishedError,
+        "it reads no partition any more, so nothing could mark what the query's state gives",
+        "all topics of the query were deleted, and failOnDataLoss=false lets Spark go on",
+        "Make the topics again, or stop the query: what is open in its state was not written",
+    )
+    GONE = _Words(
+        PartitionVanishedError,
+        "Kafka no longer has partitions that it reads",
+        "the topic was deleted after Spark planned the batch, and failOnDataLoss=false hides that "
+        "its records cannot be read",
+        "Look what happened to the topic, and restart the query when it is there. If it was made "
+        f"anew, and is to be read from its beginning, start {_ANEW}",
     )
     BEHIND = _Words(
         RegressionError,
@@ -65,7 +90,7 @@ class Kind(Enum):
         "it ends before it starts",
         "the topic was made anew or cut back, and failOnDataLoss=false lets Spark go on",
         "Look what happened to the topic. Records written since below the first of these offsets "
-        f"are not in the sink; to read all of them, start with {_NEW_NAME}",
+        f"are not in the sink; to have them, {_ALONE}",
     )
     CUT_BACK = _Words(
         RegressionError,
@@ -79,6 +104,14 @@ class Kind(Enum):
         "it has no new offsets, and a lower number than what the sink has",
         "the checkpoint is older than the sink: it was restored from a copy",
         _FROM_LEDGER,
+    )
+    APPLIED = _Words(
+        OverlapError,
+        "another query, or an older checkpoint of this one, has applied it under this name",
+        "two queries share one name, or the checkpoint was deleted and the query started from an "
+        "old position",
+        'Two queries: give each a name of its own, exactly_once(..., name="..."). One query: '
+        + _FROM_LEDGER,
     )
     OVERLAP = _Words(
         OverlapError,
@@ -122,7 +155,7 @@ class Breaches:
         """Add a partition, with the offsets in question."""
         self._found.setdefault(kind, {})[tp] = (span, note)
 
-    def raise_gravest(self, *, batch_id: int, name: str, sink: str) -> None:
+    def raise_gravest(self, plan: Plan, *, name: str, sink: str) -> None:
         """Raise the gravest error, for all partitions that have it; nothing where all is well."""
         kind = next((kind for kind in Kind if kind in self._found), None)
         if kind is None:
@@ -130,12 +163,13 @@ class Breaches:
         words = kind.value
         same = (other for other in Kind if other.value.error is words.error)
         found = {tp: one for other in same for tp, one in self._found.get(other, {}).items()}
+        loses = _STATE if plan.stateful and "checkpointLocation" in words.fix else ""
         raise words.error(
-            f"batch {batch_id} of query {name!r} was not written to {sink}: {words.what}: "
+            f"batch {plan.batch_id} of query {name!r} was not written to {sink}: {words.what}: "
             f"{_few(found)}",
             ranges={tp: span for tp, (span, _) in found.items()},
             cause=words.cause,
-            fix=words.fix.format(name=name),
+            fix=words.fix.format(name=json.dumps(name, ensure_ascii=False)) + loses,
         )
 
 

@@ -83,6 +83,7 @@ class LivePlans:
             topic_ids={topic: found for look in looks for topic, found in look.topic_ids.items()},
             log_starts={tp: start for look in looks for tp, start in look.starts.items()},
             log_ends={tp: end for look in looks for tp, end in look.ends.items()},
+            asked=True,
         )
 
     def _sources(self, run: _Run, batch_id: int) -> dict[int, dict[TopicPartition, Span]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eo_listener import fault_points
@@ -43,16 +43,25 @@ class ListFrames:
 
     log: list[str] = field(default_factory=list)
 
+    def is_one(self, made: Any) -> bool:
+        """Whether it is a Frame."""
+        return isinstance(made, Frame)
+
+    def anew(self, frame: Frame) -> Frame:
+        """Note it."""
+        self.log.append("anew")
+        return frame
+
     def hold(self, frame: Frame) -> Frame:
         """Mark it as held."""
         self.log.append("hold")
         frame.held = True
         return frame
 
-    def release(self, held: Frame) -> None:
+    def release(self, frame: Frame) -> None:
         """Unmark it."""
         self.log.append("release")
-        held.held = False
+        frame.held = False
 
     def discard(self, frame: Frame) -> None:
         """Compute it."""
@@ -62,24 +71,27 @@ class ListFrames:
 
 @dataclass
 class Plans:
-    """A `PlanReader` that knows its plans: ranges by batch number."""
+    """A `PlanReader` that knows its plans: ranges by batch number; `drivers` have read them."""
 
     ranges: Mapping[int, Mapping[TopicPartition, tuple[int, int]]]
     run_id: str = "r1"
     query: str | None = NAME
     stateful: bool = False
+    query_id: str = "q"
+    topic_id: str = "T"
+    drivers: int = 0
 
     def plan(self, frame: Any, batch_id: int) -> Plan:
         """The plan of that number."""
         planned = self.ranges[batch_id]
         return Plan(
-            query_id="q",
+            query_id=self.query_id,
             run_id=self.run_id,
             query=self.query,
             batch_id=batch_id,
             sources={0: {tp: Span(*span) for tp, span in planned.items()}},
             stateful=self.stateful,
-            topic_ids={"t": "T"},
+            topic_ids={"t": self.topic_id},
             log_starts={},
             log_ends={},
         )
@@ -96,6 +108,19 @@ def frame_of(ranges: Mapping[TopicPartition, tuple[int, int]]) -> Frame:
     )
 
 
+@dataclass(frozen=True)
+class Run:
+    """The plans as one run of the query reads them."""
+
+    plans: Plans
+    number: int
+
+    def plan(self, frame: Any, batch_id: int) -> Plan:
+        """The plan of that number, with the id of this run."""
+        plan = self.plans.plan(frame, batch_id)
+        return replace(plan, run_id=f"{plan.run_id}.{self.number}")
+
+
 @dataclass
 class Stage:
     """The steps with all around them; `events` and `slept` say what they did."""
@@ -109,8 +134,9 @@ class Stage:
     def batches(self, **how: Any) -> Batches:
         """The steps, as a driver that starts now would have them."""
         how = {"retry": Retry(attempts=3, reads=4, first=1.0, longest=3.0)} | how
+        self.plans.drivers += 1
         return Batches(
-            self.plans,
+            Run(self.plans, self.plans.drivers),
             self.sinks,
             self.frames,
             observers=[self.events.append],

@@ -6,21 +6,35 @@ from typing import Any
 
 import pytest
 
-from eo_listener.batches import Retry
+from eo_listener.batches import Batches, Retry
 from eo_listener.errors import (
     ForeignWriterError,
     GapError,
+    KafkaError,
     OutcomeUnknownError,
+    PartitionVanishedError,
     RegressionError,
     SettingsError,
     SinkBusyError,
     SinkError,
+    TopicRecreatedError,
     TryAgainError,
 )
-from eo_listener.events import BatchApplied, BatchHalted, BatchReplayed, Event
+from eo_listener.events import BatchApplied, BatchHalted, BatchReplayed, Event, StateLeftBehind
 from eo_listener.offsets import Span
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
-from tests.batches.stage import NAME, P0, P1, Crash, Frame, Plans, Stage, crashing, frame_of
+from tests.batches.stage import (
+    NAME,
+    P0,
+    P1,
+    Crash,
+    Frame,
+    Plans,
+    Run,
+    Stage,
+    crashing,
+    frame_of,
+)
 
 TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
 WHOLE = [(0, offset) for offset in range(5)] + [(1, offset) for offset in range(2)]
@@ -267,9 +281,20 @@ def test_a_transform_may_make_a_frame_for_each_sink() -> None:
     stage.batches(transform=transform).run(frame, 0)
     assert [len(sink.rows) for sink in stage.sinks if isinstance(sink, MemorySink)] == [1, 2]
     assert not frame.held
-    for wrong in ([frame], (frame,) * 3, None):
+    assert stage.frames.log == ["hold", "anew", "anew", "release"]
+    results: list[Any] = [
+        [frame],
+        (frame,) * 3,
+        None,
+        "rows",
+        [frame, None],
+        [frame, [1]],
+        iter([]),
+    ]
+    for wrong in results:
         with pytest.raises(SettingsError, match="2 sinks"):
             stage.run(1, transform=lambda frame, plan, made=wrong: made)
+    assert [len(sink.rows) for sink in stage.sinks if isinstance(sink, MemorySink)] == [1, 2]
 
 
 def test_nothing_is_written_anywhere_when_one_sink_must_not_get_a_batch() -> None:
@@ -315,12 +340,104 @@ def test_partitions_alone_continue_where_each_stands() -> None:
     assert told.replayed == {P0: Span(0, 2)}
 
 
+def test_two_of_them_for_one_sink_in_one_run_are_told() -> None:
+    """The second's rows would be taken for applied; with a name of its own it writes them."""
+    stage = stage_of()
+    plans = Run(stage.plans, 0)
+    batches = [
+        Batches(plans, stage.sinks, stage.frames, name=name, observers=[stage.events.append])
+        for name in ("one", "one", "two")
+    ]
+    for number in (0, 1):
+        batches[0].run(frame_of(TWO[number]), number)
+        with pytest.raises(SettingsError, match="in this run already"):
+            batches[1].run(frame_of(TWO[number]), number)
+        batches[2].run(frame_of(TWO[number]), number)
+    assert offsets(one(stage)) == sorted(WHOLE * 2)
+
+
+@pytest.mark.parametrize("per_partition", [False, True])
+def test_a_function_that_tries_again_itself_is_served(per_partition: bool) -> None:
+    """Within one run the same batch is given again: sinks that have it are left out."""
+    sinks = [MemorySink(key=key, per_partition=per_partition) for key in "ab"]
+    sinks[1].faults.extend([None, SinkFault.REFUSED] if per_partition else [SinkFault.REFUSED])
+    stage = stage_of(*sinks)
+    batches = stage.batches()
+    with pytest.raises(SinkError):
+        batches.run(frame_of(TWO[0]), 0)
+    for number in (0, 0, 1, 1):
+        batches.run(frame_of(TWO[number]), number)
+    assert offsets(sinks[0]) == offsets(sinks[1]) == WHOLE
+
+
+def test_state_that_is_left_behind_is_told_once() -> None:
+    """A stateful query that goes on in the ledger with a new checkpoint has an empty state."""
+    for stateful, told in ((True, 1), (False, 0)):
+        stage = stage_of(stateful=stateful)
+        stage.run(0)
+        stage.plans.query_id = "anew"
+        stage.run(1)
+        stage.run(1)
+        assert [type(event) for event in stage.events].count(StateLeftBehind) == told
+
+
+def test_a_stateful_batch_that_nothing_would_mark_halts() -> None:
+    """With no partition left its rows are not dropped in silence."""
+    stage = stage_of(stateful=True)
+    stage.run(0)
+    stage.plans.ranges = {1: {}}
+    with pytest.raises(PartitionVanishedError):
+        stage.run(1)
+    assert stage.frames.log == []
+    assert isinstance(stage.events[-1], BatchHalted)
+
+
+def test_every_error_is_told() -> None:
+    """Of planning, naming, the transform and Spark too; a stranger's words are not repeated."""
+
+    def halted(stage: Stage, error: type[Exception], **how: Any) -> BatchHalted:
+        with pytest.raises(error):
+            stage.run(0, **how)
+        told = stage.events[-1]
+        assert isinstance(told, BatchHalted)
+        assert told.error == error.__name__
+        return told
+
+    class Silent(Plans):
+        def plan(self, frame: Any, batch_id: int) -> Any:
+            raise KafkaError("Kafka does not answer", code="_TRANSPORT")
+
+    told = halted(Stage(Silent(TWO), [MemorySink()]), KafkaError, name="flights")
+    assert (told.query, told.run_id, told.problem) == ("flights", "", "Kafka does not answer")
+    assert halted(stage_of(query=None), SettingsError).run_id == "r1.1"
+
+    def broken(frame: Frame, plan: Any) -> Frame:
+        raise LookupError("password=hunter2")
+
+    told = halted(stage_of(), LookupError, transform=broken)
+    assert (told.query, told.sink) == ("flights", None)
+    assert "hunter2" not in str(told)
+
+
+def test_consent_to_a_recreated_topic_reaches_the_judgement() -> None:
+    """Without it the batch is refused; with it the new topic's rows come after the old one's."""
+    stage = stage_of()
+    stage.run(0)
+    stage.plans.topic_id = "T2"
+    with pytest.raises(TopicRecreatedError):
+        stage.run(0)
+    stage.run(0, on_recreated="restart")
+    stage.run(1)
+    assert len(one(stage).rows) == 3 + len(WHOLE)
+
+
 def test_settings_that_can_never_work_are_refused() -> None:
     """No sink, the same sink twice, an unknown on_gap, and a query without a name."""
     for sinks, how in (
         ([], {}),
         ([MemorySink(), MemorySink()], {}),
         ([MemorySink()], {"on_gap": "ignore"}),
+        ([MemorySink()], {"on_recreated": "accept"}),
     ):
         with pytest.raises(SettingsError):
             Stage(Plans(TWO), list(sinks)).batches(**how)

@@ -103,6 +103,8 @@ def test_state_and_logs(tmp_path: Path) -> None:
     plan = plans.plan(None, 0)
     assert not plan.stateful
     assert plan.topic_ids == {"t": "one"}
+    assert plan.asked
+    assert not CheckpointPlans(str(folder), "run").plan(None, 0).asked
     assert plan.log_starts.keys() == plan.sources[0].keys() == set(asked[0])
     (folder / "state" / "0").mkdir(parents=True)
     assert plans.plan(None, 0).stateful

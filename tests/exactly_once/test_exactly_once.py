@@ -172,6 +172,60 @@ def test_what_is_wrong_is_said_first(
     assert len(sink.rows) == 5
 
 
+def test_the_same_range_from_a_new_checkpoint_is_refused(jobs: Jobs, topics: Topics) -> None:
+    """A lost checkpoint, or another query of the same name, reads just what was applied."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 5)
+    sink = MemorySink()
+    jobs.drain(jobs.read(topic), exactly_once(sink))
+    text = jobs.failure(jobs.read(topic), exactly_once(sink), checkpoint="lost")
+    assert "eo_listener.errors.OverlapError: " in text
+    assert "under this name" in text
+    assert len(sink.rows) == 5
+
+
+def test_two_for_one_sink_in_one_function(jobs: Jobs, topics: Topics) -> None:
+    """The second's rows are not dropped in silence."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 5)
+    sink = MemorySink()
+    first = exactly_once(sink, transform=lambda df: df.filter("int(value) < 2"))
+    second = exactly_once(sink, transform=lambda df: df.filter("int(value) >= 2"))
+
+    def both(frame: DataFrame, batch_id: int) -> None:
+        first(frame, batch_id)
+        second(frame, batch_id)
+
+    assert "SettingsError: memory rows got batch 0 in this run" in jobs.failure(
+        jobs.read(topic), both
+    )
+    assert values(sink) == [0, 1]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_frame_that_has_run_is_held_too(jobs: Jobs, topics: Topics, listed: bool) -> None:
+    """Rows are computed once for two sinks, though the transform has looked at them before."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 10)
+    one, two = MemorySink(key="one"), MemorySink(key="two")
+    computed = jobs.spark.sparkContext.accumulator(0)
+
+    def counted(value: str) -> str:
+        computed.add(1)
+        return value
+
+    def transform(frame: DataFrame) -> Any:
+        made = [frame.select("*"), frame.filter("offset >= 0")]
+        assert all(frame.collect() for frame in made)
+        computed.value = 0
+        return made if listed else made[0]
+
+    data = jobs.read(topic).withColumn("value", F.udf(counted, "string", useArrow=False)("value"))
+    jobs.drain(data, exactly_once(one, two, transform=transform))
+    assert values(one) == values(two) == list(range(10))
+    assert computed.value == 10
+
+
 def test_lost_records(jobs: Jobs, topics: Topics) -> None:
     """What Kafka deleted before it was read halts the query, unless the loss is accepted."""
     topic = topics.create(partitions=1)

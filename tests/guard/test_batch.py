@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 from dataclasses import replace
 
 import pytest
 
+from eo_listener import exactly_once, starting_offsets
 from eo_listener.errors import (
     GapError,
     GuardError,
@@ -16,6 +20,7 @@ from eo_listener.errors import (
     SettingsError,
     TopicRecreatedError,
 )
+from eo_listener.guard.breaches import Breaches, Kind
 from eo_listener.ledger import Head, Verdict
 from eo_listener.offsets import Span, TopicPartition
 from tests.guard.plans import P0, P1, P2, U0, Ranges, head_of, judged, plan_of
@@ -142,6 +147,33 @@ def test_empty_ranges_have_no_verdict() -> None:
     assert list(judged(off, heads | {P2: head_of(0, 4)}).entry.moves) == [P0]
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_range_that_another_query_has_applied_is_no_replay(alone: bool) -> None:
+    """Under one name two queries, or a query from its beginning again, are told and refused."""
+    heads = {P0: head_of(0, 5, query_id="other"), P1: head_of(0, 3)}
+    for planned in ({P0: (0, 5)}, {P0: (0, 5), P1: (3, 3)}, {P0: (0, 5), P1: (0, 3)}):
+        with pytest.raises(OverlapError, match="under this name") as raised:
+            judged(plan_of({P1: (3, 3)} | planned), heads, on_gap="accept", per_partition=alone)
+        assert raised.value.ranges == {P0: Span(0, 5)}
+        assert "a name of its own" in str(raised.value)
+        assert "starting_offsets(ledger=" in str(raised.value)
+
+
+def test_a_topic_that_kafka_no_longer_has_is_refused() -> None:
+    """Asked and not there is another answer than not asked; what is not read needs no log."""
+    heads = {P0: head_of(0, 5)}
+    plan = plan_of({P0: (5, 9)}, topic_ids={})
+    assert judged(plan, heads).verdict is Verdict.NEXT
+    gone = replace(plan, asked=True)
+    for known in (heads, {}):
+        with pytest.raises(PartitionVanishedError, match="no longer has") as raised:
+            judged(gone, known, on_gap="accept")
+        assert raised.value.ranges == {P0: Span(5, 9)}
+    assert judged(replace(gone, log_ends={P0: 9}), heads).verdict is Verdict.NEXT
+    replay = plan_of({P0: (0, 5), P1: (3, 3)}, topic_ids={}, asked=True)
+    assert judged(replay, heads).verdict is Verdict.REPLAY
+
+
 def test_a_new_partition_does_not_make_a_replay_mixed() -> None:
     """An empty range without a head says nothing of whether the batch was applied."""
     found = judged(plan_of({P0: (0, 5), P1: (3, 3)}), {P0: head_of(0, 5)})
@@ -220,6 +252,38 @@ def test_a_recreated_topic_is_refused_even_where_it_has_nothing_new() -> None:
         assert raised.value.ranges == {P0: Span(*planned)}
 
 
+def test_a_recreated_topic_may_be_taken_from_its_beginning() -> None:
+    """By consent it counts as never applied, over its old head, and other topics go on."""
+    heads = {P0: head_of(0, 5), P1: head_of(0, 2), P2: head_of(0, 4), U0: head_of(0, 8)}
+    heads[U0] = replace(heads[U0], topic_id="U")
+    plan = plan_of({P0: (0, 9), P1: (0, 0), U0: (8, 9)}, topic_ids={"t": "T2", "u": "U"})
+    found = judged(plan, heads, on_recreated="restart")  # P2 is not in the new topic
+    moves = found.entry.moves
+    assert {tp: (move.verdict, move.topic_id, move.hole) for tp, move in moves.items()} == {
+        P0: (Verdict.FIRST, "T2", None),
+        P1: (None, "T2", None),
+        U0: (Verdict.NEXT, "U", None),
+    }
+    assert {tp: move.found for tp, move in moves.items()} == {tp: heads[tp] for tp in moves}
+    later = heads | {tp: found.entry.head(tp) for tp in moves}
+    assert judged(plan, later).verdict is Verdict.REPLAY  # the consent is needed no more
+    follows = plan_of({P0: (9, 10), P1: (0, 1)}, topic_ids=plan.topic_ids)
+    assert judged(follows, later).verdict is Verdict.NEXT
+
+
+def test_a_recreated_topic_is_not_taken_from_its_middle() -> None:
+    """A checkpoint that went on over the new topic has not read its beginning: that is a gap."""
+    heads = {P0: head_of(0, 5)}
+    plan = plan_of({P0: (5, 9)}, topic_ids={"t": "T2"})
+    with pytest.raises(GapError) as raised:
+        judged(plan, heads, on_recreated="restart")
+    assert raised.value.ranges == {P0: Span(0, 5)}
+    plan = replace(plan, log_starts={P0: 5})
+    assert judged(plan, heads, on_recreated="restart").verdict is Verdict.FIRST
+    with pytest.raises(GapError):
+        judged(replace(plan, log_starts={P0: 6}), heads, on_recreated="restart")
+
+
 def test_an_unknown_topic_id_is_no_other_id() -> None:
     """Where one of the two is unknown nothing is said, and what is known is not forgotten."""
     found = judged(plan_of({P0: (5, 9)}, topic_ids={}), {P0: head_of(0, 5)})
@@ -288,9 +352,30 @@ def test_an_error_says_what_to_type() -> None:
     )
     assert error.cause is not None
     assert error.fix is not None
-    assert 'starting_offsets(ledger=sink, query="flights")' in error.fix
+    assert 'starting_offsets(ledger=sink, query="flights", bootstrap_servers="...")' in error.fix
     assert 'on_gap="accept"' in error.fix
     assert error.exit_code == 1
+
+
+@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("stateful", [False, True])
+def test_what_to_type_can_be_typed(kind: Kind, stateful: bool) -> None:
+    """Each call in a fix is one that Python takes, with arguments that the function has."""
+    breaches = Breaches()
+    breaches.add(kind, P0, Span(0, 5))
+    with pytest.raises(GuardError) as raised:
+        breaches.raise_gravest(plan_of({}, stateful=stateful), name='a "b" {c}', sink="s")
+    fix = raised.value.fix or ""
+    for function in (starting_offsets, exactly_once):
+        for call in re.findall(rf"{function.__name__}\([^()]*\)", fix):
+            typed = ast.parse(call, mode="eval").body
+            assert isinstance(typed, ast.Call)
+            given = {one.arg: one.value for one in typed.keywords}
+            inspect.signature(function).bind(*typed.args, **given)  # type: ignore[arg-type]  # None only for **
+            if function is starting_offsets:
+                assert {"ledger", "query", "bootstrap_servers"} <= given.keys()
+                assert ast.literal_eval(given["query"]) == 'a "b" {c}'
+    assert ("The query has state" in fix) is (stateful and "checkpointLocation" in fix)
 
 
 def test_what_cannot_be_proved_is_refused() -> None:
@@ -300,8 +385,9 @@ def test_what_cannot_be_proved_is_refused() -> None:
     with pytest.raises(SettingsError, match="no Kafka source"):
         judged(plan_of({}, sources={}), {})
     twice = {0: {P0: Span(0, 5)}, 1: {P0: Span(0, 5)}}
-    with pytest.raises(SettingsError, match="two sources"):
+    with pytest.raises(SettingsError, match="two sources") as raised:
         judged(plan_of({}, sources=twice), {})
+    assert "two clusters" in str(raised.value)
 
 
 def test_each_move_knows_its_source() -> None:
@@ -316,3 +402,13 @@ def test_each_move_knows_its_source() -> None:
 def test_a_batch_of_no_partitions_moves_nothing() -> None:
     """A pattern that matches no topic yet leads to a batch with nothing to write."""
     assert not judged(plan_of({}, sources={0: {}}), {}).entry.moves
+
+
+def test_a_stateful_batch_of_no_partitions_is_refused() -> None:
+    """Its state may still give rows, and nothing would say that they were written."""
+    plan = plan_of({}, sources={0: {}}, stateful=True)
+    with pytest.raises(SettingsError, match="no partition"):
+        judged(plan, {})
+    with pytest.raises(PartitionVanishedError, match="no partition") as raised:
+        judged(plan, {P0: head_of(0, 5)})
+    assert raised.value.ranges == {P0: Span(5, 5)}

@@ -170,14 +170,21 @@ def _overlap_is_next(self: Any, tp: Any, span: Any, head: Any) -> None:
     _judge_range(self, tp, span, head)
 
 
-def _gap_is_next(self: Any, tp: Any, span: Any, head: Any, reached: int) -> None:
-    verdict = Verdict.FIRST if head is None else Verdict.NEXT
+def _anyones_replay(self: Any, tp: Any, span: Any, head: Any) -> None:
+    """A range that somebody has applied under this name is a replay, whoever it was."""
+    if head is not None and span == head.span:
+        self.replayed[tp] = span
+        return
+    _judge_range(self, tp, span, head)
+
+
+def _gap_is_next(self: Any, tp: Any, span: Any, head: Any, reached: int, verdict: Verdict) -> None:
     self.moves[tp] = self._move(tp, span, verdict, head)
 
 
-def _endless_log(self: Any, tp: Any, span: Any, head: Any, reached: int) -> None:
+def _endless_log(self: Any, tp: Any, span: Any, head: Any, reached: int, verdict: Verdict) -> None:
     self._plan = replace(self._plan, log_starts={})
-    _continue(self, tp, span, head, reached)
+    _continue(self, tp, span, head, reached, verdict)
 
 
 BUGS = (
@@ -196,6 +203,7 @@ BUGS = (
     Bug("mixed replay allowed", "forgotten", ((steps, "judge_batch", _each_alone),)),
     Bug("topic id ignored", "recreate", ((_Bench, "_is_recreated", _no),)),
     Bug("overlap taken for next", "forgotten", ((_Bench, "_judge_range", _overlap_is_next),)),
+    Bug("replay by another query", "stranger", ((_Bench, "_judge_range", _anyones_replay),)),
     Bug("gap taken for next", "careless", ((_Bench, "_continue", _gap_is_next),)),
     Bug("log start ignored", "retention", ((_Bench, "_continue", _endless_log),)),
     Bug("no answer taken for success", "answers", ((Writer, "_found_out", _success),)),

@@ -21,8 +21,9 @@ class Scope:
     at some later moment; the answer is lost each time), `produce` (a record beyond what batches
     add), `rewind` (somebody restores an older checkpoint), `forgotten` (its newest plan is lost,
     so that the batch is planned anew), `ledger` (a new checkpoint that starts where
-    the ledger stands), `careless` (one that starts at the latest offsets), `restore` (the store as
-    it was before its last commit), `recreate` and `retention`.
+    the ledger stands), `careless` (one that starts at the latest offsets), `stranger` (another
+    query of the same name, from the beginning), `restore` (the store as it was before its last
+    commit), `recreate` and `retention`.
     """
 
     name: str

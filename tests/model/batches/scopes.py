@@ -35,6 +35,7 @@ SMALL = {
         Scope("ledger and zombie", {"zombie": 1, "ledger": 1, "produce": 1}, batches=1),
         Scope("careless", {"crash": 1, "careless": 1}),
         Scope("careless and told so", {"crash": 1, "careless": 1}, how=_ACCEPT),
+        Scope("stranger", {"crash": 2, "stranger": 1}),
         Scope("restored store", {"restore": 1, "crash": 1}),
         Scope("recreate", {"recreate": 1, "crash": 1}),
         Scope("retention", {"retention": 1, "crash": 1}),

@@ -134,6 +134,7 @@ def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
         topic_ids={"t": log.id},
         log_starts=dict(log.starts),
         log_ends=dict(log.ends),
+        asked=True,
     )
     read = {tp: range(*span) for tp, span in batch.spans}
     if stateful:

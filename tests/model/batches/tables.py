@@ -28,6 +28,7 @@ class Table:
     holes: tuple[tuple[TopicPartition, Span], ...] = ()
     bases: dict[TopicPartition, int] = field(default_factory=dict)  # where the first row stands
     emitted: dict[TopicPartition, int] = field(default_factory=dict)  # of a stateful query
+    parts: frozenset[tuple[str, TopicPartition, Span]] = frozenset()  # by whose query id
     backup: Table | None = None  # as it was before the last commit
     lock: str | None = None
     flying: tuple[str, Call, Batch] | None = None
@@ -45,6 +46,7 @@ class Table:
             require(held == found, f"{run} moves {tp} from {held}, where it has found {found}")
             require(head.run_id == run, f"{run} moves {tp} in the name of {head.run_id}")
             self.heads[tp] = head
+            self.parts |= {(head.query_id, tp, head.span)}
             self.bases = {tp: head.span.start} | self.bases
         self.holes += call.holes
         entry = tuple((tp, head) for tp, _, head in call.moves)
@@ -63,6 +65,7 @@ class Table:
         assert backup is not None
         self.rows, self.heads, self.history = backup.rows, dict(backup.heads), backup.history
         self.holes, self.bases, self.emitted = backup.holes, backup.bases, backup.emitted
+        self.parts = backup.parts
         self.backup = None
 
     def _agree(self, *, stateful: bool) -> None:
@@ -80,6 +83,11 @@ class Table:
             lost = {offset for at, hole in self.holes if at == tp for offset in range(*hole)}
             should = set(range(self.bases.get(tp, 0), reached)) - lost
             require(have[tp] == should, f"{tp} has {sorted(have[tp])}, not {sorted(should)}")
+
+    def got(self, batch: Batch, query_id: str) -> bool:
+        """Whether it was this query that gave it the batch."""
+        read = (one for one in batch.spans if one[1].until > one[1].start)
+        return all((query_id, tp, span) in self.parts for tp, span in read)
 
     def has(self, batch: Batch, *, stateful: bool) -> bool:
         """Whether a batch is durable here, or all that comes before its end."""

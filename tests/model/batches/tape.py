@@ -111,10 +111,16 @@ class Tape:
         self.executed = True
         return list(self.rows)
 
+    def is_one(self, made: Any) -> bool:
+        return made is self
+
     def hold(self, frame: Any) -> Any:
         return frame
 
-    def release(self, held: Any) -> None:
+    def anew(self, frame: Any) -> Any:
+        return frame
+
+    def release(self, frame: Any) -> None:
         pass
 
     def discard(self, frame: Any) -> None:

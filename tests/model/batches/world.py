@@ -66,6 +66,7 @@ class World:
                 frozenset(table.heads.items()),
                 table.history,
                 table.holes,
+                table.parts,
                 frozenset(table.emitted.items()),
                 table.lock,
                 table.flying,
@@ -155,7 +156,7 @@ class World:
     def _restarts(self) -> Iterator[str]:
         kinds = ["rewind"] if self.checkpoint.done else []
         kinds += ["forgotten"] if self.checkpoint.batches else []
-        kinds += ["careless", "ledger"]
+        kinds += ["careless", "ledger", "stranger"]
         yield from (kind for kind in kinds if self.left.get(kind))
 
     def _unread(self) -> bool:
@@ -241,6 +242,8 @@ class World:
         for key, table in self.tables.items():
             there = driver.robbed or table.has(batch, stateful=self.scope.stateful)
             require(there, f"Spark is told that batch {driver.batch} is in {key}, and it is not")
+            mine = driver.robbed or table.got(batch, driver.query_id)
+            require(mine, f"Spark is told that {key} has batch {driver.batch}, of another query")
         require(
             stand.executed or not self.scope.stateful,
             f"batch {driver.batch} of a stateful query was not run",
@@ -384,6 +387,9 @@ class World:
             del files.batches[files.done + (how == "rewind") :]
         elif how in ("careless", "ledger"):
             self.renew(latest=how == "careless")
+        elif how == "stranger":
+            self.checkpoint = Checkpoint(life=files.life + 1)
+            self.meddled.add(self.checkpoint.id)
         self._start()
 
     def renew(self, *, latest: bool = False) -> None:
