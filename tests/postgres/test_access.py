@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import socket
+import time
 import traceback
 
 import pytest
@@ -48,6 +49,29 @@ def test_no_secret_is_told(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     for text in said:
         assert "s3cret" not in text
         assert "word" not in text.replace("password", "")
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://me:s3/cretword@127.0.0.1:1/flights",
+        "postgresql://me:12/s3cretword@127.0.0.1:1/flights",
+        "postgresql://me:12/s3@cretword@127.0.0.1:1/flights",
+        "postgresql://me:s3:e/cretword@127.0.0.1:1/flights",
+    ],
+)
+def test_a_password_that_tears_the_uri_is_refused(dsn: str) -> None:
+    """A password that libpq would take for a port or a database is refused, and not told."""
+    with pytest.raises(SettingsError, match="%XX") as refused:
+        PostgresSink(dsn, "t")
+    assert "s3" not in str(refused.value)
+    assert "word" not in str(refused.value).replace("password", "")
+
+
+def test_a_database_may_have_any_name() -> None:
+    """A database with a slash is fine where the dsn is no URI; several ports are fine in one."""
+    assert "h/a/b" in PostgresSink("host=h dbname=a/b", "t").label
+    assert "h:1,2/d" in PostgresSink("postgresql://h:1,h:2/d", "t").label.replace("h,h", "h")
 
 
 @pytest.mark.parametrize(
@@ -133,6 +157,31 @@ def test_time_limits_of_the_role_do_not_end_a_batch(dsn: str) -> None:
     with writer.transaction(sink._link, entry_of({}, {}, query="q")):
         assert sink._link.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
         assert sink._link.execute("SHOW statement_timeout").fetchone() == ("10min",)
+
+
+def test_settings_of_the_role_do_not_change_what_is_read_or_promised(
+    dsn: str, postgres: PostgresServer
+) -> None:
+    """Another style of dates is no matter, COMMIT waits for the disk, and an idle link stays."""
+    role = f"odd_{os.getpid()}"
+    settings = ("DateStyle = 'SQL, DMY'", "synchronous_commit = off", "idle_session_timeout = 100")
+    script(
+        postgres.dsn(),
+        f"CREATE ROLE {role} LOGIN SUPERUSER",
+        *(f"ALTER ROLE {role} SET {one}" for one in settings),
+    )
+    sink = PostgresSink(dsn.replace("postgres@", f"{role}@", 1), "t")
+    try:
+        assert sink.applied("q") == {}
+        link = sink._link
+        assert link is not None
+        time.sleep(0.3)
+        with sink._writer("q").transaction(link, entry_of({}, {}, query="q")):
+            assert link.execute("SHOW synchronous_commit").fetchone() == ("on",)
+            assert link.execute("SELECT now()").fetchone() is not None
+    finally:
+        sink.close()
+        script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 def test_a_fork_has_a_connection_of_its_own(dsn: str) -> None:

@@ -272,6 +272,113 @@ def test_somebody_elses_lock_is_named_and_left_alone(dsn: str) -> None:
     sink.close()
 
 
+def test_one_that_waits_before_us_hides_no_zombie(dsn: str) -> None:
+    """Behind somebody who only waits for our own zombie, the zombie is found and ended."""
+    sink = PostgresSink(dsn, TABLE, lock_timeout=0.5)
+    write(sink, next_entry(sink, run="before"))
+    with zombie(dsn, "sink.begun") as process:
+        other = psycopg.connect(dsn, application_name="somebody", autocommit=True)
+        waits = threading.Thread(target=other.execute, args=("SELECT * FROM eo_ledger FOR UPDATE",))
+        waits.start()
+        ends = time.monotonic() + 10
+        while ask(
+            dsn,
+            f"SELECT wait_event_type FROM pg_stat_activity WHERE pid = {other.info.backend_pid}",
+        ) != ["Lock"]:
+            assert time.monotonic() < ends
+        write(sink, next_entry(sink, run="successor"))
+        waits.join(10)
+        assert resume(process).startswith("SinkError: ")
+    other.close()
+    assert ask(dsn, "SELECT run_id FROM eo_ledger") == ["successor"]
+    sink.close()
+
+
+def test_a_zombie_of_another_role_is_named(dsn: str) -> None:
+    """What this role may not end, nor see much of, is named with its process and user."""
+    schema = ask(dsn, "SELECT current_schema()")[0]
+    first = PostgresSink(dsn, TABLE)
+    write(first, next_entry(first))
+    role = f"weak_{schema}"
+    script(
+        dsn,
+        f"CREATE ROLE {role} LOGIN",
+        f"GRANT ALL ON SCHEMA {schema} TO {role}",
+        f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}",
+    )
+    sink = PostgresSink(dsn.replace("postgres@", f"{role}@", 1), TABLE, lock_timeout=0.3)
+    entry = next_entry(sink)
+    try:
+        link_of(first).execute("BEGIN")
+        link_of(first).execute("SELECT * FROM eo_ledger FOR UPDATE")
+        pid = link_of(first).info.backend_pid
+        with pytest.raises(SinkBusyError, match=f"backend {pid}.*user postgres.*may not end"):
+            write(sink, entry)
+    finally:
+        sink.close()
+        first.close()
+        script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_a_prepared_transaction_is_named(server: PostgresServer, own: str) -> None:
+    """A lock that no process holds, but a transaction that was prepared: it is named."""
+    script(own, "ALTER SYSTEM SET max_prepared_transactions = 3")
+    server.kill()
+    server.start()
+    sink = PostgresSink(own, TABLE, lock_timeout=0.3)
+    write(sink, next_entry(sink))
+    entry = next_entry(sink)
+    with psycopg.connect(own, autocommit=True) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM eo_ledger FOR UPDATE")
+        other.execute("PREPARE TRANSACTION 'half'")
+        with pytest.raises(SinkBusyError, match=r"'half' of postgres.*ROLLBACK PREPARED"):
+            write(sink, entry)
+        other.execute("ROLLBACK PREPARED 'half'")
+    assert write(sink, entry).rows == 10
+    sink.close()
+
+
+def test_a_zombie_without_a_ledger_is_ended_too(dsn: str) -> None:
+    """In mode idempotent the name of the connection tells our own from others."""
+    script(dsn, f"CREATE TABLE {TABLE} (id bigint PRIMARY KEY, run text)")
+    first, sink = (
+        PostgresSink(dsn, TABLE, mode="idempotent", keys="id", lock_timeout=0.3) for _ in range(2)
+    )
+    first.applied(QUERY)
+    stopped = first._connection(first._writer(QUERY))
+    stopped.execute(b"BEGIN")
+    stopped.execute(f"LOCK TABLE {TABLE}".encode())
+    writer = sink._writer(QUERY)
+    link = sink._connection(writer)
+    with writer.transaction(link, next_entry(sink)):
+        link.execute(f"INSERT INTO {TABLE} VALUES (1, 'r')".encode())
+    assert ask(dsn, IDS) == [1]
+    first.close()
+    sink.close()
+
+
+def test_a_commit_in_doubt_ends_no_stranger(dsn: str) -> None:
+    """A backend that has gone on to another transaction, as behind a pooler, is not waited for."""
+    sink = PostgresSink(dsn, TABLE, lock_timeout=0.3)
+    write(sink, next_entry(sink))
+    with psycopg.connect(dsn, autocommit=True) as stranger:
+        before = link_of(sink).identity
+        assert before is not None
+        row = stranger.execute(
+            "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+        ).fetchone()
+        assert row is not None
+        sink.close()
+        sink._doubt = before._replace(pid=row[0], backend_start=row[1])
+        stranger.execute("BEGIN")
+        begun = time.monotonic()
+        assert TP in sink.applied(QUERY)
+        assert time.monotonic() - begun < 0.3
+        assert stranger.execute("SELECT 1").fetchone() == (1,)
+    sink.close()
+
+
 def test_another_query_of_ours_is_no_zombie(dsn: str) -> None:
     """A transaction of another query into the same table, however long, is never ended."""
     script(dsn, f"CREATE TABLE {TABLE} (id bigint, run text)")

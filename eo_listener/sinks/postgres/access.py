@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from eo_listener.errors import SettingsError
 
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret", "passfile")
+_URI: Final = ("postgresql://", "postgres://")
 _LIVENESS: Final = {
     # A dead server that is waited for is found within about 30 s, one that is written to in two
     # minutes: no less, since the kernel then also gives up one that only stops reading for a while.
@@ -43,14 +44,27 @@ class Access:
         for name in ("connect_timeout", "lock_timeout", "statement_timeout"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name}={getattr(self, name)} is no time to wait")
-        host = str(self._settings().get("host") or "")
-        if "@" in host:
+        if self._torn():
             raise SettingsError(
-                "the dsn of PostgresSink names a host with an '@' in it",
+                "the dsn of PostgresSink does not come apart into host, port and database",
                 cause="the password holds a character that has a meaning in a URI",
                 fix="Write that character as %XX (an '@' is %40), or give the dsn as "
                 "\"host=... user=... password='...'\"",
             )
+
+    def _torn(self) -> bool:
+        """Tell whether a part of the password may have become another part of the dsn.
+
+        libpq takes the first '@', ':' and '/' of a URI for what they mean there.
+        """
+        given = self._settings()
+        if "@" in str(given.get("host") or ""):
+            return True
+        ports = [one for one in str(given.get("port") or "").split(",") if one]
+        if not all(one.isascii() and one.isdigit() for one in ports):
+            return True
+        database = str(given.get("dbname") or "")
+        return self.dsn.startswith(_URI) and ("@" in database or "/" in database)
 
     def conninfo(self, application: str) -> str:
         """Everything libpq is told; what the dsn says itself wins over ours. Secret."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Generator
+from datetime import datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
@@ -21,7 +22,29 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[Any, ...]
 Cursor: TypeAlias = psycopg.Cursor[Row]
 
+_SESSION: Final = """
+SELECT set_config(name, CASE name WHEN 'DateStyle' THEN 'ISO' ELSE '0' END, false)
+FROM pg_settings WHERE name IN ('DateStyle', 'idle_session_timeout')
+"""
+"""psycopg reads no other style of dates; Spark may compute for long before the first row."""
+
+_IDENTITY: Final = """
+SELECT pid, backend_start, xact_start,
+       set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+                  WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
+FROM pg_stat_activity WHERE pid = pg_backend_pid()
+"""
+"""And a COMMIT that was answered is on disk: what is lost later takes the ledger's word with it."""
+
 _GRACE: Final = 10.0  # seconds by which the server must have kept its own time limits
+
+
+class Identity(NamedTuple):
+    """One transaction of one backend, as pg_stat_activity tells it; `xact_start` may be hidden."""
+
+    pid: int
+    backend_start: datetime
+    xact_start: datetime | None
 
 
 class Link(psycopg.Connection[Row]):
@@ -30,7 +53,8 @@ class Link(psycopg.Connection[Row]):
     `on_stall` is called each `patience` seconds of one wait, and may raise. A wait of more than
     `limit` seconds closes the connection: a server that is stopped answers nothing, not even that.
     `may_end` tells whether another connection of the same sink and query that is in the way is a
-    rival. `sealed`: COMMIT and ROLLBACK are not for whoever uses it now.
+    rival. `sealed`: COMMIT and ROLLBACK are not for whoever uses it now. `identity` is that of the
+    last transaction: behind a pooler another backend may answer outside of it.
     """
 
     patience: float = 3600.0
@@ -38,6 +62,12 @@ class Link(psycopg.Connection[Row]):
     on_stall: Callable[[], None] | None = None
     sealed: bool = False
     may_end: bool = True
+    identity: Identity | None = None
+
+    @property
+    def backend(self) -> int:
+        """The process that serves this connection's transactions."""
+        return self.info.backend_pid if self.identity is None else self.identity.pid
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         """Wait for the server, as psycopg does, but not for ever."""
@@ -98,6 +128,7 @@ def connect(access: Access, label: str, application: str) -> Link:
     """
     try:
         link = Link.connect(access.conninfo(application), autocommit=True)
+        link.execute(_SESSION)
     except psycopg.Error as error:
         # Not chained: the original may quote what it was given.
         raise SinkError(
@@ -134,6 +165,8 @@ def begin(link: Link, access: Access) -> None:
     each = ", ".join(["set_config(%s, %s, true)"] * len(limits))
     values = [text for name, it in limits.items() for text in (name, f"{int(it * 1000)}ms")]
     link.execute(f"SELECT {each}".encode(), values)
+    row = link.execute(_IDENTITY).fetchone()
+    link.identity = None if row is None else Identity(*row[:3])
 
 
 def roll_back(link: Link) -> None:

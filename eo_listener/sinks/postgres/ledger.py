@@ -17,7 +17,7 @@ from eo_listener.sinks.ledger_sql import (
     foreign_writer,
     standing,
 )
-from eo_listener.sinks.postgres.statements import making, oid, run, run_many
+from eo_listener.sinks.postgres.statements import identifier, making, run, run_many
 
 if TYPE_CHECKING:
     from eo_listener.ledger import Entry
@@ -26,19 +26,30 @@ if TYPE_CHECKING:
 
 MOMENT: Final = "timestamp with time zone"
 PLACE: Final = "%s"
+_GRANTS: Final = {HEADS: "SELECT, INSERT, UPDATE", HISTORY: "SELECT, INSERT, DELETE"}
+_THERE: Final = """
+SELECT c.relname, c.relpersistence = 'p', NOT EXISTS (
+    SELECT FROM unnest(string_to_array(w.needs, ', ')) AS one (need)
+    WHERE NOT has_table_privilege(c.oid, one.need))
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = %s
+JOIN (VALUES (%s::text, %s::text), (%s, %s)) AS w (name, needs) ON w.name = c.relname
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The ledger of the sink `key`, in `schema` (None: the first of the role's search_path)."""
+    """The ledger of the sink `key`, in `schema`."""
 
     key: str
     label: str
-    schema: str | None
+    schema: str
 
     def make(self, link: Link, *, create: bool) -> None:
         """Make the tables where they are missing; without `create` raise SettingsError instead."""
-        if all(oid(link, self.schema, name) is not None for name in (HEADS, HISTORY)):
+        there = {name: rest for name, *rest in run(link, self._there()).fetchall()}
+        if len(there) == len(_GRANTS):
+            for name, (kept, granted) in there.items():
+                self._check(link, name, kept=kept, granted=granted)
             return
         statements = self._sql().create()
         if not create:
@@ -49,6 +60,26 @@ class Ledger:
         with making(link):
             for one in statements:
                 run(link, Statement(one))
+
+    def _there(self) -> Statement:
+        return Statement(
+            _THERE, (self.schema, *(text for pair in _GRANTS.items() for text in pair))
+        )
+
+    def _check(self, link: Link, name: str, *, kept: bool, granted: bool) -> None:
+        table = identifier(self.schema, name).as_string(link)
+        if not kept:
+            raise SettingsError(
+                f"the ledger {table} of {self.label} is UNLOGGED",
+                cause="a crash of the server would empty it",
+                fix=f"ALTER TABLE {table} SET LOGGED",
+            )
+        if not granted:
+            raise SettingsError(
+                f"the role of {self.label} may not do all that it must with the ledger {table}",
+                cause="heads are read and moved; history is written, and pruned now and then",
+                fix=f"GRANT {_GRANTS[name]} ON {table} TO the role of the dsn",
+            )
 
     def read(
         self, link: Link, query: str, only: TopicPartition | None = None

@@ -21,7 +21,7 @@ from eo_listener.sinks.postgres.types import Form, Spelling
 _TEXT: Final = pa.large_string()
 _SPECIAL: Final = re.compile(rb"[\\\n\r\t]")
 _ESCAPES: Final = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
-_BY_SPARK: Final = (Spelling.TEXT, Spelling.JSON, Spelling.ARRAY, Spelling.WORD)
+_BY_SPARK: Final = (Spelling.TEXT, Spelling.JSON, Spelling.ARRAY, Spelling.WORD, Spelling.STAMP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,8 @@ def told(frame: DataFrame, forms: Sequence[tuple[str, Form]]) -> DataFrame:
 def _text(value: str, form: Form) -> str | None:
     if form.spelling is Spelling.WORD:
         return f"cast({value} AS string)"
+    if form.spelling is Spelling.STAMP:
+        return f"concat(cast({value} AS string), '+00')"
     if form.spelling is Spelling.JSON:
         return f"to_json({value}, {_JSON_OPTIONS})"
     if form.spelling is Spelling.ARRAY:

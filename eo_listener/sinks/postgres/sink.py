@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,7 +19,7 @@ from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.sinks.postgres import dead_letters as letters_table
 from eo_listener.sinks.postgres.access import Access
-from eo_listener.sinks.postgres.connection import Link, usable
+from eo_listener.sinks.postgres.connection import Identity, Link, connect, usable
 from eo_listener.sinks.postgres.executors import check_modules
 from eo_listener.sinks.postgres.failures import translated
 from eo_listener.sinks.postgres.layout import Layout, check_names
@@ -27,7 +28,8 @@ from eo_listener.sinks.postgres.merging import check_apply
 from eo_listener.sinks.postgres.nested import told
 from eo_listener.sinks.postgres.partitions import Partitions
 from eo_listener.sinks.postgres.staging import Staging
-from eo_listener.sinks.postgres.tables import columns, make_target
+from eo_listener.sinks.postgres.statements import schema_of
+from eo_listener.sinks.postgres.tables import check_durable, columns, make_target
 from eo_listener.sinks.postgres.writing import Writer
 from eo_listener.sinks.rows import TASK_ROWS, planned_rows
 from eo_listener.sinks.target import Apply, Mode, Target
@@ -37,8 +39,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_IDENTITY: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-_DOUBT: Final = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s AND backend_start = %s)"
+_DOUBT: Final = """
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s AND backend_start = %s
+               AND xact_start IS NOT DISTINCT FROM %s)
+"""
+_END: Final = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = %s AND backend_start = %s AND xact_start IS NOT DISTINCT FROM %s
+"""
 logger = logging.getLogger("eo_listener")
 STAGING_ROWS: Final = 2_000_000
 """From how many planned rows on `road="auto"` stages them by executors."""
@@ -47,13 +55,14 @@ STAGING_ROWS: Final = 2_000_000
 class PostgresSink:
     """Writes batches into PostgreSQL, each in the transaction that moves its ledger.
 
-    `dsn` is a connection string or URI. `table` and the ledger lie in `schema` (None: the first of
-    the role's search_path) and are made when absent, unless `create` is False. `mode`: "append";
-    "upsert" by `keys` (of two rows of a batch the one with the greater offset); "idempotent", the
-    same without a ledger: nothing is judged, and a batch that is repeated with other rows leaves
-    the old ones behind. `apply`: your own SQL statements, or a function of (connection, entry), run
-    in the transaction on the rows, which are then in the table eo_batch; `table` is then only the
-    sink's name in the ledger. `dead_letters` names a table for rows that cannot be written.
+    `dsn` is a connection string or URI. `table` and the ledger lie in `schema` (None: where the
+    search_path shows the table, else the first of it) and are made when absent, unless `create` is
+    False. `mode`: "append"; "upsert" by `keys` (of two rows of a batch the one with the greater
+    offset); "idempotent", the same without a ledger: nothing is judged, and a batch that is
+    repeated with other rows leaves the old ones behind. `apply`: your own SQL statements, or a
+    function of (connection, entry), run in the transaction on the rows, which are then in the table
+    eo_batch; `table` is then only the sink's name in the ledger. `dead_letters` names a table for
+    rows that cannot be written.
 
     `road`: "driver" brings rows through the driver, at most two tasks of `task_rows` planned rows
     at a time; "staging" has the executors write them into a table of ours first (`logged_staging`:
@@ -117,8 +126,8 @@ class PostgresSink:
         self._logged = logged_staging
         self._executors_checked = False
         self._query: str | None = None
-        self._identity: tuple[Any, ...] | None = None
-        self._doubt: tuple[Any, ...] | None = None
+        self._located: Access | None = None
+        self._doubt: Identity | None = None
 
     def __repr__(self) -> str:
         return f"<PostgresSink {self.label}>"
@@ -130,13 +139,11 @@ class PostgresSink:
 
     @property
     def key(self) -> str:
-        """The table with its schema, if one was given, as SQL writes it."""
-        parts = (self._access.schema, self._target.table)
-        return ".".join(
-            name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
-            for name in parts
-            if name is not None
-        )
+        """The table with its schema, if one was given, as SQL writes it.
+
+        In the ledger it has its schema always.
+        """
+        return _named(self._access.schema, self._target.table)
 
     @property
     def per_partition(self) -> bool:
@@ -179,6 +186,7 @@ class PostgresSink:
             staging = Staging(writer=writer, layout=layout, logged=self._logged)
             return staging.write(link, rows, entry)
         if self._per_partition:
+            _refuse_speculation(frame.sparkSession)
             ranges = task_ranges(rows)
             self._check_executors(frame.sparkSession)
             parts = Partitions(writer=writer, layout=layout, ranges=ranges)
@@ -219,14 +227,35 @@ class PostgresSink:
         return {**self.__dict__, "_link": None}
 
     def _writer(self, query: str) -> Writer:
-        ledger = Ledger(key=self.key, label=self.label, schema=self._access.schema)
+        access = self._placed()
+        schema = access.schema or ""
+        ledger = Ledger(key=_named(schema, self._target.table), label=self.label, schema=schema)
         return Writer(
-            access=self._access,
+            access=access,
             ledger=ledger,
             target=self._target,
             query=query,
             alone=not self._per_partition,
         )
+
+    def _placed(self) -> Access:
+        """Return how to get in with the schema that is meant, which is found out once.
+
+        So neither a search_path that is changed later, by apply= too, nor a table of the same name
+        elsewhere ever changes the ledger that is read and moved.
+        """
+        if self._located is None:
+            access, table = self._access, None if self._target.apply else self._target.table
+            if access.schema is None:
+                with connect(access, self.label, "eo_listener") as link:
+                    access = replace(access, schema=schema_of(link, table))
+            if access.schema is None:
+                raise SettingsError(
+                    f"{self.label}: the search_path of its role has no schema that exists",
+                    fix="Name one: schema=...",
+                )
+            self._located = access
+        return self._located
 
     def _connection(self, writer: Writer) -> Link:
         link = self._link
@@ -236,11 +265,10 @@ class PostgresSink:
             link = self._link = writer.open()
             self._owner = os.getpid()
             self._query = writer.query
-            self._identity = link.execute(_IDENTITY).fetchone()
         return link
 
     def _remember_doubt(self, link: Link) -> None:
-        self._doubt = self._identity if link.closed else None
+        self._doubt = link.identity if link.closed else None
 
     def _settle(self, link: Link) -> None:
         """Wait until the backend whose COMMIT was not answered is gone; end it if it stays."""
@@ -253,21 +281,42 @@ class PostgresSink:
             waited = monotonic() - begun
             if waited > 2 * patience:
                 raise SinkError(
-                    f"{self.label}: backend {self._doubt[0]} is still committing a batch",
+                    f"{self.label}: backend {self._doubt.pid} is still committing a batch",
                     cause="the server, or a standby that it waits for, does not get on",
                     fix="Look at pg_stat_activity; start the query again when it has ended",
                 )
             if waited > patience:
-                link.execute("SELECT pg_terminate_backend(%s)", self._doubt[:1])
+                link.execute(_END, self._doubt)
             sleep(0.05)
 
     def _layout(self, link: Link, frame: DataFrame, *, direct: bool) -> Layout:
-        target, schema = self._target, self._access.schema
+        target, schema = self._target, self._placed().schema
         there = None if target.apply else columns(link, schema, target.table)
+        if there is not None:
+            check_durable(link, schema, target.table)
         layout = Layout.of(frame.schema.jsonValue(), there, target, direct=direct)
         if there is None and target.apply is None:
             where = (schema, target.table)
             make_target(link, layout, target.keys, where, create=target.create)
         if target.dead_letters is not None:
             letters_table.make(link, schema, target.dead_letters, create=target.create)
+            check_durable(link, schema, target.dead_letters)
         return layout
+
+
+def _named(schema: str | None, table: str) -> str:
+    return ".".join(
+        name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+        for name in (schema, table)
+        if name is not None
+    )
+
+
+def _refuse_speculation(session: SparkSession) -> None:
+    if (session.conf.get("spark.speculation", "false") or "").lower() == "true":
+        raise SettingsError(
+            "per_partition=True and spark.speculation=true do not go together",
+            cause="the second attempt of a task would take the first, which is at work, for a "
+            "zombie, and end it",
+            fix="Set spark.speculation=false, or give the sink per_partition=False",
+        )

@@ -41,6 +41,19 @@ def spelt(link: Link, schema: str | None, name: str) -> str:
     return identifier(schema, name).as_string(link).replace("%", "%%")
 
 
+def schema_of(link: Link, table: str | None) -> str | None:
+    """Return the schema in which `table` is seen; without one, the first of the search_path.
+
+    None where the search_path has no schema that exists.
+    """
+    row: tuple[Any, ...] | None = link.execute(
+        "SELECT COALESCE((SELECT n.nspname FROM pg_class c JOIN pg_namespace n "
+        "ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)), current_schema())",
+        (None if table is None else identifier(None, table).as_string(link),),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
 def oid(link: Link, schema: str | None, name: str) -> int | None:
     """Return the table's number, None where there is no such table."""
     query = "SELECT to_regclass(%s)::oid::bigint"

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from eo_listener.sinks.postgres.layout import Layout
 
 _COLUMNS: Final = """
-SELECT a.attname, COALESCE(b.typname, t.typname), e.typname,
+SELECT a.attname,
+       CASE COALESCE(b.typtype, t.typtype) WHEN 'e' THEN 'enum'
+       ELSE COALESCE(b.typname, t.typname) END,
+       CASE e.typtype WHEN 'e' THEN 'enum' ELSE e.typname END,
        CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END,
-       format_type(a.atttypid, a.atttypmod)
+       format_type(a.atttypid, a.atttypmod), a.attgenerated <> '' OR a.attidentity = 'a'
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
@@ -25,6 +28,12 @@ WHERE a.attrelid = %s::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
 
+_FLEETING: Final = """
+SELECT FROM pg_class WHERE relpersistence <> 'p' AND (oid = %s::bigint::oid
+    OR oid IN (SELECT relid FROM pg_partition_tree(%s::bigint::oid)))
+LIMIT 1
+"""
+
 
 def columns(link: Link, schema: str | None, table: str) -> dict[str, Existing] | None:
     """Return the columns of a table, None where there is no such table."""
@@ -32,9 +41,24 @@ def columns(link: Link, schema: str | None, table: str) -> dict[str, Existing] |
     if number is None:
         return None
     return {
-        name: Existing(base=base, element=element, modifier=modifier, spelt=written)
-        for name, base, element, modifier, written in link.execute(_COLUMNS, (number,))
+        name: Existing(base=base, element=element, modifier=modifier, spelt=spelt, generated=made)
+        for name, base, element, modifier, spelt, made in link.execute(_COLUMNS, (number,))
     }
+
+
+def check_durable(link: Link, schema: str | None, table: str) -> None:
+    """Raise SettingsError for a table that a crash, or the end of a connection, empties.
+
+    A partitioned table's own word says nothing: its parts are asked too.
+    """
+    number = oid(link, schema, table)
+    if number is not None and link.execute(_FLEETING, (number, number)).fetchone() is not None:
+        name = identifier(schema, table).as_string(link)
+        raise SettingsError(
+            f"the table {name} is UNLOGGED or temporary",
+            cause="a crash of the server would take its rows, and leave the ledger that has them",
+            fix=f"ALTER TABLE {name} SET LOGGED",
+        )
 
 
 def make_target(

@@ -84,12 +84,11 @@ class Writer:
             label=self.label,
             application=application,
             schema=self.access.schema,
-            ledger=HEADS,
+            ledger=None if self.target.mode is Mode.IDEMPOTENT else HEADS,
             waited=self.access.lock_timeout,
             open_second=lambda: connect(self.access, self.label, "eo_listener lock watch"),
         )
-        pid = link.info.backend_pid
-        link.on_stall = lambda: patience.look(pid, may_end=link.may_end)
+        link.on_stall = lambda: patience.look(link.backend, may_end=link.may_end)
         return link
 
     def write(

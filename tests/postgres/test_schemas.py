@@ -1,0 +1,192 @@
+"""Which schema, which tables: found out once, written out always, and fit to hold a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from eo_listener.errors import SettingsError
+from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.sinks.postgres.tables import check_durable, columns
+from eo_listener.testing.entries import QUERY
+from tests.postgres.bare import TABLE, write
+from tests.postgres.course import TP, ask, next_entry, script
+
+_PARTED = (
+    "CREATE TABLE t (id bigint) PARTITION BY LIST (id); "
+    "CREATE UNLOGGED TABLE t1 PARTITION OF t FOR VALUES IN (1)"
+)
+_HEADS = "SELECT sink, next_offset FROM {}.eo_ledger"
+
+
+@pytest.fixture
+def schemas(dsn: str) -> Iterator[tuple[str, str, str]]:
+    """A way in without a search_path, and two schemas beside the test's own."""
+    own = ask(dsn, "SELECT current_schema()")[0]
+    script(dsn, f"CREATE SCHEMA {own}_a", f"CREATE SCHEMA {own}_b")
+    yield dsn.partition("?")[0], f"{own}_a", f"{own}_b"
+    script(dsn, f"DROP SCHEMA {own}_a CASCADE", f"DROP SCHEMA {own}_b CASCADE")
+
+
+def within(server: str, *path: str) -> str:
+    return f"{server}?options=-csearch_path%3D{','.join(path)}"
+
+
+def test_tables_of_one_name_share_no_head(dsn: str, schemas: tuple[str, str, str]) -> None:
+    """Two sinks whose search_paths differ in the first schema alone are two sinks in the ledger,
+    also when each can see the other's.
+    """
+    server, a, b = schemas
+    own = ask(dsn, "SELECT current_schema()")[0]
+    PostgresSink(dsn, "other").applied(QUERY)  # a ledger that both can see
+    first, second = (PostgresSink(within(server, one, own), TABLE) for one in (a, b))
+    write(first, next_entry(first))
+    assert second.applied(QUERY) == {}
+    write(second, next_entry(second))
+    assert ask(dsn, _HEADS.format(a)) == [(f"{a}.{TABLE}", 10)]
+    assert ask(dsn, _HEADS.format(b)) == [(f"{b}.{TABLE}", 10)]
+    assert ask(dsn, "SELECT count(*) FROM eo_ledger") == [0]
+
+
+def test_a_schema_that_is_named_later_is_the_same(dsn: str) -> None:
+    """schema= added, or left out, leaves the ledger's key as it is."""
+    own = ask(dsn, "SELECT current_schema()")[0]
+    sink = PostgresSink(dsn, TABLE)
+    write(sink, next_entry(sink))
+    assert PostgresSink(dsn, TABLE, schema=own).applied(QUERY) == sink.applied(QUERY) != {}
+
+
+def test_a_table_further_down_the_path_is_found(dsn: str, schemas: tuple[str, str, str]) -> None:
+    """A table that only the second schema of the search_path has is written there."""
+    server, a, b = schemas
+    script(dsn, f"CREATE TABLE {b}.{TABLE} (id bigint, run text)")
+    sink = PostgresSink(within(server, a, b), TABLE)
+    write(sink, next_entry(sink))
+    assert ask(dsn, f"SELECT count(*) FROM {b}.{TABLE}") == [10]
+    assert ask(dsn, _HEADS.format(b)) == [(f"{b}.{TABLE}", 10)]
+
+
+def test_a_search_path_of_nothing_is_named(schemas: tuple[str, str, str]) -> None:
+    """A role whose search_path has no schema is told to name one."""
+    with pytest.raises(SettingsError, match="schema="):
+        PostgresSink(within(schemas[0], "no_such"), TABLE).applied(QUERY)
+
+
+@pytest.mark.parametrize(
+    "diversion",
+    ["SET LOCAL search_path = {b}", "SET search_path = {b}", "CREATE TEMP TABLE {ledger}"],
+)
+def test_what_apply_does_to_names_moves_no_other_ledger(
+    dsn: str, schemas: tuple[str, str, str], diversion: str
+) -> None:
+    """A search_path or a temporary table of the user's own statements diverts nothing of ours."""
+    server, a, b = schemas
+    other = PostgresSink(within(server, b), "t")
+    other.applied(QUERY)
+    text = diversion.format(b=b, ledger=f"eo_ledger (LIKE {b}.eo_ledger INCLUDING ALL)")
+    sink = PostgresSink(within(server, a), "t")
+    for batch in (1, 2):
+        writer = sink._writer(QUERY)
+        entry = next_entry(sink)
+        link = sink._connection(writer)
+        with writer.transaction(link, entry):
+            link.execute(text.replace("TABLE eo", "TABLE IF NOT EXISTS eo").encode())
+        assert sink.applied(QUERY)[TP].span.until == 10 * batch
+    assert other.applied(QUERY) == {}
+    sink.close()
+
+
+def test_a_percent_sign_in_a_schema(dsn: str) -> None:
+    """A name with a percent sign is doubled as often as it is halved."""
+    own = ask(dsn, "SELECT current_schema()")[0]
+    script(dsn, f'CREATE SCHEMA "{own}%b"')
+    try:
+        sink = PostgresSink(dsn, "t%t", schema=f"{own}%b")
+        for _ in range(2):
+            writer, entry = sink._writer(QUERY), next_entry(sink)
+            with writer.transaction(sink._connection(writer), entry):
+                pass
+        assert sink.applied(QUERY)[TP].span.until == 20
+        sink.close()
+    finally:
+        script(dsn, f'DROP SCHEMA "{own}%b" CASCADE')
+
+
+@pytest.mark.parametrize(
+    ("made", "fleeting"),
+    [
+        ("CREATE UNLOGGED TABLE t (id bigint)", True),
+        ("CREATE TABLE t (id bigint)", False),
+        (_PARTED, True),
+    ],
+)
+def test_a_target_that_a_crash_empties_is_refused(dsn: str, made: str, fleeting: bool) -> None:
+    """An unlogged target, or one with an unlogged part, would lose its rows and keep its ledger."""
+    script(dsn, *made.split(";"))
+    sink = PostgresSink(dsn, "t")
+    link = sink._connection(sink._writer(QUERY))
+    schema = sink._writer(QUERY).access.schema
+    if not fleeting:
+        check_durable(link, schema, "t")
+    else:
+        with pytest.raises(SettingsError, match="SET LOGGED"):
+            check_durable(link, schema, "t")
+    sink.close()
+
+
+def test_an_unlogged_ledger_is_refused(dsn: str) -> None:
+    """A ledger that a crash would empty is no ledger."""
+    sink = PostgresSink(dsn, "t")
+    sink.applied(QUERY)
+    script(dsn, "ALTER TABLE eo_ledger SET UNLOGGED")
+    with pytest.raises(SettingsError, match=r"eo_ledger.*UNLOGGED"):
+        sink.applied(QUERY)
+
+
+@pytest.mark.parametrize(
+    ("granted", "lacking"),
+    [
+        ("SELECT, INSERT, UPDATE", "DELETE ON"),
+        ("SELECT", "INSERT, UPDATE ON"),
+        ("SELECT, INSERT, UPDATE, DELETE", None),
+    ],
+)
+def test_rights_on_the_ledger_are_asked_at_once(
+    dsn: str, granted: str, lacking: str | None
+) -> None:
+    """A role that could not prune the history in a hundred batches is told before the first."""
+    PostgresSink(dsn, "t").applied(QUERY)
+    schema = ask(dsn, "SELECT current_schema()")[0]
+    role = f"poor_{schema}"
+    script(
+        dsn,
+        f"CREATE ROLE {role} LOGIN",
+        f"GRANT USAGE ON SCHEMA {schema} TO {role}",
+        f"GRANT {granted} ON eo_ledger, eo_ledger_history TO {role}",
+    )
+    sink = PostgresSink(dsn.replace("postgres@", f"{role}@", 1), "t", create=False)
+    try:
+        if lacking is None:
+            assert sink.applied(QUERY) == {}
+        else:
+            with pytest.raises(SettingsError, match=f"GRANT.*{lacking}"):
+                sink.applied(QUERY)
+    finally:
+        sink.close()
+        script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_generated_columns_are_known(dsn: str) -> None:
+    """Columns that only the server fills are told from those with a default, enums from others."""
+    script(
+        dsn,
+        "CREATE TYPE mood AS ENUM ('ok')",
+        "CREATE TABLE g (a int, b int GENERATED ALWAYS AS (a * 2) STORED, m mood, ms mood[], "
+        "c int GENERATED ALWAYS AS IDENTITY, d int GENERATED BY DEFAULT AS IDENTITY)",
+    )
+    with PostgresSink(dsn, "g")._writer(QUERY).open() as link:
+        found = columns(link, None, "g")
+    assert found is not None
+    assert {name for name, one in found.items() if one.generated} == {"b", "c"}
+    assert (found["m"].base, found["ms"].element) == ("enum", "enum")
