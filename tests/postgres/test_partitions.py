@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer
@@ -25,6 +25,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 __all__ = ["broker"]
 
+Spans: TypeAlias = "dict[TopicPartition, Span]"
+Read: TypeAlias = "Callable[..., DataFrame]"
+
 
 @pytest.fixture(scope="module")
 def topic(broker: Broker) -> str:
@@ -36,30 +39,37 @@ def topic(broker: Broker) -> str:
     return name
 
 
-@pytest.fixture
-def frame(spark: SparkSession, broker: Broker, topic: str) -> DataFrame:
-    """All of them, read as a batch: the tasks are those of a streaming query."""
-    return read(spark, broker, topic)
-
-
-def read(spark: SparkSession, broker: Broker, topic: str, **more: str) -> DataFrame:
+@pytest.fixture(scope="module")
+def spans(broker: Broker, topic: str) -> Spans:
+    """What is in each of them."""
     with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"}) as asks:
-        ends = {n: asks.get_watermark_offsets(Wire(topic, n), timeout=10)[1] for n in range(4)}
-    options = {
-        "kafka.bootstrap.servers": broker.bootstrap_servers,
-        "subscribe": topic,
-        # As numbers, since a batch's tasks are not told what "earliest" and "latest" mean.
-        "startingOffsets": json.dumps({topic: dict.fromkeys(range(4), 0)}),
-        "endingOffsets": json.dumps({topic: ends}),
-        **more,
-    }
-    loaded = spark.read.format("kafka").options(**options).load()
-    return loaded.selectExpr("topic", "partition", "offset", "string(value) AS value")
+        ends = [asks.get_watermark_offsets(Wire(topic, n), timeout=10)[1] for n in range(4)]
+    return {TopicPartition(topic, number): Span(0, end) for number, end in enumerate(ends)}
 
 
-def spans_of(frame: DataFrame, topic: str) -> dict[TopicPartition, Span]:
-    counts: Mapping[int, int] = dict(frame.groupBy("partition").count().collect())
-    return {TopicPartition(topic, n): Span(0, counts.get(n, 0)) for n in range(4)}
+@pytest.fixture(scope="module")
+def read(spark: SparkSession, broker: Broker, topic: str, spans: Spans) -> Read:
+    """Reads all of them as a batch: the tasks are those of a streaming query."""
+
+    def reading(**more: str) -> DataFrame:
+        options = {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "subscribe": topic,
+            # As numbers, since a batch's tasks are not told what "earliest" and "latest" mean.
+            "startingOffsets": json.dumps({topic: {tp.partition: 0 for tp in spans}}),
+            "endingOffsets": json.dumps({topic: {tp.partition: spans[tp].until for tp in spans}}),
+            **more,
+        }
+        loaded = spark.read.format("kafka").options(**options).load()
+        return loaded.selectExpr("topic", "partition", "offset", "string(value) AS value")
+
+    return reading
+
+
+@pytest.fixture(scope="module")
+def frame(read: Read) -> DataFrame:
+    """All records."""
+    return read()
 
 
 def heads(dsn: str) -> list[Any]:
@@ -70,10 +80,12 @@ def apply(sink: PostgresSink, frame: DataFrame, entry: Entry) -> Any:
     return sink.apply(frame, entry, plan_of(entry))
 
 
-def test_each_partition_is_written_once(dsn: str, frame: DataFrame, topic: str) -> None:
+def test_each_partition_is_written_once(
+    dsn: str, frame: DataFrame, topic: str, spans: Spans
+) -> None:
     """Rows and heads of every partition are there, and a second try of the same batch adds none."""
     sink = PostgresSink(dsn, "t", per_partition=True)
-    entry = entry_of(sink.applied(QUERY), spans_of(frame, topic))
+    entry = entry_of(sink.applied(QUERY), spans)
     assert apply(sink, frame, entry).rows == 60
     assert sink.applied(QUERY) == heads_of(entry)
     assert apply(sink, frame, entry).rows == 0
@@ -81,10 +93,11 @@ def test_each_partition_is_written_once(dsn: str, frame: DataFrame, topic: str) 
     assert ask(dsn, "SELECT sum(rows) FROM eo_ledger_history") == [60]
 
 
-def test_only_what_the_entry_holds_is_written(dsn: str, frame: DataFrame, topic: str) -> None:
+def test_only_what_the_entry_holds_is_written(
+    dsn: str, frame: DataFrame, topic: str, spans: Spans
+) -> None:
     """A partition that was judged a replay has no move, and its task writes nothing."""
     sink = PostgresSink(dsn, "t", per_partition=True)
-    spans = spans_of(frame, topic)
     first = entry_of(
         sink.applied(QUERY), {TopicPartition(topic, 1): spans[TopicPartition(topic, 1)]}
     )
@@ -95,11 +108,13 @@ def test_only_what_the_entry_holds_is_written(dsn: str, frame: DataFrame, topic:
     assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
 
 
-def test_one_bad_partition_leaves_the_others(dsn: str, frame: DataFrame, topic: str) -> None:
+def test_one_bad_partition_leaves_the_others(
+    dsn: str, frame: DataFrame, topic: str, spans: Spans
+) -> None:
     """A refused row halts its partition alone, and the error names it."""
     script(dsn, 'CREATE TABLE t ("partition" int CHECK ("partition" <> 2), value text)')
     sink = PostgresSink(dsn, "t", per_partition=True)
-    entry = entry_of(sink.applied(QUERY), spans_of(frame, topic))
+    entry = entry_of(sink.applied(QUERY), spans)
     with pytest.raises(PoisonRowError) as caught:
         apply(sink, frame, entry)
     assert caught.value.partition == TopicPartition(topic, 2)
@@ -108,10 +123,11 @@ def test_one_bad_partition_leaves_the_others(dsn: str, frame: DataFrame, topic: 
     assert ask(dsn, 'SELECT DISTINCT "partition" FROM t ORDER BY 1') == [0, 1]
 
 
-def test_a_foreign_head_is_refused_in_its_task(dsn: str, frame: DataFrame, topic: str) -> None:
+def test_a_foreign_head_is_refused_in_its_task(
+    dsn: str, frame: DataFrame, topic: str, spans: Spans
+) -> None:
     """A head that another driver has moved refuses that partition, and the others are written."""
     sink = PostgresSink(dsn, "t", per_partition=True)
-    spans = spans_of(frame, topic)
     entry = entry_of(sink.applied(QUERY), spans)
     tp = TopicPartition(topic, 0)
     apply(sink, frame, entry_of({}, {tp: spans[tp]}, run_id="other"))
@@ -123,20 +139,19 @@ def test_a_foreign_head_is_refused_in_its_task(dsn: str, frame: DataFrame, topic
 
 @pytest.mark.parametrize("what", ["repartition", "coalesce", "union", "minPartitions", "range"])
 def test_a_plan_with_other_tasks_is_refused(
-    dsn: str, spark: SparkSession, frame: DataFrame, broker: Broker, topic: str, what: str
+    dsn: str, frame: DataFrame, read: Read, topic: str, spans: Spans, what: str
 ) -> None:
     """Where a task is not one partition's whole range, nothing is written."""
     changed = {
         "repartition": lambda: frame.repartition(4),
         "coalesce": lambda: frame.coalesce(1),
         "union": lambda: frame.union(frame),
-        "minPartitions": lambda: read(spark, broker, topic, minPartitions="9"),
+        "minPartitions": lambda: read(minPartitions="9"),
         "range": lambda: frame,
     }[what]()
     sink = PostgresSink(dsn, "t", per_partition=True)
-    spans = spans_of(frame, topic)
     if what == "range":  # what was planned is more than what the tasks read
-        spans[TopicPartition(topic, 0)] = Span(0, 1000)
+        spans = {**spans, TopicPartition(topic, 0): Span(0, 1000)}
     with pytest.raises(SettingsError, match="per_partition=False"):
         apply(sink, changed, entry_of(sink.applied(QUERY), spans))
     assert heads(dsn) == []

@@ -188,17 +188,18 @@ class Staging:
     ) -> None:
         schema, target = self.writer.access.schema, self.writer.target
         staged = identifier(schema, stage)
-        attempts = [one.attempt for one in done]
-        which = sql.SQL("{} = ANY ({})").format(sql.Identifier(ATTEMPT), sql.Literal(attempts))
+        attempts = sql.Literal([one.attempt for one in done])
+        which = sql.SQL("{} = ANY ({})").format(sql.Identifier(ATTEMPT), attempts)
         wanted = sum(one.rows for one in done)
-        if aside is not None and any(one.dead for one in done):
+        dead = sum(one.dead for one in done)
+        if aside is not None and dead:
             tally.aside.count = self._move_dead(link, identifier(schema, aside), aside, which)
-        if tally.aside.count != sum(one.dead for one in done):
+        if tally.aside.count != dead:
             raise self._emptied()
-        count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(staged, which)
-        row = link.execute(count).fetchone()
-        if row is None or row[0] != wanted:
-            raise self._emptied()
+        if not self.writer.direct:
+            count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(staged, which)
+            if link.execute(count).fetchone() != (wanted,):
+                raise self._emptied()
         if target.apply is not None:
             view = sql.SQL("CREATE TEMP VIEW {} AS SELECT {} FROM {} WHERE {}").format(
                 sql.Identifier(STAGED), listed(self.layout.names), staged, which
@@ -209,6 +210,9 @@ class Staging:
             tally.rows = wanted
             return
         tally.rows = self.writer.merge(link, self.layout, staged, which).run(tally.aside.put)
+        # Where rows are appended, each that was staged is now moved or refused.
+        if self.writer.direct and tally.rows + tally.aside.count != wanted + dead:
+            raise self._emptied()
 
     def _move_dead(
         self, link: Link, staged: sql.Identifier, name: str, which: sql.Composable
