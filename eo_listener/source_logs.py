@@ -22,6 +22,29 @@ from eo_listener.routing import Cluster, Rules
 PATIENCE: Final = 60.0
 """Seconds that a batch waits for a Kafka that is away, before it fails."""
 
+# Answers of brokers while leaders and coordinators move, in librdkafka's words and in Java's.
+_PASSING: Final = frozenset(
+    {
+        "BROKER_NOT_AVAILABLE",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "FENCED_LEADER_EPOCH",
+        "KAFKA_STORAGE_ERROR",
+        "LEADER_NOT_AVAILABLE",
+        "LISTENER_NOT_FOUND",
+        "NETWORK_EXCEPTION",
+        "NOT_CONTROLLER",
+        "NOT_COORDINATOR",
+        "NOT_LEADER_FOR_PARTITION",
+        "NOT_LEADER_OR_FOLLOWER",
+        "OFFSET_NOT_AVAILABLE",
+        "REPLICA_NOT_AVAILABLE",
+        "REQUEST_TIMED_OUT",
+        "UNKNOWN_LEADER_EPOCH",
+        "UNKNOWN_TOPIC_OR_PART",  # a broker that has not heard of it yet; one gone is left out
+        "UNKNOWN_TOPIC_OR_PARTITION",
+    }
+)
 _REQUEST: Final = 10.0
 _PAUSE: Final = 0.5
 # Java's look wants a group that the client may describe; what it holds is not used. These name
@@ -57,8 +80,8 @@ class SourceLogs:
     def look(self, options: Mapping[str, str], partitions: Collection[TopicPartition]) -> Look:
         """Say where the logs of a source stand; `options` are its reader's, keys in lower case.
 
-        Waits `patience` seconds for a Kafka that is away. Raises KafkaError after that, or at
-        once for a refusal, and SettingsError for options that lead to no cluster.
+        Waits `patience` seconds for a Kafka, or a leader, that is away. Raises KafkaError after
+        that, or at once for a refusal, and SettingsError for options that lead to no cluster.
         """
         cluster = self.cluster(options)
         deadline = time.monotonic() + self._patience
@@ -71,8 +94,9 @@ class SourceLogs:
                 left = request - time.monotonic()
                 return asker.look(_group(options), partitions, timeout=left)
             except KafkaError as error:
-                # A broker's own answer stays what it is; a client's (`_TRANSPORT`) may pass.
-                if not error.code.startswith("_") or time.monotonic() + _PAUSE >= deadline:
+                # A client's own word (`_TRANSPORT`) may pass, a broker's only if it is known to.
+                passing = error.code.startswith("_") or error.code in _PASSING
+                if not passing or time.monotonic() + _PAUSE >= deadline:
                     raise
             time.sleep(_PAUSE)
 

@@ -1,0 +1,55 @@
+"""A leader that is away for some seconds holds a batch's look up, and does not end the query."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from eo_listener.errors import KafkaError
+from eo_listener.offsets import TopicPartition
+from eo_listener.source_logs import SourceLogs
+from tests.attack.conftest import Attacked
+from tests.attack.replies import ERRORS
+from tests.attack.wire_faults import Refuse
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.mark.parametrize("code", ["NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE"])
+def test_a_leader_that_is_away(
+    attacked: Attacked, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than one question waits, it is asked again until the patience has run out."""
+    monkeypatch.setattr("eo_listener.kafka.logs._PATIENCE", 0.3)
+    tp = TopicPartition(attacked.topics.create(partitions=1), 0)
+    attacked.topics.fill(tp.topic, 3)
+    options = {"kafka.bootstrap.servers": attacked.servers}
+    logs = SourceLogs(patience=20.0)
+    fault = attacked.proxy.arm("ListOffsets", Refuse(ERRORS[code]), times=None)
+    back = threading.Timer(2.0, attacked.proxy.disarm)
+    back.start()
+    started = time.monotonic()
+    assert logs.look(options, [tp]).ends == {tp: 3}
+    assert fault.fired > 1
+    assert time.monotonic() - started > 1.5
+    back.join()
+    logs.close()
+    logs = SourceLogs(patience=1.0)
+    attacked.proxy.arm("ListOffsets", Refuse(ERRORS[code]), times=None)
+    with pytest.raises(KafkaError, match="reading where logs start"):
+        logs.look(options, [tp])
+    logs.close()
+
+
+def test_a_refusal_is_told_at_once(attacked: Attacked) -> None:
+    """What no waiting heals is not waited for."""
+    tp = TopicPartition(attacked.topics.create(partitions=1), 0)
+    logs = SourceLogs(patience=30.0)
+    attacked.proxy.arm("ListOffsets", Refuse(ERRORS["GROUP_AUTHORIZATION_FAILED"]), times=None)
+    started = time.monotonic()
+    with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):
+        logs.look({"kafka.bootstrap.servers": attacked.servers}, [tp])
+    assert time.monotonic() - started < 10
+    logs.close()
