@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from eo_listener.jvm.bus import drain
     from eo_listener.jvm.hands import JvmHands
     from eo_listener.jvm.listener import Receiver, wrap
+    from eo_listener.jvm.paths import qualified
     from eo_listener.jvm.plans import LivePlans
     from eo_listener.jvm.queries import RunningQuery, find
     from eo_listener.jvm.sources import source_options
@@ -27,6 +28,7 @@ __all__ = [
     "SourceOptions",
     "drain",
     "find",
+    "qualified",
     "source_options",
     "task_ranges",
     "wrap",
@@ -41,6 +43,7 @@ _HOMES = {
     "SourceOptions": "eo_listener.shim_answers",
     "drain": "eo_listener.jvm.bus",
     "find": "eo_listener.jvm.queries",
+    "qualified": "eo_listener.jvm.paths",
     "source_options": "eo_listener.jvm.sources",
     "task_ranges": "eo_listener.jvm.tasks",
     "wrap": "eo_listener.jvm.listener",

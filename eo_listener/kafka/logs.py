@@ -34,6 +34,8 @@ _STALE = _GONE | {
 }
 _PATIENCE = 3.0  # seconds for librdkafka's memory of who leads what to be renewed
 _PAUSE = 0.1
+# Topic.INTERNAL_TOPICS of kafka-clients, which Spark's patterns leave out too.
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # all zeros: the broker knows no topic ids
 
 
@@ -98,7 +100,7 @@ class Logs:
             sorted(
                 TopicPartition(name, partition)
                 for name, topic in metadata.topics.items()
-                if (name in wanted if wanted is not None else not name.startswith("__"))
+                if (name in wanted if wanted is not None else name not in _INTERNAL)
                 for partition in topic.partitions
             )
         )

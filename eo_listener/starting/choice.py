@@ -32,6 +32,13 @@ class Policy(Enum):
     FAIL = "fail"
 
 
+class Recreated(Enum):
+    """What becomes of a topic that was made anew since the origin."""
+
+    FAIL = "fail"
+    EARLIEST = "earliest"
+
+
 _WISHES: Final = MappingProxyType({Policy.EARLIEST: EARLIEST, Policy.LATEST: LATEST})
 
 
@@ -47,6 +54,11 @@ class Origin:
     offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[TopicPartition, str] = field(default_factory=lambda: MappingProxyType({}))
 
+    def only(self, partitions: Collection[TopicPartition]) -> Origin:
+        """What it says of these partitions."""
+        offsets = {tp: offset for tp, offset in self.offsets.items() if tp in partitions}
+        return replace(self, offsets=offsets)
+
     def of(self, topics: Collection[str]) -> Origin:
         """What it says of these topics."""
         offsets = {tp: offset for tp, offset in self.offsets.items() if tp.topic in topics}
@@ -60,17 +72,24 @@ def choose(
     *,
     missing: Policy,
     out_of_range: Policy,
+    recreated: Recreated = Recreated.FAIL,
 ) -> dict[TopicPartition, int]:
     """Return where each of `partitions` is to begin; -2 is the earliest offset, -1 the latest.
 
-    `partitions` are all that the topics have now. Raises TopicRecreatedError and
-    PartitionVanishedError, which no policy accepts; GapError, RegressionError and SettingsError
-    as the policies say.
+    `partitions` are all that the topics have now. A topic of another id, or with partitions gone,
+    counts as made anew. Raises TopicRecreatedError and PartitionVanishedError unless `recreated`
+    accepts it (a topic of which nothing is there it never does); GapError, RegressionError and
+    SettingsError as the policies say.
     """
     there = sorted(tp for tp in partitions if tp in logs.starts)
+    found: dict[TopicPartition, int] = {}
+    if recreated is Recreated.EARLIEST:
+        anew = _made_anew(origin, there, logs) & {tp.topic for tp in there}
+        found = {tp: EARLIEST for tp in there if tp.topic in anew}
+        origin = origin.of({tp.topic for tp in origin.offsets} - anew)
+        there = [tp for tp in there if tp.topic not in anew]
     _refuse_recreated(origin, there, logs)
     _refuse_vanished(origin, there)
-    found: dict[TopicPartition, int] = {}
     lost: dict[TopicPartition, Span] = {}
     beyond: dict[TopicPartition, Span] = {}
     for tp in there:
@@ -117,19 +136,32 @@ def _missing(origin: Origin, tp: TopicPartition, policy: Policy) -> int:
     return _WISHES[policy]
 
 
-def _refuse_recreated(origin: Origin, partitions: Collection[TopicPartition], logs: Look) -> None:
+def _made_anew(origin: Origin, there: Collection[TopicPartition], logs: Look) -> set[str]:
+    gone = origin.offsets.keys() - set(there)
+    return {tp.topic for tp in (*_of_older(origin, there, logs), *gone)}
+
+
+def _of_older(
+    origin: Origin, partitions: Collection[TopicPartition], logs: Look
+) -> dict[TopicPartition, Span]:
+    """Positions that are those of another topic of the same name."""
     wrong = {}
     for tp in partitions:
         was, now = origin.topic_ids.get(tp), logs.topic_ids.get(tp.topic)
-        if was is not None and now is not None and was != now:
+        if tp in origin.offsets and was is not None and now is not None and was != now:
             wrong[tp] = Span(0, origin.offsets[tp])
+    return wrong
+
+
+def _refuse_recreated(origin: Origin, partitions: Collection[TopicPartition], logs: Look) -> None:
+    wrong = _of_older(origin, partitions, logs)
     if wrong:
         raise TopicRecreatedError(
             f"{origin.what} speaks of an older topic of the same name: {_listed(wrong)}",
             ranges=wrong,
             cause="the topic was deleted and made anew, so its offsets mean other records",
-            fix="Keep the new topic under a new name in the ledger: exactly_once(..., name=...), "
-            "and begin it at the earliest offset",
+            fix='To begin it anew while the other topics go on, give recreated="earliest", and '
+            "keep it under a new name in the ledger: exactly_once(..., name=...)",
         )
 
 
@@ -142,7 +174,8 @@ def _refuse_vanished(origin: Origin, partitions: Collection[TopicPartition]) -> 
             ranges=spans,
             cause="the topic was deleted, or made anew with fewer partitions; or this is another "
             "cluster",
-            fix="Check the bootstrap servers; name the topics that the new query reads in topics=",
+            fix="Check the bootstrap servers; name the topics that the new query reads in topics=; "
+            'for a topic made anew, give recreated="earliest"',
         )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from eo_listener.clusters import librdkafka_properties
@@ -17,16 +15,9 @@ from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import Look
 from eo_listener.source_logs import SourceLogs
 from eo_listener.starting.choice import Origin
+from eo_listener.starting.wanted import Wanted
 
 _TIMEOUT: Final = 30.0  # seconds for each question
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The topics that a query reads: by their names, or all that match a pattern as a whole."""
-
-    topics: frozenset[str] | None = None
-    pattern: re.Pattern[str] | None = None
 
 
 class SourceCluster:
@@ -52,20 +43,29 @@ class SourceCluster:
     def partitions(self, wanted: Wanted | None) -> tuple[TopicPartition, ...]:
         """All partitions of the topics wanted; without that all there are, but Kafka's own.
 
-        Raises SettingsError for a topic that does not exist.
+        Raises SettingsError for a topic or a partition that does not exist, and for a pattern
+        that matches none.
         """
-        topics = None if wanted is None else wanted.topics
-        found = self._reader.partitions(topics)
-        if wanted is not None and wanted.pattern is not None:
+        if wanted is None:
+            return self._reader.partitions(None)
+        if wanted.pattern is not None:
             pattern = wanted.pattern
-            return tuple(tp for tp in found if pattern.fullmatch(tp.topic))
-        missing = sorted((topics or frozenset()) - {tp.topic for tp in found})
+            every = self._reader.partitions(None)
+            matching = tuple(tp for tp in every if pattern.fullmatch(tp.topic))
+            if not matching:
+                raise _lacking(f"topic that matches {pattern.pattern!r}", "subscribePattern")
+            return matching
+        if wanted.assigned is not None:
+            there = set(self._reader.partitions({tp.topic for tp in wanted.assigned}))
+            absent = sorted(wanted.assigned - there)
+            if absent:
+                raise _lacking(f"partition {', '.join(map(str, absent))}", "assign")
+            return tuple(sorted(wanted.assigned))
+        topics = wanted.topics or frozenset()
+        found = self._reader.partitions(topics)
+        missing = sorted(topics - {tp.topic for tp in found})
         if missing:
-            raise SettingsError(
-                f"Kafka has no topic {', '.join(missing)}",
-                cause="it was deleted, is misspelt, or this is another cluster",
-                fix="Check topics= and the bootstrap servers",
-            )
+            raise _lacking(f"topic {', '.join(missing)}", "topics=")
         return found
 
     def of_group(self, group: str, partitions: Collection[TopicPartition]) -> Origin:
@@ -95,3 +95,12 @@ class SourceCluster:
         """Let go of the connections."""
         self._reader.close()
         self._logs.close()
+
+
+def _lacking(what: str, named_by: str) -> SettingsError:
+    return SettingsError(
+        f"Kafka has no {what}",
+        cause="it was deleted, is misspelt, may not be seen by this user, or this is another "
+        "cluster",
+        fix=f"Check {named_by} and the bootstrap servers",
+    )

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from eo_listener.checkpoint import Checkpoint
+from eo_listener import jvm
+from eo_listener.checkpoint import Checkpoint, has_scheme
 from eo_listener.errors import SettingsError
+from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import Sink
 from eo_listener.routing import SERVERS_OPTION
-from eo_listener.starting.choice import Policy, choose, text
-from eo_listener.starting.cluster import SourceCluster, Wanted
+from eo_listener.starting.choice import Origin, Policy, Recreated, choose, text
+from eo_listener.starting.cluster import SourceCluster
 from eo_listener.starting.origins import of_checkpoint, of_ledger
+from eo_listener.starting.wanted import Wanted
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
-_TOPICS: Final = "subscribe"
-_PATTERN: Final = "subscribepattern"
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_FOREVER: Final = 2**63  # milliseconds: Kafka's are Java longs
+
+_Choice = TypeVar("_Choice", bound=Enum)
 
 
 def starting_offsets(
@@ -33,6 +38,7 @@ def starting_offsets(
     options: Mapping[str, str] = _NONE,
     missing: str = "earliest",
     out_of_range: str = "fail",
+    recreated: str = "fail",
     checkpoint_location: str | None = None,
 ) -> str:
     """Return Spark's `startingOffsets` JSON for a query that is to begin where something stood.
@@ -41,28 +47,30 @@ def starting_offsets(
     ledger is kept under; a consumer `group`; the `checkpoint` of another query, its newest
     committed batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
 
-    `options` are the reader options of the new query (`kafka.*`, `subscribe`, `subscribePattern`);
-    `bootstrap_servers` and `topics` stand for two of them. Without topics those of the origin are
-    taken. All their partitions are in the answer, as Spark wants it.
+    `options` are the reader options of the new query (`kafka.*`, `subscribe`, `subscribePattern`,
+    `assign`); `bootstrap_servers` and `topics` stand for two of them. Without topics those of the
+    origin are taken. All their partitions are in the answer, as Spark wants it.
 
-    `missing` (a partition for which the origin has no position) and `out_of_range` (one that is no
-    longer in the log) are "earliest", "latest" or "fail". A partition without records since
-    `timestamp` begins at its end.
+    `missing` (a partition of which the origin says nothing) and `out_of_range` (a position outside
+    the log) are "earliest", "latest" or "fail". Without records since `timestamp` it is the end.
+
+    A topic that was made anew since is told by its id, which only a ledger holds, or by partitions
+    that are gone. `recreated="fail"` refuses it; with "earliest" it is read from its beginning, and
+    the others go on; give `exactly_once` another `name` then, for the ledger has the older topic.
 
     Name the new query's `checkpoint_location`: where a checkpoint is already, Spark goes on from
-    it and ignores `startingOffsets`, so that is refused. Raises SettingsError, GuardError (see
-    `choice.choose`), KafkaError, StorageError, CheckpointError and SinkError.
+    it and ignores `startingOffsets`, so that is refused. One without a scheme is looked for where
+    Spark would; without a session of Spark in this process it must have one (`file:///...`).
+
+    Raises SettingsError, GuardError (see `choice.choose`), KafkaError, StorageError,
+    CheckpointError, SinkError, and JvmError for a default file system that Spark cannot load.
     """
     _require_one(ledger, group, checkpoint, timestamp)
-    rules = {
-        "missing": _policy("missing", missing),
-        "out_of_range": _policy("out_of_range", out_of_range),
-    }
+    rules = _rules(missing, out_of_range, recreated)
     given = _options(options, bootstrap_servers)
-    wanted = _wanted(topics, given)
+    wanted = Wanted.of(topics, given)
     when = None if timestamp is None else _milliseconds(timestamp, wanted)
-    if checkpoint_location is not None:
-        _refuse_existing(checkpoint_location)
+    _refuse_existing(checkpoint_location)
     cluster = SourceCluster(given)
     try:
         there = cluster.partitions(wanted)
@@ -74,11 +82,23 @@ def starting_offsets(
             origin = cluster.of_time(when, there)
         else:
             origin = cluster.of_group(str(group), there)
-        named = {tp.topic for tp in (origin.offsets if wanted is None else there)}
-        read = tuple(tp for tp in there if tp.topic in named)
-        return text(choose(origin.of(named), read, cluster.look(read), **rules))
+        return text(_begun(cluster, wanted, there, origin, rules))
     finally:
         cluster.close()
+
+
+def _begun(
+    cluster: SourceCluster,
+    wanted: Wanted | None,
+    there: tuple[TopicPartition, ...],
+    origin: Origin,
+    rules: Mapping[str, Any],
+) -> dict[TopicPartition, int]:
+    if wanted is not None and wanted.assigned is not None:
+        origin = origin.only(wanted.assigned)
+    named = {tp.topic for tp in (origin.offsets if wanted is None else there)}
+    read = tuple(tp for tp in there if tp.topic in named)
+    return choose(origin.of(named), read, cluster.look(read), **rules)
 
 
 def _require_one(*origins: object) -> None:
@@ -89,13 +109,21 @@ def _require_one(*origins: object) -> None:
         )
 
 
-def _policy(name: str, given: str) -> Policy:
+def _rules(missing: str, out_of_range: str, recreated: str) -> dict[str, Any]:
+    return {
+        "missing": _policy(Policy, "missing", missing),
+        "out_of_range": _policy(Policy, "out_of_range", out_of_range),
+        "recreated": _policy(Recreated, "recreated", recreated),
+    }
+
+
+def _policy(kind: type[_Choice], name: str, given: str) -> _Choice:
     try:
-        return Policy(given)
+        return kind(given)
     except ValueError:
         raise SettingsError(
             f"{name} is {given!r}, which is not known",
-            fix=f"Give one of {', '.join(repr(one.value) for one in Policy)}",
+            fix=f"Give one of {', '.join(repr(one.value) for one in kind)}",
         ) from None
 
 
@@ -112,29 +140,6 @@ def _options(options: Mapping[str, str], servers: str | None) -> dict[str, str]:
     return given
 
 
-def _wanted(topics: str | Iterable[str] | None, given: Mapping[str, str]) -> Wanted | None:
-    """Which topics the new query reads; None where nobody says."""
-    if topics is None and _PATTERN in given:
-        try:
-            return Wanted(pattern=re.compile(given[_PATTERN]))
-        except re.error:
-            raise SettingsError(
-                f"{_PATTERN} is {given[_PATTERN]!r}, which Python does not take for a pattern",
-                fix="Name the topics in topics=",
-            ) from None
-    if topics is None:
-        topics = given.get(_TOPICS)
-    if topics is None:
-        return None
-    names = topics.split(",") if isinstance(topics, str) else topics
-    found = frozenset(name.strip() for name in names)
-    if not found or "" in found:
-        raise SettingsError(
-            f"topics is {topics!r}, which names none", fix="Name a topic, or several"
-        )
-    return Wanted(topics=found)
-
-
 def _milliseconds(timestamp: object, wanted: Wanted | None) -> int:
     if wanted is None:
         raise SettingsError(
@@ -146,20 +151,40 @@ def _milliseconds(timestamp: object, wanted: Wanted | None) -> int:
                 f"the timestamp {timestamp} has no time zone, so it may mean several moments",
                 fix="Give one: datetime(..., tzinfo=timezone.utc), or milliseconds since the epoch",
             )
-        return int(timestamp.timestamp() * 1000)
-    if isinstance(timestamp, bool) or not isinstance(timestamp, int) or timestamp < 0:
+        found: object = (timestamp - _EPOCH) // dt.timedelta(milliseconds=1)
+    else:
+        found = timestamp
+    # Below zero Kafka has wishes, not times: -1 is the end of the log, -2 its beginning.
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < _FOREVER:
         raise SettingsError(
-            f"timestamp is {timestamp!r}, which is no time",
-            fix="Give a datetime with a time zone, or milliseconds since the epoch",
+            f"timestamp is {timestamp!r}, which is no time that Kafka knows",
+            fix="Give a datetime with a time zone, or milliseconds since the epoch; for all that "
+            'there is, startingOffsets="earliest"',
         )
-    return timestamp
+    return found
 
 
-def _refuse_existing(location: str) -> None:
-    if Checkpoint(location).exists():
+def _refuse_existing(location: str | None) -> None:
+    if location is not None and Checkpoint(_where(location)).exists():
         raise SettingsError(
             f"there is a checkpoint at {location} already",
             cause="Spark goes on from it and ignores startingOffsets",
             fix="Give the query another checkpointLocation, or move that folder away; without "
             "startingOffsets it continues where it was",
         )
+
+
+def _where(location: str) -> str:
+    """The location as Spark resolves it: without a scheme it is on Hadoop's default file system."""
+    if has_scheme(location):
+        return location
+    found = jvm.qualified(location)
+    if found is None:
+        raise SettingsError(
+            f"which file system {location} is on is not known",
+            cause="Spark looks a location without a scheme up in fs.defaultFS, and this process "
+            "has no session of Spark that could be asked for it",
+            fix=f"Name it whole: file://{location}, hdfs://..., s3a://...; or start the session "
+            "first",
+        )
+    return found

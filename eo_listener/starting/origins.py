@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eo_listener.checkpoint import Checkpoint
+from eo_listener.checkpoint import Checkpoint, CheckpointError, Finding, FindingKind
 from eo_listener.errors import SettingsError
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import Sink
@@ -30,8 +30,10 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
         if not heads:
             raise SettingsError(
                 f"the ledger of {sink.label} holds nothing of query {query!r}",
-                cause="the name is another one, or nothing was written yet",
-                fix="Give the name that the ledger has; for a first start, no startingOffsets",
+                cause="the name is another one, nothing was written yet, or the sink has "
+                'mode="idempotent", which keeps no ledger',
+                fix="Give the name that the ledger has; for a first start, no startingOffsets; "
+                "without a ledger, begin from checkpoint= or group=",
             )
         found = {tp: head.span.until for tp, head in heads.items()}
         _refuse_disagreement(sinks[0], offsets, sink, found)
@@ -46,7 +48,8 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
 def of_checkpoint(location: str) -> Origin:
     """Where the newest committed batch of a checkpoint ended.
 
-    Raises StorageError, CheckpointError, and SettingsError where there is no such batch.
+    Raises StorageError, SettingsError where there is no such batch, and CheckpointError where a
+    newer one is done but cannot be read: what it has written would be read once more.
     """
     checkpoint = Checkpoint(location)
     durable = checkpoint.committed() if checkpoint.exists() else None
@@ -57,6 +60,10 @@ def of_checkpoint(location: str) -> Origin:
             cause=found or "the query has not finished one yet, or the path is another one",
             fix="Check the path; it is the query's checkpointLocation",
         )
+    newest = checkpoint.batches().committed[-1]
+    if durable.findings or durable.offsets.batch < newest:
+        lost = Finding(file=f"offsets/{newest}", kind=FindingKind.MISSING)
+        raise CheckpointError(location, durable.findings[0] if durable.findings else lost)
     offsets: dict[TopicPartition, int] = {}
     for held in durable.offsets.kafka().values():
         for tp, offset in held.items():  # of a topic that is read twice, what both have

@@ -17,7 +17,7 @@ from eo_listener.errors import (
 )
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.protocols import Look
-from eo_listener.starting.choice import Origin, Policy, choose, text
+from eo_listener.starting.choice import Origin, Policy, Recreated, choose, text
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 LOGS = Look(held={}, starts={A: 5, B: 5, C: 5}, ends={A: 20, B: 20, C: 20}, topic_ids={"t": "one"})
@@ -29,8 +29,16 @@ def chosen(
     missing: Policy = Policy.EARLIEST,
     out_of_range: Policy = Policy.FAIL,
     logs: Look = LOGS,
+    recreated: Recreated = Recreated.FAIL,
 ) -> dict[TopicPartition, int]:
-    return choose(origin, [A, B, C], logs, missing=missing, out_of_range=out_of_range)
+    return choose(
+        origin,
+        list(logs.starts),
+        logs,
+        missing=missing,
+        out_of_range=out_of_range,
+        recreated=recreated,
+    )
 
 
 def test_positions_within_the_log_are_taken() -> None:
@@ -79,6 +87,28 @@ def test_the_policies_do_not_reach_a_topic_made_anew() -> None:
     origin = replace(ORIGIN, topic_ids={A: "older"})
     with pytest.raises(TopicRecreatedError):
         chosen(origin, missing=Policy.LATEST, out_of_range=Policy.EARLIEST)
+
+
+def test_a_topic_made_anew_begins_at_its_beginning_where_that_is_asked_for() -> None:
+    """By its id or by partitions that are gone; other topics go on, and one all gone is refused."""
+    other = TopicPartition("u", 0)
+    logs = replace(
+        LOGS,
+        starts={A: 0, B: 0, other: 0},
+        ends={A: 9, B: 9, other: 9},
+        topic_ids={"t": "two", "u": "three"},
+    )
+    known = Origin(
+        what="the ledger", offsets={A: 5, other: 7}, topic_ids={A: "one", other: "three"}
+    )
+    unknown = Origin(what="the group", offsets={A: 5, B: 6, C: 5, other: 7})
+    for origin in (known, unknown):
+        with pytest.raises((TopicRecreatedError, PartitionVanishedError), match="recreated="):
+            chosen(origin, logs=logs)
+        assert chosen(origin, logs=logs, recreated=Recreated.EARLIEST) == {A: -2, B: -2, other: 7}
+    gone = Origin(what="", offsets={other: 7, TopicPartition("gone", 0): 3})
+    with pytest.raises(PartitionVanishedError, match="gone-0"):
+        chosen(gone, logs=logs, recreated=Recreated.EARLIEST)
 
 
 def test_missing_positions_may_be_an_error() -> None:

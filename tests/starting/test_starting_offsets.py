@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
-from eo_listener import starting_offsets
+from eo_listener import SqliteSink, starting_offsets
 from eo_listener.broker import Broker
-from eo_listener.checkpoint import BatchOffsets, SourceOffsets
+from eo_listener.checkpoint import BatchOffsets, CheckpointError, SourceOffsets
 from eo_listener.errors import (
     GapError,
+    JvmError,
     KafkaError,
     PartitionVanishedError,
     SettingsError,
@@ -27,6 +30,7 @@ from eo_listener.routing import TOKENS
 from eo_listener.testing import MemorySink
 from tests.topics import Topics, unique
 
+UTC = dt.timezone.utc
 pytestmark = pytest.mark.kafka
 
 
@@ -80,6 +84,7 @@ def test_a_topic_made_anew(topics: Topics) -> None:
     sink = ledger({tp: 2}, topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
     with pytest.raises(TopicRecreatedError, match=topic):
         started(topics, ledger=sink, query="q", missing="latest", out_of_range="latest")
+    assert started(topics, ledger=sink, query="q", recreated="earliest") == {topic: {"0": -2}}
     with pytest.raises(PartitionVanishedError, match="nosuch"):
         started(topics, ledger=ledger({TopicPartition("nosuch", 0): 2}), query="q")
 
@@ -117,9 +122,64 @@ def test_from_a_checkpoint(topics: Topics, tmp_path: Path) -> None:
         started(topics, checkpoint=str(tmp_path))
     assert started(topics, checkpoint=str(tmp_path), out_of_range="earliest") == {topic: {"0": -2}}
     with pytest.raises(SettingsError, match="Spark goes on from it and ignores startingOffsets"):
-        started(topics, checkpoint=str(tmp_path), checkpoint_location=str(tmp_path))
+        started(topics, checkpoint=str(tmp_path), checkpoint_location=tmp_path.as_uri())
     with pytest.raises(SettingsError, match="has no batch that is done"):
         started(topics, checkpoint=str(tmp_path / "nosuch"))
+    (tmp_path / "commits" / "1").write_bytes(b"")
+    with pytest.raises(CheckpointError, match="commits/1 is empty"):
+        started(topics, checkpoint=str(tmp_path))
+    (tmp_path / "commits" / "1").write_text("v1\n{}")
+    assert started(topics, checkpoint=str(tmp_path)) == {topic: {"0": 6}}
+    (tmp_path / "offsets" / "1").unlink()
+    with pytest.raises(CheckpointError, match="offsets/1 is missing"):
+        started(topics, checkpoint=str(tmp_path))
+
+
+def test_single_partitions_and_patterns(topics: Topics) -> None:
+    """What `assign` names is all there is; a pattern takes every topic but Kafka's own."""
+    topic, inner = topics.create(partitions=2), topics.create(prefix="__mine", partitions=1)
+    topics.fill(topic, 6)
+    assign = {"assign": json.dumps({topic: [1]})}
+    assert started(topics, timestamp=0, options=assign) == {topic: {"1": 0}}
+    sink = ledger({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 2})
+    assert started(topics, ledger=sink, query="q", options=assign) == {topic: {"1": 2}}
+    inside = {"subscribePattern": "__mine.*"}
+    assert inner in started(topics, timestamp=0, options=inside)
+    with pytest.raises(SettingsError, match=f"no partition {topic}-7"):
+        started(topics, timestamp=0, options={"assign": json.dumps({topic: [7]})})
+    for hidden in ("nosuch.*", "__consumer_offsets"):
+        with pytest.raises(SettingsError, match="Kafka has no topic that matches"):
+            started(topics, ledger=sink, query="q", options={"subscribePattern": hidden})
+
+
+def test_a_sink_without_a_ledger(topics: Topics, tmp_path: Path) -> None:
+    """In mode "idempotent" a sink keeps none, and that is said."""
+    sink = SqliteSink(tmp_path / "a.db", table="d", mode="idempotent", keys="k")
+    with pytest.raises(SettingsError, match='mode="idempotent", which keeps no ledger'):
+        started(topics, ledger=sink, query="q")
+
+
+def test_a_location_without_a_scheme(
+    topics: Topics, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is where Spark's default file system has it, and not known where there is no Spark."""
+    (tmp_path / "metadata").write_text("{}")
+    (tmp_path / "offsets").mkdir()
+    settings: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    topic = topics.create(partitions=1)
+    with pytest.raises(SettingsError, match="there is a checkpoint at"):
+        started(topics, timestamp=0, topics=topic, checkpoint_location=str(tmp_path))
+    before = settings.get("fs.defaultFS")
+    settings.set("fs.defaultFS", "nosuch://node/")
+    try:
+        with pytest.raises(JvmError, match="which file system"):
+            started(topics, timestamp=0, topics=topic, checkpoint_location=str(tmp_path))
+    finally:
+        settings.set("fs.defaultFS", before)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
+    with pytest.raises(SettingsError, match="which file system /x is on is not known"):
+        started(topics, timestamp=0, topics=topic, checkpoint_location="/x")
 
 
 def test_from_a_time(topics: Topics) -> None:
@@ -155,6 +215,12 @@ def test_from_a_time(topics: Topics) -> None:
         ({"timestamp": 1}, "which topics"),
         ({"timestamp": -1, "topics": "t"}, "no time"),
         ({"timestamp": "noon", "topics": "t"}, "no time"),
+        ({"timestamp": 2**63, "topics": "t"}, "no time"),
+        ({"timestamp": dt.datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC), "topics": "t"}, "no t"),
+        ({"group": "g", "recreated": "none"}, "recreated is 'none'"),
+        ({"group": "g", "topics": "t", "options": {"assign": '{"t":[0]}'}}, "Leave one"),
+        ({"group": "g", "options": {"assign": '{"t":["0"]}'}}, "names no partitions"),
+        ({"group": "g", "options": {"assign": "t"}}, "names no partitions"),
         ({"timestamp": dt.datetime(2026, 1, 1), "topics": "t"}, "no time zone"),  # noqa: DTZ001  # the mistake
         ({"ledger": MemorySink()}, "by the name of the query"),
         ({"ledger": [], "query": "q"}, "by the name of the query"),
