@@ -160,8 +160,8 @@ def _refuse_recreated(origin: Origin, partitions: Collection[TopicPartition], lo
             f"{origin.what} speaks of an older topic of the same name: {_listed(wrong)}",
             ranges=wrong,
             cause="the topic was deleted and made anew, so its offsets mean other records",
-            fix='To begin it anew while the other topics go on, give recreated="earliest", and '
-            "keep it under a new name in the ledger: exactly_once(..., name=...)",
+            fix='To begin it anew while the other topics go on, give recreated="earliest" here, and '
+            'the guarded sink exactly_once(..., on_recreated="restart")',
         )
 
 

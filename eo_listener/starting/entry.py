@@ -56,7 +56,7 @@ def starting_offsets(
 
     A topic that was made anew since is told by its id, which only a ledger holds, or by partitions
     that are gone. `recreated="fail"` refuses it; with "earliest" it is read from its beginning, and
-    the others go on; give `exactly_once` another `name` then, for the ledger has the older topic.
+    the others go on; `exactly_once` wants `on_recreated="restart"` then.
 
     Name the new query's `checkpoint_location`: where a checkpoint is already, Spark goes on from
     it and ignores `startingOffsets`, so that is refused. One without a scheme is looked for where
