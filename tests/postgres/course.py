@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+import pytest
 
 from eo_listener.ledger import Applied, Entry
 from eo_listener.offsets import Span, TopicPartition
@@ -15,6 +16,8 @@ from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, entry_of, plan_of
 
 TP = TopicPartition("flights", 0)
+# pyspark 3.5 compares the versions of what it needs for mapInArrow in a way that Python warns of.
+OLD_SPARK = pytest.mark.filterwarnings("ignore:distutils Version:DeprecationWarning")
 FLIGHTS = "topic string, partition int, offset bigint, id int, delay double"
 
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from eo_listener.errors import SettingsError, SinkError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import QUERY, plan_of
-from tests.postgres.course import FLIGHTS, ask, flights, next_entry, script, write
+from tests.postgres.course import FLIGHTS, OLD_SPARK, ask, flights, next_entry, script, write
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, OLD_SPARK]
 
 ROADS = pytest.mark.parametrize("road", ["driver", "staging"])
 PLACE = "SELECT next_offset, batch_id FROM eo_ledger"

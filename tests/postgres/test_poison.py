@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from eo_listener.errors import PoisonRowError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import QUERY
-from tests.postgres.course import TP, ask, script, write
+from tests.postgres.course import OLD_SPARK, TP, ask, script, write
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, OLD_SPARK]
 
 ROADS = pytest.mark.parametrize("road", ["driver", "staging"])
 TRACED = "topic string, partition int, offset bigint, id string, n int, eo_poison string"

@@ -16,10 +16,10 @@ from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.executors import check_modules
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, plan_of
-from tests.postgres.course import ask, at, next_entry, script, write
+from tests.postgres.course import OLD_SPARK, ask, at, next_entry, script, write
 from tests.spark_session import submit_environment
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, OLD_SPARK]
 
 ROOT = Path(__file__).parents[2]
 STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
