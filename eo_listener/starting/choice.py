@@ -160,7 +160,7 @@ def _refuse_recreated(origin: Origin, partitions: Collection[TopicPartition], lo
             f"{origin.what} speaks of an older topic of the same name: {_listed(wrong)}",
             ranges=wrong,
             cause="the topic was deleted and made anew, so its offsets mean other records",
-            fix='To begin it anew while the other topics go on, give recreated="earliest" here, and '
+            fix='To begin it anew while the other topics go on, give recreated="earliest", and '
             'the guarded sink exactly_once(..., on_recreated="restart")',
         )
 
