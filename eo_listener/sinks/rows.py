@@ -8,7 +8,7 @@ Task by task is a job each. When an executor is lost between two of them, Spark 
 a shuffle again, and forgets that rows of the old one have been read: rows that come in another
 order the second time are lost or doubled. So rows are cut by their place, not by their values, and
 a frame with a shuffle of the user's is computed by one job and kept until all its tasks are read.
-If a kept part is lost too, the batch fails.
+If a kept part is lost too, the batch is to be written once more, from its beginning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from eo_listener.errors import SinkError
+from eo_listener.errors import SinkError, TryAgainError
 from eo_listener.plan import Plan
 from eo_listener.sinks.arrow_schema import arrow_schema
 
@@ -30,6 +30,7 @@ TASK_ROWS: Final = 25_000
 
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 _TOO_MANY = "spark.driver.maxResultSize"
+_LOST = "Checkpoint block"
 _ORDINAL = "eo_ordinal"
 _SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage of an RDD
 
@@ -48,7 +49,7 @@ def stream(
     a partition, at the price of running the frame twice. With `by_task` also few planned rows come
     task by task: those of a query with state may be many. Close the iterator when it is left early.
     Raises SettingsError for a type that Arrow has no form for, SinkError where Spark says that a
-    task's rows are too many.
+    task's rows are too many, TryAgainError where rows that were kept are lost.
     """
     schema = schema_of(frame)
     planned = planned_rows(plan)
@@ -153,7 +154,12 @@ def _messages(frame: Any, *, at_once: bool, is_kept: bool) -> Generator[bytes, N
         finally:
             if is_kept:
                 made.unpersist()
-    except Exception as error:  # whatever Spark raises goes on; one kind of it can be explained
+    except Exception as error:  # whatever Spark raises goes on; two kinds of it can be explained
+        if is_kept and _LOST in str(error):
+            raise TryAgainError(
+                "rows of the batch were lost while they came to the driver",
+                cause="an executor has ended",
+            ) from error
         if _TOO_MANY not in str(error):
             raise
         raise SinkError(

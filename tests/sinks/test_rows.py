@@ -15,6 +15,7 @@ import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from eo_listener.errors import TryAgainError
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.sinks import task_size
@@ -171,8 +172,8 @@ def test_rows_that_chance_chooses_are_chosen_once(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_a_kept_part_that_is_lost_fails_the_batch(spark: SparkSession) -> None:
-    """Rather than to compute it anew; and what was kept is let go."""
+def test_a_kept_part_that_is_lost_is_no_row_less(spark: SparkSession) -> None:
+    """It is not computed anew: the batch is to begin again, and what was kept is let go."""
     frame = with_uuid(spark.range(0, 4000, 1, 2)).repartition(16)
     jvm = spark.sparkContext._jsc
     before = jvm.getPersistentRDDs().size()
@@ -181,9 +182,10 @@ def test_a_kept_part_that_is_lost_fails_the_batch(spark: SparkSession) -> None:
         assert jvm.getPersistentRDDs().size() == before + 1
         for number in list(jvm.getPersistentRDDs()):
             jvm.sc().env().blockManager().removeRdd(number)
-        with pytest.raises(Exception, match="Checkpoint block"):
+        with pytest.raises(TryAgainError, match="executor"):
             list(batches)
     assert jvm.getPersistentRDDs().size() == before
+    assert sorted(numbers(frame, planned(*[250] * 16), task_rows=250)) == list(range(4000))
 
 
 HUGE = """
