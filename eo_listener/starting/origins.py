@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eo_listener.checkpoint import Checkpoint, CheckpointError, Finding, FindingKind
+from eo_listener import jvm
+from eo_listener.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    Finding,
+    FindingKind,
+    has_scheme,
+)
 from eo_listener.errors import SettingsError
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import Sink
@@ -48,10 +55,12 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
 def of_checkpoint(location: str) -> Origin:
     """Where the newest committed batch of a checkpoint ended.
 
-    Raises StorageError, SettingsError where there is no such batch, and CheckpointError where a
-    newer one is done but cannot be read: what it has written would be read once more.
+    Raises StorageError, JvmError, SettingsError where there is no such batch, and CheckpointError
+    where a newer one is done but cannot be read: what it has written would be read once more.
     """
-    checkpoint = Checkpoint(location)
+    # Without a scheme it is where Spark has it, or local where there is no session to be asked.
+    found_at = location if has_scheme(location) else jvm.qualified(location) or location
+    checkpoint = Checkpoint(found_at)
     durable = checkpoint.committed() if checkpoint.exists() else None
     if durable is None or durable.offsets is None:
         found = "; ".join(map(str, durable.findings)) if durable is not None else ""

@@ -174,6 +174,8 @@ def test_a_location_without_a_scheme(
     try:
         with pytest.raises(JvmError, match="which file system"):
             started(topics, timestamp=0, topics=topic, checkpoint_location=str(tmp_path))
+        with pytest.raises(JvmError, match="which file system"):
+            started(topics, checkpoint=str(tmp_path))
     finally:
         settings.set("fs.defaultFS", before)
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
