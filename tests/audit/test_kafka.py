@@ -151,6 +151,7 @@ def test_retention_and_a_topic_made_anew(servers: str) -> None:
         assert counted(prove(claim, rows(topic, (0, 10)), reader)) == {Kind.RECREATED: 10}
 
 
+@pytest.mark.slow
 def test_a_compacted_topic(servers: str) -> None:
     """Compaction and markers are no alarm, but no proof either; told apart as far as one can."""
     settings = {

@@ -90,10 +90,11 @@ def test_repeated_ctrl_c_does_not_disturb_the_end() -> None:
 @pytest.mark.parametrize(
     ("victim", "problem"),
     [
-        ("org.apache.spark.deploy.SparkSubmit", "Spark's JVM"),
-        ("kafka.Kafka", "Kafka has ended by itself"),
+        pytest.param(
+            "org.apache.spark.deploy.SparkSubmit", "Spark's JVM", id="Spark", marks=pytest.mark.slow
+        ),
+        pytest.param("kafka.Kafka", "Kafka has ended by itself", id="Kafka"),
     ],
-    ids=["Spark", "Kafka"],
 )
 def test_a_part_that_dies_ends_the_demo(victim: str, problem: str, tmp_path: Path) -> None:
     """One line that names a log which is there, exit status 3, soon; the other parts end too."""
