@@ -137,6 +137,20 @@ def test_a_foreign_head_is_refused_in_its_task(
     assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
 
 
+def test_speculation_is_refused(dsn: str, spark: SparkSession) -> None:
+    """A second attempt beside the first would take it for a zombie."""
+    legacy = "spark.sql.legacy.setCommandRejectsSparkCoreConfs"
+    spark.conf.set(legacy, "false")
+    spark.conf.set("spark.speculation", "true")
+    try:
+        sink = PostgresSink(dsn, "t", per_partition=True)
+        with pytest.raises(SettingsError, match=r"spark\.speculation=true"):
+            apply(sink, spark.range(1), entry_of({}, {TopicPartition("t", 0): Span(0, 1)}))
+    finally:
+        spark.conf.unset("spark.speculation")
+        spark.conf.unset(legacy)
+
+
 @pytest.mark.parametrize("what", ["repartition", "coalesce", "union", "minPartitions", "range"])
 def test_a_plan_with_other_tasks_is_refused(
     dsn: str, frame: DataFrame, read: Read, topic: str, spans: Spans, what: str

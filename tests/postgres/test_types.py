@@ -172,6 +172,21 @@ def test_what_would_change_a_value_is_refused(
     assert ask(dsn, "SELECT * FROM eo_ledger") == []
 
 
+def test_a_year_that_arrow_cannot_spell(spark: SparkSession, dsn: str) -> None:
+    """A date and a moment far off go into columns of text as Spark spells them."""
+    script(dsn, "CREATE TABLE far (d text, t text, n text)")
+    frame = spark.sql(
+        "SELECT date_from_unix_date(20000000) AS d, timestamp_micros(4000000000000000000) AS t, "
+        "timestamp_micros(0)::timestamp_ntz AS n"
+    )
+    write(PostgresSink(dsn, "far"), frame)
+    ((day, moment, plain),) = ask(dsn, "SELECT d, t, n FROM far")
+    assert day == "+56728-01-22"
+    assert moment.startswith("+128723-")
+    assert moment.endswith("+00")
+    assert plain.startswith(("1970-01-01 ", "1969-12-31 "))
+
+
 def test_a_moment_before_the_zones_were_straight(spark: SparkSession, dsn: str) -> None:
     """A moment of 1891, when Paris was 9 minutes and 21 seconds off, is that moment."""
     moment = datetime(1891, 1, 1, 12, 0, 1, 7, tzinfo=timezone.utc)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from eo_listener.errors import SinkError
 from eo_listener.fault_points import reached
 from eo_listener.sinks.poison import DeadLetter
-from eo_listener.sinks.postgres.failures import REFUSED, reason
+from eo_listener.sinks.postgres.failures import REFUSED
 from eo_listener.sinks.postgres.lines import Lines
 
 if TYPE_CHECKING:
-    import psycopg
     import pyarrow as pa
     from psycopg import sql
 
     from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.dead_letters import DeadLetters
     from eo_listener.sinks.postgres.layout import Layout
 
 CHUNK_BYTES: Final = 4 << 20
@@ -70,25 +71,40 @@ def chunks(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[Chunk]
 class Copier:
     """Copies chunks into one table, in the transaction that `link` is in.
 
-    `put_aside` takes the rows that cannot be written, a chunk's at a time, and may raise. `rows`
-    counts what was copied.
+    `aside` takes the rows that cannot be written. `rows` counts what was copied.
     """
 
     link: Link
     statement: sql.Composed
     layout: Layout
-    put_aside: Callable[[list[DeadLetter]], None]
+    aside: DeadLetters
     rows: int = 0
 
     def take(self, chunk: Chunk) -> None:
         """Copy a chunk; the savepoint is what a refused row leaves the rest of it by."""
-        letters = [*chunk.marked, *self._copied(chunk)]
-        if letters:
-            self.put_aside(letters)
+        letters = chain(chunk.marked, self._refused(chunk))
+        first = next(letters, None)
+        if first is not None:
+            self.aside.put([first])  # which raises where there is no table: none more is looked for
+            rest = list(letters)
+            if rest:
+                self.aside.put(rest)
 
-    def _copied(self, chunk: Chunk) -> list[DeadLetter]:
-        if not len(chunk):
-            return []
+    def _refused(self, chunk: Chunk) -> Iterator[DeadLetter]:
+        """Copy a chunk, and yield its rows that were refused as they are found."""
+        why = self._copied(chunk) if len(chunk) else None
+        if why is None:
+            return
+        parts = chunk.halves()
+        if parts is None:
+            (only,) = chunk.parts
+            yield self.layout.sieve.letter(only.batch, only.start, why)
+            return
+        for part in parts:
+            yield from self._refused(part)
+
+    def _copied(self, chunk: Chunk) -> str | None:
+        """Copy a chunk whole, or say why it was refused."""
         try:
             with self.link.transaction(), self.link.cursor() as cursor:
                 with cursor.copy(self.statement) as copy:
@@ -97,15 +113,8 @@ class Copier:
                         reached("sink.copying")
                 landed = cursor.rowcount
         except REFUSED as error:
-            return self._parted(chunk, error)
+            return self.aside.told(error)
         if landed != len(chunk):
             raise SinkError(f"COPY took {landed} rows of {len(chunk)}: none were kept")
         self.rows += landed
-        return []
-
-    def _parted(self, chunk: Chunk, error: psycopg.Error) -> list[DeadLetter]:
-        parts = chunk.halves()
-        if parts is None:
-            (only,) = chunk.parts
-            return [self.layout.sieve.letter(only.batch, only.start, reason(error))]
-        return self._copied(parts[0]) + self._copied(parts[1])
+        return None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.ledger_sql import Statement
 from eo_listener.sinks.poison import DeadLetter, DeadLetterSql
+from eo_listener.sinks.postgres.failures import reason
 from eo_listener.sinks.postgres.ledger import MOMENT, PLACE
 from eo_listener.sinks.postgres.statements import making, oid, run, run_many, spelt
 
 if TYPE_CHECKING:
+    import psycopg
+
     from eo_listener.ledger import Entry
     from eo_listener.sinks.postgres.connection import Link
 
@@ -31,13 +34,23 @@ class DeadLetters:
     entry: Entry
     count: int = 0
 
+    def told(self, error: psycopg.Error) -> str:
+        """Return why a row was refused: with its values into the table, without into an error."""
+        return reason(error, values=self.table is not None)
+
     def put(self, letters: list[DeadLetter]) -> None:
         """Write them; raises PoisonRowError for the first where there is no table for them."""
         if self.table is None:
             raise letters[0].error(self.label)
         statements = statements_on(self.link, self.schema, self.table)
-        run_many(self.link, statements.insert(self.entry, letters, datetime.now(timezone.utc)))
+        kept = [replace(one, reason=_storable(one.reason)) for one in letters]
+        run_many(self.link, statements.insert(self.entry, kept, datetime.now(timezone.utc)))
         self.count += len(letters)
+
+
+def _storable(text: str) -> str:
+    """Return a text that the server takes: without NUL, and Unicode in every character."""
+    return text.replace("\x00", "\\x00").encode(errors="backslashreplace").decode()
 
 
 def statements_on(link: Link, schema: str | None, table: str) -> DeadLetterSql:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import psycopg
@@ -12,6 +13,7 @@ from eo_listener.errors import SinkBusyError, SinkError, TryAgainError
 REFUSED: Final = (psycopg.DataError, psycopg.IntegrityError)
 """A row's own values are not taken: classes 22 and 23, and what psycopg itself cannot send."""
 
+_QUOTED: Final = re.compile("[\"'\u00ab\u00bb\u201c\u201e].*[\"'\u00ab\u00bb\u201d]", re.DOTALL)
 _FIXES: Final = {
     "42501": "GRANT what is missing to the role of the dsn, or use another role",
     "42P01": "Check the name, schema= and the search_path of the role",
@@ -30,10 +32,16 @@ def said(error: psycopg.Error) -> str:
     return " ".join(text.split())
 
 
-def reason(error: psycopg.Error) -> str:
-    """Return why a row was refused, for people."""
+def reason(error: psycopg.Error, *, values: bool = True) -> str:
+    """Return why a row was refused, for people; without `values` it may go into logs.
+
+    What the server quotes in an error of class 22 is a value, in one of class 23 a name.
+    """
+    text = said(error)
+    if not values and not isinstance(error, psycopg.IntegrityError):
+        text = _QUOTED.sub('"..."', text)
     name = error.diag.constraint_name
-    return said(error) if name is None or name in said(error) else f"{said(error)} ({name})"
+    return text if name is None or name in text else f"{text} ({name})"
 
 
 def lost(error: psycopg.Error) -> bool:

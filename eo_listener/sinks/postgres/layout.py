@@ -13,6 +13,17 @@ from eo_listener.sinks.poison import ORIGIN, Sieve
 from eo_listener.sinks.postgres.types import Existing, Form, form
 from eo_listener.sinks.target import Target
 
+NUMBER, PLACE, TURN, TASK, ATTEMPT, ALIAS = RESERVED = (
+    "eo_number",
+    "eo_place",
+    "eo_turn",
+    "eo_task",
+    "eo_attempt",
+    "eo_staged",
+)
+"""Names that staged rows have columns of beside their own."""
+
+_ORIGINS: Final = {"topic": "string", "partition": "integer", "offset": "long"}
 _LONGEST: Final = 63  # bytes; PostgreSQL cuts a longer name, and two of them may then be one
 
 
@@ -22,11 +33,13 @@ class Layout:
 
     `written` are those that the target takes; the others only travel, to find the newest of two
     rows with one key, or where a refused row came from. `sieve` parts the rows that are marked.
+    `traced`: lines tell topic, partition and offset, as Kafka's own.
     """
 
     forms: tuple[tuple[str, Form], ...]
     written: tuple[str, ...]
     sieve: Sieve
+    traced: bool
 
     @classmethod
     def of(
@@ -47,7 +60,14 @@ class Layout:
         names = [str(one["name"]) for one in schema["fields"]]
         sieve = Sieve.of(names, existing)
         check_names(names)
-        travelling = ORIGIN if not direct and all(name in kinds for name in ORIGIN) else ()
+        taken = sorted(set(names) & set(RESERVED))
+        if taken:
+            raise SettingsError(
+                f"the rows have the columns {', '.join(map(repr, taken))}, which are ours",
+                fix="Rename them in the transform",
+            )
+        known = all(kinds.get(name) == kind for name, kind in _ORIGINS.items())
+        travelling = ORIGIN if not direct and known else ()
         columns = (*sieve.columns, *(name for name in travelling if name not in sieve.columns))
         lacking = sorted(set(target.keys) - set(sieve.columns))
         if lacking:
@@ -60,17 +80,13 @@ class Layout:
             forms=tuple((name, form(name, kinds[name], there.get(name))) for name in columns),
             written=sieve.columns,
             sieve=sieve,
+            traced=known and set(ORIGIN) <= set(columns),
         )
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of a line."""
         return tuple(name for name, _ in self.forms)
-
-    @property
-    def traced(self) -> bool:
-        """Whether lines tell topic, partition and offset."""
-        return set(ORIGIN) <= set(self.names)
 
     def definition(self, table: sql.Identifier, keys: Sequence[str]) -> sql.Composed:
         """Return the statement that makes the target."""

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import psycopg
 from psycopg import sql
-from psycopg.pq import TransactionStatus
 
-from eo_listener.errors import SettingsError, SinkError
+from eo_listener.errors import SettingsError
 from eo_listener.sinks.poison import ORIGIN, DeadLetter
-from eo_listener.sinks.postgres.failures import REFUSED, reason, said
-from eo_listener.sinks.postgres.layout import Layout, listed
-from eo_listener.sinks.target import Mode, Target
+from eo_listener.sinks.postgres.failures import REFUSED
+from eo_listener.sinks.postgres.layout import (
+    ALIAS,
+    NUMBER,
+    PLACE,
+    RESERVED,
+    TURN,
+    Layout,
+    listed,
+)
+from eo_listener.sinks.target import Mode
 
 if TYPE_CHECKING:
-    from eo_listener.ledger import Entry
     from eo_listener.sinks.postgres.connection import Link
-
-NUMBER: Final = "eo_number"
-_ENDS: Final = ("COMMIT", "END", "ROLLBACK", "ABORT", "BEGIN", "START", "PREPARE")
+    from eo_listener.sinks.postgres.dead_letters import DeadLetters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,39 +38,96 @@ class Merge:
     target: sql.Identifier
     which: sql.Composable
 
-    def run(self, put_aside: Callable[[list[DeadLetter]], None]) -> int:
-        """Return how many rows of the target were written; `put_aside` takes what it refuses."""
-        if self.mode is not Mode.APPEND:
-            self._one_a_key()
+    def run(self, aside: DeadLetters) -> int:
+        """Return how many rows of the target were written; `aside` takes what it refuses."""
         try:
             with self.link.transaction():
+                if self._upserts:
+                    self._one_a_key()
                 return self.link.execute(self._insert()).rowcount
         except REFUSED:
-            first, last = self._numbered()
-        return self._moved(first, last, put_aside)
+            pass  # what follows must not carry it along: it quotes values
+        return self._sifted(aside)
+
+    @property
+    def _upserts(self) -> bool:
+        return self.mode is not Mode.APPEND
+
+    def _sifted(self, aside: DeadLetters) -> int:
+        """Write what can be written; where the newest row of a key is refused, the next of it."""
+        first, last = self._numbered()
+        written, turn = 0, 1
+        while True:
+            refused: list[int] = []
+            written += self._moved((first, last), turn, aside, refused)
+            if not refused or not self._upserts:
+                return written
+            self._call_next(refused, turn + 1)
+            turn += 1
 
     def _numbered(self) -> tuple[int, int]:
-        """Give each staged row a number, by which the refused ones are looked for."""
-        number = sql.Identifier(NUMBER)
-        add = "ALTER TABLE {} ADD COLUMN {} bigint GENERATED ALWAYS AS IDENTITY"
-        self.link.execute(sql.SQL(add).format(self.staged, number))
+        """Give each staged row a number, by which the refused ones are looked for, and its place
+        among the rows of its key; the first of a key has the first turn.
+        """
+        number, turn, place = map(sql.Identifier, (NUMBER, TURN, PLACE))
+        add = (
+            "ALTER TABLE {} ADD COLUMN {} bigint GENERATED ALWAYS AS IDENTITY, "
+            "ADD COLUMN {} bigint DEFAULT 1, ADD COLUMN {} bigint DEFAULT 1"
+        )
+        self.link.execute(sql.SQL(add).format(self.staged, number, turn, place))
+        if self._upserts and self.layout.traced:
+            text = (
+                "UPDATE {0} SET {1} = r.eo_rank, {2} = CASE r.eo_rank WHEN 1 THEN 1 ELSE 0 END "
+                "FROM ({3}) r WHERE {0}.ctid = r.eo_row"
+            )
+            self.link.execute(sql.SQL(text).format(self.staged, place, turn, self._ranks()))
         ask = sql.SQL("SELECT min({0}), max({0}) FROM {1}").format(number, self.staged)
         row = self.link.execute(ask).fetchone() or (1, 0)
         return int(row[0]), int(row[1])
 
-    def _moved(self, first: int, last: int, put_aside: Callable[[list[DeadLetter]], None]) -> int:
+    def _call_next(self, refused: list[int], turn: int) -> None:
+        keys = listed(self.keys)
+        text = (
+            "UPDATE {0} SET {1} = {2} WHERE {3} AND ({4}, {5}) IN "
+            "(SELECT {4}, {5} + 1 FROM {0} WHERE {6} = ANY ({7}))"
+        )
+        self.link.execute(
+            sql.SQL(text).format(
+                self.staged,
+                sql.Identifier(TURN),
+                sql.Literal(turn),
+                self.which,
+                keys,
+                sql.Identifier(PLACE),
+                sql.Identifier(NUMBER),
+                sql.Literal(refused),
+            )
+        )
+
+    def _moved(
+        self, numbers: tuple[int, int], turn: int, aside: DeadLetters, refused: list[int]
+    ) -> int:
+        first, last = numbers
         try:
             with self.link.transaction():
-                between = sql.SQL("{} BETWEEN {} AND {}").format(
-                    sql.Identifier(NUMBER), sql.Literal(first), sql.Literal(last)
+                between = sql.SQL("{} BETWEEN {} AND {} AND {} = {}").format(
+                    sql.Identifier(NUMBER),
+                    sql.Literal(first),
+                    sql.Literal(last),
+                    sql.Identifier(TURN),
+                    sql.Literal(turn),
                 )
                 return self.link.execute(self._insert(between)).rowcount
         except REFUSED as error:
-            if first == last:
-                put_aside([self._letter(first, reason(error))])
-                return 0
+            why = aside.told(error)
+        if first == last:
+            refused.append(first)
+            aside.put([self._letter(first, why)])
+            return 0
         middle = (first + last) // 2
-        return self._moved(first, middle, put_aside) + self._moved(middle + 1, last, put_aside)
+        return self._moved((first, middle), turn, aside, refused) + self._moved(
+            (middle + 1, last), turn, aside, refused
+        )
 
     def _insert(self, between: sql.Composable | None = None) -> sql.Composed:
         columns = listed(self.layout.written)
@@ -86,34 +145,49 @@ class Merge:
         return head + sql.SQL("UPDATE SET ") + sql.SQL(", ").join(each)
 
     def _one_a_key(self) -> None:
-        """Of rows with one key keep the newest; raise SettingsError where it cannot be told."""
+        """Of rows with one key keep the newest; raise SettingsError where it cannot be told.
+
+        Nulls are equal to nothing, so rows whose key has one are no duplicates.
+        """
         keys = listed(self.keys)
-        if not self.layout.traced:
-            twice = sql.SQL("SELECT 1 FROM {} WHERE {} GROUP BY {} HAVING count(*) > 1 LIMIT 1")
-            if self.link.execute(twice.format(self.staged, self.which, keys)).fetchone():
-                raise SettingsError(
-                    f"a batch has several rows with the same {', '.join(self.keys)}",
-                    cause="which of them is the newest cannot be told",
-                    fix="Keep topic, partition and offset in the rows (the greatest offset wins), "
-                    "or leave one row a key in the transform",
-                )
+        if self.layout.traced:
+            text = "DELETE FROM {0} USING ({1}) r WHERE {0}.ctid = r.eo_row AND r.eo_rank > 1"
+            self.link.execute(sql.SQL(text).format(self.staged, self._ranks()))
             return
+        twice = sql.SQL(
+            "SELECT 1 FROM {} WHERE {} AND {} GROUP BY {} HAVING count(*) > 1 LIMIT 1"
+        ).format(self.staged, self.which, self._whole(), keys)
+        if self.link.execute(twice).fetchone():
+            raise SettingsError(
+                f"a batch has several rows with the same {', '.join(self.keys)}",
+                cause="which of them is the newest cannot be told",
+                fix="Keep topic, partition and offset in the rows (the greatest offset wins), "
+                "or leave one row a key in the transform",
+            )
+
+    def _whole(self) -> sql.Composed:
+        each = [sql.SQL("{} IS NOT NULL").format(sql.Identifier(name)) for name in self.keys]
+        return sql.SQL(" AND ").join(each)
+
+    def _ranks(self) -> sql.Composed:
+        """A query for the staged rows' ctid, and their place among the rows of their key."""
         topic, partition, offset = map(sql.Identifier, ORIGIN)
-        newest = sql.SQL("{} DESC, {} DESC, {} DESC").format(offset, partition, topic)
         text = (
-            "DELETE FROM {0} s USING (SELECT ctid AS eo_row, row_number() OVER "
-            "(PARTITION BY {1} ORDER BY {2}) AS eo_place FROM {0} WHERE {3}) p "
-            "WHERE s.ctid = p.eo_row AND p.eo_place > 1"
+            "SELECT ctid AS eo_row, CASE WHEN {0} THEN row_number() OVER (PARTITION BY {1} ORDER "
+            "BY {2} DESC NULLS LAST, {3} DESC, {4} DESC) ELSE 1 END AS eo_rank FROM {5} WHERE {6}"
         )
-        self.link.execute(sql.SQL(text).format(self.staged, keys, newest, self.which))
+        return sql.SQL(text).format(
+            self._whole(), listed(self.keys), offset, partition, topic, self.staged, self.which
+        )
 
     def _letter(self, number: int, why: str) -> DeadLetter:
         origin = sql.SQL("{}::text, {}::int, {}::bigint").format(*map(sql.Identifier, ORIGIN))
         unknown = sql.SQL("NULL::text, NULL::int, NULL::bigint")
-        ours = sql.Literal([NUMBER, "eo_task", "eo_attempt"])
-        text = "SELECT (to_jsonb(s) - {}::text[])::text, {} FROM {} s WHERE {} = {}"
+        ours = sql.Literal(list(RESERVED))
+        text = "SELECT (to_jsonb({1}) - {0}::text[])::text, {2} FROM {3} {1} WHERE {4} = {5}"
         query = sql.SQL(text).format(
             ours,
+            sql.Identifier(ALIAS),  # a name that a column has too would be the column
             origin if self.layout.traced else unknown,
             self.staged,
             sql.Identifier(NUMBER),
@@ -122,62 +196,3 @@ class Merge:
         found: tuple[Any, ...] | None = self.link.execute(query).fetchone()
         row, topic, partition, offset = found or ("{}", None, None, None)
         return DeadLetter(topic=topic, partition=partition, offset=offset, reason=why, row=row)
-
-
-def check_apply(target: Target) -> None:
-    """Refuse statements that would end the transaction."""
-    for text in statements(target):
-        word = text.split(None, 1)[0].rstrip(";").upper() if text.split() else ""
-        if word in _ENDS:
-            raise SettingsError(
-                f"apply= has the statement {word}",
-                cause="its statements run in the transaction that moves the ledger",
-                fix="Take it out: the transaction is begun and ended for you",
-            )
-
-
-def statements(target: Target) -> tuple[str, ...]:
-    """The user's statements, none where apply= is a function."""
-    if target.apply is None or callable(target.apply):
-        return ()
-    return (target.apply,) if isinstance(target.apply, str) else tuple(target.apply)
-
-
-def apply_users(link: Link, target: Target, entry: Entry, label: str) -> None:
-    """Run what the user gave on the rows in `eo_batch`, in the transaction that is open.
-
-    Raises SinkError where a statement is refused, or has ended the transaction.
-    """
-    before = _transaction(link)
-    if callable(target.apply):
-        link.sealed = True
-        try:
-            target.apply(link, entry)
-        finally:
-            link.sealed = False
-    for number, text in enumerate(statements(target), 1):
-        try:
-            # The extended protocol takes one statement at a time: no COMMIT can hide in a text.
-            link.execute(text.encode(), binary=True)
-        except psycopg.Error as error:
-            if (error.sqlstate or "").startswith(
-                ("40", "55", "57", "08")
-            ) or error.sqlstate is None:
-                raise
-            raise SinkError(
-                f"{label}: statement {number} of apply= was refused: {said(error)}",
-                fix="Nothing was written. Mend it; the rows of the batch are in eo_batch",
-            ) from error
-    if _transaction(link) != before:
-        raise SinkError(
-            f"{label}: apply= has ended the transaction, so the ledger was not moved",
-            cause="what it wrote may stay, and will be written again",
-            fix="Take COMMIT and ROLLBACK out of it",
-        )
-
-
-def _transaction(link: Link) -> Any:
-    if link.info.transaction_status != TransactionStatus.INTRANS:
-        return None
-    row = link.execute("SELECT txid_current()").fetchone()
-    return row[0] if row else None

@@ -19,12 +19,12 @@ from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.sinks.postgres import dead_letters as letters_table
 from eo_listener.sinks.postgres.access import Access
+from eo_listener.sinks.postgres.applying import check_apply
 from eo_listener.sinks.postgres.connection import Identity, Link, connect, usable
 from eo_listener.sinks.postgres.executors import check_modules
 from eo_listener.sinks.postgres.failures import translated
 from eo_listener.sinks.postgres.layout import Layout, check_names
 from eo_listener.sinks.postgres.ledger import Ledger
-from eo_listener.sinks.postgres.merging import check_apply
 from eo_listener.sinks.postgres.nested import told
 from eo_listener.sinks.postgres.partitions import Partitions
 from eo_listener.sinks.postgres.staging import Staging

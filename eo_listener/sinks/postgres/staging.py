@@ -21,13 +21,13 @@ from eo_listener.fault_points import reached
 from eo_listener.ledger import Applied, Entry
 from eo_listener.sinks.ledger_sql import Statement
 from eo_listener.sinks.postgres import tables
+from eo_listener.sinks.postgres.applying import apply_users
 from eo_listener.sinks.postgres.connection import begin, commit, roll_back
 from eo_listener.sinks.postgres.copying import Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import DeadLetters, statements_on
 from eo_listener.sinks.postgres.executors import Batches, outcomes
 from eo_listener.sinks.postgres.failures import translated
-from eo_listener.sinks.postgres.layout import listed
-from eo_listener.sinks.postgres.merging import apply_users
+from eo_listener.sinks.postgres.layout import ATTEMPT, TASK, listed
 from eo_listener.sinks.postgres.statements import identifier, run
 from eo_listener.sinks.target import STAGED, Mode
 
@@ -41,14 +41,8 @@ if TYPE_CHECKING:
     from eo_listener.sinks.postgres.outcomes import Outcome
     from eo_listener.sinks.postgres.writing import Tally, Writer
 
-ATTEMPT: Final = "eo_attempt"
-TASK: Final = "eo_task"
 _SETTINGS: Final = {TASK: ("eo.task", "integer"), ATTEMPT: ("eo.attempt", "bigint")}
 _LEFT_OVER: Final = """
-SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND starts_with(c.relname, %s) AND pg_table_is_visible(c.oid)
-"""
-_LEFT_OVER_IN: Final = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' AND starts_with(c.relname, %s) AND n.nspname = %s
 """
@@ -83,7 +77,7 @@ class StageTask:
                 link=link,
                 statement=self.layout.copy(identifier(access.schema, self.stage)),
                 layout=self.layout,
-                put_aside=aside.put,
+                aside=aside,
             )
             try:
                 begin(link, access)
@@ -118,7 +112,8 @@ class Staging:
         self._prepare(link, entry, stage, aside)
         try:
             task = StageTask(
-                writer=self.writer,
+                # What the user does is done here: his function need not travel.
+                writer=replace(self.writer, target=replace(self.writer.target, apply=None)),
                 layout=self.layout,
                 stage=stage,
                 aside=aside,
@@ -143,11 +138,7 @@ class Staging:
             begin(link, self.writer.access)
             if target.mode is not Mode.IDEMPOTENT:
                 self.writer.ledger.hold(link, entry)
-            left = (
-                link.execute(_LEFT_OVER, (self._prefix(),))
-                if schema is None
-                else link.execute(_LEFT_OVER_IN, (self._prefix(), schema))
-            ).fetchall()
+            left = link.execute(_LEFT_OVER, (self._prefix(), schema)).fetchall()
             shape = self.layout.shape(None if target.apply is not None else self.writer.table)
             kind = sql.SQL("" if self.logged else "UNLOGGED ")
             made = identifier(schema, stage)
@@ -209,7 +200,7 @@ class Staging:
             link.execute(sql.SQL("DROP VIEW pg_temp.{}").format(sql.Identifier(STAGED)))
             tally.rows = wanted
             return
-        tally.rows = self.writer.merge(link, self.layout, staged, which).run(tally.aside.put)
+        tally.rows = self.writer.merge(link, self.layout, staged, which).run(tally.aside)
         # Where rows are appended, each that was staged is now moved or refused.
         if self.writer.direct and tally.rows + tally.aside.count != wanted + dead:
             raise self._emptied()

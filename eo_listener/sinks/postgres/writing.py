@@ -17,6 +17,7 @@ from eo_listener.fault_points import reached
 from eo_listener.ledger import Applied, Entry
 from eo_listener.sinks.ledger_sql import HEADS
 from eo_listener.sinks.postgres.access import Access, application_name
+from eo_listener.sinks.postgres.applying import apply_users
 from eo_listener.sinks.postgres.blockers import Patience
 from eo_listener.sinks.postgres.connection import Link, begin, commit, connect, roll_back
 from eo_listener.sinks.postgres.copying import Chunk, Copier, chunks
@@ -24,7 +25,7 @@ from eo_listener.sinks.postgres.dead_letters import DeadLetters
 from eo_listener.sinks.postgres.failures import translated
 from eo_listener.sinks.postgres.layout import Layout
 from eo_listener.sinks.postgres.ledger import Ledger
-from eo_listener.sinks.postgres.merging import Merge, apply_users
+from eo_listener.sinks.postgres.merging import Merge
 from eo_listener.sinks.postgres.statements import identifier
 from eo_listener.sinks.target import STAGED, Mode, Target
 
@@ -171,7 +172,7 @@ class Writer:
             link=link,
             statement=layout.copy(self.table if self.direct else _STAGE),
             layout=layout,
-            put_aside=aside.put,
+            aside=aside,
         )
         for chunk in rows:
             copier.take(chunk)
@@ -180,4 +181,4 @@ class Writer:
         if self.target.apply is not None:
             apply_users(link, self.target, entry, self.label)
             return copier.rows
-        return self.merge(link, layout, _STAGE, sql.SQL("true")).run(aside.put)
+        return self.merge(link, layout, _STAGE, sql.SQL("true")).run(aside)
