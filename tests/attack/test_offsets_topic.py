@@ -141,7 +141,9 @@ def places(commits: Iterable[GroupCommit], *without: Fate) -> set[tuple[int, int
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", ["3.9.2", "4.1.2"])
+@pytest.mark.parametrize(
+    "version", [pytest.param("3.9.2", marks=pytest.mark.slow), pytest.param("4.1.2")]
+)
 def test_each_commit_is_found_with_its_fate(start_broker: StartBroker, version: str) -> None:
     """Plain, committed, aborted and open commits, as consumers of both isolation levels see them.
 
