@@ -124,6 +124,26 @@ def test_an_error_quotes_no_value(dsn: str, mode: Any) -> None:
     sink.close()
 
 
+@pytest.mark.parametrize("way", ["trigger", "statement", "function"])
+def test_nor_does_one_of_the_users_own_sql(dsn: str, way: str) -> None:
+    """An error of a trigger, a statement or a function of the user brings no row along."""
+    value = "secret" * len(way)
+    script(
+        dsn,
+        "CREATE TABLE t (k int, v text)",
+        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN RAISE EXCEPTION ''never''; END'",
+        "CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION no()",
+    )
+    text = "SELECT v::uuid FROM eo_batch"
+    does: Any = {"statement": [text], "function": lambda link, _: link.execute(text)}.get(way)
+    sink = PostgresSink(dsn, "t", apply=does)
+    with pytest.raises(SinkError, match=r"uuid|never") as refused:
+        put(sink, {"k": "integer", "v": "string"}, (1, value, 0))
+    assert value not in "".join(traceback.format_exception(refused.value))
+    sink.close()
+
+
 def test_a_double_key_is_named_without_its_value(dsn: str) -> None:
     """The name of a constraint is told, the key that breaks it is not."""
     script(dsn, "CREATE TABLE t (k int PRIMARY KEY, v int, UNIQUE (v))")

@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from eo_listener.errors import SettingsError, SinkError
 from eo_listener.sinks.postgres.connection import Row
-from eo_listener.sinks.postgres.failures import said
+from eo_listener.sinks.postgres.failures import reason
 from eo_listener.sinks.target import Target
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ def apply_users(link: Link, target: Target, entry: Entry, label: str) -> None:
             ) or error.sqlstate is None:
                 raise
             raise SinkError(
-                f"{label}: statement {number} of apply= was refused: {said(error)}",
+                f"{label}: statement {number} of apply= was refused: {reason(error, values=False)}",
                 fix="Nothing was written. Mend it; the rows of the batch are in eo_batch",
-            ) from error
+            ) from None
     if _transaction(link) != before:
         raise SinkError(
             f"{label}: apply= has ended the transaction, so the ledger was not moved",

@@ -216,7 +216,7 @@ def commit(link: Link, label: str, wait: float) -> None:
         # 57: the server is going down; a commit that waits for a standby is then done all the same.
         link.close()
         raise unknown from refusal
-    raise translated(refusal, label, "committing") from refusal
+    raise translated(refusal, label, "committing") from None
 
 
 def _until(done: Callable[[], bool], wire: Any, wait: float, *, writing: bool = False) -> None:

@@ -35,10 +35,10 @@ def said(error: psycopg.Error) -> str:
 def reason(error: psycopg.Error, *, values: bool = True) -> str:
     """Return why a row was refused, for people; without `values` it may go into logs.
 
-    What the server quotes in an error of class 22 is a value, in one of class 23 a name.
+    What the server quotes in an error of class 22 is a value, in others a name.
     """
     text = said(error)
-    if not values and not isinstance(error, psycopg.IntegrityError):
+    if not values and isinstance(error, psycopg.DataError):
         text = _QUOTED.sub('"..."', text)
     name = error.diag.constraint_name
     return text if name is None or name in text else f"{text} ({name})"
@@ -55,9 +55,9 @@ def lost(error: psycopg.Error) -> bool:
 def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
     """Return the error to raise; nothing of the transaction was written.
 
-    `doing` completes "while ...".
+    `doing` completes "while ...". Raise it from None: the context of `error` may quote rows.
     """
-    problem = f"{label}: {said(error)} (while {doing})"
+    problem = f"{label}: {reason(error, values=False)} (while {doing})"
     if isinstance(error, errors.SerializationFailure | errors.DeadlockDetected):
         return TryAgainError(problem, cause="another transaction was in the way")
     if isinstance(error, errors.LockNotAvailable):

@@ -89,7 +89,7 @@ class StageTask:
                     copier.take(chunk)
                 commit(link, self.writer.label, link.limit)
             except psycopg.Error as error:
-                raise translated(error, self.writer.label, "staging rows") from error
+                raise translated(error, self.writer.label, "staging rows") from None
             except OutcomeUnknownError as error:
                 # What may lie there belongs to an attempt that has not succeeded.
                 raise TryAgainError(error.problem, cause=error.cause) from error

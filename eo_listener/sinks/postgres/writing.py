@@ -141,7 +141,7 @@ class Writer:
             commit(link, self.label, link.limit)
         except psycopg.Error as error:
             roll_back(link)
-            raise translated(error, self.label, "writing the batch") from error
+            raise translated(error, self.label, "writing the batch") from None
         except BaseException:  # whatever it is: what is open must not stay open
             roll_back(link)
             raise
