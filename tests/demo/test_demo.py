@@ -93,7 +93,9 @@ def test_repeated_ctrl_c_does_not_disturb_the_end() -> None:
         pytest.param(
             "org.apache.spark.deploy.SparkSubmit", "Spark's JVM", id="Spark", marks=pytest.mark.slow
         ),
-        pytest.param("kafka.Kafka", "Kafka has ended by itself", id="Kafka"),
+        pytest.param(
+            "kafka.Kafka", "Kafka has ended by itself", id="Kafka", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_part_that_dies_ends_the_demo(victim: str, problem: str, tmp_path: Path) -> None:
@@ -153,6 +155,7 @@ def test_keep_leaves_a_broker_that_the_printed_commands_know(tmp_path: Path) -> 
         assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_the_picture(tmp_path: Path) -> None:
     """Bars, both readings of the group, the result and the batches; then table and verdict."""
     status, said = on_a_terminal("--rows", "1000", "--rate", "0", TMPDIR=str(tmp_path))

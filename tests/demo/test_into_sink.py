@@ -39,6 +39,7 @@ def proved(running: Demo, *, rows: int, kills: int) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 def test_killed_in_mid_batch_each_flight_is_in_sqlite_once() -> None:
     """SIGKILL in the middle of a batch: the proof holds, and no process lives on."""
     with demo(*SMALL, "--sink", "sqlite", "--chaos", "--kills", "1") as running:

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "exactly_once_postgres.py"
 
 
+@pytest.mark.slow
 def test_exactly_once_postgres(broker: Broker, dsn: str, tmp_path: Path) -> None:
     """Run twice, the second time without its checkpoint, it writes each line once."""
     topics = Topics(broker.bootstrap_servers)

@@ -117,6 +117,7 @@ def test_a_commit_in_the_outage_waits_and_lands(
     assert [r for r in caplog.records if "committed again" in r.getMessage()]
 
 
+@pytest.mark.slow
 def test_a_dead_address_is_said_once_and_slows_nothing(
     recording: Recording, queries: Queries, topics: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:

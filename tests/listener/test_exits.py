@@ -35,7 +35,7 @@ def run(*arguments: str) -> tuple[subprocess.CompletedProcess[str], float]:
     ("ending", "code"),
     [
         ("nothing", 0),
-        ("query-only", 0),
+        pytest.param("query-only", 0, marks=pytest.mark.slow),
         ("spark-only", 0),
         pytest.param("query-then-spark", 0, marks=pytest.mark.slow),
         pytest.param("close-first", 0, marks=pytest.mark.slow),
