@@ -112,6 +112,7 @@ def test_nobody_at_the_address_is_said_with_its_reason() -> None:
     assert time.monotonic() - started < 7
 
 
+@pytest.mark.slow
 def test_after_an_outage_no_old_complaint_remains(
     start_broker: Callable[..., Broker],
 ) -> None:
