@@ -28,7 +28,7 @@ def _bus_class(spark: SparkSession) -> Any:
 
 def main(servers: str, topic: str, arm: str, batches: int) -> None:
     group = f"bench-{uuid.uuid4()}"
-    with running(servers, topic, group) as (spark, query):
+    with running(servers, topic, group, "nothing") as (spark, query):
         spark.streams.addListener(listener(arm, servers, group))
         wait_for(query, WARM_UP + batches)
         query.stop()

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # no __all__
+from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from eo_listener.broker import Broker
@@ -33,6 +33,7 @@ from eo_listener.progress import Progress
 from eo_listener.protocols import LivePosition
 from eo_listener.routing import Rules
 from eo_listener.testing import MemoryQueries
+from tests.topics import Topics
 
 PARTITIONS = 100
 PERIOD = 30.0
@@ -41,8 +42,7 @@ TOPIC = "bench-0"
 
 def fill(servers: str, topic: str, records: int) -> None:
     """Create a topic, and give every partition so many records."""
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(timeout=60)
+    Topics(servers).create_as(topic, PARTITIONS)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
     for _ in range(records):
         for partition in range(PARTITIONS):

@@ -1,4 +1,7 @@
-"""The query that is measured: small batches back to back, and listeners beside it."""
+"""The query that is measured, and listeners beside it.
+
+Its batches are one record of each partition, back to back: nothing to do, or a second of work.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,10 @@ import json
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
@@ -24,8 +26,13 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eo_listener import OffsetCommitListener, configure
+from tests.topics import Topics
 
 WARM_UP = 30  # batches
+BATCHES = 20_000  # at most, of one query
+PARTITIONS = 3
+HASHES = 400_000  # of one record, in a second of work
+Load = Literal["nothing", "second"]
 
 
 class Ancestor(StreamingQueryListener):
@@ -59,48 +66,60 @@ class Ancestor(StreamingQueryListener):
 
 
 def listener(arm: str, servers: str, group: str) -> StreamingQueryListener:
-    """The listener of an arm: ours, ours with Kafka's address dead, or the ancestor's way."""
+    """The listener of an arm: ours, or the ancestor's way."""
     match arm:
         case "ours":
             return OffsetCommitListener()
-        case "dead":
-            return OffsetCommitListener(bootstrap_servers="127.0.0.1:1")
         case "ancestor":
             return Ancestor(servers, group)
         case _:
             raise ValueError(arm)
 
 
+def fill(servers: str, topic: str) -> None:
+    """Have every record there before a query asks: none of its batches waits for one."""
+    Topics(servers).create_as(topic, PARTITIONS)
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
+    for number in range(BATCHES * PARTITIONS):
+        producer.produce(topic, b"x", partition=number % PARTITIONS)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
 @contextmanager
-def running(servers: str, topic: str, group: str) -> Iterator[tuple[SparkSession, StreamingQuery]]:
-    """A session and its query, over a topic that is fed."""
+def running(
+    servers: str, topic: str, group: str, load: Load
+) -> Iterator[tuple[SparkSession, StreamingQuery]]:
+    """A session and its query, of which each batch does the same work as the one before."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
-        .config("spark.sql.streaming.numRecentProgressUpdates", "100000")
+        .config("spark.sql.streaming.numRecentProgressUpdates", str(BATCHES))
     )
     spark = configure(builder).getOrCreate()
-    stop = threading.Event()
-    feeder = threading.Thread(target=_feed, args=(servers, topic, stop))
-    feeder.start()
     try:
-        query = (
+        records = (
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", servers)
             .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", PARTITIONS)
             .option("kafka.consumer.commit.groupid", group)
             .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", tempfile.mkdtemp(prefix="bench-"))
-            .start()
         )
-        yield spark, query
+        if load == "second":
+            numbers = records.selectExpr("offset", f"explode(sequence(1, {HASHES})) AS number")
+            records = numbers.selectExpr("sha2(concat(offset, number), 256) AS hash")
+        yield (
+            spark,
+            records.writeStream.format("noop")
+            .option("checkpointLocation", tempfile.mkdtemp(prefix="bench-"))
+            .start(),
+        )
     finally:
-        stop.set()
-        feeder.join()
         spark.stop()
 
 
@@ -116,19 +135,10 @@ def wait_for(query: StreamingQuery, batches: int) -> int:
             first = last["batchId"] if first is None else first
             if last["batchId"] >= first + batches:
                 return int(last["batchId"])
-        time.sleep(0.5)
+        time.sleep(0.2)
 
 
 def durations(query: StreamingQuery) -> dict[int, int]:
     """How long each batch took, in ms, as Spark reports it, by its number."""
     progress: list[Any] = list(query.recentProgress)
     return {p["batchId"]: p["durationMs"]["triggerExecution"] for p in progress}
-
-
-def _feed(servers: str, topic: str, stop: threading.Event) -> None:
-    """Write a record every few milliseconds, so that every trigger finds something."""
-    producer = Producer({"bootstrap.servers": servers})
-    while not stop.wait(0.005):
-        producer.produce(topic, b"x")
-        producer.poll(0)
-    producer.flush(10)

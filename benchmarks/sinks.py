@@ -11,7 +11,6 @@ tell how far the machine can be trusted. JDBC is run in every other round only: 
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -22,12 +21,11 @@ from typing import Any
 
 import psycopg
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # no __all__
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.ratios import Ratio, surroundings
+from benchmarks.ratios import Ratio, keep, print_table, surroundings
 from benchmarks.sink_arms import TABLE, Arm, Batch, Postgres, Sqlite
 from eo_listener import configure
 from eo_listener.artifacts import Artifact, cache_folder, fetch
@@ -39,8 +37,8 @@ from eo_listener.foreach_batch import ExactlyOnce, exactly_once
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.sqlite import SqliteSink
 from tests.postgres_server import PostgresServer
+from tests.topics import Topics
 
-RESULTS = Path(__file__).with_name("results")
 TOPIC = "flights"
 PARTITIONS = 4
 QUERY = "bench"
@@ -71,8 +69,7 @@ PAIRS = (
 
 def fill(servers: str, rows: int) -> int:
     """Send flights to the topic, evenly; returns how many."""
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=60)
+    Topics(servers).create_as(TOPIC, PARTITIONS)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
     sent = load()[:rows]
     for number, flight in enumerate(sent):
@@ -243,29 +240,18 @@ def run(bench: Bench, spark: SparkSession, servers: str, checkpoint: Path) -> No
 
 def report(bench: Bench, rows: int, console: Console) -> None:
     """Print tables, and write the document."""
-    ratios = bench.ratios()
-    table = Table(title="rows a second, ours / theirs: medians of paired ratios")
-    for column in ("what", "ratio", "95 % interval", "target"):
-        table.add_column(column)
-    for ratio in ratios:
-        table.add_row(*ratio.cells())
     speeds = {name: rows / min(arm.times) for name, arm in bench.arms.items() if arm.times}
     best = Table(title="rows a second, the best run of each")
     best.add_column("arm")
     best.add_column("rows/s", justify="right")
     for name, speed in speeds.items():
         best.add_row(name, f"{speed:,.0f}")
-    console.print(table)
+    ratios = bench.ratios()
+    print_table(console, "rows a second, ours / theirs: medians of paired ratios", ratios)
     console.print(best)
     about = {**surroundings(), "kafka": DEFAULT, "rows": rows}
     console.print(about)
-    RESULTS.mkdir(exist_ok=True)
-    document = {
-        "versions": about,
-        "ratios": [ratio.document() for ratio in ratios],
-        "seconds": {name: arm.times for name, arm in bench.arms.items()},
-    }
-    (RESULTS / "sinks.json").write_text(json.dumps(document, indent=2) + "\n")
+    keep("sinks", about, ratios, seconds={name: arm.times for name, arm in bench.arms.items()})
 
 
 def main(rounds: int = 3, rows: int = 100_000) -> None:
