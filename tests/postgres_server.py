@@ -145,9 +145,9 @@ def _as_nobody() -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """One server that the tests of a process share: never stop it."""
+@contextlib.contextmanager
+def running() -> Iterator[PostgresServer]:
+    """A server for a `with` block."""
     server = PostgresServer()
     try:
         server.start()
@@ -156,15 +156,31 @@ def postgres() -> Iterator[PostgresServer]:
         server.stop()
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server that the tests of a process share: never stop it."""
+    with running() as server:
+        yield server
+
+
 @pytest.fixture
 def dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """A way into a schema of the test's own, which is gone after it."""
-    named = os.environ.get("EO_TEST_POSTGRES")
-    server = named or request.getfixturevalue("postgres").dsn()
+    with schema_of_its_own(request) as own:
+        yield own
+
+
+@contextlib.contextmanager
+def schema_of_its_own(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A dsn for a `with` block, whose tables lie in a schema that is gone after it."""
+    server = os.environ.get("EO_TEST_POSTGRES") or request.getfixturevalue("postgres").dsn()
     name = f"test_{os.getpid()}_{next(_numbers)}"
-    yield with_schema(server, name)
-    with psycopg.connect(server, autocommit=True) as link:
-        link.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+    own = with_schema(server, name)
+    try:
+        yield own
+    finally:
+        with psycopg.connect(server, autocommit=True) as link:
+            link.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
 
 
 def with_schema(server: str, name: str) -> str:

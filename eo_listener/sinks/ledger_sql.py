@@ -165,20 +165,22 @@ class LedgerSql:
         )
 
     def prune(self, sink: str, entry: Entry, kept: int = KEPT_BATCHES) -> Statement | None:
-        """Drop the history of all but the newest `kept` batches; None when it is not yet due.
+        """Drop the history of all but the newest `kept` batches or more; None if it is not yet due.
 
-        Batches are counted by time: batch ids begin again with each new checkpoint.
+        They are told by time, since batch ids begin again with each new checkpoint, and by rows: a
+        batch has one a head at most, whether in one transaction or in one for each partition.
         """
         if entry.batch_id % _PRUNE_EVERY:
             return None
         table = self._table(HISTORY)
         ours = self._each(("sink", "query"), " AND ")
         text = (
-            f"DELETE FROM {table} WHERE {ours} AND applied_at < (SELECT applied_at FROM {table} "
-            f"WHERE {ours} GROUP BY applied_at ORDER BY applied_at DESC "
-            f"LIMIT 1 OFFSET {self.placeholder})"
+            f"DELETE FROM {table} WHERE {ours} AND applied_at <= (SELECT applied_at FROM {table} "
+            f"WHERE {ours} ORDER BY applied_at DESC LIMIT 1 OFFSET {self.placeholder} * "
+            f"(SELECT count(*) FROM {self._table(HEADS)} WHERE {ours}))"
         )
-        return Statement(text, (sink, entry.query, sink, entry.query, kept - 1))
+        key = (sink, entry.query)
+        return Statement(text, (*key, *key, kept, *key))
 
     def _table(self, name: str) -> str:
         where = f"{quoted(self.schema)}.{quoted(name)}" if self.schema else quoted(name)

@@ -25,7 +25,6 @@ REASON: Final = "eo_poison"
 ORIGIN: Final = ("topic", "partition", "offset")
 
 _LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", "put_at")
-_SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +49,14 @@ class DeadLetter:
                 object.__setattr__(self, name, text.replace("\x00", "\\x00"))
 
     def error(self, label: str) -> PoisonRowError:
-        """Say that this row stopped the batch of the sink `label`."""
+        """Say that this row stopped the batch of the sink `label`.
+
+        No value of the row is in it: an error ends up in logs.
+        """
         if self.topic is None or self.partition is None:
             tp, keep = None, ", and keep topic, partition and offset to be told where it came from"
-            row = self.row if len(self.row) <= _SHOWN else self.row[:_SHOWN] + "..."
-            where = f"the row {row}"
-        else:  # no value of the row: an error ends up in logs
+            where = "a row that does not tell its origin"
+        else:
             tp, keep = TopicPartition(self.topic, self.partition), ""
             where = f"the row from offset {self.offset} of {tp}"
         return PoisonRowError(

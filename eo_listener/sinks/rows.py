@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Any, Final
 
@@ -80,7 +80,7 @@ def tasks_wanted(plan: Plan, partitions: int, task_rows: int) -> int | None:
     A task may have a whole partition of Kafka, and, after a shuffle, its part of all of them.
     """
     planned = planned_rows(plan)
-    longest = max((span.until - span.start for span in plan.ranges().values()), default=0)
+    longest = max(_lengths(plan), default=0)
     if max(longest, planned / max(partitions, 1)) <= task_rows:
         return None
     return -(-planned // task_rows)
@@ -88,7 +88,11 @@ def tasks_wanted(plan: Plan, partitions: int, task_rows: int) -> int | None:
 
 def planned_rows(plan: Plan) -> int:
     """Return how many offsets a batch has; transaction markers and holes count too."""
-    return sum(span.until - span.start for span in plan.ranges().values())
+    return sum(_lengths(plan))
+
+
+def _lengths(plan: Plan) -> Iterator[int]:
+    return (it.until - it.start for spans in plan.sources.values() for it in spans.values())
 
 
 def _is_far(frame: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -14,7 +14,8 @@ from eo_listener.sinks.ledger_sql import HEADS, HISTORY
 STAGED: Final = "eo_batch"
 """The table in which `apply=` finds the batch's rows, there for one transaction only."""
 
-Apply: TypeAlias = "str | Sequence[str] | Callable[[Any, Entry], object]"
+Function: TypeAlias = "Callable[[Any, Entry], object]"
+Apply: TypeAlias = "str | Sequence[str] | Function"
 """The user's own part of the transaction: statements, or a function of connection and entry."""
 
 
@@ -37,7 +38,7 @@ class Target:
     table: str
     mode: Mode
     keys: tuple[str, ...]
-    apply: Apply | None
+    apply: tuple[str, ...] | Function | None
     create: bool
     dead_letters: str | None
 
@@ -87,5 +88,34 @@ class Target:
                 fix="Drop mode= and keys=, or apply=",
             )
         return cls(
-            table=table, mode=how, keys=names, apply=apply, create=create, dead_letters=dead_letters
+            table=table,
+            mode=how,
+            keys=names,
+            apply=_checked(apply),
+            create=create,
+            dead_letters=dead_letters,
         )
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether a ledger is kept, by which batches are judged."""
+        return self.mode is not Mode.IDEMPOTENT
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """The user's statements, none where `apply` is a function."""
+        return () if self.apply is None or callable(self.apply) else self.apply
+
+
+def _checked(apply: object) -> tuple[str, ...] | Function | None:
+    """Have statements in a tuple: an iterator would be used up by the first batch."""
+    if apply is None or callable(apply):
+        return apply
+    texts = (apply,) if isinstance(apply, str) or not isinstance(apply, Iterable) else tuple(apply)
+    if not all(isinstance(one, str) for one in texts) or not any(one.strip() for one in texts):
+        raise SettingsError(
+            "apply= has no statement, so no row of a batch would be written",
+            cause="it is empty, or holds what is no text",
+            fix="Give it SQL as text, one statement each, or a function of connection and entry",
+        )
+    return texts

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 from eo_listener.ledger import Applied, Entry
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.protocols import Sink
+from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.sinks.postgres.dead_letters import make
+from eo_listener.sinks.postgres.layout import Layout
+from eo_listener.sinks.postgres.tables import columns
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, entry_of, plan_of
 
 TP = TopicPartition("flights", 0)
 # pyspark 3.5 compares the versions of what it needs for mapInArrow in a way that Python warns of.
 OLD_SPARK = pytest.mark.filterwarnings("ignore:distutils Version:DeprecationWarning")
+STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
+ROADS = pytest.mark.parametrize("road", ["driver", "staging"])
 FLIGHTS = "topic string, partition int, offset bigint, id int, delay double"
 
 
@@ -33,6 +40,24 @@ def write(sink: Sink, frame: Any, count: int = 10) -> Applied:
     """Write a frame as the sink's next batch."""
     entry = next_entry(sink, count)
     return sink.apply(frame, entry, plan_of(entry))
+
+
+def put(
+    sink: PostgresSink, fields: Mapping[str, str], batches: Generator[pa.RecordBatch, None, None]
+) -> Applied:
+    """Write record batches, as they come, as the sink's next batch: what it does without Spark."""
+    writer = sink._writer(QUERY)
+    link = sink._connection(writer)
+    schema, target = writer.access.schema, sink._target
+    if target.dead_letters is not None:
+        make(link, schema, target.dead_letters, create=True)
+    layout = Layout.of(
+        {"fields": [{"name": name, "type": kind} for name, kind in fields.items()]},
+        None if target.apply else columns(link, schema, target.table),
+        target,
+        direct=writer.direct,
+    )
+    return writer.write(link, layout, batches, next_entry(sink))
 
 
 def flights(*rows: tuple[int, int | None, float | None]) -> list[tuple[Any, ...]]:

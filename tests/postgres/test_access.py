@@ -6,13 +6,14 @@ import logging
 import os
 import pickle
 import socket
+import threading
 import time
 import traceback
 
 import pytest
 
 from eo_listener.errors import EoListenerError, SettingsError, SinkError
-from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.sinks.postgres import PostgresSink, connection
 from eo_listener.testing.entries import entry_of
 from tests.postgres.course import ask, script
 from tests.postgres_server import PostgresServer
@@ -106,6 +107,28 @@ def test_a_server_that_never_answers(postgres: PostgresServer) -> None:
         port = silent.getsockname()[1]
         with pytest.raises(SinkError, match="timeout"):
             PostgresSink(f"host=127.0.0.1 port={port}", "t", connect_timeout=2).applied("q")
+
+
+def test_a_server_that_falls_silent_behind_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that lets us in and answers nothing more, as a paused pooler, is given up too."""
+    monkeypatch.setattr(connection, "_GRACE", 0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def let_in() -> None:
+            with server.accept()[0] as client:
+                client.recv(1 << 16)
+                client.sendall(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I")  # welcome; ready
+                while client.recv(1 << 16):
+                    pass
+
+        porter = threading.Thread(target=let_in)
+        porter.start()
+        dsn = f"host=127.0.0.1 port={server.getsockname()[1]} sslmode=disable gssencmode=disable"
+        sink = PostgresSink(dsn, "t", statement_timeout=0.2, lock_timeout=0.2)
+        with pytest.raises(SinkError, match="no answer"):
+            sink.applied("q")
+        porter.join(5)
+        assert not porter.is_alive()
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,16 @@ import psycopg
 import pytest
 
 from eo_listener.errors import ForeignWriterError, OutcomeUnknownError, SinkBusyError, SinkError
+from eo_listener.ledger import Entry
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.connection import Link
+from eo_listener.sinks.postgres.layout import Layout
+from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, heads_of
-from tests.postgres.bare import TABLE, write
+from tests.postgres.bare import SCHEMA, TABLE, write
 from tests.postgres.course import TP, ask, at, next_entry, script
-from tests.postgres_server import PostgresServer, with_schema
+from tests.postgres_server import PostgresServer, running, with_schema
 
 IDS = f"SELECT id FROM {TABLE} ORDER BY id"
 
@@ -32,12 +35,8 @@ IDS = f"SELECT id FROM {TABLE} ORDER BY id"
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     """A server to be killed; each test leaves it running."""
-    one = PostgresServer()
-    try:
-        one.start()
+    with running() as one:
         yield one
-    finally:
-        one.stop()
 
 
 @pytest.fixture
@@ -64,6 +63,21 @@ def stop(sink: PostgresSink) -> int:
     pid = link_of(sink).info.backend_pid
     os.kill(pid, signal.SIGSTOP)
     return pid
+
+
+def leave_in_doubt(sink: PostgresSink, entry: Entry) -> int:
+    """Write a batch whose COMMIT reaches a backend that stands still, and lose the connection.
+
+    Returns the backend's process id; it is still to be told to go on.
+    """
+    stopped: list[int] = []
+    acts = {
+        "sink.ledger-moved": lambda: stopped.append(stop(sink)),
+        "sink.commit-sent": lambda: cut(sink),
+    }
+    with at(acts), pytest.raises(OutcomeUnknownError):
+        write(sink, entry)
+    return stopped[0]
 
 
 @pytest.mark.parametrize(
@@ -122,14 +136,8 @@ def test_the_ledger_is_read_when_the_commit_is_over(own: str) -> None:
     """While a COMMIT of unknown outcome is still worked on, the ledger is not read too early."""
     sink = PostgresSink(own, TABLE)
     entry = next_entry(sink)
-    stopped: list[int] = []
-    acts = {
-        "sink.ledger-moved": lambda: stopped.append(stop(sink)),
-        "sink.commit-sent": lambda: cut(sink),
-    }
-    with at(acts), pytest.raises(OutcomeUnknownError):
-        write(sink, entry)
-    later = threading.Timer(0.5, os.kill, (stopped[0], signal.SIGCONT))
+    backend = leave_in_doubt(sink, entry)
+    later = threading.Timer(0.5, os.kill, (backend, signal.SIGCONT))
     later.start()
     assert sink.applied(QUERY) == heads_of(entry)
     later.join(10)
@@ -141,16 +149,10 @@ def test_a_commit_that_does_not_end_is_named(own: str) -> None:
     """A backend that never finishes its COMMIT ends in an error with its number, not in waiting."""
     sink = PostgresSink(own, TABLE, lock_timeout=0.3)
     entry = next_entry(sink)
-    stopped: list[int] = []
-    acts = {
-        "sink.ledger-moved": lambda: stopped.append(stop(sink)),
-        "sink.commit-sent": lambda: cut(sink),
-    }
-    with at(acts), pytest.raises(OutcomeUnknownError):
-        write(sink, entry)
-    with pytest.raises(SinkError, match=f"backend {stopped[0]} is still committing"):
+    backend = leave_in_doubt(sink, entry)
+    with pytest.raises(SinkError, match=f"backend {backend} is still committing"):
         sink.applied(QUERY)
-    os.kill(stopped[0], signal.SIGCONT)
+    os.kill(backend, signal.SIGCONT)
     assert sink.applied(QUERY) in ({}, heads_of(entry))  # it was told to end, before or after
     sink.close()
 
@@ -336,6 +338,23 @@ def test_a_prepared_transaction_is_named(server: PostgresServer, own: str) -> No
             write(sink, entry)
         other.execute("ROLLBACK PREPARED 'half'")
     assert write(sink, entry).rows == 10
+    sink.close()
+
+
+def test_a_staging_table_that_is_held_is_left(dsn: str) -> None:
+    """One that a stopped task holds fails no batch, however short our patience; others go."""
+    sink = PostgresSink(dsn, TABLE, lock_timeout=0.2)
+    sink.applied(QUERY)
+    layout = Layout.of(SCHEMA, None, sink._target, direct=True)
+    staging = Staging(writer=sink._writer(QUERY), layout=layout, logged=False)
+    script(dsn, "CREATE TABLE held (id int)", "CREATE TABLE free (id int)")
+    with psycopg.connect(dsn) as other:
+        other.execute("LOCK TABLE held")
+        staging._drop(link_of(sink), ["held", "free"])
+    assert ask(
+        dsn, "SELECT relname FROM pg_class WHERE oid IN (to_regclass('held'), to_regclass('free'))"
+    ) == ["held"]
+    assert link_of(sink).execute("SELECT 1").fetchone() == (1,)
     sink.close()
 
 

@@ -11,13 +11,21 @@ from pyspark.sql import SparkSession
 from eo_listener.errors import SettingsError, SinkError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import QUERY, plan_of
-from tests.postgres.course import FLIGHTS, OLD_SPARK, ask, flights, next_entry, script, write
+from tests.postgres.course import (
+    FLIGHTS,
+    OLD_SPARK,
+    ROADS,
+    STAGES,
+    ask,
+    flights,
+    next_entry,
+    script,
+    write,
+)
 
 pytestmark = [pytest.mark.spark, OLD_SPARK]
 
-ROADS = pytest.mark.parametrize("road", ["driver", "staging"])
 PLACE = "SELECT next_offset, batch_id FROM eo_ledger"
-STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
 
 
 @ROADS

@@ -17,13 +17,10 @@ from eo_listener.ledger import Entry
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import QUERY, entry_of, heads_of, plan_of
-from tests.conftest import broker
 from tests.postgres.course import OLD_SPARK, ask, script
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, OLD_SPARK]
-
-__all__ = ["broker"]
 
 Spans: TypeAlias = "dict[TopicPartition, Span]"
 Read: TypeAlias = "Callable[..., DataFrame]"
@@ -80,9 +77,7 @@ def apply(sink: PostgresSink, frame: DataFrame, entry: Entry) -> Any:
     return sink.apply(frame, entry, plan_of(entry))
 
 
-def test_each_partition_is_written_once(
-    dsn: str, frame: DataFrame, topic: str, spans: Spans
-) -> None:
+def test_each_partition_is_written_once(dsn: str, frame: DataFrame, spans: Spans) -> None:
     """Rows and heads of every partition are there, and a second try of the same batch adds none."""
     sink = PostgresSink(dsn, "t", per_partition=True)
     entry = entry_of(sink.applied(QUERY), spans)

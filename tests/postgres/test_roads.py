@@ -16,13 +16,12 @@ from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.executors import check_modules
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, plan_of
-from tests.postgres.course import OLD_SPARK, ask, at, next_entry, script, write
+from tests.postgres.course import OLD_SPARK, STAGES, ask, at, next_entry, script, write
 from tests.spark_session import submit_environment
 
 pytestmark = [pytest.mark.spark, OLD_SPARK]
 
 ROOT = Path(__file__).parents[2]
-STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
 
 
 def test_the_size_of_a_batch_chooses_its_road(spark: SparkSession, dsn: str) -> None:
@@ -182,6 +181,7 @@ spark.stop()
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("road", ["driver", "staging"])
 def test_a_partition_larger_than_the_heap(dsn: str, road: str) -> None:
     """One task of 820 MB goes through a JVM with a heap of 512 MB, on both roads."""

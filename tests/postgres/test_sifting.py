@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -13,39 +14,24 @@ from eo_listener.errors import PoisonRowError, SettingsError, SinkError
 from eo_listener.ledger import Applied
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.applying import ending
-from eo_listener.sinks.postgres.dead_letters import make
 from eo_listener.sinks.postgres.layout import Layout
-from eo_listener.sinks.postgres.tables import columns
 from eo_listener.sinks.postgres.types import Existing, form
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY
-from tests.postgres.course import TP, ask, next_entry, script
+from tests.postgres.course import TP, ask, put, script
 
 ARROW = {"string": pa.string(), "integer": pa.int32(), "long": pa.int64()}
 ORIGIN = {"topic": "string", "partition": "integer", "offset": "long"}
 
 
-def put(sink: PostgresSink, fields: dict[str, str], *rows: tuple[Any, ...]) -> Applied:
+def rows_put(sink: PostgresSink, fields: dict[str, str], *rows: tuple[Any, ...]) -> Applied:
     """Write rows as the sink's next batch; the last value of each is its offset."""
-    writer = sink._writer(QUERY)
-    link = sink._connection(writer)
-    schema, target = writer.access.schema, sink._target
-    if target.dead_letters is not None:
-        make(link, schema, target.dead_letters, create=True)
     kinds = {**fields, **ORIGIN}
-    layout = Layout.of(
-        {"fields": [{"name": name, "type": kind} for name, kind in kinds.items()]},
-        None if target.apply else columns(link, schema, target.table),
-        target,
-        direct=writer.direct,
-    )
     full = [(*row[:-1], *TP, row[-1]) for row in rows]
     arrays = [
         pa.array([row[at] for row in full], ARROW[kind]) for at, kind in enumerate(kinds.values())
     ]
-    batch = pa.RecordBatch.from_arrays(arrays, names=list(kinds))
-    entry = next_entry(sink)
-    return writer.write(link, layout, (one for one in [batch]), entry)
+    return put(sink, kinds, (one for one in [pa.RecordBatch.from_arrays(arrays, list(kinds))]))
 
 
 KV = {"k": "integer", "v": "integer"}
@@ -55,7 +41,7 @@ def test_rows_without_a_key_are_no_duplicates(dsn: str) -> None:
     """Rows whose key is null are all written where the table takes them."""
     script(dsn, "CREATE TABLE t (k int UNIQUE, v int)")
     sink = PostgresSink(dsn, "t", mode="upsert", keys="k")
-    assert put(sink, KV, *((None, at, at) for at in range(5))).rows == 5
+    assert rows_put(sink, KV, *((None, at, at) for at in range(5))).rows == 5
     assert ask(dsn, "SELECT v FROM t ORDER BY v") == [0, 1, 2, 3, 4]
     sink.close()
 
@@ -64,7 +50,7 @@ def test_rows_without_a_key_are_each_put_aside(dsn: str) -> None:
     """Where the key may not be null, every such row is a dead letter of its own."""
     script(dsn, "CREATE TABLE t (k int PRIMARY KEY, v int)")
     sink = PostgresSink(dsn, "t", mode="upsert", keys="k", dead_letters="dead")
-    done = put(sink, KV, *((None, at, at) for at in range(5)), (1, 9, 9))
+    done = rows_put(sink, KV, *((None, at, at) for at in range(5)), (1, 9, 9))
     assert (done.rows, done.dead) == (1, 5)
     assert ask(dsn, 'SELECT "offset" FROM dead ORDER BY 1') == [0, 1, 2, 3, 4]
     sink.close()
@@ -77,7 +63,7 @@ def test_where_the_newest_row_is_refused_the_next_stands(dsn: str) -> None:
     script(dsn, "CREATE TABLE t (k int PRIMARY KEY, v int CHECK (v < 100))")
     sink = PostgresSink(dsn, "t", mode="upsert", keys="k", dead_letters="dead")
     rows = [(1, 4, 0), (1, 5, 1), (1, 500, 2), (1, 600, 3), (2, 7, 4), (2, 8, 5), (3, 300, 6)]
-    done = put(sink, KV, *rows)
+    done = rows_put(sink, KV, *rows)
     assert (done.rows, done.dead) == (2, 3)
     assert ask(dsn, "SELECT * FROM t ORDER BY k") == [(1, 5), (2, 8)]
     assert ask(dsn, 'SELECT "offset" FROM dead ORDER BY 1') == [2, 3, 6]
@@ -89,7 +75,7 @@ def test_a_column_by_the_name_of_an_alias(dsn: str, name: str) -> None:
     """A column that is called as something in our statements is still a column."""
     script(dsn, f"CREATE TABLE t (k int PRIMARY KEY, {name} int CHECK ({name} < 100))")
     sink = PostgresSink(dsn, "t", mode="upsert", keys="k", dead_letters="dead")
-    assert put(sink, {"k": "integer", name: "integer"}, (1, 500, 2), (2, 5, 3)).dead == 1
+    assert rows_put(sink, {"k": "integer", name: "integer"}, (1, 500, 2), (2, 5, 3)).dead == 1
     assert f'"{name}": 500' in ask(dsn, 'SELECT "row" FROM dead')[0]
     sink.close()
 
@@ -97,7 +83,7 @@ def test_a_column_by_the_name_of_an_alias(dsn: str, name: str) -> None:
 def test_columns_of_ours_are_refused(dsn: str) -> None:
     """A column that staged rows have beside their own cannot be the user's."""
     with pytest.raises(SettingsError, match="'eo_attempt'"):
-        put(PostgresSink(dsn, "t", apply=["SELECT 1"]), {"eo_attempt": "long"}, (1, 0))
+        rows_put(PostgresSink(dsn, "t", apply=["SELECT 1"]), {"eo_attempt": "long"}, (1, 0))
 
 
 def test_offsets_that_are_none_trace_nothing() -> None:
@@ -111,6 +97,20 @@ def test_offsets_that_are_none_trace_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_value_too_large_for_its_index_is_a_dead_letter(dsn: str, mode: Any) -> None:
+    """A key that no page of an index holds is its row's fault: the others are written."""
+    script(dsn, "CREATE TABLE t (k text PRIMARY KEY, v int)")
+    keys = "k" if mode == "upsert" else ()
+    sink = PostgresSink(dsn, "t", mode=mode, keys=keys, dead_letters="dead")
+    large = Random(7).randbytes(4000).hex()  # no secret, but nothing to compress
+    done = rows_put(sink, {"k": "string", "v": "integer"}, ("a", 1, 0), (large, 2, 1), ("b", 3, 2))
+    assert (done.rows, done.dead) == (2, 1)
+    assert ask(dsn, "SELECT k FROM t ORDER BY k") == ["a", "b"]
+    assert ask(dsn, "SELECT reason FROM dead")[0].startswith("index row size")
+    sink.close()
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_an_error_quotes_no_value(dsn: str, mode: Any) -> None:
     """What a refused row holds is in no error, nor in one that hangs on it: errors are logged."""
     value = "secret" * len(mode)  # or a traceback would show the line that has it
@@ -118,7 +118,7 @@ def test_an_error_quotes_no_value(dsn: str, mode: Any) -> None:
     keys = "k" if mode == "upsert" else ()
     sink = PostgresSink(dsn, "t", mode=mode, keys=keys)
     with pytest.raises(PoisonRowError, match=r"offset 1 .*uuid") as refused:
-        put(sink, {"k": "integer", "v": "string"}, (1, None, 0), (2, f"'{value}\"{value}", 1))
+        rows_put(sink, {"k": "integer", "v": "string"}, (1, None, 0), (2, f"'{value}\"{value}", 1))
     said = "".join(traceback.format_exception(refused.value)) + repr(refused.value.__context__)
     assert value not in said
     sink.close()
@@ -139,7 +139,7 @@ def test_nor_does_one_of_the_users_own_sql(dsn: str, way: str) -> None:
     does: Any = {"statement": [text], "function": lambda link, _: link.execute(text)}.get(way)
     sink = PostgresSink(dsn, "t", apply=does)
     with pytest.raises(SinkError, match=r"uuid|never") as refused:
-        put(sink, {"k": "integer", "v": "string"}, (1, value, 0))
+        rows_put(sink, {"k": "integer", "v": "string"}, (1, value, 0))
     assert value not in "".join(traceback.format_exception(refused.value))
     sink.close()
 
@@ -150,7 +150,7 @@ def test_a_double_key_is_named_without_its_value(dsn: str) -> None:
     value = 4242 * 100 + 42
     sink = PostgresSink(dsn, "t", mode="upsert", keys="k")
     with pytest.raises(PoisonRowError, match="t_v_key") as refused:
-        put(sink, KV, (1, value, 0), (2, value, 1))
+        rows_put(sink, KV, (1, value, 0), (2, value, 1))
     assert str(value) not in "".join(traceback.format_exception(refused.value))
     sink.close()
 
@@ -161,7 +161,7 @@ def test_the_first_refused_row_is_enough_to_halt(dsn: str) -> None:
     sink = PostgresSink(dsn, "t")
     seen: list[str] = []
     with hooked(seen.append), pytest.raises(PoisonRowError, match="offset 0 "):
-        put(sink, KV, *((at, at, at) for at in range(4096)))
+        rows_put(sink, KV, *((at, at, at) for at in range(4096)))
     assert seen.count("sink.copying") <= 13
     sink.close()
 
@@ -171,7 +171,7 @@ def test_any_reason_can_be_kept(dsn: str) -> None:
     sink = PostgresSink(dsn, "t", dead_letters="dead")
     script(dsn, "CREATE TABLE t (k int)")
     fields = {"k": "integer", "eo_poison": "string"}
-    assert put(sink, fields, (1, None, 0), (2, "bad: A\x00B", 1)).dead == 1
+    assert rows_put(sink, fields, (1, None, 0), (2, "bad: A\x00B", 1)).dead == 1
     assert ask(dsn, "SELECT reason FROM dead") == ["bad: A\\x00B"]
     sink.close()
 
@@ -209,7 +209,7 @@ def test_a_function_cannot_send_commit(dsn: str, way: str) -> None:
     sink = PostgresSink(dsn, "a", apply=end)
     for _ in range(2):
         with pytest.raises(SinkError, match="sent COMMIT"):
-            put(sink, KV, (1, 1, 0))
+            rows_put(sink, KV, (1, 1, 0))
     assert ask(dsn, "SELECT * FROM a") == []
     assert sink.applied(QUERY) == {}
     sink.close()
@@ -227,7 +227,7 @@ def test_a_function_may_change_how_it_reads(dsn: str) -> None:
 
     sink = PostgresSink(dsn, "a", apply=read)
     for _ in range(2):
-        put(sink, KV, (7, 1, 0))
+        rows_put(sink, KV, (7, 1, 0))
     assert ask(dsn, "SELECT k FROM a") == [7, 7]
     sink.close()
 

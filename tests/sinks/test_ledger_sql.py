@@ -88,6 +88,20 @@ def test_the_history_is_bounded(connection: sqlite3.Connection) -> None:
     assert connection.execute(*due).rowcount == 0
 
 
+def test_a_batch_of_many_transactions_is_one_batch(connection: sqlite3.Connection) -> None:
+    """Where each partition has a time of its own, the newest batches stay as well, and whole."""
+    both = [TP, TopicPartition("flights", 1)]
+    for batch_id in range(30):
+        for at, tp in enumerate(both):
+            entry = entry_of({}, {tp: Span(0, 5)}, batch_id=batch_id)
+            put(connection, entry, NOW + timedelta(seconds=2 * batch_id + at))
+    due = LEDGER.prune("s", entry_of({}, {}, batch_id=200), kept=12)
+    assert due is not None
+    connection.execute(*due)
+    count = "SELECT count(DISTINCT batch_id), count(*), min(batch_id) FROM eo_ledger_history"
+    assert connection.execute(count).fetchone() == (12, 24, 18)
+
+
 def test_another_schema_is_quoted() -> None:
     """A schema's name is a name, whatever is in it, and no placeholder."""
     ledger = LedgerSql(placeholder="%s", moment="timestamptz", schema='my "100%s"')

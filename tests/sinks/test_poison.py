@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -101,6 +102,16 @@ def test_a_dead_row_is_whole() -> None:
         "tags": {"k": 1},
     }
     assert letter.error("x").offset == 2**40
+
+
+@pytest.mark.parametrize("origin", [{}, {"topic": ["t"], "partition": [1], "offset": [7]}])
+def test_an_error_holds_no_value_of_the_row(origin: dict[str, list[Any]]) -> None:
+    """Errors are logged; where the row came from is told as far as it is known."""
+    rows = pa.record_batch({"v": ["secret"], **origin})
+    error = Sieve.of(rows.schema.names, None).letter(rows, 0, "too long").error("the table")
+    assert "secret" not in str(error)
+    assert "too long" in str(error)
+    assert ("offset 7 of t-1" in str(error)) is bool(origin)
 
 
 def test_text_that_is_no_text_is_sifted_out() -> None:

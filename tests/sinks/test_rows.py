@@ -232,7 +232,9 @@ def test_a_partition_larger_than_the_heap_passes(how: str) -> None:
 @pytest.mark.timeout(700)
 def test_the_whole_task_would_not_pass() -> None:
     """The same rows uncut end that JVM: what is shown above is the cut."""
-    assert "rows" not in run_small(1_200_000, "whole").stdout
+    answer = run_small(1_200_000, "whole")
+    assert "rows" not in answer.stdout
+    assert "OutOfMemoryError" in answer.stdout + answer.stderr
 
 
 FAR = """

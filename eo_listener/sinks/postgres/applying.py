@@ -42,7 +42,7 @@ def ending(text: str) -> str | None:
 
 def check_apply(target: Target) -> None:
     """Refuse statements that would end the transaction."""
-    for text in statements(target):
+    for text in target.statements:
         word = ending(text)
         if word is not None:
             raise SettingsError(
@@ -50,13 +50,6 @@ def check_apply(target: Target) -> None:
                 cause="its statements run in the transaction that moves the ledger",
                 fix="Take it out: the transaction is begun and ended for you",
             )
-
-
-def statements(target: Target) -> tuple[str, ...]:
-    """The user's statements, none where apply= is a function."""
-    if target.apply is None or callable(target.apply):
-        return ()
-    return (target.apply,) if isinstance(target.apply, str) else tuple(target.apply)
 
 
 def apply_users(link: Link, target: Target, entry: Entry, label: str) -> None:
@@ -68,7 +61,7 @@ def apply_users(link: Link, target: Target, entry: Entry, label: str) -> None:
     if callable(target.apply):
         with _sealed(link):
             target.apply(link, entry)
-    for number, text in enumerate(statements(target), 1):
+    for number, text in enumerate(target.statements, 1):
         try:
             # The extended protocol takes one statement at a time: no COMMIT can hide in a text.
             link.execute(text.encode(), binary=True)

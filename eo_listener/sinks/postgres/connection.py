@@ -126,18 +126,21 @@ def connect(access: Access, label: str, application: str) -> Link:
 
     Raises SinkError, which holds no secret.
     """
+    link = None
     try:
         link = Link.connect(access.conninfo(application), autocommit=True)
+        link.limit = access.statement_timeout + access.lock_timeout + _GRACE
+        link.patience = access.lock_timeout
         link.execute(_SESSION)
     except psycopg.Error as error:
+        if link is not None:
+            link.close()
         # Not chained: the original may quote what it was given.
         raise SinkError(
             f"{label} cannot be reached: {access.without_secrets(said(error))}",
             cause="the server is down, or the dsn names another server, database, user or password",
             fix="Try it: psql \"the dsn\" -c 'SELECT 1'",
         ) from None
-    link.limit = access.statement_timeout + access.lock_timeout + _GRACE
-    link.patience = access.lock_timeout
     return link
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from eo_listener.errors import SinkError
-from eo_listener.fault_points import reached
 from eo_listener.sinks.poison import DeadLetter
+from eo_listener.sinks.postgres import sending
 from eo_listener.sinks.postgres.failures import REFUSED
 from eo_listener.sinks.postgres.lines import Lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from psycopg import sql
 
     from eo_listener.sinks.postgres.connection import Link
     from eo_listener.sinks.postgres.dead_letters import DeadLetters
@@ -71,18 +69,33 @@ def chunks(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[Chunk]
 class Copier:
     """Copies chunks into one table, in the transaction that `link` is in.
 
-    `aside` takes the rows that cannot be written. `rows` counts what was copied.
+    The server takes a chunk while the next one is made: what became of it is heard only then, or
+    by `settle`, before which nothing else may be asked of `link`. `aside` takes the rows that
+    cannot be written. `rows` counts what was copied.
     """
 
     link: Link
-    statement: sql.Composed
+    statement: bytes
     layout: Layout
     aside: DeadLetters
     rows: int = 0
+    _sent: Chunk | None = None
 
     def take(self, chunk: Chunk) -> None:
-        """Copy a chunk; the savepoint is what a refused row leaves the rest of it by."""
-        letters = chain(chunk.marked, self._refused(chunk))
+        """Copy a chunk."""
+        self.settle()
+        self._put_aside(iter(chunk.marked))
+        if len(chunk):
+            self._send(chunk)
+            self._sent = chunk
+
+    def settle(self) -> None:
+        """Hear what became of the last chunk."""
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            self._put_aside(self._refused(sent))
+
+    def _put_aside(self, letters: Iterator[DeadLetter]) -> None:
         first = next(letters, None)
         if first is not None:
             self.aside.put([first])  # which raises where there is no table: none more is looked for
@@ -90,31 +103,34 @@ class Copier:
             if rest:
                 self.aside.put(rest)
 
-    def _refused(self, chunk: Chunk) -> Iterator[DeadLetter]:
-        """Copy a chunk, and yield its rows that were refused as they are found."""
-        why = self._copied(chunk) if len(chunk) else None
+    def _refused(self, sent: Chunk) -> Iterator[DeadLetter]:
+        """Yield the rows of a chunk that were refused as they are found; copy the others."""
+        why = self._heard(sent)
         if why is None:
             return
-        parts = chunk.halves()
+        parts = sent.halves()
         if parts is None:
-            (only,) = chunk.parts
+            (only,) = sent.parts
             yield self.layout.sieve.letter(only.batch, only.start, why)
             return
         for part in parts:
+            self._send(part)
             yield from self._refused(part)
 
-    def _copied(self, chunk: Chunk) -> str | None:
-        """Copy a chunk whole, or say why it was refused."""
+    def _send(self, chunk: Chunk) -> None:
+        """Send a chunk; the savepoint is what a refused row leaves the rest of it by."""
+        self.link.execute("SAVEPOINT eo_chunk")
+        sending.send(self.link, self.statement, (lines.text() for lines in chunk.parts))
+
+    def _heard(self, sent: Chunk) -> str | None:
+        """Say why what was sent was refused; None: it is there, whole."""
         try:
-            with self.link.transaction(), self.link.cursor() as cursor:
-                with cursor.copy(self.statement) as copy:
-                    for lines in chunk.parts:
-                        copy.write(lines.text())
-                        reached("sink.copying")
-                landed = cursor.rowcount
+            landed = sending.answer(self.link)
         except REFUSED as error:
+            self.link.execute("ROLLBACK TO SAVEPOINT eo_chunk; RELEASE SAVEPOINT eo_chunk")
             return self.aside.told(error)
-        if landed != len(chunk):
-            raise SinkError(f"COPY took {landed} rows of {len(chunk)}: none were kept")
+        self.link.execute("RELEASE SAVEPOINT eo_chunk")
+        if landed != len(sent):
+            raise SinkError(f"COPY took {landed} rows of {len(sent)}: none were kept")
         self.rows += landed
         return None

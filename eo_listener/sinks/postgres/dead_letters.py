@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -43,14 +43,8 @@ class DeadLetters:
         if self.table is None:
             raise letters[0].error(self.label)
         statements = statements_on(self.link, self.schema, self.table)
-        kept = [replace(one, reason=_storable(one.reason)) for one in letters]
-        run_many(self.link, statements.insert(self.entry, kept, datetime.now(timezone.utc)))
+        run_many(self.link, statements.insert(self.entry, letters, datetime.now(timezone.utc)))
         self.count += len(letters)
-
-
-def _storable(text: str) -> str:
-    """Return a text that the server takes: without NUL, and Unicode in every character."""
-    return text.replace("\x00", "\\x00").encode(errors="backslashreplace").decode()
 
 
 def statements_on(link: Link, schema: str | None, table: str) -> DeadLetterSql:

@@ -10,8 +10,10 @@ from psycopg import errors
 
 from eo_listener.errors import SinkBusyError, SinkError, TryAgainError
 
-REFUSED: Final = (psycopg.DataError, psycopg.IntegrityError)
-"""A row's own values are not taken: classes 22 and 23, and what psycopg itself cannot send."""
+REFUSED: Final = (psycopg.DataError, psycopg.IntegrityError, errors.ProgramLimitExceeded)
+"""A row's own values are not taken: classes 22 and 23, what psycopg itself cannot send, and values
+too large for a page or an index (54000).
+"""
 
 _QUOTED: Final = re.compile("[\"'\u00ab\u00bb\u201c\u201e].*[\"'\u00ab\u00bb\u201d]", re.DOTALL)
 _FIXES: Final = {

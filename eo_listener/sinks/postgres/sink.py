@@ -32,7 +32,7 @@ from eo_listener.sinks.postgres.statements import schema_of
 from eo_listener.sinks.postgres.tables import check_durable, columns, make_target
 from eo_listener.sinks.postgres.writing import Writer
 from eo_listener.sinks.rows import TASK_ROWS, planned_rows
-from eo_listener.sinks.target import Apply, Mode, Target
+from eo_listener.sinks.target import Apply, Target
 from eo_listener.sinks.task_size import TaskSize
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class PostgresSink:
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`. After a COMMIT of unknown outcome, waits for its end first."""
-        if self._target.mode is Mode.IDEMPOTENT:
+        if not self._target.has_ledger:
             return {}
         writer = self._writer(query)
         link = self._connection(writer)

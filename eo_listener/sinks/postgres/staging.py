@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import errors, sql
 
-from eo_listener.errors import OutcomeUnknownError, TryAgainError
+from eo_listener.errors import OutcomeUnknownError, SinkError, TryAgainError
 from eo_listener.fault_points import reached
 from eo_listener.ledger import Applied, Entry
 from eo_listener.sinks.ledger_sql import Statement
@@ -24,12 +24,12 @@ from eo_listener.sinks.postgres import tables
 from eo_listener.sinks.postgres.applying import apply_users
 from eo_listener.sinks.postgres.connection import begin, commit, roll_back
 from eo_listener.sinks.postgres.copying import Copier, chunks
-from eo_listener.sinks.postgres.dead_letters import DeadLetters, statements_on
+from eo_listener.sinks.postgres.dead_letters import statements_on
 from eo_listener.sinks.postgres.executors import Batches, outcomes
 from eo_listener.sinks.postgres.failures import translated
 from eo_listener.sinks.postgres.layout import ATTEMPT, TASK, listed
 from eo_listener.sinks.postgres.statements import identifier, run
-from eo_listener.sinks.target import STAGED, Mode
+from eo_listener.sinks.target import STAGED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,6 @@ class StageTask:
     writer: Writer
     layout: Layout
     stage: str
-    aside: str | None
     entry: Entry
 
     def __call__(self, task: int, attempt: int, batches: Batches) -> tuple[int, int]:
@@ -66,16 +65,10 @@ class StageTask:
             return 0, 0
         access = self.writer.access
         with self.writer.open() as link:
-            aside = DeadLetters(
-                link=link,
-                label=self.writer.label,
-                schema=access.schema,
-                table=self.aside,
-                entry=self.entry,
-            )
+            aside = self.writer.aside(link, self.entry)
             copier = Copier(
                 link=link,
-                statement=self.layout.copy(identifier(access.schema, self.stage)),
+                statement=self.layout.copy(identifier(access.schema, self.stage)).as_bytes(link),
                 layout=self.layout,
                 aside=aside,
             )
@@ -87,6 +80,7 @@ class StageTask:
                 copier.take(first)
                 for chunk in gathered:
                     copier.take(chunk)
+                copier.settle()
                 commit(link, self.writer.label, link.limit)
             except psycopg.Error as error:
                 raise translated(error, self.writer.label, "staging rows") from None
@@ -111,12 +105,12 @@ class Staging:
         aside = f"{stage}_dead" if dead else None
         self._prepare(link, entry, stage, aside)
         try:
+            # What the user does is done here: his function need not travel.
+            target = replace(self.writer.target, apply=None, dead_letters=aside)
             task = StageTask(
-                # What the user does is done here: his function need not travel.
-                writer=replace(self.writer, target=replace(self.writer.target, apply=None)),
+                writer=replace(self.writer, target=target),
                 layout=self.layout,
                 stage=stage,
-                aside=aside,
                 entry=replace(entry, moves={}),
             )
             done = outcomes(rows, task)
@@ -136,7 +130,7 @@ class Staging:
         schema, target = self.writer.access.schema, self.writer.target
         try:
             begin(link, self.writer.access)
-            if target.mode is not Mode.IDEMPOTENT:
+            if target.has_ledger:
                 self.writer.ledger.hold(link, entry)
             left = link.execute(_LEFT_OVER, (self._prefix(), schema)).fetchall()
             shape = self.layout.shape(None if target.apply is not None else self.writer.table)
@@ -225,13 +219,14 @@ class Staging:
 
     def _drop(self, link: Link, names: Sequence[str], schema: str | None = None) -> None:
         """Drop staging tables; one that a stopped task still holds is left for a later batch."""
+        wait = max(1, int(min(1.0, link.patience) * 500))  # less than it takes to ask who holds it
         for name in names:
             try:
                 with link.transaction():
-                    link.execute("SET LOCAL lock_timeout = '500ms'")
+                    link.execute(f"SET LOCAL lock_timeout = {wait}".encode())
                     table = identifier(schema or self.writer.access.schema, name)
                     link.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
             except errors.LockNotAvailable:
                 continue
-            except psycopg.Error:
+            except (psycopg.Error, SinkError):
                 return  # the connection is gone, or the table not ours: nothing depends on it

@@ -85,7 +85,7 @@ class Writer:
             label=self.label,
             application=application,
             schema=self.access.schema,
-            ledger=None if self.target.mode is Mode.IDEMPOTENT else HEADS,
+            ledger=HEADS if self.target.has_ledger else None,
             waited=self.access.lock_timeout,
             open_second=lambda: connect(self.access, self.label, "eo_listener lock watch"),
         )
@@ -117,26 +117,18 @@ class Writer:
 
         Nothing is written if it is left by an error, but for OutcomeUnknownError.
         """
-        judged = self.target.mode is not Mode.IDEMPOTENT
-        aside = DeadLetters(
-            link=link,
-            label=self.label,
-            schema=self.access.schema,
-            table=self.target.dead_letters,
-            entry=entry,
-        )
-        tally = Tally(aside=aside)
+        tally = Tally(aside=self.aside(link, entry))
         try:
             link.may_end = True
             begin(link, self.access)
-            if judged:
+            if self.target.has_ledger:
                 self.ledger.hold(link, entry)
             reached("sink.begun")
             link.may_end = self.alone
             yield tally
             link.may_end = True
             reached("sink.rows-written")
-            if judged:
+            if self.target.has_ledger:
                 self.ledger.move(link, entry, rows=tally.rows)
             commit(link, self.label, link.limit)
         except psycopg.Error as error:
@@ -146,6 +138,16 @@ class Writer:
             roll_back(link)
             raise
         reached("sink.committed")
+
+    def aside(self, link: Link, entry: Entry) -> DeadLetters:
+        """Return what takes the rows that cannot be written."""
+        return DeadLetters(
+            link=link,
+            label=self.label,
+            schema=self.access.schema,
+            table=self.target.dead_letters,
+            entry=entry,
+        )
 
     def merge(
         self, link: Link, layout: Layout, staged: sql.Identifier, which: sql.Composable
@@ -170,12 +172,13 @@ class Writer:
             link.execute(sql.SQL(text).format(sql.Identifier(STAGED), shape))
         copier = Copier(
             link=link,
-            statement=layout.copy(self.table if self.direct else _STAGE),
+            statement=layout.copy(self.table if self.direct else _STAGE).as_bytes(link),
             layout=layout,
             aside=aside,
         )
         for chunk in rows:
             copier.take(chunk)
+        copier.settle()
         if self.direct:
             return copier.rows
         if self.target.apply is not None:

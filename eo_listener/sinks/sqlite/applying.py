@@ -8,7 +8,7 @@ from typing import Final
 from eo_listener.ledger import Entry
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY
 from eo_listener.sinks.sqlite.file import Connection
-from eo_listener.sinks.target import STAGED, Apply
+from eo_listener.sinks.target import STAGED, Target
 
 _WRITES: Final = frozenset(
     {
@@ -20,7 +20,7 @@ _WRITES: Final = frozenset(
 )
 
 
-def run_apply(connection: Connection, apply: Apply, entry: Entry) -> None:
+def run_apply(connection: Connection, target: Target, entry: Entry) -> None:
     """Run it on the staged rows, and drop them.
 
     Raises sqlite3.Error for a statement that fails or is not allowed; whatever a function raises
@@ -29,11 +29,10 @@ def run_apply(connection: Connection, apply: Apply, entry: Entry) -> None:
     connection.execute("SAVEPOINT eo_apply")
     connection.set_authorizer(_guard)  # it has statements prepared before it prepared once more
     try:
-        if callable(apply):
-            apply(connection, entry)
-        else:
-            for statement in (apply,) if isinstance(apply, str) else apply:
-                connection.execute(statement)
+        if callable(target.apply):
+            target.apply(connection, entry)
+        for statement in target.statements:
+            connection.execute(statement)
     finally:
         connection.set_authorizer(_allow)  # None does not take it away before Python 3.11
         connection.put_back()

@@ -112,7 +112,7 @@ class SqliteSink:
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; in mode "idempotent" there are none."""
-        if self._target.mode is Mode.IDEMPOTENT:
+        if not self._target.has_ledger:
             return {}
         connection = self._file.connection()
         try:
@@ -183,7 +183,7 @@ class SqliteSink:
             if number == 0:
                 reached("sink.copying")
         if self._target.apply is not None:
-            run_apply(connection, self._target.apply, entry)
+            run_apply(connection, self._target, entry)
         return Applied(rows=writing.rows, dead=dead)
 
     def _refused(self, writing: Writing, batch: pa.RecordBatch) -> Iterable[DeadLetter]:
@@ -201,7 +201,7 @@ class SqliteSink:
 
     def _move(self, connection: Connection, entry: Entry, rows: int) -> bool:
         """Write the entry into the ledger; whether each head was as the entry has found it."""
-        if self._target.mode is Mode.IDEMPOTENT:
+        if not self._target.has_ledger:
             return True
         self._make_ledger(connection)
         now = _now()

@@ -1,0 +1,122 @@
+"""Chunks of rows that are sent before it is known what became of the last one: without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from eo_listener.errors import PoisonRowError, SinkError
+from eo_listener.sinks.postgres import PostgresSink, copying, sending
+from eo_listener.testing.entries import QUERY
+from tests.postgres.course import TP, ask, put, script
+
+TABLE = "CREATE TABLE t (n int CHECK (n <> 13), v text)"
+SCHEMA = pa.schema(
+    {
+        "n": pa.int32(),
+        "v": pa.string(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+    }
+)
+FIELDS = dict(zip(SCHEMA.names, ("integer", "string", "string", "integer", "long"), strict=True))
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A COPY of its own for each record batch."""
+    monkeypatch.setattr(copying, "CHUNK_ROWS", 1)
+
+
+def batch(numbers: Iterable[int], text: str = "v") -> pa.RecordBatch:
+    """Rows whose offset is their number."""
+    rows = [{"n": n, "v": text, "topic": TP[0], "partition": TP[1], "offset": n} for n in numbers]
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def test_refused_rows_of_several_chunks_are_put_aside(dsn: str) -> None:
+    """Each refused row is a dead letter, whichever chunk it is in, and every other is written."""
+    script(dsn, TABLE)
+    sink = PostgresSink(dsn, "t", dead_letters="dead")
+    numbers = [range(20), [13], range(20, 40), [13, 41, 13], range(10, 14), []]
+    done = put(sink, FIELDS, (batch(some) for some in numbers))
+    assert (done.rows, done.dead) == (19 + 20 + 1 + 3, 5)
+    assert ask(dsn, "SELECT count(*) FROM t") == [43]
+    assert ask(dsn, 'SELECT "offset" FROM dead') == [13] * 5
+    sink.close()
+
+
+def test_the_last_chunk_is_answered_for_too(dsn: str) -> None:
+    """A row that is refused in the very last chunk halts the batch, and nothing is written."""
+    script(dsn, TABLE)
+    sink = PostgresSink(dsn, "t")
+    with pytest.raises(PoisonRowError, match="offset 13"):
+        put(sink, FIELDS, (batch(some) for some in (range(3), [13])))
+    assert ask(dsn, "SELECT count(*) FROM t") == [0]
+    assert put(sink, FIELDS, (batch(some) for some in (range(3), range(3)))).rows == 6
+    sink.close()
+
+
+def test_an_error_while_a_chunk_is_unanswered(dsn: str) -> None:
+    """When the rows end in an error nothing is written, no transaction stays, the next works."""
+    script(dsn, TABLE)
+    sink = PostgresSink(dsn, "t")
+
+    def torn() -> Generator[pa.RecordBatch, None, None]:
+        yield batch(range(100, 150))
+        yield batch(range(150, 190))
+        raise RuntimeError("a task has failed")
+
+    with pytest.raises(RuntimeError, match="a task has failed"):
+        put(sink, FIELDS, torn())
+    open_ = (
+        "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%' OR wait_event = 'CopyIn'"
+    )
+    assert ask(dsn, open_) == [0]
+    assert ask(dsn, "SELECT count(*) FROM t") == [0]
+    assert put(sink, FIELDS, (one for one in [batch(range(100, 150))])).rows == 50
+    sink.close()
+
+
+def test_a_chunk_of_many_slices(dsn: str) -> None:
+    """Lines of more bytes than libpq and the socket take at once arrive whole."""
+    script(dsn, TABLE)
+    sink = PostgresSink(dsn, "t")
+    wide = "x" * 1_000_000
+    assert put(sink, FIELDS, (batch(range(n * 20, n * 20 + 12), wide) for n in (1, 2))).rows == 24
+    assert ask(dsn, "SELECT count(*), sum(length(v)) FROM t") == [(24, 24_000_000)]
+    sink.close()
+
+
+def test_a_connection_that_ends_between_chunks(dsn: str) -> None:
+    """A backend that is ended while a chunk is unanswered is a typed error; nothing is there."""
+    script(dsn, TABLE)
+    sink = PostgresSink(dsn, "t")
+
+    def ended() -> Generator[pa.RecordBatch, None, None]:
+        yield batch(range(100, 150))
+        yield batch(range(150, 190))
+        assert sink._link is not None
+        script(dsn, f"SELECT pg_terminate_backend({sink._link.backend}, 10000)")
+        yield batch(range(190, 195))
+
+    with pytest.raises(SinkError, match="the connection was lost"):
+        put(sink, FIELDS, ended())
+    assert ask(dsn, "SELECT count(*) FROM t") == [0]
+    assert put(sink, FIELDS, (one for one in [batch(range(100, 150))])).rows == 50
+    sink.close()
+
+
+def test_a_copy_that_cannot_begin(dsn: str) -> None:
+    """A COPY that is refused before any line raises the server's error, and the link goes on."""
+    script(dsn, TABLE)
+    sink = PostgresSink(dsn, "t")
+    link = sink._connection(sink._writer(QUERY))
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        sending.send(link, b"COPY nowhere FROM STDIN", [memoryview(b"1\n")])
+    assert link.execute("SELECT 1").fetchone() == (1,)
+    sink.close()
