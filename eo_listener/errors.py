@@ -18,7 +18,11 @@ EoListenerError
     ├── DownloadError          an artifact could not be fetched or verified
     ├── BrokerError            the development broker did not start or stop
     ├── JvmError               Spark's JVM did not answer a question
-    ├── StorageError       where a checkpoint lies could not be reached
+    ├── StorageError           where a checkpoint lies could not be reached
+    ├── SinkError              a store did not take the batch
+    │   ├── TryAgainError          a conflict that repeating the batch solves
+    │   ├── SinkBusyError          somebody holds a lock for too long
+    │   └── OutcomeUnknownError    the answer to COMMIT was lost
     └── KafkaError             Kafka did not answer, or refused
 """
 

@@ -301,6 +301,7 @@ class BatchApplied(Event):
 
     `query` is the name that the ledger is kept under, `sink` the sink's label. `rows` and `dead`
     (rows put aside) are None when the answer to COMMIT was lost and the ledger told the rest.
+    `ranges` are the offsets that the ledger has moved over, where they end is what it holds now;
     `replayed` are partitions that the sink had before, `holes` offsets that are lost and were
     accepted as lost. `seconds` is from the batch's begin to here, `attempts` counts its writes.
     """
@@ -311,6 +312,7 @@ class BatchApplied(Event):
     sink: str
     rows: int | None
     dead: int | None
+    ranges: Mapping[TopicPartition, Span]
     replayed: Mapping[TopicPartition, Span]
     holes: Mapping[TopicPartition, Span]
     attempts: int

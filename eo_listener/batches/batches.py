@@ -22,7 +22,7 @@ from eo_listener.events import (
     StateLeftBehind,
 )
 from eo_listener.fault_points import reached
-from eo_listener.guard import Judgement, OnGap, OnRecreated, judge_batch
+from eo_listener.guard import Judgement, OnGap, OnRecreated, is_of_another_topic, judge_batch
 from eo_listener.ledger import Head, Verdict
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
@@ -120,8 +120,15 @@ class Batches:
         return name
 
     def _bring(self, frame: Any, course: _Course) -> None:
+        heads = [self._applied(sink, course) for sink in self._sinks]
+        restart = self._on_recreated == "restart"
+        if restart and any(is_of_another_topic(course.plan, found) for found in heads):
+            # A plan from before the topic was made anew, of a driver that stood still, would put
+            # the old topic in the place of the new one. What Kafka says now is no older than any
+            # of the heads, and compare-and-set keeps them as they were read.
+            course.plan = self._plans.plan(frame, course.plan.batch_id)
         plan = course.plan
-        judged = [self._judge(place, sink, course) for place, sink in enumerate(self._sinks)]
+        judged = [self._judge(place, found, course) for place, found in enumerate(heads)]
         course.sink = None
         reached("batch.judged")
         due = [one for one in judged if one.judgement.entry.moves]
@@ -140,9 +147,13 @@ class Batches:
                 for one in due:
                     self._write(one, made[one.place], course)
 
-    def _judge(self, place: int, sink: Sink, course: _Course) -> _Due:
+    def _applied(self, sink: Sink, course: _Course) -> Mapping[TopicPartition, Head]:
         course.sink = sink
-        plan, heads = course.plan, sink.applied(course.name)
+        return sink.applied(course.name)
+
+    def _judge(self, place: int, heads: Mapping[TopicPartition, Head], course: _Course) -> _Due:
+        plan, sink = course.plan, self._sinks[place]
+        course.sink = sink
         judgement = judge_batch(
             plan,
             heads,
@@ -181,6 +192,7 @@ class Batches:
                 sink=due.sink.label,
                 rows=None if written.applied is None else written.applied.rows,
                 dead=None if written.applied is None else written.applied.dead,
+                ranges={tp: move.span for tp, move in due.judgement.entry.moves.items()},
                 replayed=due.judgement.replayed,
                 holes=due.judgement.holes,
                 attempts=written.attempts,

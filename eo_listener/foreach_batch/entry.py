@@ -15,6 +15,7 @@ from eo_listener.foreach_batch.planning import Planning
 from eo_listener.foreach_batch.transform import Transform, adapted
 from eo_listener.guard import OnGap, OnRecreated
 from eo_listener.logbook import Logbook
+from eo_listener.metrics.opening import CountWhereServed
 from eo_listener.protocols import Sink
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def exactly_once(
     query's name. `on_gap="accept"` goes on after lost offsets and records them.
     `on_recreated="restart"` takes a topic that was deleted and made anew from its log's start, as
     a new checkpoint from `starting_offsets(..., recreated="earliest")` reads it. Nothing else is
-    accepted. `observers` get events, after the log.
+    accepted. `observers` get events, after the log; a listener of this process that serves
+    metrics counts them by itself.
 
     Under Spark Connect the query cannot be asked: there `name` and `checkpoint`, the query's
     checkpointLocation, must be given; `options`, the reader's, are then what Kafka is asked with
@@ -83,7 +85,7 @@ class ExactlyOnce:
             name=given["name"],
             on_gap=given["on_gap"],
             on_recreated=given["on_recreated"],
-            observers=(Logbook(), *given["observers"]),
+            observers=(Logbook(), CountWhereServed(given["observers"]), *given["observers"]),
         )
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:

@@ -4,7 +4,7 @@
 planned by what a sink has applied, before anything is written.
 """
 
-from eo_listener.guard.batch import Judgement, OnGap, OnRecreated, judge_batch
+from eo_listener.guard.batch import Judgement, OnGap, OnRecreated, is_of_another_topic, judge_batch
 from eo_listener.guard.sequence import Guard, Sequence, Verdict, judge
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "OnRecreated",
     "Sequence",
     "Verdict",
+    "is_of_another_topic",
     "judge",
     "judge_batch",
 ]

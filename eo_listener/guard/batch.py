@@ -60,12 +60,12 @@ def judge_batch(
     """Judge `plan` by the heads that a sink's ledger holds under `name`.
 
     `sink` is its label, for the words of errors. With `on_recreated="restart"` a partition of a
-    topic that was made anew counts as never applied, and must be read from its log's start.
+    topic that was made anew counts as never applied, and must be read from its log's start; where
+    `is_of_another_topic`, the plan must be younger than `applied` then.
 
-    Raises SettingsError for a plan that cannot be
-    judged, else of all that is wrong the gravest GuardError, with all its partitions:
-    TopicRecreatedError, PartitionVanishedError, RegressionError, OverlapError, GapError,
-    MixedReplayError.
+    Raises SettingsError for a plan that cannot be judged, else of all that is wrong the gravest
+    GuardError, with all its partitions: TopicRecreatedError, PartitionVanishedError,
+    RegressionError, OverlapError, GapError, MixedReplayError.
     """
     _refuse_what_cannot_be_judged(plan, name)
     ranges = plan.ranges()
@@ -90,6 +90,19 @@ def judge_batch(
         moves=moves,
     )
     return Judgement(verdict=bench.verdict(), entry=entry, replayed=bench.replayed)
+
+
+def is_of_another_topic(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
+    """Whether a topic that the plan reads has another id than the ledger knows.
+
+    Ids have no order, so this does not tell which is the newer: that of the plan is, if Kafka was
+    asked for it after the ledger was read.
+    """
+    return any(
+        _ids(plan, tp, applied.get(tp)) is not None
+        for spans in plan.sources.values()
+        for tp in spans
+    )
 
 
 class _Bench:
@@ -135,7 +148,7 @@ class _Bench:
         anew = {tp.topic for tp, head in self._applied.items() if head.topic_id == ids.get(tp[0])}
         for tp in sorted(gone):
             head = self._applied[tp]
-            let_go = self._ids(tp, head) and (self._restart or tp.topic in anew)
+            let_go = _ids(self._plan, tp, head) and (self._restart or tp.topic in anew)
             if tp.topic in read and not let_go:
                 self.breaches.add(Kind.VANISHED, tp, Span(head.span.until, head.span.until))
 
@@ -181,16 +194,11 @@ class _Bench:
         self.continues = any(move.verdict is not None for move in moves.values())
 
     def _is_recreated(self, tp: TopicPartition, head: Head | None) -> bool:
-        return self._ids(tp, head) is not None
-
-    def _ids(self, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:
-        """The topic's id in the ledger and the one that it has now, where they differ."""
-        was, now = head.topic_id if head else None, self._plan.topic_ids.get(tp.topic)
-        return None if was == now or was is None or now is None else (was, now)
+        return _ids(self._plan, tp, head) is not None
 
     def _begin_anew(self, tp: TopicPartition, span: Span, head: Head | None) -> None:
         """Take a topic that was made anew from its log's start, where that is wanted."""
-        ids = self._ids(tp, head)
+        ids = _ids(self._plan, tp, head)
         if ids is not None and not self._restart:
             self.breaches.add(Kind.RECREATED, tp, span, f"its id was {ids[0]}, is {ids[1]}")
             return
@@ -220,8 +228,6 @@ class _Bench:
 
     def _is_there(self, tp: TopicPartition, span: Span) -> bool:
         """Whether the log reaches as far as the range, as far as Kafka was asked."""
-        if span.start == span.until:
-            return True
         end = self._plan.log_ends.get(tp)
         if end is None and self._plan.asked:
             self.breaches.add(Kind.GONE, tp, span)
@@ -295,6 +301,12 @@ class _Bench:
             found=found,
             hole=hole,
         )
+
+
+def _ids(plan: Plan, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:
+    """The topic's id in the ledger and the one that it has now, where they differ."""
+    was, now = head.topic_id if head else None, plan.topic_ids.get(tp.topic)
+    return None if was == now or was is None or now is None else (was, now)
 
 
 def _by_partition(plan: Plan) -> dict[TopicPartition, int]:

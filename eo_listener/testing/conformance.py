@@ -13,7 +13,7 @@ Each test needs an empty store: make it in an autouse fixture. Transactions of s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -89,6 +89,18 @@ class SinkConformance:
         """Apply `entry`, with a row for each of its offsets where no others are given."""
         frame = self.make_frame(rows_of(entry) if rows is None else rows)
         return sink.apply(frame, entry, plan_of(entry))
+
+    def break_off(
+        self, sink: Sink, entry: Entry, point: str, error: BaseException | None = None
+    ) -> None:
+        """Apply `entry`, and have it killed, or fail so, at a point that it must reach."""
+        error = error or Killed()
+        with broken_off(point, error):
+            try:
+                self.write(sink, entry)
+            except type(error):
+                return
+        raise AssertionError(f"the sink does not reach {point}")
 
     def check(self, rows: Sequence[Row], heads: Heads, query: str = QUERY) -> None:
         """Compare what is durable, as a sink that is opened anew sees it."""
@@ -276,14 +288,9 @@ class SinkConformance:
             sink.applied(QUERY)
             self.write(sink, first)
         for point in self.fault_points:
-            with self.opened() as sink, broken_off(point):
+            with self.opened() as sink:
                 sink.applied(QUERY)
-                try:
-                    self.write(sink, second)
-                except Killed:
-                    pass
-                else:
-                    raise AssertionError(f"the sink does not reach {point}")
+                self.break_off(sink, second, point)
             self.check(rows_of(first), heads_of(first))
         with self.opened() as sink:
             self.write(sink, second)
@@ -295,8 +302,7 @@ class SinkConformance:
         with self.opened() as sink:
             sink.applied(QUERY)
             for point in self.fault_points:
-                with broken_off(point), suppress(Killed):
-                    self.write(sink, entry)
+                self.break_off(sink, entry, point)
             self.write(sink, entry)
         self.check(rows_of(entry), heads_of(entry))
 
@@ -304,9 +310,9 @@ class SinkConformance:
         """What is committed stays, and is refused the second time."""
         entry = entry_of({}, {_TP: Span(0, 2)})
         for point in self.fault_points_after[:1]:
-            with self.opened() as sink, broken_off(point), suppress(Killed):
+            with self.opened() as sink:
                 sink.applied(QUERY)
-                self.write(sink, entry)
+                self.break_off(sink, entry, point)
             with self.opened() as sink:
                 self.check_refused(sink, entry)
             self.check(rows_of(entry), heads_of(entry))
@@ -320,8 +326,7 @@ class SinkConformance:
             sink.applied(QUERY)
             for number, point in enumerate(points):
                 entry = entry_of(heads, {_TP: Span(number, number + 1)}, batch_id=number)
-                with broken_off(point, _LOST), suppress(OutcomeUnknownError):
-                    self.write(sink, entry)
+                self.break_off(sink, entry, point, _LOST)
                 if dict(sink.applied(QUERY)) == heads:
                     self.write(sink, entry)
                 heads, rows = heads_of(entry), rows + rows_of(entry)

@@ -12,6 +12,7 @@ from eo_listener.errors import (
     GapError,
     KafkaError,
     OutcomeUnknownError,
+    OverlapError,
     PartitionVanishedError,
     RegressionError,
     SettingsError,
@@ -429,6 +430,29 @@ def test_consent_to_a_recreated_topic_reaches_the_judgement() -> None:
     stage.run(0, on_recreated="restart")
     stage.run(1)
     assert len(one(stage).rows) == 3 + len(WHOLE)
+
+
+def test_a_plan_older_than_the_ledger_takes_no_topic_back() -> None:
+    """A driver that stood still before the topic was made anew asks Kafka again, and is refused."""
+    stage = stage_of()
+    zombie = stage.batches(on_recreated="restart")
+    run = zombie._plans
+    planned = [run.plan(None, 0)]
+
+    class Stopped:
+        """It was stopped when it had planned."""
+
+        def plan(self, frame: Any, batch_id: int) -> Any:
+            return planned.pop() if planned else run.plan(frame, batch_id)
+
+    zombie._plans = Stopped()
+    stage.plans.topic_id, stage.plans.query_id = "T2", "anew"
+    stage.run(0, on_recreated="restart")
+    stage.plans.query_id = "q"
+    with pytest.raises(OverlapError):
+        zombie.run(frame_of(TWO[0]), 0)
+    assert len(one(stage).rows) == 3
+    assert {head.topic_id for head in one(stage).applied(NAME).values()} == {"T2"}
 
 
 def test_settings_that_can_never_work_are_refused() -> None:

@@ -284,6 +284,19 @@ def test_a_recreated_topic_is_not_taken_from_its_middle() -> None:
         judged(replace(plan, log_starts={P0: 6}), heads, on_recreated="restart")
 
 
+def test_nothing_is_lost_of_a_recreated_topic_that_is_not_there_yet() -> None:
+    """An old checkpoint stands beyond the new log, with no records to read: that is no gap."""
+    heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
+    plan = plan_of({P0: (5, 9), P1: (3, 3)}, topic_ids={"t": "T2"}, asked=True)
+    plan = replace(plan, log_starts={P0: 0, P1: 0}, log_ends={P0: 9, P1: 2})
+    with pytest.raises(RegressionError) as raised:
+        judged(plan, heads, on_recreated="restart", on_gap="accept")
+    assert raised.value.ranges == {P1: Span(2, 3)}
+    plan = replace(plan, log_ends={P0: 9, P1: 3})
+    found = judged(plan, heads, on_recreated="restart", on_gap="accept")
+    assert found.holes == {P0: Span(0, 5), P1: Span(0, 3)}
+
+
 def test_an_unknown_topic_id_is_no_other_id() -> None:
     """Where one of the two is unknown nothing is said, and what is known is not forgotten."""
     found = judged(plan_of({P0: (5, 9)}, topic_ids={}), {P0: head_of(0, 5)})

@@ -115,7 +115,6 @@ def test_hypothesis_finds_no_history_that_breaks_a_rule() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.timeout(900)
 def test_hypothesis_finds_none_in_fifty_thousand() -> None:
     """Fifty thousand, or what EO_TEST_EXAMPLES says."""
     run(int(os.environ.get("EO_TEST_EXAMPLES", "50000")), steps=50)

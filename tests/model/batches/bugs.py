@@ -12,15 +12,20 @@ from eo_listener.batches.writer import Writer, Written
 from eo_listener.errors import ForeignWriterError
 from eo_listener.guard import Judgement, batch
 from eo_listener.guard.batch import judge_batch
+from eo_listener.guard.breaches import Kind
 from eo_listener.ledger import Applied, Entry, Verdict
+from eo_listener.starting import choice, origins
 from eo_listener.testing import MemorySink
 from tests.model.batches.tape import TapeStore, TapeTransaction
 from tests.model.bugs import Bug
 
+_ANOTHER, _TWO = "is_of_another_topic", "_refuse_two_topics"
+_ACCEPTED = "restart, accepted"
 _Bench = batch._Bench
 _transact, _move, _write = MemorySink._transact, MemorySink._move, Writer.write
 _bring, _judge_range, _continue = Batches._bring, _Bench._judge_range, _Bench._continue
-_missing = Writer._missing
+_missing, _begin_anew, _one_move = Writer._missing, _Bench._begin_anew, _Bench._move
+_is_there = _Bench._is_there
 
 
 def _rows_first(self: MemorySink, rows: list[Any], entry: Entry) -> Applied:
@@ -187,6 +192,43 @@ def _endless_log(self: Any, tp: Any, span: Any, head: Any, reached: int, verdict
     _continue(self, tp, span, head, reached, verdict)
 
 
+def _unasked(self: Any, tp: Any, span: Any, head: Any) -> None:
+    """A topic that was made anew is begun anew though nobody said so."""
+    self._restart = True
+    _begin_anew(self, tp, span, head)
+
+
+def _anywhere(self: Any, tp: Any, span: Any, head: Any) -> None:
+    """A topic that was made anew is begun wherever the batch starts."""
+    self._continue(tp, span, head, span.start, Verdict.FIRST)
+
+
+def _nothing_is_there(self: Any, tp: Any, span: Any) -> bool:
+    """Of a range without offsets it is not asked whether the log reaches as far."""
+    return span.start == span.until or _is_there(self, tp, span)
+
+
+def _same_id(self: Any, tp: Any, span: Any, verdict: Any, found: Any, hole: Any = None) -> Any:
+    """The head of a topic that was made anew keeps the old id."""
+    move = _one_move(self, tp, span, verdict, found, hole)
+    return move if found is None else move._replace(topic_id=found.topic_id)
+
+
+def _kept(self: Any, ranges: Any) -> None:
+    """What is left of the topic before counts as vanished for ever."""
+    for tp in self._applied.keys() - ranges.keys():
+        self.breaches.add(Kind.VANISHED, tp, self._applied[tp].span)
+
+
+def _begun_in_parts(origin: Any, logs: Any) -> set[Any]:
+    """A new checkpoint begins a topic anew of which the ledger has the beginning."""
+    return set()
+
+
+def _agreed(*ledgers: Any) -> None:
+    """Two ledgers that stand at one offset of two topics are taken for one."""
+
+
 BUGS = (
     Bug("rows before their ledger", "crash", ((MemorySink, "_transact", _rows_first),)),
     Bug("ledger before its rows", "crash", ((MemorySink, "_transact", _ledger_first),)),
@@ -202,6 +244,19 @@ BUGS = (
     Bug("the first sink's ledger for all", "two sinks", ((Batches, "_bring", _first_for_all),)),
     Bug("mixed replay allowed", "forgotten", ((steps, "judge_batch", _each_alone),)),
     Bug("topic id ignored", "recreate", ((_Bench, "_is_recreated", _no),)),
+    Bug(
+        "made anew without consent",
+        "recreate and new checkpoint",
+        ((_Bench, "_begin_anew", _unasked),),
+    ),
+    Bug("made anew, judged by offset", "restart", ((_Bench, "_is_recreated", _no),)),
+    Bug("made anew, begun in its middle", "restart", ((_Bench, "_begin_anew", _anywhere),)),
+    Bug("made anew, old id kept", "restart", ((_Bench, "_move", _same_id),)),
+    Bug("made anew, beyond its log", _ACCEPTED, ((_Bench, "_is_there", _nothing_is_there),)),
+    Bug("made anew with fewer, kept", "restart of fewer", ((_Bench, "find_vanished", _kept),)),
+    Bug("plan older than the ledger", "restart and zombie", ((steps, _ANOTHER, _no),)),
+    Bug("begun twice by two starts", "restart alone", ((choice, "_of_now", _begun_in_parts),)),
+    Bug("ledgers of two topics", "restart, two sinks", ((origins, _TWO, _agreed),)),
     Bug("overlap taken for next", "forgotten", ((_Bench, "_judge_range", _overlap_is_next),)),
     Bug("replay by another query", "stranger", ((_Bench, "_judge_range", _anyones_replay),)),
     Bug("gap taken for next", "careless", ((_Bench, "_continue", _gap_is_next),)),

@@ -23,7 +23,10 @@ class Scope:
     so that the batch is planned anew), `ledger` (a new checkpoint that starts where
     the ledger stands), `careless` (one that starts at the latest offsets), `stranger` (another
     query of the same name, from the beginning), `restore` (the store as it was before its last
-    commit), `recreate` and `retention`.
+    commit), `retention`, `recreate` (the first topic is deleted and made anew, with as many records
+    in each partition as `anew` says), `shrink` (the same, with its first partition alone) and
+    `anew` (a new checkpoint that starts where the ledger stands, and at the beginning of what was
+    made anew).
     """
 
     name: str
@@ -33,3 +36,5 @@ class Scope:
     how: How = How()  # noqa: RUF009  # frozen
     starts: int = 3
     steps: tuple[Mapping[TopicPartition, int], ...] = STEPS
+    partitions: tuple[TopicPartition, ...] = (P0, P1)
+    anew: tuple[int, ...] = (3,)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from tests.model.batches.scope import Scope
-from tests.model.batches.spark import P0, P1
+from tests.model.batches.spark import P0, P1, U0
 from tests.model.batches.tape import How
 
 _TWO = How(keys=("a", "b"))
 _ALONE = How(per_partition=True)
 _SQLITE = How(exclusive=True)
 _ACCEPT = How(on_gap="accept")
+_ANEW = How(on_recreated="restart")
+_ANEW_TWO = How(keys=("a", "b"), on_recreated="restart")
+_ANEW_ALONE = How(per_partition=True, on_recreated="restart")
+_ANEW_ACCEPT = How(on_gap="accept", on_recreated="restart")
+_OTHER = (P0, U0)
+_FEW = ({P0: 1, P1: 1, U0: 1}, {P0: 1})
 _IDLE = ({P0: 1}, {P1: 2}, {P0: 1, P1: 1})
 
 SMALL = {
@@ -38,6 +44,36 @@ SMALL = {
         Scope("stranger", {"crash": 2, "stranger": 1}),
         Scope("restored store", {"restore": 1, "crash": 1}),
         Scope("recreate", {"recreate": 1, "crash": 1}),
+        Scope("recreate and new checkpoint", {"recreate": 1, "crash": 1, "anew": 1}, 1),
+        Scope("restart", {"recreate": 1, "crash": 1, "anew": 1}, 1, how=_ANEW, anew=(0, 2)),
+        Scope("restart twice", {"recreate": 2, "anew": 2}, 1, how=_ANEW, steps=_FEW),
+        Scope(
+            "restart and zombie",
+            {"recreate": 1, "zombie": 1, "anew": 1},
+            1,
+            how=_ANEW,
+            partitions=(P0,),
+            steps=_FEW,
+            anew=(2,),
+        ),
+        Scope("restart in doubt", {"recreate": 1, "late": 1, "anew": 1}, 1, how=_ANEW),
+        Scope(
+            "restart, accepted",
+            {"recreate": 1, "crash": 1},
+            how=_ANEW_ACCEPT,
+            steps=({P0: 1, P1: 3}, {P0: 1}),
+            anew=(0, 2),
+        ),
+        Scope("restart, two sinks", {"recreate": 1, "crash": 2, "anew": 2}, 1, how=_ANEW_TWO),
+        Scope("restart alone", {"recreate": 1, "crash": 2, "anew": 2}, 1, how=_ANEW_ALONE),
+        Scope(
+            "restart of one",
+            {"recreate": 1, "crash": 1, "anew": 1},
+            how=_ANEW,
+            partitions=_OTHER,
+            steps=_FEW,
+        ),
+        Scope("restart of fewer", {"shrink": 1, "crash": 1, "anew": 2}, 1, how=_ANEW, anew=(0, 2)),
         Scope("retention", {"retention": 1, "crash": 1}),
         Scope("retention accepted", {"retention": 1, "crash": 1}, how=_ACCEPT),
     )
@@ -55,6 +91,25 @@ LARGE = {
         Scope("rewound zombies", {"zombie": 1, "rewind": 1, "forgotten": 1, "ledger": 1}, 3),
         Scope("restored zombies", {"zombie": 1, "restore": 1, "crash": 1}),
         Scope("recreated zombies", {"zombie": 1, "recreate": 1, "ledger": 1}),
+        Scope(
+            "restarts and zombies",
+            {"recreate": 2, "zombie": 1, "anew": 2, "crash": 1},
+            how=_ANEW,
+            anew=(0, 2),
+        ),
+        Scope(
+            "restarts of fewer",
+            {"recreate": 1, "shrink": 1, "anew": 3, "crash": 1, "unanswered": 1},
+            how=_ANEW_ALONE,
+            anew=(0, 2),
+        ),
+        Scope(
+            "restarts of one of two, accepted",
+            {"recreate": 2, "anew": 1, "crash": 1, "late": 1},
+            how=_ANEW_ACCEPT,
+            partitions=(P0, P1, U0),
+            steps=_FEW,
+        ),
         Scope("locked out for long", {"zombie": 2, "crash": 1, "unanswered": 1}, how=_SQLITE),
         Scope("lost records", {"retention": 2, "zombie": 1, "careless": 1}, how=_ACCEPT),
     )

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import random
-import time
-from collections import Counter
-from dataclasses import dataclass, field
 
 from tests.model.batches.rest import rest
 from tests.model.batches.scope import Scope
 from tests.model.batches.tape import How
 from tests.model.batches.world import Step, World
-from tests.model.ledger import Broken
+from tests.model.tally import Tally, tally
 
 _MANY = 10**6
+_LENGTH = 250  # steps of a history
 _STORE = ("away", "again", "lost", "unanswered", "late")
 _PROCESS = ("crash", "zombie", "produce")
+_RESTART = How(on_recreated="restart")
 _FILES = ("rewind", "forgotten", "ledger", "careless")
 
 
@@ -36,6 +35,7 @@ KINDS = (
     _endless("backups", *_PROCESS, *_STORE, "ledger", "restore"),
     _endless("lost records", *_PROCESS, *_FILES, "retention", how=How(on_gap="accept")),
     _endless("recreated", *_PROCESS, *_STORE, "ledger", "recreate"),
+    _endless("made anew", *_PROCESS, *_STORE, "anew", "recreate", "shrink", how=_RESTART),
 )
 # How likely each kind of step is, beside the others that can be taken; all else 10.
 _WEIGHTS = {
@@ -48,49 +48,19 @@ _WEIGHTS = {
     "produce": 2.0,
     "retention": 0.2,
     "recreate": 0.02,
+    "shrink": 0.02,
     "restore": 0.2,
 }
 
 
-@dataclass(slots=True)
-class Tally:
-    """What a simulation has done, and the first rule that was broken."""
-
-    histories: int = 0
-    steps: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
-    broken: str | None = None
-
-    def __str__(self) -> str:
-        steps = self.steps
-        line = (
-            f"{self.histories:,} histories, {steps.total():,} steps, {steps['finish']:,} batches, "
-            f"{steps['crash']:,} crashes, {steps['resume']:,} zombies, {self.seconds:.0f} s"
-        )
-        return line if self.broken is None else f"{line}\n{self.broken}"
+def simulate(seed: int, batches: int) -> Tally:
+    """Take histories until so many batches are done, or a rule is broken."""
+    return tally(KINDS, _history, seed, batches)
 
 
-def simulate(seed: int, batches: int, *, length: int = 250) -> Tally:
-    """Take histories of so many steps each until so many batches are done."""
-    tally, began = Tally(), time.process_time()
-    while tally.steps["finish"] < batches and tally.broken is None:
-        number = f"{seed}/{tally.histories}"
-        scope = KINDS[tally.histories % len(KINDS)]
-        taken: list[Step] = []
-        try:
-            _history(scope, random.Random(number), length, taken)
-        except Broken as broken:
-            shown = "\n".join(f"    {' '.join(step)}" for step in taken[-60:])
-            tally.broken = f"{scope.name}, seed {number!r}, step {len(taken)}: {broken}\n{shown}"
-        tally.histories += 1
-        tally.steps.update(step[0] for step in taken)
-        tally.seconds = time.process_time() - began
-    return tally
-
-
-def _history(scope: Scope, chance: random.Random, length: int, taken: list[Step]) -> None:
+def _history(scope: Scope, chance: random.Random, taken: list[Step]) -> None:
     world = World(scope)
-    for _ in range(length):
+    for _ in range(_LENGTH):
         steps = world.steps()
         if not steps:
             break

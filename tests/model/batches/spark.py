@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -10,23 +10,42 @@ from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
 from tests.model.batches.tape import NAME, Answer, Planned, Row, Stand
 
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-PARTITIONS = (P0, P1)
+P0, P1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 Ends = Mapping[TopicPartition, int]
+Ids = Mapping[str, str]
 
 
 @dataclass(slots=True)
 class Log:
-    """One topic: its present life, and where its partitions start and end."""
+    """The topics: how often each was made, and where their partitions start and end."""
 
-    life: int = 1
-    starts: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
-    ends: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
+    lives: dict[str, int]
+    starts: dict[TopicPartition, int]
+    ends: dict[TopicPartition, int]
+
+    @classmethod
+    def of(cls, partitions: Iterable[TopicPartition]) -> Log:
+        """New and empty."""
+        none = dict.fromkeys(partitions, 0)
+        return cls({tp.topic: 1 for tp in none}, none, dict(none))
 
     @property
-    def id(self) -> str:
-        """The topic's id."""
-        return f"t#{self.life}"
+    def ids(self) -> dict[str, str]:
+        """The topics' ids."""
+        return {topic: f"{topic}#{life}" for topic, life in self.lives.items()}
+
+    @property
+    def anew(self) -> bool:
+        """Whether a topic was deleted and made anew."""
+        return any(life > 1 for life in self.lives.values())
+
+    def make_anew(self, topic: str, partitions: Iterable[TopicPartition], records: int) -> None:
+        """Delete a topic, and make one of its name, with so many records in each partition."""
+        self.lives[topic] += 1
+        for ends, at in ((self.starts, 0), (self.ends, records)):
+            for tp in [tp for tp in ends if tp.topic == topic]:
+                del ends[tp]
+            ends.update(dict.fromkeys(partitions, at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +76,14 @@ class Batch:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """`offsets/0..`, and how many of them have a `commits/N`; a new one has its own start."""
+    """`offsets/0..`, and how many of them have a `commits/N`; a new one has its own start.
 
+    `topics` are the lives of the topics when it began.
+    """
+
+    first: dict[TopicPartition, int]
+    topics: dict[str, int]
     life: int = 1
-    first: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
     batches: list[Batch] = field(default_factory=list)
     done: int = 0
 
@@ -91,6 +114,8 @@ class Driver:
     batch: int
     ends: dict[TopicPartition, int]
     last: Batch | None
+    topics: dict[str, int]  # those of its checkpoint
+    ids: Ids = field(default_factory=dict)  # of the topics, as the batch's plan has them
     phase: Phase = Phase.IDLE
     current: Batch | None = None
     answers: tuple[Answer, ...] = ()
@@ -115,7 +140,7 @@ class Driver:
 
 def following(driver: Driver, ends: Ends) -> Batch:
     """The batch from where the driver stands to `ends`."""
-    spans = tuple((tp, Span(driver.ends[tp], ends[tp])) for tp in PARTITIONS)
+    spans = tuple((tp, Span(driver.ends.get(tp, 0), end)) for tp, end in sorted(ends.items()))
     before = driver.last.starts if driver.last is not None else driver.ends
     return Batch(spans, tuple(before.items()))
 
@@ -131,7 +156,7 @@ def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
         batch_id=driver.batch,
         sources={0: dict(batch.spans)},
         stateful=stateful,
-        topic_ids={"t": log.id},
+        topic_ids=log.ids,
         log_starts=dict(log.starts),
         log_ends=dict(log.ends),
         asked=True,
@@ -140,10 +165,12 @@ def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
     if stateful:
         read = {tp: range(start, batch.starts[tp]) for tp, start in batch.before}
     rows = tuple(
-        Row(tp.topic, tp.partition, offset, log.id)
+        Row(tp.topic, tp.partition, offset, log.ids[tp.topic])
         for tp, offsets in read.items()
         for offset in offsets
-        if offset >= log.starts[tp]
+        if tp in log.ends and log.starts[tp] <= offset < log.ends[tp]
     )
-    digest = (driver.run, driver.batch, batch, log.id, tuple(log.starts.values()))
+    there = tuple(span.until <= log.ends.get(tp, -1) for tp, span in batch.spans)
+    lives, starts = tuple(log.lives.values()), tuple(log.starts.items())
+    digest = (driver.run, driver.batch, batch, lives, starts, there)
     return Answer(Planned(plan, rows), digest)

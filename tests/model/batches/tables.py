@@ -7,9 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from eo_listener.ledger import Head
 from eo_listener.offsets import Span, TopicPartition
-from tests.model.batches.spark import PARTITIONS, Batch
+from tests.model.batches.spark import Batch, Ids, Log
 from tests.model.batches.tape import Call, Row
 from tests.model.ledger import require
+
+Life = tuple[TopicPartition, str | None]
+"""A partition of one of the topics that had its name; the topic's id."""
 
 _KEPT = 1  # entries of history: a bug that reads the heads there must show soon
 
@@ -25,10 +28,11 @@ class Table:
     rows: frozenset[Row] = frozenset()
     heads: dict[TopicPartition, Head] = field(default_factory=dict)
     history: tuple[tuple[tuple[TopicPartition, Head], ...], ...] = ()
-    holes: tuple[tuple[TopicPartition, Span], ...] = ()
-    bases: dict[TopicPartition, int] = field(default_factory=dict)  # where the first row stands
+    holes: tuple[tuple[Life, Span], ...] = ()
+    bases: dict[Life, int] = field(default_factory=dict)  # where the first row stands
+    reached: dict[Life, int] = field(default_factory=dict)
     emitted: dict[TopicPartition, int] = field(default_factory=dict)  # of a stateful query
-    parts: frozenset[tuple[str, TopicPartition, Span]] = frozenset()  # by whose query id
+    parts: frozenset[tuple[str, Life, Span]] = frozenset()  # by whose query id
     backup: Table | None = None  # as it was before the last commit
     lock: str | None = None
     flying: tuple[str, Call, Batch] | None = None
@@ -37,7 +41,7 @@ class Table:
         """The heads as far as the history still has them."""
         return {tp: head for entry in self.history for tp, head in entry}
 
-    def commit(self, run: str, call: Call, batch: Batch, *, stateful: bool) -> None:
+    def commit(self, run: str, call: Call, batch: Batch, log: Log, *, stateful: bool) -> None:
         """Let a transaction take effect, if it may. Raises Broken."""
         self.backup = replace(self, heads=dict(self.heads), backup=None)
         require(bool(call.moves) or not call.rows, f"{run} commits rows without their ledger")
@@ -46,9 +50,7 @@ class Table:
             require(held == found, f"{run} moves {tp} from {held}, where it has found {found}")
             require(head.run_id == run, f"{run} moves {tp} in the name of {head.run_id}")
             self.heads[tp] = head
-            self.parts |= {(head.query_id, tp, head.span)}
-            self.bases = {tp: head.span.start} | self.bases
-        self.holes += call.holes
+            self._take_range(run, tp, head, dict(call.holes).get(tp), log)
         entry = tuple((tp, head) for tp, _, head in call.moves)
         self.history = (*self.history, entry)[-_KEPT:]
         counted = Counter(call.rows)
@@ -59,42 +61,57 @@ class Table:
             self.emitted = {tp: max(0, start) for tp, start in batch.starts.items()}
         self._agree(stateful=stateful)
 
+    def _take_range(
+        self, run: str, tp: TopicPartition, head: Head, hole: Span | None, log: Log
+    ) -> None:
+        life = (tp, head.topic_id)
+        self.parts |= {(head.query_id, life, head.span)}
+        if hole is not None:
+            self.holes += ((life, hole),)
+        if log.ids[tp.topic] == head.topic_id:
+            end = log.ends.get(tp, 0)
+            require(head.span.until <= end, f"{run} moves {tp} to {head.span.until}, beyond {end}")
+        base = head.span.start if hole is None else hole.start
+        if life not in self.bases and any(known == tp for known, _ in self.bases):
+            # Of what came before the ledger's first range nobody has promised anything.
+            begins = log.starts.get(tp, 0) if log.ids[tp.topic] == head.topic_id else 0
+            require(base <= begins, f"{run} begins {tp} of {head.topic_id} in its middle, {base}")
+        self.bases = {life: base} | self.bases
+        self.reached = {**self.reached, life: head.span.until}
+
     def restore(self) -> None:
         """Somebody puts the backup back, in a moment in which nobody has a transaction open."""
         backup = self.backup
         assert backup is not None
         self.rows, self.heads, self.history = backup.rows, dict(backup.heads), backup.history
         self.holes, self.bases, self.emitted = backup.holes, backup.bases, backup.emitted
-        self.parts = backup.parts
+        self.parts, self.reached = backup.parts, backup.reached
         self.backup = None
 
     def _agree(self, *, stateful: bool) -> None:
         """The rows are those that the ledger speaks of: no more, and no less."""
-        have: dict[TopicPartition, set[int]] = {tp: set() for tp in PARTITIONS}
+        have: dict[Life, set[int]] = {life: set() for life in self.bases}
         for row in self.rows:
-            have[TopicPartition(row.topic, row.partition)].add(row.offset)
-        ids = {row.topic_id for row in self.rows}
-        require(len(ids) < 2, f"rows of several topics of one name: {sorted(ids)}")
-        for tp in PARTITIONS:
-            head = self.heads.get(tp)
-            reached = 0 if head is None else head.span.until
-            if stateful:
-                reached = self.emitted.get(tp, 0)
-            lost = {offset for at, hole in self.holes if at == tp for offset in range(*hole)}
-            should = set(range(self.bases.get(tp, 0), reached)) - lost
-            require(have[tp] == should, f"{tp} has {sorted(have[tp])}, not {sorted(should)}")
+            tp = TopicPartition(row.topic, row.partition)
+            have.setdefault((tp, row.topic_id), set()).add(row.offset)
+        for life, offsets in have.items():
+            reached = self.emitted.get(life[0], 0) if stateful else self.reached.get(life, 0)
+            lost = {offset for at, hole in self.holes if at == life for offset in range(*hole)}
+            should = set(range(self.bases.get(life, 0), reached)) - lost
+            named = f"{life[0]} of {life[1]}"
+            require(offsets == should, f"{named} has {sorted(offsets)}, not {sorted(should)}")
 
-    def got(self, batch: Batch, query_id: str) -> bool:
+    def got(self, batch: Batch, query_id: str, ids: Ids) -> bool:
         """Whether it was this query that gave it the batch."""
         read = (one for one in batch.spans if one[1].until > one[1].start)
-        return all((query_id, tp, span) in self.parts for tp, span in read)
+        return all((query_id, (tp, ids[tp.topic]), span) in self.parts for tp, span in read)
 
-    def has(self, batch: Batch, *, stateful: bool) -> bool:
+    def has(self, batch: Batch, ids: Ids, *, stateful: bool) -> bool:
         """Whether a batch is durable here, or all that comes before its end."""
         if stateful:
             return all(self.emitted.get(tp, -1) >= start for tp, start in batch.starts.items())
         return all(
-            tp in self.heads and self.heads[tp].span.until >= span.until
+            self.reached.get((tp, ids[tp.topic]), -1) >= span.until
             for tp, span in batch.spans
             if span.until > span.start
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 from eo_listener.batches import Batches, Retry
 from eo_listener.errors import EoListenerError
-from eo_listener.guard import OnGap
+from eo_listener.guard import OnGap, OnRecreated
 from eo_listener.ledger import Applied, Entry, Head
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
@@ -71,6 +71,7 @@ class How:
     keys: tuple[str, ...] = ("a",)  # a sink each
     per_partition: bool = False
     on_gap: OnGap = "halt"
+    on_recreated: OnRecreated = "halt"
     exclusive: bool = False  # the lock is taken where a transaction begins, as SQLite does
 
 
@@ -220,7 +221,14 @@ def play(how: How, batch_id: int, answers: tuple[Answer, ...]) -> Stand:
         for key in how.keys
     ]
     steps = Batches(
-        tape, sinks, tape, name=NAME, on_gap=how.on_gap, retry=RETRY, sleep=lambda seconds: None
+        tape,
+        sinks,
+        tape,
+        name=NAME,
+        on_gap=how.on_gap,
+        on_recreated=how.on_recreated,
+        retry=RETRY,
+        sleep=lambda seconds: None,
     )
     try:
         steps.run(tape, batch_id)

@@ -6,20 +6,26 @@ to the very call, and goes on from there when it is resumed.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from eo_listener.errors import (
     EoListenerError,
     ForeignWriterError,
     GuardError,
     OutcomeUnknownError,
+    SettingsError,
     SinkBusyError,
     SinkError,
     TryAgainError,
 )
+from eo_listener.offsets import TopicPartition
+from eo_listener.protocols import Look
+from eo_listener.starting.choice import EARLIEST, Policy, Recreated, choose
+from eo_listener.starting.origins import of_ledger
 from tests.model.batches.scope import Scope
 from tests.model.batches.spark import (
-    PARTITIONS,
     Batch,
     Checkpoint,
     Driver,
@@ -29,12 +35,23 @@ from tests.model.batches.spark import (
     planned,
 )
 from tests.model.batches.tables import Table
-from tests.model.batches.tape import Answer, Call, play
+from tests.model.batches.tape import NAME, Answer, Call, Heads, play
 from tests.model.cloning import clone
 from tests.model.ledger import require
 
 Step = tuple[str, ...]
 _UNKNOWN = ("lost", "unanswered", "late")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """What `starting_offsets` uses of a sink."""
+
+    label: str
+    heads: Heads
+
+    def applied(self, query: str) -> Heads:
+        return self.heads
 
 
 class World:
@@ -43,8 +60,8 @@ class World:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.left = {**scope.troubles, "start": scope.starts}
-        self.log = Log()
-        self.checkpoint = Checkpoint()
+        self.log = Log.of(scope.partitions)
+        self.checkpoint = Checkpoint(dict(self.log.ends), dict(self.log.lives))
         self.tables = {key: Table() for key in scope.how.keys}
         self.drivers: dict[str, Driver] = {}
         self.runs = 0
@@ -67,6 +84,8 @@ class World:
                 table.history,
                 table.holes,
                 table.parts,
+                frozenset(table.bases.items()),
+                frozenset(table.reached.items()),
                 frozenset(table.emitted.items()),
                 table.lock,
                 table.flying,
@@ -91,10 +110,10 @@ class World:
             )
             for one in self.drivers.values()
         )
-        log = (self.log.life, *self.log.starts.values(), *self.log.ends.values())
+        log = (*self.log.lives.values(), *self.log.starts.items(), *self.log.ends.items())
         checkpoint = self.checkpoint
         files = (checkpoint.life, tuple(checkpoint.batches), checkpoint.done)
-        first = tuple(checkpoint.first.values())
+        first = (*checkpoint.first.items(), *checkpoint.topics.values())
         rest = (*self.left.values(), frozenset(self.meddled), self.lossy, self.halted, self.runs)
         return (log, files, first, tables, drivers, rest)
 
@@ -114,6 +133,7 @@ class World:
             batch=files.done,
             ends=files.durable,
             last=files.batches[files.done - 1] if files.done else None,
+            topics=files.topics,
         )
         self.drivers[driver.run] = driver
         if len(files.batches) > files.done:
@@ -147,21 +167,27 @@ class World:
 
     def _of_topic(self) -> Iterator[Step]:
         if self.left.get("produce"):
-            yield from (("produce", str(tp.partition)) for tp in PARTITIONS)
-        if self.left.get("recreate") and self.log.ends[PARTITIONS[0]]:
-            yield ("recreate",)
+            there = enumerate(self.scope.partitions)
+            yield from (("produce", str(place)) for place, tp in there if tp in self.log.ends)
+        if self.log.ends[self.scope.partitions[0]]:
+            for kind in ("recreate", "shrink"):
+                if self.left.get(kind):
+                    yield from ((kind, str(records)) for records in self.scope.anew)
         if self.left.get("retention") and self._unread():
             yield ("retention",)
 
     def _restarts(self) -> Iterator[str]:
         kinds = ["rewind"] if self.checkpoint.done else []
         kinds += ["forgotten"] if self.checkpoint.batches else []
-        kinds += ["careless", "ledger", "stranger"]
+        kinds += ["careless", "stranger"]
         yield from (kind for kind in kinds if self.left.get(kind))
+        for kind in ("ledger", "anew") if self.log.anew else ("ledger",):
+            if self.left.get(kind) and self.from_ledger(anew=kind == "anew") is not None:
+                yield kind
 
     def _unread(self) -> bool:
-        tp = PARTITIONS[0]
-        return self.log.ends[tp] > max(self.checkpoint.durable[tp], self.log.starts[tp])
+        tp = self.scope.partitions[0]
+        return self.log.ends[tp] > max(self.checkpoint.durable.get(tp, 0), self.log.starts[tp])
 
     def of_spark(self, driver: Driver, *, more: bool = True) -> list[Step]:
         """What Spark does next; `more` allows new records."""
@@ -222,7 +248,7 @@ class World:
         files = self.checkpoint
         if which == "more":
             step = self.scope.steps[driver.batch % len(self.scope.steps)]
-            ends = {tp: driver.ends[tp] + step.get(tp, 0) for tp in PARTITIONS}
+            ends = {tp: driver.ends.get(tp, 0) + step.get(tp, 0) for tp in self.log.ends}
             self.log.ends = {tp: max(ends[tp], end) for tp, end in self.log.ends.items()}
         else:
             ends = dict(self.log.ends if which == "all" else driver.ends)
@@ -240,9 +266,9 @@ class World:
         assert batch is not None
         assert stand is not None
         for key, table in self.tables.items():
-            there = driver.robbed or table.has(batch, stateful=self.scope.stateful)
+            there = driver.robbed or table.has(batch, driver.ids, stateful=self.scope.stateful)
             require(there, f"Spark is told that batch {driver.batch} is in {key}, and it is not")
-            mine = driver.robbed or table.got(batch, driver.query_id)
+            mine = driver.robbed or table.got(batch, driver.query_id, driver.ids)
             require(mine, f"Spark is told that {key} has batch {driver.batch}, of another query")
         require(
             stand.executed or not self.scope.stateful,
@@ -276,6 +302,7 @@ class World:
 
     def _at_once(self, driver: Driver, call: Call) -> Answer:
         if call.name == "plan":
+            driver.ids = self.log.ids
             return planned(driver, self.log, stateful=self.scope.stateful)
         table = self.tables[call.key]
         if call.name == "history":
@@ -320,7 +347,11 @@ class World:
         return Answer() if how == "well" else Answer(error=OutcomeUnknownError)
 
     def _effect(self, run: str, call: Call, batch: Batch) -> None:
-        self.tables[call.key].commit(run, call, batch, stateful=self.scope.stateful)
+        table = self.tables[call.key]
+        table.commit(run, call, batch, self.log, stateful=self.scope.stateful)
+        several = len({tp for tp, _ in table.bases}) < len(table.bases)
+        consent = self.scope.how.on_recreated == "restart"
+        require(consent or not several, f"{run} begins a topic that was made anew, unasked")
         if any(head.query_id != self.checkpoint.id for _, _, head in call.moves):
             self.meddled.add(self.checkpoint.id)  # a zombie of the checkpoint before this one
         for other in self.drivers.values():
@@ -332,8 +363,9 @@ class World:
         if isinstance(error, ForeignWriterError):
             require(driver.overtaken, f"nobody else has written, but {what}")
         elif isinstance(error, GuardError):
-            meddled = driver.query_id in self.meddled
-            excused = driver.overtaken or meddled or self.lossy or self.log.life > 1
+            meddled = driver.query_id in self.meddled or driver.topics != self.log.lives
+            halts = self.log.anew and self.scope.how.on_recreated == "halt"
+            excused = driver.overtaken or meddled or self.lossy or halts
             require(excused, f"a false alarm: {what}")
         else:
             require(isinstance(error, SinkError), f"not an error of a sink: {what}")
@@ -385,34 +417,57 @@ class World:
             if how == "rewind" or len(files.batches) == files.done:
                 files.done -= 1
             del files.batches[files.done + (how == "rewind") :]
-        elif how in ("careless", "ledger"):
-            self.renew(latest=how == "careless")
-        elif how == "stranger":
-            self.checkpoint = Checkpoint(life=files.life + 1)
+        elif how in ("careless", "stranger"):
+            self.renew(self.log.ends if how == "careless" else dict.fromkeys(self.log.ends, 0))
             self.meddled.add(self.checkpoint.id)
+        elif how in ("ledger", "anew"):
+            first = self.from_ledger(anew=how == "anew")
+            assert first is not None
+            self.renew(first)
         self._start()
 
-    def renew(self, *, latest: bool = False) -> None:
-        """Put a new checkpoint in place, which starts where the ledger stands."""
-        heads = self.tables[self.scope.how.keys[0]].heads
-        first = {tp: heads[tp].span.until if tp in heads else 0 for tp in PARTITIONS}
-        if latest:
-            first = dict(self.log.ends)
-        self.checkpoint = Checkpoint(life=self.checkpoint.life + 1, first=first)
-        if latest:
-            self.meddled.add(self.checkpoint.id)
+    def renew(self, first: Mapping[TopicPartition, int]) -> None:
+        """Put a new checkpoint in place, which starts there."""
+        life = self.checkpoint.life + 1
+        self.checkpoint = Checkpoint(dict(first), dict(self.log.lives), life)
 
-    def _do_produce(self, partition: str) -> None:
+    def from_ledger(self, *, anew: bool) -> dict[TopicPartition, int] | None:
+        """Where `starting_offsets` lets a query begin by its ledgers; None if it refuses."""
+        if not any(table.heads for table in self.tables.values()):
+            return dict(self.log.starts)
+        look = Look(held={}, starts=self.log.starts, ends=self.log.ends, topic_ids=self.log.ids)
+        sinks: Any = [_Ledger(key, table.heads) for key, table in self.tables.items()]
+        try:
+            found = choose(
+                of_ledger(sinks, NAME),
+                look.starts,
+                look,
+                missing=Policy.EARLIEST,
+                out_of_range=Policy.FAIL,
+                recreated=Recreated.EARLIEST if anew else Recreated.FAIL,
+            )
+        except (GuardError, SettingsError):
+            return None
+        return {tp: self.log.starts[tp] if at == EARLIEST else at for tp, at in found.items()}
+
+    def _do_produce(self, place: str) -> None:
         self._spend("produce")
-        self.log.ends[PARTITIONS[int(partition)]] += 1
+        self.log.ends[self.scope.partitions[int(place)]] += 1
 
-    def _do_recreate(self) -> None:
+    def _do_recreate(self, records: str) -> None:
         self._spend("recreate")
-        ends = dict.fromkeys(PARTITIONS, 3)
-        self.log = Log(life=self.log.life + 1, ends=ends)
+        self._make_anew(self.scope.partitions, int(records))
+
+    def _do_shrink(self, records: str) -> None:
+        self._spend("shrink")
+        self._make_anew(self.scope.partitions[:1], int(records))
+
+    def _make_anew(self, partitions: tuple[TopicPartition, ...], records: int) -> None:
+        topic = partitions[0].topic
+        self.log.make_anew(topic, [tp for tp in partitions if tp.topic == topic], records)
 
     def _do_retention(self) -> None:
         self._spend("retention")
         self.lossy = True
-        tp = PARTITIONS[0]
-        self.log.starts[tp] = max(self.checkpoint.durable[tp], self.log.starts[tp]) + 1
+        tp = self.scope.partitions[0]
+        self.log.starts[tp] = max(self.checkpoint.durable.get(tp, 0), self.log.starts[tp]) + 1
