@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, NoReturn
 
+from eo_listener.advice import few
 from eo_listener.errors import (
     GapError,
     PartitionVanishedError,
@@ -21,7 +22,6 @@ from eo_listener.protocols import Look
 
 EARLIEST: Final = -2  # as Spark spells them (JsonUtils)
 LATEST: Final = -1
-_NAMED: Final = 5
 
 
 class Policy(Enum):
@@ -54,15 +54,9 @@ class Origin:
     offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[TopicPartition, str] = field(default_factory=lambda: MappingProxyType({}))
 
-    def only(self, partitions: Collection[TopicPartition]) -> Origin:
-        """What it says of these partitions."""
-        offsets = {tp: offset for tp, offset in self.offsets.items() if tp in partitions}
-        return replace(self, offsets=offsets)
-
-    def of(self, topics: Collection[str]) -> Origin:
-        """What it says of these topics."""
-        offsets = {tp: offset for tp, offset in self.offsets.items() if tp.topic in topics}
-        return replace(self, offsets=offsets)
+    def where(self, keep: Callable[[TopicPartition], bool]) -> Origin:
+        """What it says of the partitions for which `keep` is true."""
+        return replace(self, offsets={tp: at for tp, at in self.offsets.items() if keep(tp)})
 
 
 def choose(
@@ -77,17 +71,23 @@ def choose(
     """Return where each of `partitions` is to begin; -2 is the earliest offset, -1 the latest.
 
     `partitions` are all that the topics have now. A topic of another id, or with partitions gone,
-    counts as made anew. Raises TopicRecreatedError and PartitionVanishedError unless `recreated`
-    accepts it (a topic of which nothing is there it never does); GapError, RegressionError and
-    SettingsError as the policies say.
+    counts as made anew; what is known to be a position in the new one goes on all the same. Raises
+    TopicRecreatedError and PartitionVanishedError unless `recreated` accepts it (a topic of which
+    nothing is there it never does); GapError, RegressionError and SettingsError as the policies
+    say.
     """
     there = sorted(tp for tp in partitions if tp in logs.starts)
     found: dict[TopicPartition, int] = {}
+    now = _of_now(origin, logs)
+    # Of these the origin is at the new topic already: what is gone is of the one before.
+    begun = {tp.topic for tp in now}
+    left = {tp for tp in _of_older(origin, origin.offsets, logs) if tp.topic in begun}
+    origin = origin.where(lambda tp: tp in there or tp not in left)
     if recreated is Recreated.EARLIEST:
         anew = _made_anew(origin, there, logs) & {tp.topic for tp in there}
-        found = {tp: EARLIEST for tp in there if tp.topic in anew}
-        origin = origin.of({tp.topic for tp in origin.offsets} - anew)
-        there = [tp for tp in there if tp.topic not in anew]
+        found = {tp: EARLIEST for tp in there if tp.topic in anew and tp not in now}
+        origin = origin.where(lambda tp: tp.topic not in anew or tp in now)
+        there = [tp for tp in there if tp not in found]
     _refuse_recreated(origin, there, logs)
     _refuse_vanished(origin, there)
     lost: dict[TopicPartition, Span] = {}
@@ -141,6 +141,12 @@ def _made_anew(origin: Origin, there: Collection[TopicPartition], logs: Look) ->
     return {tp.topic for tp in (*_of_older(origin, there, logs), *gone)}
 
 
+def _of_now(origin: Origin, logs: Look) -> set[TopicPartition]:
+    """Positions that are known to be those of the topic that there is."""
+    known = ((tp, origin.topic_ids.get(tp)) for tp in origin.offsets)
+    return {tp for tp, was in known if was is not None and was == logs.topic_ids.get(tp.topic)}
+
+
 def _of_older(
     origin: Origin, partitions: Collection[TopicPartition], logs: Look
 ) -> dict[TopicPartition, Span]:
@@ -191,6 +197,4 @@ def _refuse_beyond(origin: Origin, beyond: Mapping[TopicPartition, Span]) -> NoR
 
 
 def _listed(spans: Mapping[TopicPartition, Span]) -> str:
-    first = ", ".join(f"{tp} {span}" for tp, span in list(spans.items())[:_NAMED])
-    more = len(spans) - _NAMED
-    return f"{first} and {more} more" if more > 0 else first
+    return few(f"{tp} {span}" for tp, span in spans.items())

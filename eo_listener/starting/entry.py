@@ -94,11 +94,12 @@ def _begun(
     origin: Origin,
     rules: Mapping[str, Any],
 ) -> dict[TopicPartition, int]:
-    if wanted is not None and wanted.assigned is not None:
-        origin = origin.only(wanted.assigned)
+    assigned = None if wanted is None else wanted.assigned
+    if assigned is not None:
+        origin = origin.where(lambda tp: tp in assigned)
     named = {tp.topic for tp in (origin.offsets if wanted is None else there)}
     read = tuple(tp for tp in there if tp.topic in named)
-    return choose(origin.of(named), read, cluster.look(read), **rules)
+    return choose(origin.where(lambda tp: tp.topic in named), read, cluster.look(read), **rules)
 
 
 def _require_one(*origins: object) -> None:

@@ -43,9 +43,10 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
                 "without a ledger, begin from checkpoint= or group=",
             )
         found = {tp: head.span.until for tp, head in heads.items()}
+        ids = {tp: head.topic_id for tp, head in heads.items() if head.topic_id is not None}
         _refuse_disagreement(sinks[0], offsets, sink, found)
-        offsets = found
-        topic_ids |= {tp: head.topic_id for tp, head in heads.items() if head.topic_id is not None}
+        _refuse_two_topics(sinks[0], topic_ids, sink, ids)
+        offsets, topic_ids = found, topic_ids | ids
     labels = " and ".join(sink.label for sink in sinks)
     return Origin(
         what=f"the ledger of {labels} (query {query!r})", offsets=offsets, topic_ids=topic_ids
@@ -94,5 +95,23 @@ def _refuse_disagreement(
             f"{before.get(tp)} and at {found.get(tp)}",
             cause="the last batch reached only one of them before the query ended",
             fix="Start once more from the old checkpoint: it writes that batch to the other. Or "
+            "give each sink a query of its own",
+        )
+
+
+def _refuse_two_topics(
+    first: Sink,
+    before: dict[TopicPartition, str],
+    sink: Sink,
+    found: dict[TopicPartition, str],
+) -> None:
+    wrong = sorted(tp for tp in before.keys() & found.keys() if before[tp] != found[tp])
+    if wrong:
+        raise SettingsError(
+            f"the ledgers of {first.label} and {sink.label} do not agree: {wrong[0]} is of a topic "
+            "that was made anew in one of them, and of the one before in the other",
+            cause="the first batch of the new topic reached only one of them before the query "
+            "ended",
+            fix="Start once more from the checkpoint of that batch: it writes it to the other. Or "
             "give each sink a query of its own",
         )

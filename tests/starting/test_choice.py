@@ -111,6 +111,23 @@ def test_a_topic_made_anew_begins_at_its_beginning_where_that_is_asked_for() -> 
         chosen(gone, logs=logs, recreated=Recreated.EARLIEST)
 
 
+def test_what_was_begun_of_a_topic_made_anew_goes_on() -> None:
+    """Its other partitions begin at their beginning; what is gone was of the one before."""
+    logs = replace(LOGS, starts={A: 0, B: 0}, ends={A: 9, B: 9}, topic_ids={"t": "two"})
+    ids = {A: "two", B: "one", C: "one"}
+    half = Origin(what="the ledger", offsets={A: 5, B: 20, C: 12}, topic_ids=ids)
+    assert chosen(half, logs=logs, recreated=Recreated.EARLIEST) == {A: 5, B: -2}
+    with pytest.raises(TopicRecreatedError, match="t-1"):
+        chosen(half, logs=logs)
+    whole = replace(half, topic_ids={**ids, B: "two"}, offsets={A: 5, B: 6, C: 12})
+    for recreated in Recreated:
+        assert chosen(whole, logs=logs, recreated=recreated) == {A: 5, B: 6}
+    gone = replace(whole, topic_ids=dict.fromkeys((A, B, C), "two"))
+    for recreated in Recreated:
+        with pytest.raises(PartitionVanishedError, match="t-2"):
+            chosen(gone, logs=logs, recreated=recreated)
+
+
 def test_missing_positions_may_be_an_error() -> None:
     """With `fail` a partition without a position is named."""
     with pytest.raises(SettingsError, match=r"no position for t-1.*missing="):
