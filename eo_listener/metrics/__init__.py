@@ -2,3 +2,7 @@
 
 All but `opening` and the counting itself need the extra `metrics`.
 """
+
+from eo_listener.metrics.opening import open_metrics
+
+__all__ = ["open_metrics"]

@@ -19,9 +19,17 @@ from prometheus_client.core import (
     InfoMetricFamily,
 )
 
-from eo_listener.metrics.numbers import LATENCIES, GroupKey, GroupTally, Numbers, RunTally
+from eo_listener.metrics.numbers import (
+    LATENCIES,
+    GroupKey,
+    GroupTally,
+    Numbers,
+    Room,
+    RunTally,
+    by_topic,
+)
 from eo_listener.metrics.query_families import of_queries
-from eo_listener.metrics.sink_families import of_sinks
+from eo_listener.metrics.sink_families import applied_offsets, of_sinks
 from eo_listener.offsets import TopicPartition
 from eo_listener.version import __version__
 
@@ -47,13 +55,16 @@ class Families:
         """All families, also those that are empty: dashboards look for them."""
         log_ends = _log_ends(numbers.runs)
         yield InfoMetricFamily("eo_listener_build", "This version.", {"version": __version__})
-        yield from self._offsets(numbers.groups, log_ends)
+        of_applied = Room(self._limit)
+        applied = applied_offsets(numbers, of_applied)
+        yield from self._offsets(numbers.groups, log_ends, of_applied.beyond)
         yield from _commits(numbers)
         yield from of_queries(numbers)
         yield from of_sinks(numbers)
+        yield from applied
 
     def _offsets(
-        self, groups: Mapping[GroupKey, GroupTally], log_ends: LogEnds
+        self, groups: Mapping[GroupKey, GroupTally], log_ends: LogEnds, beyond: int
     ) -> Iterator[Metric]:
         name = "eo_listener_consumergroup"
         held = GaugeMetricFamily(
@@ -71,25 +82,23 @@ class Families:
         summed = GaugeMetricFamily(
             "eo_listener_partitions_without_series", "Partitions beyond the limit of series."
         )
-        room, beyond = self._limit, 0
+        room = Room(self._limit, beyond)
         for (cluster, group), tally in groups.items():
             ends = log_ends.get(cluster, {})
-            for topic, offsets in _by_topic(tally.held).items():
+            for topic, offsets in by_topic(tally.held).items():
                 whole = (cluster, group, topic)
                 lags = {tp: max(0, ends[tp] - at) for tp, at in offsets.items() if tp in ends}
                 held_sum.add_metric(whole, sum(offsets.values()))
                 if lags:
                     lag_sum.add_metric(whole, sum(lags.values()))
-                if len(offsets) > room:  # all of a topic or none: a part would be taken for all
-                    beyond += len(offsets)
+                if not room.takes(len(offsets)):
                     continue
-                room -= len(offsets)
                 for tp, at in offsets.items():
                     held.add_metric((*whole, str(tp.partition)), at)
                 for tp, behind in lags.items():
                     lag.add_metric((*whole, str(tp.partition)), behind)
-        summed.add_metric((), beyond)
-        self._say(beyond)
+        summed.add_metric((), room.beyond)
+        self._say(room.beyond)
         yield from (held, lag, held_sum, lag_sum, summed, self._logs(log_ends))
 
     def _logs(self, log_ends: LogEnds) -> Metric:
@@ -98,11 +107,10 @@ class Families:
             "End of the log when the newest batch was planned.",
             labels=_LOG,
         )
-        room = self._limit
+        room = Room(self._limit)
         for cluster, ends in log_ends.items():
-            for topic, offsets in _by_topic(ends).items():
-                if len(offsets) <= room:
-                    room -= len(offsets)
+            for topic, offsets in by_topic(ends).items():
+                if room.takes(len(offsets)):
                     for tp, end in offsets.items():
                         family.add_metric((cluster, topic, str(tp.partition)), end)
         return family
@@ -179,10 +187,3 @@ def _log_ends(runs: list[RunTally]) -> LogEnds:
             if source.cluster is not None and source.log_ends is not None:
                 ends[source.cluster].update(source.log_ends.items())
     return ends
-
-
-def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[TopicPartition, int]]:
-    topics: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
-    for tp in sorted(offsets):
-        topics[tp.topic][tp] = offsets[tp]
-    return topics

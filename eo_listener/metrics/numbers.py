@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from eo_listener.events import Measures, SourceProgressed
@@ -57,18 +58,33 @@ class GroupTally:
 
 @dataclass(slots=True)
 class SinkTally:
-    """What exactly_once did for a query, all its sinks together; `lost` are accepted offsets."""
+    """What exactly_once did for a query, all its sinks together; `lost` are accepted offsets.
+
+    `held` is what each sink's ledger holds, by its label, as far as `run_id` has moved it.
+    """
 
     applied: int = 0
     replayed: int = 0
     rows: int = 0
     dead: int = 0
     lost: int = 0
+    left_behind: int = 0
     halts: Counter[str] = field(default_factory=Counter)
+    run_id: str = ""
+    held: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
 
     def copy(self) -> SinkTally:
         """The same, for somebody else."""
-        return replace(self, halts=self.halts.copy())
+        held = {sink: dict(offsets) for sink, offsets in self.held.items()}
+        return replace(self, halts=self.halts.copy(), held=held)
+
+    @property
+    def offsets(self) -> dict[TopicPartition, int]:
+        """Where the sinks stand; of several, the one that is behind the others counts."""
+        least: dict[TopicPartition, int] = {}
+        for offsets in self.held.values():
+            least |= {tp: min(offset, least.get(tp, offset)) for tp, offset in offsets.items()}
+        return least
 
 
 @dataclass(slots=True)
@@ -138,3 +154,27 @@ class Numbers:
     runs: list[RunTally]
     latencies: dict[str, Latency]
     malfunctions: int
+
+
+@dataclass(slots=True)
+class Room:
+    """How many partitions may still have series; `beyond` is how many have found no room."""
+
+    left: int
+    beyond: int = 0
+
+    def takes(self, partitions: int) -> bool:
+        """Whether there is room for all of a topic: a part of it would be taken for all."""
+        if partitions > self.left:
+            self.beyond += partitions
+            return False
+        self.left -= partitions
+        return True
+
+
+def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[TopicPartition, int]]:
+    """The offsets of each topic, in order."""
+    topics: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for tp in sorted(offsets):
+        topics[tp.topic][tp] = offsets[tp]
+    return topics

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from eo_listener.errors import SettingsError
+from eo_listener.events import Event, Observer
 from eo_listener.settings import LOOPBACK
 
 if TYPE_CHECKING:
     from eo_listener.metrics.prometheus import Prometheus
 
+_lock = threading.Lock()
+_opened: weakref.WeakSet[Prometheus] = weakref.WeakSet()
+
 
 def open_metrics(port: int, address: str = LOOPBACK) -> Prometheus:
     """An observer whose numbers are served at `http://address:port/metrics` until it is closed.
 
-    Port 0 takes a free one. Raises SettingsError when the extra is not installed or the port is
-    none, and UnavailableError when the address cannot be listened on.
+    What `exactly_once` does in this process is counted by itself. Port 0 takes a free one. Raises
+    SettingsError when the extra is not installed or the port is none, and UnavailableError when
+    the address cannot be listened on.
     """
     if find_spec("prometheus_client") is None:
         raise SettingsError(
@@ -28,4 +36,25 @@ def open_metrics(port: int, address: str = LOOPBACK) -> Prometheus:
 
     observer = Prometheus()
     observer.serve(port, address)
+    with _lock:
+        _opened.add(observer)
     return observer
+
+
+class CountWhereServed:
+    """An observer that counts in all that `open_metrics` has opened here and nobody has closed.
+
+    So what a listener serves has the numbers of its process's sinks too. `besides` are observers
+    that get the events anyhow.
+    """
+
+    def __init__(self, besides: Iterable[Observer]) -> None:
+        self._besides = tuple(besides)
+
+    def __call__(self, event: Event) -> None:
+        """Count one event."""
+        with _lock:
+            opened = tuple(_opened)
+        for observer in opened:
+            if observer.port is not None and observer not in self._besides:
+                observer(event)

@@ -60,7 +60,8 @@ class Prometheus(Collector):
     @property
     def port(self) -> int | None:
         """Where the numbers are served; None while they are not."""
-        return None if self._server is None else int(self._server.server_address[1])
+        server = self._server  # another thread may close it
+        return None if server is None else int(server.server_address[1])
 
     def serve(self, port: int, address: str = LOOPBACK) -> int:
         """Serve the registry at `http://address:port/metrics`; return the port, for 0 a free one.

@@ -29,6 +29,7 @@ from eo_listener.events import (
     PartitionsShared,
     Progressed,
     SourceIgnored,
+    StateLeftBehind,
     TopicRecreated,
 )
 from eo_listener.metrics.numbers import (
@@ -41,7 +42,8 @@ from eo_listener.metrics.numbers import (
     SinkTally,
 )
 
-OTHER = "(other)"  # stands for all groups, and all queries, beyond the limit
+OTHER = "(other)"  # stands for all groups, queries and errors beyond their limits
+_ERRORS = 50  # classes of errors that halt a query's batches, a transform's own among them
 _KEPT = 300.0  # seconds that a run's numbers outlive it: several scrapes, and its last commit
 
 _INCIDENTS: dict[type[Event], str] = {
@@ -60,6 +62,9 @@ _OfGroup = (
     | CommitAbandoned
     | PartitionsShared
 )
+
+
+_OfSinks = BatchApplied | BatchReplayed | BatchHalted | StateLeftBehind
 
 
 class Tally:
@@ -144,21 +149,34 @@ class Tally:
                 | PartitionsShared()
             ):
                 self._incident(event)
-            case BatchApplied() | BatchReplayed() | BatchHalted():
+            case BatchApplied() | BatchReplayed() | BatchHalted() | StateLeftBehind():
                 self._of_sinks(event)
 
-    def _of_sinks(self, event: BatchApplied | BatchReplayed | BatchHalted) -> None:
+    def _of_sinks(self, event: _OfSinks) -> None:
         query = self._query(event.query)
         sinks = query.sinks = query.sinks or SinkTally()
-        if isinstance(event, BatchHalted):
-            sinks.halts[event.error] += 1
-        elif isinstance(event, BatchReplayed):
-            sinks.replayed += 1
-        else:
-            sinks.applied += 1
-            sinks.rows += event.rows or 0
-            sinks.dead += event.dead or 0
-            sinks.lost += sum(until - start for start, until in event.holes.values())
+        match event:
+            case BatchApplied():
+                self._applied(sinks, event)
+            case BatchReplayed():
+                sinks.replayed += 1
+            case BatchHalted():
+                known = event.error in sinks.halts or len(sinks.halts) < _ERRORS
+                sinks.halts[event.error if known else OTHER] += 1
+            case StateLeftBehind():
+                sinks.left_behind += 1
+
+    def _applied(self, sinks: SinkTally, event: BatchApplied) -> None:
+        sinks.applied += 1
+        sinks.rows += event.rows or 0
+        sinks.dead += event.dead or 0
+        sinks.lost += sum(until - start for start, until in event.holes.values())
+        if event.query not in self._queries:  # of all others there is no one offset
+            return
+        if event.run_id != sinks.run_id:  # it may read other topics, and have other sinks
+            sinks.run_id, sinks.held = event.run_id, {}
+        held = sinks.held.setdefault(event.sink, {})
+        held.update((tp, span.until) for tp, span in event.ranges.items())
 
     def _incident(self, event: _OfGroup) -> None:
         group = self._group(event.cluster, event.group)

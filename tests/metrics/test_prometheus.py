@@ -33,6 +33,7 @@ from eo_listener.events import (
     Refusal,
     SourceIgnored,
     SourceProgressed,
+    StateLeftBehind,
 )
 from eo_listener.metrics.families import Families
 from eo_listener.metrics.prometheus import Prometheus
@@ -40,6 +41,29 @@ from eo_listener.metrics.tally import OTHER, Tally
 from eo_listener.offsets import Offsets, Span, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+APPLIED = BatchApplied(
+    query="flights",
+    run_id="r1",
+    batch_id=3,
+    sink="a sink",
+    rows=12,
+    dead=0,
+    ranges={P0: Span(5, 9)},
+    replayed={},
+    holes={},
+    attempts=1,
+    seconds=0.1,
+)
+HALTED = BatchHalted(
+    query="flights",
+    run_id="r1",
+    batch_id=4,
+    sink=None,
+    error="GapError",
+    problem="p",
+    cause=None,
+    fix=None,
+)
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
@@ -53,7 +77,10 @@ def series(*events: Event, partitions: int = 10_000) -> Series:
 
 
 def read(registry: CollectorRegistry) -> Series:
-    text = generate_latest(registry).decode()
+    return of_text(generate_latest(registry).decode())
+
+
+def of_text(text: str) -> Series:
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -230,33 +257,13 @@ def test_what_goes_wrong_is_counted() -> None:
 
 def test_batches_of_exactly_once_are_counted() -> None:
     """By outcome, with their rows; halts by error; offsets accepted as lost."""
-    applied = BatchApplied(
-        query="flights",
-        run_id="r1",
-        batch_id=3,
-        sink="a sink",
-        rows=12,
-        dead=1,
-        replayed={},
-        holes={P0: Span(5, 9)},
-        attempts=1,
-        seconds=0.1,
-    )
+    applied = replace(APPLIED, dead=1, holes={P0: Span(5, 9)})
     replayed = BatchReplayed(
         query="flights", run_id="r1", batch_id=3, sink="a sink", discarded=False
     )
-    halted = BatchHalted(
-        query="flights",
-        run_id="r1",
-        batch_id=4,
-        sink=None,
-        error="GapError",
-        problem="p",
-        cause=None,
-        fix=None,
-    )
     unknown = replace(applied, rows=None, dead=None, holes={})
-    found = series(applied, unknown, replayed, halted)
+    left = StateLeftBehind(query="flights", run_id="r1", batch_id=0, sink="a sink")
+    found = series(left, left, applied, unknown, replayed, HALTED)
     query = {"query": "flights"}
     assert value(found, "sink_batches_total", **query, outcome="applied") == 2
     assert value(found, "sink_batches_total", **query, outcome="replayed") == 1
@@ -264,6 +271,41 @@ def test_batches_of_exactly_once_are_counted() -> None:
     assert value(found, "sink_dead_letters_total", **query) == 1
     assert value(found, "sink_lost_offsets_total", **query) == 4
     assert value(found, "sink_halts_total", **query, error="GapError") == 1
+    assert value(found, "sink_states_left_behind_total", **query) == 2
+
+
+def test_a_sinks_offsets_are_those_of_the_last_one_and_of_the_newest_run() -> None:
+    """Of two sinks the one that is behind counts; where an earlier run stood is not told."""
+    ahead = replace(APPLIED, sink="another", ranges={P0: Span(9, 12), P1: Span(4, 5)})
+    query = {"query": "flights", "topic": "t"}
+    found = series(APPLIED, ahead)
+    assert value(found, "sink_applied_offset", **query, partition="0") == 9
+    assert value(found, "sink_applied_offset", **query, partition="1") == 5
+    assert value(found, "sink_applied_offset_sum", **query) == 14
+    found = series(APPLIED, ahead, replace(APPLIED, run_id="r2", ranges={P1: Span(2, 3)}))
+    assert value(found, "sink_applied_offset", **query, partition="0") is None
+    assert value(found, "sink_applied_offset", **query, partition="1") == 3
+
+
+def test_what_a_sink_tells_is_bounded() -> None:
+    """Partitions beyond the limit have sums; queries beyond it no offsets; errors a common name."""
+    other = replace(APPLIED, query="other", ranges={TopicPartition("u", 0): Span(0, 3)})
+    found = series(replace(APPLIED, ranges={P0: Span(0, 1), P1: Span(0, 2)}), other, partitions=1)
+    assert value(found, "sink_applied_offset", query="flights", topic="t", partition="0") is None
+    assert value(found, "sink_applied_offset_sum", query="flights", topic="t") == 3
+    assert value(found, "sink_applied_offset", query="other", topic="u", partition="0") == 3
+    assert value(found, "partitions_without_series") == 2
+    tally = Tally(1)
+    for number in range(60):
+        tally(replace(HALTED, error=f"Error{number}"))
+    tally(other)
+    queries = tally.numbers().queries
+    sinks = queries["flights"].sinks
+    assert sinks is not None
+    assert (len(sinks.halts), sinks.halts[OTHER], sinks.halts.total()) == (51, 10, 60)
+    beyond = queries[OTHER].sinks
+    assert beyond is not None
+    assert (beyond.applied, beyond.held) == (1, {})
 
 
 def test_offsets_that_vanished_have_no_series() -> None:
@@ -307,7 +349,7 @@ class Clock:
         return self.now
 
 
-def test_series_of_what_has_ended_go(caplog: pytest.LogCaptureFixture) -> None:
+def test_series_of_what_has_ended_go() -> None:
     """Five minutes after its end a query is gone, with its groups, but for those others feed."""
     clock = Clock()
     tally = Tally(100, clock=clock)
