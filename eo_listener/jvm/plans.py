@@ -44,7 +44,6 @@ class _Run:
     options: Mapping[int, Mapping[str, str]] = field(repr=False)
     stateful: bool
     checkpoint: str
-    counts: bool  # from Spark 4.0 not the query itself, but each of its batches has its number
 
 
 class LivePlans:
@@ -69,7 +68,7 @@ class LivePlans:
         """
         with asking(_WHAT):
             run = self._run_of(frame)
-            _check_batch(run, batch_id)
+            _check_batch(run.query, batch_id)
             sources = self._sources(run, batch_id)
         looks = [self._look(run.options[index], ranges.keys()) for index, ranges in sources.items()]
         return Plan(
@@ -128,14 +127,7 @@ def _running(session: Any, jvm: Any) -> RunningQuery:
     active = session.sharedState().activeStreamingQueries()
     for execution in _candidates(active, session, jvm):
         if execution is not None and _is_of(execution, session):
-            name = execution.name()
-            return RunningQuery(
-                query_id=str(execution.id().toString()),
-                run_id=str(execution.runId().toString()),
-                name=None if name is None else str(name),
-                execution=execution,
-                jvm=jvm,
-            )
+            return RunningQuery.of(execution, jvm)
     raise JvmError(
         "the batch belongs to no running query",
         cause="the function was called outside foreachBatch, or its query was stopped",
@@ -164,7 +156,6 @@ def _described(query: RunningQuery) -> _Run:
         options={source.index: source.options for source in found if source.kafka},
         stateful=_is_stateful(execution.lastExecution().executedPlan()),
         checkpoint=str(execution.resolvedCheckpointRoot()),
-        counts=call(execution, "currentBatchId") is not None,
     )
 
 
@@ -177,15 +168,11 @@ def _is_stateful(plan: Any) -> bool:
     return any(_is_stateful(child) for child in (*below, *elements(plan.children())))
 
 
-def _check_batch(run: _Run, batch_id: int) -> None:
-    execution = run.query.execution
-    if run.counts:
-        runs = int(execution.currentBatchId())
-    else:
-        runs = int(execution.getLatestExecutionContext().batchId())
+def _check_batch(query: RunningQuery, batch_id: int) -> None:
+    runs = query.batch()
     if runs != batch_id:
         raise JvmError(
-            f"query {run.query.query_id} runs batch {runs}, not batch {batch_id}",
+            f"query {query.query_id} runs batch {runs}, not batch {batch_id}",
             cause="the function was called for a batch that is over",
             fix="Give it to DataStreamWriter.foreachBatch, and call it nowhere else",
         )

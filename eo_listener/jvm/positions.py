@@ -52,26 +52,23 @@ def by_reflection(query: RunningQuery) -> LivePosition | None:
         if not (moved and set_at_once) and _is_starting(execution):
             return None
         if not moved:
-            fresh = mode is QueryMode.CONTINUOUS or _batch(execution) == 0
+            fresh = mode is QueryMode.CONTINUOUS or query.batch() == 0
             return _NOTHING if fresh else None
         if mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS):
             return _on_disk(query)
-        return _in_memory(execution)
+        return _in_memory(query)
 
 
 def _is_starting(execution: Any) -> bool:
     return str(execution.status().message()).startswith(_STARTING)
 
 
-def _batch(execution: Any) -> int:
-    batch = call(execution, "currentBatchId")
-    return int(execution.getLatestExecutionContext().batchId() if batch is None else batch)
-
-
-def _in_memory(execution: Any) -> LivePosition:
-    batch = _batch(execution)
+def _in_memory(query: RunningQuery) -> LivePosition:
+    execution = query.execution
     context = call(execution, "getLatestExecutionContext")
+    # Both of one context: the next one's begin would make this batch's end look like its begin.
     start = None if context is None else context.startOffsets()
+    batch = query.batch() if context is None else int(context.batchId())
     committed = execution.committedOffsets()
     ended = start is not None and not start.equals(committed)
     found = [(stream, committed.get(stream)) for stream in distinct_streams(execution)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import JavaClass
 
 from eo_listener.errors import JvmError
-from eo_listener.jvm.calls import asking
+from eo_listener.jvm.calls import asking, call
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +23,25 @@ class RunningQuery:
     name: str | None
     execution: Any = field(repr=False)  # Spark's StreamExecution
     jvm: Any = field(repr=False)
+
+    @classmethod
+    def of(cls, execution: Any, jvm: Any) -> RunningQuery:
+        """The run that `execution` is; raises what py4j raises."""
+        name = execution.name()
+        return cls(
+            query_id=str(execution.id().toString()),
+            run_id=str(execution.runId().toString()),
+            name=None if name is None else str(name),
+            execution=execution,
+            jvm=jvm,
+        )
+
+    def batch(self) -> int:
+        """The number of the batch that runs or is next, -1 before that; raises what py4j raises."""
+        context = call(self.execution, "getLatestExecutionContext")
+        if context is not None:  # from Spark 4.0 each batch has its own, and not the query
+            return int(context.batchId())
+        return int(self.execution.currentBatchId())
 
     def shim(self, name: str) -> Any | None:
         """Return a class of the shim; None where the shim is not loaded. Raises JvmError."""
@@ -41,10 +60,8 @@ def find(session: SparkSession, query_id: str, run_id: str) -> RunningQuery | No
     jvm: Any = session._jvm  # noqa: SLF001 - pyspark offers no public way to its JVM
     with asking("which queries run"):
         execution = state.activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
-        if execution is None or str(execution.runId().toString()) != run_id:
-            return None
-        name = execution.name()
-    return RunningQuery(query_id=query_id, run_id=run_id, name=name, execution=execution, jvm=jvm)
+        query = None if execution is None else RunningQuery.of(execution, jvm)
+    return query if query is not None and query.run_id == run_id else None
 
 
 def shared_state(session: SparkSession) -> Any:

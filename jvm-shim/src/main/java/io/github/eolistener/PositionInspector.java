@@ -97,14 +97,17 @@ public final class PositionInspector {
    * later ones.
    */
   private static Reached inMemory(LiveObject execution) {
-    long batch = batch(execution);
-    Optional<LiveObject> start =
-        execution.find("getLatestExecutionContext").map(context -> context.ask("startOffsets"));
-    LiveObject offsets = execution.ask("committedOffsets");
+    Optional<LiveObject> context = execution.find("getLatestExecutionContext");
+    if (context.isEmpty()) {
+      return new Reached(batch(execution) - 1, pairs(execution.ask("committedOffsets")));
+    }
     // From Spark 4.0 the batch id moves when the next batch begins: with a long trigger, late. But
-    // offsets that are no longer those that the batch began with are its end.
-    boolean ended = start.isPresent() && !start.get().get().equals(offsets.get());
-    return new Reached(ended ? batch : batch - 1, pairs(offsets));
+    // offsets that are no longer those that the batch began with are its end. Both are asked of
+    // one context: the next one's begin would make this batch's end look like its begin.
+    long batch = (Long) context.get().ask("batchId").get();
+    Object start = context.get().ask("startOffsets").get();
+    LiveObject offsets = execution.ask("committedOffsets");
+    return new Reached(start.equals(offsets.get()) ? batch - 1 : batch, pairs(offsets));
   }
 
   /** The batch that the query is about to run, runs, or (from Spark 4.0) has run last. */
