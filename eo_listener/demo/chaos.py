@@ -27,7 +27,6 @@ class Chaos:
         self._kills = kills
         self._wanted = wanted
         self._rng = rng or random.Random()  # noqa: S311  # chance, not secrecy
-        self._longest = _LONGEST
         self._delay = self._rng.uniform(0, _LONGEST)
         self._seen: int | None = None
         self.done: list[Kill] = []

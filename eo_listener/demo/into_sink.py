@@ -14,6 +14,7 @@ from eo_listener.demo.job import Job
 from eo_listener.demo.news import News
 from eo_listener.demo.proof import Proof, prove
 from eo_listener.demo.readings import Repeater
+from eo_listener.demo.results import Batch
 from eo_listener.demo.scoreboard import Scoreboard
 from eo_listener.demo.settings import MOST, QUERY, TOPIC, DemoSettings
 from eo_listener.demo.table import Table
@@ -115,4 +116,4 @@ class IntoSink:
         if news.what == "committed":
             self._board.commits += 1
         else:
-            self._table.wrote(news)
+            self._table.add(Batch(number=news.batch, rows=news.rows, seconds=news.seconds))

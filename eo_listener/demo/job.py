@@ -22,13 +22,12 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from eo_listener.demo.flights import Flight
 from eo_listener.demo.news import News
 from eo_listener.demo.screen import output_to
-from eo_listener.demo.settings import GROUP, LOG, QUERY, TOPIC
-from eo_listener.demo.spark import failed, session
+from eo_listener.demo.settings import LOG, QUERY
+from eo_listener.demo.spark import records, require_active, session
 from eo_listener.demo.target import Target
 from eo_listener.errors import EoListenerError
 from eo_listener.events import BatchApplied, Committed, Event
 from eo_listener.foreach_batch import exactly_once
-from eo_listener.jvm.calls import asking
 from eo_listener.listener import OffsetCommitListener
 
 if TYPE_CHECKING:
@@ -81,10 +80,10 @@ class Written:
             self._rows = event.rows or 0
 
 
-def flights(records: DataFrame) -> DataFrame:
+def flights(frame: DataFrame) -> DataFrame:
     """A row for each record: the flight, and where in Kafka it came from."""
     flight = F.from_json(F.col("value").cast("string"), Flight.SCHEMA)
-    return records.select("topic", "partition", "offset", flight.alias("flight")).select(
+    return frame.select("topic", "partition", "offset", flight.alias("flight")).select(
         "topic", "partition", "offset", "flight.*"
     )
 
@@ -92,13 +91,7 @@ def flights(records: DataFrame) -> DataFrame:
 def start(spark: SparkSession, job: Job, written: Written) -> StreamingQuery:
     """Start the query."""
     return (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", job.servers)
-        .option("subscribe", TOPIC)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", job.most)
-        .option("kafka.consumer.commit.groupid", GROUP)  # what the listener goes by
-        .load()
+        records(spark, job.servers, job.most)
         .writeStream.queryName(QUERY)
         .option("checkpointLocation", str(Path(job.folder, CHECKPOINT)))
         .foreachBatch(written.batch)
@@ -122,10 +115,7 @@ def run(job: Job, target: Target, say: Callable[[News], None]) -> None:
             query = start(spark, job, Written(target, say))
             say(News(what="running"))
             while not select.select([sys.stdin], [], [], _LOOK)[0]:
-                with asking("whether the query runs"):
-                    active = query.isActive
-                if not active:
-                    raise failed("The query has ended by itself", query.exception(), log)
+                require_active(query, log)
             query.stop()
         finally:
             listener.close()

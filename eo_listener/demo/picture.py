@@ -10,9 +10,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from eo_listener.demo.results import Delay
 from eo_listener.demo.scoreboard import Snapshot
 from eo_listener.demo.settings import GROUP
-from eo_listener.demo.tally import Delay
 
 AIRPORTS: Final = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 

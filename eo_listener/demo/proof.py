@@ -14,7 +14,7 @@ from eo_listener.demo.verdict import Check
 class PartitionProof:
     """One partition: where everybody says that it stands, and the rows that are there.
 
-    `records` is of how many of its records there is a row; None where somebody says nothing.
+    `records` is of how many of its records there is a row. Where somebody says nothing it is None.
     """
 
     partition: int

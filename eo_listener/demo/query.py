@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.demo.flights import Flight
 from eo_listener.demo.processes import break_off_spark, end_spark
-from eo_listener.demo.settings import GROUP, LOG, MOST, QUERY, TOPIC
-from eo_listener.demo.spark import failed, session
-from eo_listener.demo.tally import Delay, Tally
+from eo_listener.demo.results import Delay
+from eo_listener.demo.settings import LOG, MOST, QUERY
+from eo_listener.demo.spark import failed, records, require_active, session
+from eo_listener.demo.tally import Tally
 from eo_listener.errors import EoListenerError
-from eo_listener.jvm.calls import asking
 from eo_listener.listener import OffsetCommitListener
 
 if TYPE_CHECKING:
@@ -102,13 +102,7 @@ class FlightsQuery:
 
     def _query(self, spark: SparkSession) -> StreamingQuery:
         flights = (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self._servers)
-            .option("subscribe", TOPIC)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", MOST)
-            .option("kafka.consumer.commit.groupid", GROUP)  # what the listener goes by
-            .load()
+            records(spark, self._servers, MOST)
             .select(F.from_json(F.col("value").cast("string"), Flight.SCHEMA).alias("flight"))
             .select("flight.*")
         )
@@ -132,7 +126,4 @@ class FlightsQuery:
 
     def _watch(self, query: StreamingQuery) -> None:
         while not self._stopping.wait(_LOOK):
-            with asking("whether the query runs"):
-                active = query.isActive
-            if not active:
-                raise failed("The query has ended by itself", query.exception(), self.log)
+            require_active(query, self.log)

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from eo_listener.broker import GroupRow
 from eo_listener.demo.producer import Replay
 from eo_listener.demo.readings import OurReading, ToolReading
-from eo_listener.demo.tally import Batch, Delay, Tally
+from eo_listener.demo.results import Batch, Delay, Results
 from eo_listener.events import Committed, Event
 from eo_listener.lag import PartitionLag
 
 _RARE: Final = 500  # an hour with less than one of so many flights says nothing
-
-
-class Results(Protocol):
-    """What has come out of the query so far."""
-
-    @property
-    def counted(self) -> int: ...
-
-    @property
-    def delays(self) -> tuple[Delay, ...]: ...
-
-    @property
-    def batches(self) -> tuple[Batch, ...]: ...
-
-    @property
-    def batch_count(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +71,7 @@ class Scoreboard:
     place: str | None = None
     step: str = "starting Kafka"
     note: str = ""
-    results: Results = field(default_factory=Tally)
+    results: Results = field(default_factory=Results)
     replay: Replay | None = None
     ours: OurReading | None = None
     theirs: ToolReading | None = None

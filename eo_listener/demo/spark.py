@@ -1,4 +1,4 @@
-"""A Spark session of the demo, and what it says when it fails."""
+"""A Spark session of the demo, the records it reads, and what it says when it fails."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
 from eo_listener.demo.processes import end_spark
+from eo_listener.demo.settings import GROUP, TOPIC
 from eo_listener.errors import EoListenerError, UnavailableError
+from eo_listener.jvm.calls import asking
 from eo_listener.session import configure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # best for a JVM of one minute
 
@@ -51,6 +57,27 @@ def session(folder: Path, log: Path) -> Iterator[SparkSession]:
         with contextlib.suppress(Exception):  # its JVM may have gone, which ends it as well
             spark.stop()
         end_spark()
+
+
+def records(spark: SparkSession, servers: str, most: int) -> DataFrame:
+    """Read the topic as a stream, from its beginning, at most so many rows a batch."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", most)
+        .option("kafka.consumer.commit.groupid", GROUP)  # what the listener goes by
+        .load()
+    )
+
+
+def require_active(query: StreamingQuery, log: Path) -> None:
+    """Raise UnavailableError, which names `log`, where a query has ended, and JvmError."""
+    with asking("whether the query runs"):
+        active = query.isActive
+    if not active:
+        raise failed("The query has ended by itself", query.exception(), log)
 
 
 def failed(problem: str, error: Exception | None, log: Path) -> UnavailableError:

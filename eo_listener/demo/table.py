@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eo_listener.demo.news import News
+from eo_listener.demo.results import Delay, Results
 from eo_listener.demo.settings import TABLE, TOPIC
-from eo_listener.demo.tally import REMEMBERED, Batch, Delay
 from eo_listener.demo.target import Target
 from eo_listener.errors import UnavailableError
 
@@ -28,37 +25,12 @@ class Rows:
     records: int
 
 
-class Table:
-    """The flights in the table, as they were seen last; several threads may ask."""
+class Table(Results):
+    """The flights in the table, as they were seen last."""
 
     def __init__(self, target: Target) -> None:
+        super().__init__()
         self._target = target
-        self._lock = threading.Lock()
-        self._batches: deque[Batch] = deque(maxlen=REMEMBERED)
-        self._numbers: set[int] = set()
-        self.delays: tuple[Delay, ...] = ()
-
-    @property
-    def counted(self) -> int:
-        """All rows that were seen."""
-        return sum(delay.flights for delay in self.delays)
-
-    @property
-    def batch_count(self) -> int:
-        """How many batches there were; one that came twice counts once."""
-        return len(self._numbers)
-
-    @property
-    def batches(self) -> tuple[Batch, ...]:
-        """The last batches, oldest first."""
-        with self._lock:
-            return tuple(self._batches)
-
-    def wrote(self, news: News) -> None:
-        """Take what the driver says of a batch."""
-        with self._lock:
-            self._batches.append(Batch(number=news.batch, rows=news.rows, seconds=news.seconds))
-            self._numbers.add(news.batch)
 
     def look(self) -> None:
         """Look again; what was seen last stays when the table is not there, or not to be had."""

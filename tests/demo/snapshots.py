@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from eo_listener.broker import GroupRow
+from eo_listener.demo.results import Batch, Delay
 from eo_listener.demo.scoreboard import Snapshot
-from eo_listener.demo.tally import Batch, Delay
 from eo_listener.lag import PartitionLag
 from eo_listener.offsets import TopicPartition
 

@@ -199,7 +199,7 @@ def test_the_program_is_named_as_a_shell_finds_it(
     assert list(_program()) == [word.format(folder=tmp_path) for word in printed]
 
 
-def test_without_its_extra_the_demo_says_what_to_install(tmp_path: Path) -> None:
+def test_without_its_extra_the_demo_says_what_to_install() -> None:
     """One line, exit status 3."""
     program = (
         "import sys; from importlib.machinery import PathFinder as P;"

@@ -51,14 +51,6 @@ def test_a_table_that_is_not_there_yet_is_no_news(target: Target) -> None:
     assert [(one.origin, one.minutes) for one in table.delays] == [("EWR", 4.0)]
 
 
-def test_a_batch_that_was_told_twice_counts_once(target: Target) -> None:
-    """As after a restart."""
-    table = Table(target)
-    for rows in (5, 0):
-        table.wrote(News(what="written", batch=3, rows=rows))
-    assert table.batch_count == 1
-
-
 def test_news_are_read_as_they_are_written() -> None:
     """And what is no news is an error that shows the line."""
     news = News(what="failed", problem="a\nb", fix="c")

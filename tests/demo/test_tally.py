@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from eo_listener.demo.tally import Delay, Tally
+from eo_listener.demo.results import Delay
+from eo_listener.demo.tally import Tally
 
 
 def delay(origin: str, flights: int) -> Delay:

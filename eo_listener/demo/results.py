@@ -1,0 +1,58 @@
+"""What has come out of the query so far: departures by airport and hour, and the batches."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+_REMEMBERED: Final = 12  # batches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """Departures of one airport in one scheduled hour of the day.
+
+    `minutes` is the average delay of those that left, None when none did.
+    """
+
+    origin: str
+    hour: int
+    flights: int
+    cancelled: int
+    minutes: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One micro-batch that Spark has ended; `seconds` is what all of it took."""
+
+    number: int
+    rows: int
+    seconds: float
+
+
+class Results:
+    """The whole result as it is now, and the last batches, oldest first; for several threads."""
+
+    def __init__(self) -> None:
+        self.delays: tuple[Delay, ...] = ()
+        self.batches: tuple[Batch, ...] = ()
+        self._numbers: set[int] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def counted(self) -> int:
+        """All flights in the result."""
+        return sum(delay.flights for delay in self.delays)
+
+    @property
+    def batch_count(self) -> int:
+        """How many batches there were; one that came twice counts once."""
+        return len(self._numbers)
+
+    def add(self, batch: Batch) -> None:
+        """Take a batch that has ended."""
+        with self._lock:
+            self.batches = (*self.batches, batch)[-_REMEMBERED:]
+            self._numbers.add(batch.number)
