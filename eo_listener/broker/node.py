@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from eo_listener.broker.guard import Guard
 from eo_listener.broker.storage import NodeFolder
 from eo_listener.errors import BrokerError
 
+_STANDSTILL = 5.0  # seconds
 _THROWN = re.compile(r"^[\w.$]+(?:Exception|Error)\b")
 
 
@@ -86,8 +88,15 @@ class Node:
         return True
 
     def pause(self) -> None:
-        """Hold the process (SIGSTOP): its connections stay open and nothing answers."""
-        self._signal(signal.SIGSTOP)
+        """Hold the process (SIGSTOP): its connections stay open and nothing answers.
+
+        Returns when all its threads stand, which on a busy machine is not at once.
+        """
+        pid = self._signal(signal.SIGSTOP)
+        news = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+        ends = time.monotonic() + _STANDSTILL
+        while os.waitid(os.P_PID, pid, news) is None and time.monotonic() < ends:
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """Let a held process go on."""
@@ -126,10 +135,11 @@ class Node:
         lines = _tail(self.folder.log, self._logged)
         return any("Address already in use" in line for line in lines)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals) -> int:
         if self._process is None or not self.running:
             raise BrokerError(f"Node {self.number} is not running", fix="Start it first")
         os.kill(self._process.pid, number)
+        return self._process.pid
 
 
 def _tail(file: Path, start: int) -> list[str]:
