@@ -8,8 +8,8 @@ STAMP := $(VENV)/.ready
 SHIM := eo_listener/jars/eo-listener-shim-0.1.0.jar
 SHIM_SOURCES := jvm-shim/pom.xml $(shell find jvm-shim/src -name '*.java')
 SPARKS := 3.5.7 4.0.0 4.2.0
-# Tests wait more than they work. Each of these has a broker and a Spark of its own, 2 GB together.
-JOBS ?= 2
+# Each of these has a broker and a Spark of its own, 2 GB together; two leave a processor idle.
+JOBS ?= 3
 PYTEST := -m pytest -n $(JOBS) --dist loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

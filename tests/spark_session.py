@@ -10,17 +10,19 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, cast
 
 import pytest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pyspark's own imports warn, of pandas and the like
     import pyspark
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener import artifacts
 from eo_listener.errors import DownloadError
 from eo_listener.session import configure
+from tests import class_archive
 
 # A part of the connector that some repositories lack for some versions of Spark; the one of 4.0.0
 # serves later ones too. Only tests stand in for it: `configure` asks for what belongs together.
@@ -62,6 +64,7 @@ def session_conf() -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.streaming.noDataProgressEventInterval": "500",
+        **class_archive.conf(),
         **_tokens(),
     }
 
@@ -75,6 +78,8 @@ def submit_environment() -> dict[str, str]:
     }
     needed = _tokens()
     words = [word for name, key in options.items() if key in needed for word in (name, needed[key])]
+    for key, value in class_archive.conf().items():
+        words += ["--conf", f"{key}={value}"]
     submit = {"PYSPARK_SUBMIT_ARGS": shlex.join([*words, "pyspark-shell"])} if words else {}
     return {**os.environ, **submit}
 
@@ -106,5 +111,27 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-if __name__ == "__main__":  # brings the jars here that every session of the tests asks Spark for
-    new_session().stop()
+def _look(frame: DataFrame, _: int) -> None:
+    frame.limit(5).collect()
+
+
+def main() -> None:
+    """Bring the jars here that every session of the tests asks for, and the archive of classes."""
+    with class_archive.making() as conf:
+        session = new_session(conf)
+        query = (
+            session.readStream.format("rate")
+            .load()
+            .writeStream.foreachBatch(_look)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        jvm = cast(Any, session.sparkContext._gateway).proc
+        session.stop()
+        jvm.stdin.close()  # ends it
+        jvm.wait(150)
+
+
+if __name__ == "__main__":
+    main()

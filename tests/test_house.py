@@ -127,13 +127,3 @@ def test_no_registry_and_no_machine_is_named() -> None:
     for path in (ROOT / name for name in listed if name != "tests/test_house.py"):
         if path.exists():
             assert not named.search(path.read_text()), path
-
-
-def test_each_proof_of_the_guarantees_exists() -> None:
-    """What docs/guarantees.md names as a proof is a test, or a folder of tests."""
-    text = (ROOT / "docs" / "guarantees.md").read_text()
-    named = re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", text)
-    assert len(named) > 20
-    for path, test in named:
-        assert (ROOT / path).exists(), path
-        assert not test or f"def {test}(" in (ROOT / path).read_text(), f"{path}::{test}"

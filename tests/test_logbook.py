@@ -123,6 +123,7 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
         sink="table delays",
         rows=12,
         dead=0,
+        ranges={},
         replayed={},
         holes={},
         attempts=1,

@@ -15,6 +15,7 @@ ALONE = ["unshare", "--net", "--map-root-user", "sh", "-c"]
 SHUT_IN = 'ip link set lo up && ! ip route get 192.0.2.1 2>/dev/null && exec "$@"'
 
 
+@pytest.mark.timeout(700)
 def test_the_demo_runs_in_a_network_of_its_own() -> None:
     """With nothing but loopback: broker, connector and shim all come from the caches."""
     if shutil.which("ip") is None or subprocess.run([*ALONE, "true"], check=False).returncode != 0:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from eo_listener.committer import CommitMode, OnRewind
 from eo_listener.errors import SettingsError
 from eo_listener.guard import Guard
-from eo_listener.settings import Settings
+from eo_listener.settings import _ARGUMENTS, _OTHERS, PREFIX, Settings
 
 
 def test_every_argument_can_be_given_by_configuration() -> None:
@@ -26,6 +29,9 @@ def test_every_argument_can_be_given_by_configuration() -> None:
             "spark.eo.heartbeat": "2h",
             "spark.eo.flush.timeout": "1500ms",
             "spark.eo.bridge.timeout": "1m",
+            "spark.eo.preflight": "false",
+            "spark.eo.metrics.port": "9400",
+            "spark.eo.metrics.address": "::1",
         }
     )
     assert settings == Settings(
@@ -38,6 +44,9 @@ def test_every_argument_can_be_given_by_configuration() -> None:
         heartbeat=7200.0,
         flush_timeout=1.5,
         bridge_timeout=60.0,
+        preflight=False,
+        metrics_port=9400,
+        metrics_address="::1",
     )
 
 
@@ -72,3 +81,18 @@ def test_secrets_are_not_shown() -> None:
     """The properties, which hold passwords, are not in the repr."""
     settings = Settings.from_conf({"spark.eo.kafka.sasl.password": "hunter2"})
     assert "hunter2" not in repr(settings)
+
+
+def test_the_document_names_every_key_and_its_default() -> None:
+    """docs/configuration.md has the keys that are known, no other, and what each is without it."""
+    text = (Path(__file__).parents[1] / "docs" / "configuration.md").read_text()
+    table = text.partition("## Settings")[2].partition("## What")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    named = {key for keys, _ in rows for key in re.findall(r"`(.*?)`", keys)}
+    assert named == {PREFIX + name for name in (*_ARGUMENTS, *_OTHERS, "kafka.*")}
+    # Of a row with two keys the last; where nothing is in quotes the default is no fixed value.
+    ends = [[re.findall(r"`([^`]*)`", cell)[-1:] for cell in row] for row in rows]
+    defaults = {key[0]: default[0] for key, default in ends if default}
+    assert len(defaults) > 5
+    for key, default in defaults.items():
+        assert Settings.from_conf({key: default}) == Settings(), key

@@ -64,6 +64,7 @@ def test_a_wheel_without_exactly_one_jar_is_refused(checkout: Path, jars: int) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_wheel_runs_in_a_clean_environment(checkout: Path, tmp_path: Path) -> None:
     """Installed alone, without Java and pyspark: the jar is named, the rest is explained."""
     assert build(checkout).returncode == 0

@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener import OffsetCommitListener
 from eo_listener.broker import Broker, parse_rows
-from tests.bridge.submitted import command
-from tests.bridge.test_programs import run
+from tests.bridge.submitted import command, run
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

@@ -108,11 +108,16 @@ class Puppet:
         self.await_that(self.frozen, 10.0, "standstill")
 
     def frozen(self) -> bool:
-        """Whether all processes of the group stand still; by us, or by a fault point in it."""
-        return all(
-            process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
-            for process in self.family()
-        )
+        """Whether all processes of the group stand still; by us, or by a fault point in it.
+
+        One that has ended does not stand still.
+        """
+        try:
+            states = {process.status() for process in self.family()}
+        except psutil.NoSuchProcess:  # it ended while it was asked: so not all of them stand
+            return False
+        stopped, ended = psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE
+        return stopped in states and states <= {stopped, ended}
 
     def thaw(self) -> None:
         """Let it go on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -37,6 +38,12 @@ def until(true: Callable[[], object], seconds: float = 30.0, what: str = "") -> 
         time.sleep(0.1)
 
 
+def is_open(port: int) -> bool:
+    """Whether something listens there."""
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
 def command(
     program: str, *, conf: Mapping[str, str] = NOTHING, connector: bool = True
 ) -> list[str]:
@@ -59,6 +66,22 @@ def environment(**more: str) -> dict[str, str]:
     """An environment without what other tests have set, whose Python is this one."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_"))}
     return {**clean, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **more}
+
+
+def run(words: list[str], folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, in a folder, and see that it ends well."""
+    done = subprocess.run(
+        words,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=folder,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done
 
 
 @final

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 from pathlib import Path
 
 import psutil
 import pytest
 
-from eo_listener.broker import Broker, ports
-from tests.bridge.submitted import command, environment, is_bridge, until
+from eo_listener.broker import Broker
+from tests.bridge.submitted import command, is_bridge, run, until
 from tests.bridge.test_submitted import held
+from tests.connect_server import serving
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
-
-SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 SHELL = """import org.apache.spark.sql.streaming.Trigger
 val kafka = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "{servers}")
@@ -50,22 +48,6 @@ public final class Job {
 
 
 REMOTE = JAVA.replace("builder()", 'builder().remote("sc://127.0.0.1:" + arguments[4])', 1)
-
-
-def run(words: list[str], folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a program of Spark's to its end."""
-    done = subprocess.run(
-        words,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        cwd=folder,
-        env=environment(),
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done
 
 
 def compile_job(source: str, path: str, folder: Path) -> None:
@@ -124,32 +106,16 @@ def test_a_spark_connect_server(broker: Broker, tmp_path: Path) -> None:
     topics = Topics(broker.bootstrap_servers)
     topic, group = topics.create(), unique("g")
     topics.fill(topic, 100)
-    port = ports.assign(1, {"connect": None}, {})[1]["connect"]
     path = [str(one) for one in (*clients, *jars.glob("*.jar"))]
     path = [one for one in path if not re.search(r"/spark-(sql|connect)_[^/]*$", one)]
     compile_job(REMOTE, ":".join(path), tmp_path)
-    conf = {"spark.connect.grpc.binding.address": "127.0.0.1"}
-    conf["spark.connect.grpc.binding.port"] = str(port)
-    server = [*command("spark-submit", conf=conf), "--class", SERVER]
     opened = ["--add-opens=java.base/java.nio=ALL-UNNAMED"]
     client = ["java", *opened, "-cp", ":".join(["classes", *path]), "Job"]
-    arguments = [broker.bootstrap_servers, topic, group, str(tmp_path / "c"), str(port)]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(server, stderr=log, cwd=tmp_path, env=environment())
-    try:
-        until(lambda: is_open(port) or process.poll() is not None, 90)
-        done = run([*client, *arguments], tmp_path)
+    arguments = [broker.bootstrap_servers, topic, group, str(tmp_path / "c")]
+    with serving(tmp_path, listening=True) as server:
+        done = run([*client, *arguments, str(server.port)], tmp_path)
         assert "STOPPED" in done.stdout
         until(lambda: held(broker, group) == 100, 20)
-        family = psutil.Process(process.pid).children(recursive=True)
+        family = psutil.Process(server.pid).children(recursive=True)
         assert [one for one in family if is_bridge(one)]
-    finally:
-        process.terminate()
-        process.wait(60)
     assert not [one for one in family if is_bridge(one)]
-
-
-def is_open(port: int) -> bool:
-    """Whether something listens there."""
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0

@@ -16,10 +16,10 @@ import pytest
 
 from eo_listener.broker import Broker, parse_rows
 from eo_listener.errors import KafkaError
-from eo_listener.kafka import ClusterReader
 from eo_listener.metadata import CommitMetadata
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.bridge.submitted import Driver, is_bridge, until
+from tests.groups import positions, total
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -70,13 +70,10 @@ class Jobs:
 
 def held(broker: Broker, group: str) -> int:
     """The sum of a group's offsets; 0 while its coordinator is only being made."""
-    reader = ClusterReader({"bootstrap.servers": broker.bootstrap_servers})
     try:
-        return sum(position.offset for position in reader.group(group).values())
+        return total(broker.bootstrap_servers, group)
     except KafkaError:
         return 0
-    finally:
-        reader.close()
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +98,8 @@ def test_a_job_that_knows_nothing_of_it(jobs: Jobs) -> None:
     jobs.await_held(group, 100)
     jobs.drain(topic, group)
     jobs.await_held(group, 200)
-    reader = ClusterReader({"bootstrap.servers": jobs.broker.bootstrap_servers})
-    written = {CommitMetadata.parse(one.metadata) for one in reader.group(group).values()}
-    reader.close()
+    positioned = positions(jobs.broker.bootstrap_servers, group).values()
+    written = {CommitMetadata.parse(one.metadata) for one in positioned}
     assert {one.name for one in written if one is not None} == {group}
     jobs.driver.tell("stop", group=group)
     assert "eo_listener" not in jobs.driver.log

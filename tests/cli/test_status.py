@@ -97,20 +97,19 @@ def test_watch_looks_again_until_it_is_interrupted(broker: Broker, topic: str) -
     """One JSON document a look; Ctrl-C ends it with 0 and no traceback."""
     servers, group = broker.bootstrap_servers, unique("g")
     commit(servers, group, topic, {0: 1, 1: 1})
-    watching = subprocess.Popen(
-        [*COMMAND, "status", group, "-b", servers, "--json", "--watch", "0.3"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert watching.stdout is not None
-    assert json.loads(watching.stdout.readline())["partitions"][0]["committed"] == 1
-    commit(servers, group, topic, {0: 2, 1: 2})
-    deadline = time.monotonic() + 20
-    while json.loads(watching.stdout.readline())["partitions"][0]["committed"] != 2:
-        assert time.monotonic() < deadline
-    watching.send_signal(signal.SIGINT)
-    _, said = watching.communicate(timeout=20)
+    words, pipe = ["status", group, "-b", servers, "--json", "--watch", "0.3"], subprocess.PIPE
+    with subprocess.Popen([*COMMAND, *words], stdout=pipe, stderr=pipe, text=True) as watching:
+        try:
+            assert watching.stdout is not None
+            assert json.loads(watching.stdout.readline())["partitions"][0]["committed"] == 1
+            commit(servers, group, topic, {0: 2, 1: 2})
+            deadline = time.monotonic() + 20
+            while json.loads(watching.stdout.readline())["partitions"][0]["committed"] != 2:
+                assert time.monotonic() < deadline
+            watching.send_signal(signal.SIGINT)
+            _, said = watching.communicate(timeout=20)
+        finally:
+            watching.kill()
     assert watching.returncode == 0
     assert said == ""
 
@@ -144,11 +143,16 @@ def test_an_unknown_group_is_a_finding(broker: Broker) -> None:
     assert "holds no offsets" in answer.stdout
 
 
-def test_a_full_disk_is_no_finding(broker: Broker, topic: str) -> None:
+def test_a_full_disk_is_no_finding() -> None:
     """Output that cannot be written exits with 3, not with the 1 of a finding."""
     with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
         answer = subprocess.run(
-            [*COMMAND, "jar"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [*COMMAND, "jar"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
         )
     assert answer.returncode == 3
     assert "No space left" in answer.stderr

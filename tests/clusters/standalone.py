@@ -13,8 +13,7 @@ import psutil
 
 from eo_listener.broker import ports
 from eo_listener.session.installation import Installation
-from tests.bridge.submitted import environment, until
-from tests.bridge.test_programs import is_open
+from tests.bridge.submitted import environment, is_open, until
 
 
 @final

@@ -10,8 +10,8 @@ import pytest
 
 from eo_listener.broker import Broker
 from eo_listener.session.installation import Installation
-from tests.bridge.submitted import command, environment, until
-from tests.bridge.test_programs import JAVA, compile_job, run
+from tests.bridge.submitted import command, environment, run, until
+from tests.bridge.test_programs import JAVA, compile_job
 from tests.bridge.test_submitted import held
 from tests.clusters.standalone import Standalone
 from tests.topics import Topics, unique

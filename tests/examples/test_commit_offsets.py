@@ -11,36 +11,20 @@ from pathlib import Path
 import pytest
 
 from eo_listener.broker import Broker, parse_rows
-from tests.bridge.submitted import LISTENER, command
-from tests.bridge.test_programs import run
-from tests.spark_session import submit_environment
+from tests.bridge.submitted import LISTENER, command, run
+from tests.examples.program import EXAMPLES, example
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_commit_offsets(broker: Broker, tmp_path: Path) -> None:
     """The example counts the words, and the group it names ends at the log end, lag 0."""
     servers = broker.bootstrap_servers
     topic = Topics(servers).create("words")
-
-    def example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(EXAMPLES / name), *arguments]
-        return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-            cwd=tmp_path,
-            env=submit_environment(),
-        )
-
-    written = example("write_words.py", servers, topic)
+    written = example("write_words.py", servers, topic, folder=tmp_path)
     assert written.stdout == f"40 lines are in {topic}\n", written.stderr
-    answer = example("commit_offsets.py", servers, topic)
+    answer = example("commit_offsets.py", servers, topic, folder=tmp_path)
     assert answer.returncode == 0, answer.stderr[-3000:]
     printed = re.findall(r"^ +(\d+)  (\w+)$", answer.stdout, re.MULTILINE)  # Ivy prints there too
     assert {word: int(count) for count, word in printed} == {
@@ -93,19 +77,20 @@ def test_by_configuration(broker: Broker, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("example", "arguments"),
+    ("name", "arguments"),
     [
         ("write_words.py", "localhost:9092 words"),
         ("commit_offsets.py", "localhost:9092 words"),
         ("plain_job.py", "localhost:9092 words"),
         ("connect_client.py", "sc://localhost:15002 localhost:9092 words"),
+        ("exactly_once_postgres.py", "localhost:9092 words postgresql://"),
     ],
 )
-def test_without_arguments_an_example_says_how_to_run_it(example: str, arguments: str) -> None:
+def test_without_arguments_an_example_says_how_to_run_it(
+    name: str, arguments: str, tmp_path: Path
+) -> None:
     """The usage, not a traceback."""
-    answer = subprocess.run(
-        [sys.executable, str(EXAMPLES / example)], capture_output=True, text=True, check=False
-    )
+    answer = example(name, folder=tmp_path)
     assert answer.returncode == 1
-    assert f"examples/{example} {arguments}" in answer.stderr
+    assert f"examples/{name} {arguments}" in answer.stderr
     assert "Traceback" not in answer.stderr

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,9 @@ from typer.testing import CliRunner
 from eo_listener.broker import Broker
 from eo_listener.cli import app
 from eo_listener.errors import EoListenerError
-from eo_listener.kafka import ClusterReader
 from tests.attack import surgery
 from tests.checkpoint.recorded import unpack
+from tests.groups import positions
 from tests.topics import Topics, unique
 
 COMMAND = [sys.executable, "-m", "eo_listener", "follow"]
@@ -77,13 +79,15 @@ def test_bad_input_is_one_line() -> None:
     assert "pip install s3fs" in line
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*COMMAND, *arguments, "--interval", "0.2"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@contextmanager
+def service(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The command as a service; what a failed test has left of it is killed."""
+    words, pipe = [*COMMAND, *arguments, "--interval", "0.2"], subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as following:
+        try:
+            yield following
+        finally:
+            following.kill()
 
 
 def read_until(following: subprocess.Popen[str], words: str) -> None:
@@ -97,11 +101,11 @@ def read_until(following: subprocess.Popen[str], words: str) -> None:
 def test_sigterm_ends_it_also_while_kafka_is_away(tmp_path: Path) -> None:
     """Exit 0 within seconds, the offsets that could not be committed are named, no traceback."""
     folder = unpack("4.0.0", "plain", tmp_path / "c")
-    following = start(str(folder), "-b", "127.0.0.1:1", "-g", "g")
-    read_until(following, "not committed")
-    began = time.monotonic()
-    following.send_signal(signal.SIGTERM)
-    _, rest = following.communicate(timeout=60)
+    with service(str(folder), "-b", "127.0.0.1:1", "-g", "g") as following:
+        read_until(following, "not committed")
+        began = time.monotonic()
+        following.send_signal(signal.SIGTERM)
+        _, rest = following.communicate(timeout=60)
     assert following.returncode == 0, rest
     assert time.monotonic() - began < 20.0
     assert "closed before these offsets were confirmed" in rest
@@ -112,10 +116,10 @@ def test_sigterm_ends_it_also_while_kafka_is_away(tmp_path: Path) -> None:
 def test_ctrl_c_ends_it_at_once(broker: Broker, topic: str, tmp_path: Path) -> None:
     """With nothing left to commit: exit 0, not a word."""
     group, folder = unique("g"), unpack("4.0.0", "plain", tmp_path / "c")
-    following = start(str(folder), "-b", broker.bootstrap_servers, "-g", group)
-    read_until(following, "commits have begun")
-    following.send_signal(signal.SIGINT)
-    _, rest = following.communicate(timeout=60)
+    with service(str(folder), "-b", broker.bootstrap_servers, "-g", group) as following:
+        read_until(following, "commits have begun")
+        following.send_signal(signal.SIGINT)
+        _, rest = following.communicate(timeout=60)
     assert (following.returncode, rest) == (0, "")
     assert held(broker, group) == [24, 21, 15]
 
@@ -130,11 +134,8 @@ def topic(broker: Broker) -> str:
 
 
 def held(broker: Broker, group: str) -> list[int]:
-    reader = ClusterReader({"bootstrap.servers": broker.bootstrap_servers})
-    try:
-        return [one.offset for _, one in sorted(reader.group(group).items())]
-    finally:
-        reader.close()
+    found = positions(broker.bootstrap_servers, group)
+    return [one.offset for _, one in sorted(found.items())]
 
 
 @pytest.mark.kafka
@@ -173,10 +174,10 @@ def test_each_mode_commits(mode: str, broker: Broker, topic: str, tmp_path: Path
         answer = run(*common, "--once")
         assert answer.returncode == 0, answer.stderr
         assert held(broker, group) == [24, 21, 15]
-    following = start(*common)
-    read_until(following, "follows query")
-    following.send_signal(signal.SIGTERM)
-    _, rest = following.communicate(timeout=60)
+    with service(*common) as following:
+        read_until(following, "follows query")
+        following.send_signal(signal.SIGTERM)
+        _, rest = following.communicate(timeout=60)
     assert following.returncode == 0, rest
     assert "Traceback" not in rest
 

@@ -17,8 +17,8 @@ import pytest
 from eo_listener.broker import Broker
 from eo_listener.checkpoint import BatchOffsets, Checkpoint
 from eo_listener.errors import KafkaError
-from eo_listener.kafka import ClusterReader
 from eo_listener.metadata import CommitMetadata
+from tests import groups
 from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, audit
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
@@ -66,16 +66,13 @@ def sidecar(checkpoint: Path, broker: Broker, group: str) -> Iterator[Sidecar]:
 def total(broker: Broker, group: str) -> int:
     """The sum of what a group holds; waits for the coordinator of a group that is new."""
     deadline = time.monotonic() + 30
-    reader = ClusterReader({"bootstrap.servers": broker.bootstrap_servers})
-    try:
-        while True:
-            try:
-                return sum(position.offset for position in reader.group(group).values())
-            except KafkaError:
-                if time.monotonic() > deadline:
-                    raise
-    finally:
-        reader.close()
+    while True:
+        try:
+            return groups.total(broker.bootstrap_servers, group)
+        except KafkaError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def until(condition: Callable[[], object], seconds: float = 60.0) -> None:

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eo_listener.broker import Broker, GroupRow, parse_rows
-from eo_listener.kafka import ClusterReader
 from eo_listener.offsets import Position, TopicPartition
+from tests.groups import positions
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,8 @@ class Queries:
         return parse_rows(self.broker.consumer_groups(group))
 
     def positions(self, group: str) -> dict[TopicPartition, Position]:
-        """What a group holds by our own reader: Kafka's tool takes 2 s a look."""
-        reader = ClusterReader({"bootstrap.servers": self.broker.bootstrap_servers})
-        try:
-            return dict(reader.group(group))
-        finally:
-            reader.close()
+        """What a group holds by our own reader."""
+        return positions(self.broker.bootstrap_servers, group)
 
     def assert_drained(self, group: str, *topics: str, partitions: int = 3) -> None:
         """Kafka's own tool shows every partition at its log end, and nothing but these topics."""

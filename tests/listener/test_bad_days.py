@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from eo_listener import OffsetCommitListener
 from eo_listener.broker import Broker
 from eo_listener.events import CommitFailed, Committed
-from eo_listener.kafka import ClusterReader
+from tests.groups import total
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
@@ -108,8 +108,7 @@ def test_a_commit_in_the_outage_waits_and_lands(
         other.restart()
         assert listener.flush(30)
     query.stop()
-    held = ClusterReader({"bootstrap.servers": other.bootstrap_servers}).group(group)
-    assert sum(position.offset for position in held.values()) == 120
+    assert total(other.bootstrap_servers, group) == 120
     failures = [event for event in recording.events if isinstance(event, CommitFailed)]
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     causes = {failure.cause for failure in failures}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eo_listener.broker import Broker
-from eo_listener.kafka import ClusterReader
+from tests.groups import total
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -58,8 +58,7 @@ def test_every_order_of_ending(
     assert "eo_listener ERROR" not in said
     assert "eo_listener WARNING" not in said
     assert seconds < 15.0
-    held = ClusterReader({"bootstrap.servers": broker.bootstrap_servers}).group(group)
-    assert sum(position.offset for position in held.values()) == 300
+    assert total(broker.bootstrap_servers, group) == 300
 
 
 def test_a_dead_kafka_does_not_hold_up_the_end(

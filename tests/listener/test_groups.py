@@ -7,8 +7,8 @@ import json
 import pytest
 
 from eo_listener import OffsetCommitListener
-from eo_listener.kafka import ClusterReader
 from eo_listener.metadata import CommitMetadata
+from tests.groups import positions
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
@@ -24,7 +24,7 @@ def test_one_source(listener: OffsetCommitListener, queries: Queries, topics: To
     queries.drain(source, name="flights")
     assert listener.flush()
     queries.assert_drained(group, topic)
-    held = ClusterReader({"bootstrap.servers": topics.servers}).group(group)
+    held = positions(topics.servers, group)
     assert len(held) == 3
     for position in held.values():
         written = CommitMetadata.parse(position.metadata)

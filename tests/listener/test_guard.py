@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -157,7 +156,7 @@ def test_offsets_that_move_back_are_seen(
 
 
 def test_a_healthy_life_raises_no_alarm(
-    recording: Recording, queries: Queries, topics: Topics, tmp_path: Path
+    recording: Recording, queries: Queries, topics: Topics
 ) -> None:
     """Restarts, idle times, markers of transactions, new partitions, two sources: not a word."""
     plain, transactional, group = topics.create(), topics.create(), unique("g")

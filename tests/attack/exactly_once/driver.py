@@ -63,7 +63,6 @@ class Job:
     batch: int = 300
     master: str = "local[2]"
     sink: Mapping[str, Any] = field(default_factory=dict)
-    conf: Mapping[str, str] = field(default_factory=dict)
     strike: Strike | None = None
 
     def text(self) -> str:
@@ -129,11 +128,7 @@ def _struck(strike: Strike) -> Any:
 def main() -> None:
     job = Job.parse(sys.argv[1])
     spark = new_session(
-        {
-            "spark.master": job.master,
-            "spark.sql.streaming.minBatchesToRetain": "10000",
-            **job.conf,
-        }
+        {"spark.master": job.master, "spark.sql.streaming.minBatchesToRetain": "10000"}
     )
     listener = OffsetCommitListener(flush_timeout=5.0, preflight=False)
     spark.streams.addListener(listener)

@@ -12,7 +12,6 @@ from confluent_kafka import Producer
 
 from eo_listener.kafka import ClusterReader
 from eo_listener.offsets import TopicPartition
-from tests import class_archive
 from tests.attack import surgery
 from tests.attack.durable import Durable
 from tests.attack.exactly_once import judge
@@ -20,6 +19,7 @@ from tests.attack.exactly_once.driver import Job, Strike
 from tests.attack.exactly_once.store import Holding, Store
 from tests.attack.faults import Fault, environment
 from tests.attack.zombies import ROOT, Puppet
+from tests.groups import positions
 from tests.topics import Topics, unique
 
 PARTITIONS = 3
@@ -67,7 +67,6 @@ class Lives:
             group=unique("attacked"),
             checkpoint=str(folder / "checkpoint"),
             where=where,
-            conf=class_archive.conf(),
             **more,  # type: ignore[arg-type]  # of Job, which checks their names
         )
         return cls(job, store, folder)
@@ -163,8 +162,5 @@ class Lives:
 
     def group(self) -> judge.Ends:
         """Where the consumer group stands."""
-        reader = ClusterReader({"bootstrap.servers": self.job.servers})
-        try:
-            return {tp: held.offset for tp, held in reader.group(self.job.group).items()}
-        finally:
-            reader.close()
+        found = positions(self.job.servers, self.job.group)
+        return {tp: held.offset for tp, held in found.items()}

@@ -14,7 +14,7 @@ from tests.attack.exactly_once.lives import END, Lives
 from tests.attack.exactly_once.store import Store
 from tests.attack.faults import Fault
 from tests.attack.zombies import Puppet
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer, running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -24,12 +24,8 @@ ROADS = ["driver", "staging"]
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
     """One that may be killed."""
-    one = PostgresServer()
-    try:
-        one.start()
+    with running() as one:
         yield one
-    finally:
-        one.stop()
 
 
 def attacked(
