@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from eo_listener.kafka.clients import Client
+from eo_listener.errors import KafkaError
+from eo_listener.kafka.clients import OUTSIDER, STABLE, Client, Role
 from eo_listener.kafka.logs import Logs, group_offsets
 from eo_listener.offsets import Position, TopicPartition
 
@@ -22,18 +23,35 @@ class ClusterReader:
         self._timeout = timeout
 
     def group(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        stable: bool = False,
     ) -> Mapping[TopicPartition, Position]:
         """The offsets that a group holds, with their metadata; empty for an unknown group.
 
-        Looks at all partitions of the cluster when none are named.
+        Looks at all partitions of the cluster when none are named. Offsets committed in a
+        transaction count from its end on, which comes a little after its producer was told so:
+        `stable` waits for that end (KIP-447).
         """
-        client = Client(self._properties, group)
-        asked = self.partitions() if partitions is None else partitions
+        asked = tuple(self.partitions() if partitions is None else partitions)
+        if not stable:
+            return self._held(group, asked, OUTSIDER)
         try:
-            return group_offsets(client, group, asked, self._deadline())
-        finally:
-            client.close()
+            return self._held(group, asked, STABLE)
+        except KafkaError as error:
+            if error.code != "_TIMED_OUT":
+                raise
+            self._held(group, asked, OUTSIDER)  # raises when it is not for a transaction
+            raise KafkaError(
+                f"group {group} cannot be read for certain: for {self._timeout:g} s a transaction "
+                "that commits to it has been open",
+                code="UNSTABLE_OFFSET_COMMIT",
+                cause="its producer died, or is at work",
+                fix="Try again when its transaction.timeout.ms is over (60 s by default); "
+                "`kafka-transactions list` shows the transactions there are",
+            ) from error
 
     def partitions(self, topics: Iterable[str] | None = None) -> tuple[TopicPartition, ...]:
         """All partitions of these topics, or of all but Kafka's own; none of an unknown topic."""
@@ -46,6 +64,15 @@ class ClusterReader:
     def close(self) -> None:
         """Close the connections."""
         self._logs.close()
+
+    def _held(
+        self, group: str, asked: Iterable[TopicPartition], role: Role
+    ) -> Mapping[TopicPartition, Position]:
+        client = Client(self._properties, group, role=role)
+        try:
+            return group_offsets(client, group, asked, self._deadline())
+        finally:
+            client.close()
 
     def _deadline(self) -> float:
         return time.monotonic() + self._timeout

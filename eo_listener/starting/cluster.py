@@ -69,8 +69,8 @@ class SourceCluster:
         return found
 
     def of_group(self, group: str, partitions: Collection[TopicPartition]) -> Origin:
-        """Where a group stands on these partitions."""
-        held = self._reader.group(group, partitions)
+        """Where a group stands on these partitions, transactions on it over."""
+        held = self._reader.group(group, partitions, stable=True)
         if not held:
             raise SettingsError(
                 f"group {group!r} holds no offsets for these topics",

@@ -163,7 +163,7 @@ def test_missing_rights(secured: Secured, tries: Mapping[str, Try], mode: str) -
             secured.allow("bob", kind, name, operation)
     assert trying.committed().offsets == {TopicPartition(topic, 0): 5}
     reader = ClusterReader({"bootstrap.servers": secured.broker.bootstrap_servers})
-    (position,) = reader.group(group).values()
+    (position,) = reader.group(group, stable=True).values()
     reader.close()
     assert PASSWORDS["bob"] not in position.metadata
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Wire
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -102,6 +105,34 @@ def test_from_a_group(topics: Topics) -> None:
     }
     with pytest.raises(SettingsError, match="holds no offsets"):
         started(topics, group=unique("nobody"), topics=topic)
+
+
+def test_from_a_group_in_the_midst_of_a_transaction(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the transaction is over nobody knows where the group stands: that is waited for."""
+    topic, group = topics.create(partitions=1), unique("start")
+    topics.fill(topic, 20)
+    consumer = Consumer({"bootstrap.servers": topics.servers, "group.id": group})
+    producer = Producer({"bootstrap.servers": topics.servers, "transactional.id": group})
+    producer.init_transactions(30)
+    for offset in (4, 9):
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction(
+            [Wire(topic, 0, offset)], consumer.consumer_group_metadata(), 30
+        )
+        if offset == 4:
+            producer.commit_transaction(30)
+    with monkeypatch.context() as patch:
+        patch.setattr("eo_listener.starting.cluster._TIMEOUT", 3.0)
+        with pytest.raises(KafkaError, match="for 3 s a transaction") as caught:
+            started(topics, group=group, topics=topic)
+    assert caught.value.code == "UNSTABLE_OFFSET_COMMIT"
+    ending = threading.Timer(1.0, producer.commit_transaction, (30,))
+    ending.start()
+    assert started(topics, group=group, topics=topic) == {topic: {"0": 9}}
+    ending.join()
+    consumer.close()
 
 
 def test_from_a_checkpoint(topics: Topics, tmp_path: Path) -> None:
