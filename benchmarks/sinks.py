@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -67,18 +68,16 @@ PAIRS = (
 )
 
 
-def fill(servers: str, rows: int) -> int:
-    """Send flights to the topic, evenly; returns how many."""
+def fill(servers: str, rows: int) -> None:
+    """Send so many flights to the topic, evenly; all that there are, and then once more."""
     Topics(servers).create_as(TOPIC, PARTITIONS)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
-    sent = load()[:rows]
-    for number, flight in enumerate(sent):
+    for number, flight in enumerate(islice(cycle(load()), rows)):
         key = flight.key(Key.TAILNUM)
         producer.produce(TOPIC, flight.to_json(), key=key, partition=number % PARTITIONS)
         if number % 1000 == 0:
             producer.poll(0)
     assert producer.flush(60) == 0
-    return len(sent)
 
 
 def through(applied: ExactlyOnce) -> Callable[[Batch], None]:
@@ -262,15 +261,15 @@ def main(rounds: int = 3, rows: int = 100_000) -> None:
         Broker(java_options=["-XX:TieredStopAtLevel=4", "-Xmx1g"]) as broker,
         closing(Server()) as server,
     ):
-        sent = fill(broker.bootstrap_servers, rows)
-        bench = Bench(rounds, sent, server, Path(folder), console)
+        fill(broker.bootstrap_servers, rows)
+        bench = Bench(rounds, rows, server, Path(folder), console)
         spark = session(jar)
         try:
             run(bench, spark, broker.bootstrap_servers, Path(folder, "checkpoint"))
         finally:
             spark.stop()
             bench.close()
-    report(bench, sent, console)
+    report(bench, rows, console)
 
 
 if __name__ == "__main__":

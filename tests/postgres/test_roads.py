@@ -42,7 +42,7 @@ def test_only_attempts_that_succeeded_are_moved(spark: SparkSession, dsn: str) -
 
     def lost_attempt() -> None:
         (stage,) = ask(dsn, STAGES)
-        script(dsn, f"INSERT INTO {stage} (id, eo_task, eo_attempt) VALUES (-1, 0, 999999)")
+        script(dsn, f"INSERT INTO {stage} (id, eo_attempt) VALUES (-1, 999999)")
 
     with at({"sink.staged": lost_attempt}):
         assert write(sink, spark.range(10)).rows == 10

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from eo_listener.sinks.postgres.dead_letters import DeadLetters
     from eo_listener.sinks.postgres.layout import Layout
 
-CHUNK_BYTES: Final = 4 << 20
-CHUNK_ROWS: Final = 20_000
+CHUNK_BYTES: Final = 8 << 20
+CHUNK_ROWS: Final = 40_000
 """What one COPY and its savepoint take at least; a refused row is looked for within it."""
 
 
@@ -45,8 +45,8 @@ class Chunk:
         return Chunk(parts=(first,)), Chunk(parts=(second,))
 
 
-def chunks(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[Chunk]:
-    """Gather record batches, spelt, to what is worth a COPY of its own."""
+def chunks(batches: Iterable[pa.RecordBatch], layout: Layout, end: str = "\n") -> Iterator[Chunk]:
+    """Gather record batches, spelt, to what is worth a COPY of its own; `end` is a line's."""
     parts: list[Lines] = []
     marked: list[DeadLetter] = []
     size = 0
@@ -54,7 +54,7 @@ def chunks(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[Chunk]
         rows, letters = layout.sieve.sift(batch)
         marked += letters
         if rows.num_rows:
-            lines = Lines.of(rows, layout.forms)
+            lines = Lines.of(rows, layout.forms, end)
             parts.append(lines)
             size += len(lines.text())
         full = size >= CHUNK_BYTES or sum(map(len, parts)) + len(marked) >= CHUNK_ROWS

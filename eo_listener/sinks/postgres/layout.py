@@ -13,11 +13,10 @@ from eo_listener.sinks.poison import ORIGIN, Sieve
 from eo_listener.sinks.postgres.types import Existing, Form, form
 from eo_listener.sinks.target import Target
 
-NUMBER, PLACE, TURN, TASK, ATTEMPT, ALIAS = RESERVED = (
+NUMBER, PLACE, TURN, ATTEMPT, ALIAS = RESERVED = (
     "eo_number",
     "eo_place",
     "eo_turn",
-    "eo_task",
     "eo_attempt",
     "eo_staged",
 )
@@ -100,10 +99,10 @@ class Layout:
         statement = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})")
         return statement.format(table, sql.SQL(", ").join(parts))
 
-    def copy(self, table: sql.Identifier) -> sql.Composed:
-        """Return the statement that takes lines."""
+    def copy(self, table: sql.Identifier, *more: str) -> sql.Composed:
+        """Return the statement that takes lines, whose ends hold the columns `more`."""
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT text, ENCODING 'UTF8')")
-        return statement.format(table, listed(self.names))
+        return statement.format(table, listed((*self.names, *more)))
 
     def shape(self, target: sql.Identifier | None) -> sql.Composed:
         """Return a query without rows that has the line's columns, in the types of the target."""

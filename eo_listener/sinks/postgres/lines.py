@@ -34,10 +34,13 @@ class Lines:
     until: int
 
     @classmethod
-    def of(cls, batch: pa.RecordBatch, forms: Sequence[tuple[str, Form]]) -> Lines:
-        """Spell the columns in `forms`, in that order; nested ones are texts already."""
+    def of(cls, batch: pa.RecordBatch, forms: Sequence[tuple[str, Form]], end: str = "\n") -> Lines:
+        """Spell the columns in `forms`, in that order; nested ones are texts already.
+
+        `end` is what each line ends with, and may hold further columns, the same for all.
+        """
         *others, last = (_field(batch.column(name), form) for name, form in forms)
-        ended = _joined([last, _literal("")], "\n")
+        ended = _joined([last, _literal("")], end)
         lines = _joined([*others, ended], "\t") if others else ended
         return cls(batch=batch, lines=lines, start=0, until=batch.num_rows)
 

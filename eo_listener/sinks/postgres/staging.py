@@ -27,7 +27,7 @@ from eo_listener.sinks.postgres.copying import Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import statements_on
 from eo_listener.sinks.postgres.executors import Batches, outcomes
 from eo_listener.sinks.postgres.failures import translated
-from eo_listener.sinks.postgres.layout import ATTEMPT, TASK, listed
+from eo_listener.sinks.postgres.layout import ATTEMPT, listed
 from eo_listener.sinks.postgres.statements import identifier, run
 from eo_listener.sinks.target import STAGED
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from eo_listener.sinks.postgres.outcomes import Outcome
     from eo_listener.sinks.postgres.writing import Tally, Writer
 
-_SETTINGS: Final = {TASK: ("eo.task", "integer"), ATTEMPT: ("eo.attempt", "bigint")}
+_SETTING: Final = "eo.attempt"
 _LEFT_OVER: Final = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' AND starts_with(c.relname, %s) AND n.nspname = %s
@@ -57,26 +57,26 @@ class StageTask:
     stage: str
     entry: Entry
 
-    def __call__(self, task: int, attempt: int, batches: Batches) -> tuple[int, int]:
+    def __call__(self, task: int, attempt: int, batches: Batches) -> tuple[int, int]:  # noqa: ARG002  # attempts have numbers of their own
         """Write; every error means that this attempt has left nothing."""
-        gathered = chunks(batches, self.layout)
+        gathered = chunks(batches, self.layout, end=f"\t{attempt}\n")
         first = next(gathered, None)
         if first is None:
             return 0, 0
         access = self.writer.access
+        table = identifier(access.schema, self.stage)
         with self.writer.open() as link:
             aside = self.writer.aside(link, self.entry)
             copier = Copier(
                 link=link,
-                statement=self.layout.copy(identifier(access.schema, self.stage)).as_bytes(link),
+                statement=self.layout.copy(table, ATTEMPT).as_bytes(link),
                 layout=self.layout,
                 aside=aside,
             )
             try:
                 begin(link, access)
-                for name, value in ((TASK, task), (ATTEMPT, attempt)):
-                    setting, _ = _SETTINGS[name]
-                    link.execute("SELECT set_config(%s, %s, true)", (setting, str(value)))
+                if self.writer.target.dead_letters is not None:
+                    link.execute("SELECT set_config(%s, %s, true)", (_SETTING, str(attempt)))
                 copier.take(first)
                 for chunk in gathered:
                     copier.take(chunk)
@@ -138,10 +138,12 @@ class Staging:
             made = identifier(schema, stage)
             text = "CREATE {}TABLE {} WITH (autovacuum_enabled = false) AS {} WITH NO DATA"
             link.execute(sql.SQL(text).format(kind, made, shape))
-            self._key(link, made)
+            link.execute(_add_attempt(made, sql.NULL))
             if aside is not None:
                 run(link, Statement(statements_on(link, schema, aside).create()))
-                self._key(link, identifier(schema, aside))
+                # Letters are inserted by statements that know of no attempts.
+                this = sql.SQL("current_setting({}, true)::bigint").format(sql.Literal(_SETTING))
+                link.execute(_add_attempt(identifier(schema, aside), this))
             commit(link, self.writer.label, link.limit)
         except psycopg.Error as error:
             roll_back(link)
@@ -151,16 +153,6 @@ class Staging:
             raise
         for where, name in left:
             self._drop(link, [name], where)
-
-    def _key(self, link: Link, table: sql.Identifier) -> None:
-        for name, (setting, kind) in _SETTINGS.items():
-            text = "ALTER TABLE {} ADD COLUMN {} {} DEFAULT current_setting({}, true)::{}"
-            typed = sql.SQL("bigint" if kind == "bigint" else "integer")
-            link.execute(
-                sql.SQL(text).format(
-                    table, sql.Identifier(name), typed, sql.Literal(setting), typed
-                )
-            )
 
     def _move(
         self,
@@ -204,7 +196,7 @@ class Staging:
     ) -> int:
         schema, target = self.writer.access.schema, self.writer.target
         there = tables.columns(link, schema, name) or {}
-        letter = listed([column for column in there if column not in _SETTINGS])
+        letter = listed([column for column in there if column != ATTEMPT])
         text = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {}").format(
             identifier(schema, target.dead_letters or ""), letter, letter, staged, which
         )
@@ -230,3 +222,8 @@ class Staging:
                 continue
             except (psycopg.Error, SinkError):
                 return  # the connection is gone, or the table not ours: nothing depends on it
+
+
+def _add_attempt(table: sql.Identifier, default: sql.Composable) -> sql.Composed:
+    text = "ALTER TABLE {} ADD COLUMN {} bigint DEFAULT {}"
+    return sql.SQL(text).format(table, sql.Identifier(ATTEMPT), default)
