@@ -14,7 +14,7 @@ PYTEST := -m pytest -n $(JOBS) --dist loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help needs demo test test-all test-matrix check jar wheel bench lock clean
+.PHONY: help needs demo ready junit test test-all test-matrix check jar wheel bench lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -31,7 +31,7 @@ $(STAMP): requirements/dev.lock pyproject.toml hatch_build.py | needs
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(SHIM): $(SHIM_SOURCES) | $(STAMP)
+$(SHIM): $(SHIM_SOURCES) | needs
 	@echo "== shim jar"
 	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml -DskipTests package
 	@touch $@
@@ -45,12 +45,17 @@ demo: $(STAMP) $(SHIM) ## real flights through a real broker and a real query; e
 	@$*/bin/python -m tests.spark_session
 	@touch $@
 
-test: $(STAMP) $(SHIM) check $(VENV)/.connector ## every test but the slow ones
+ready: check junit $(VENV)/.connector
+
+junit: $(SHIM)
 	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml test
+
+test: ## every test but the slow ones
+	@$(MAKE) --no-print-directory --jobs=2 ready
 	@$(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(STAMP) $(SHIM) check $(VENV)/.connector ## every test, the slow ones too, and the listener on Kafka 3.9
-	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml test
+test-all: ## every test, the slow ones too, and the listener on Kafka 3.9
+	@$(MAKE) --no-print-directory --jobs=2 ready
 	@$(BIN)/python $(PYTEST) $(ARGS)
 	@EO_TEST_KAFKA=3.9.2 $(BIN)/python $(PYTEST) -m "not slow" tests/kafka tests/listener $(ARGS)
 
