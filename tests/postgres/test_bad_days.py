@@ -322,6 +322,29 @@ def test_a_zombie_of_another_role_is_named(dsn: str) -> None:
         script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
+def test_a_server_without_a_free_connection_ends_no_slow_statement(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where nobody can look what a statement waits for, it goes on: it may wait for nothing."""
+    schema = ask(dsn, "SELECT current_schema()")[0]
+    role = f"lonely_{schema}"
+    script(
+        dsn,
+        f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1",
+        f"GRANT ALL ON SCHEMA {schema} TO {role}",
+    )
+    sink = PostgresSink(dsn.replace("postgres@", f"{role}@", 1), TABLE, lock_timeout=0.3)
+    try:
+        assert write(sink, next_entry(sink)).rows == 10
+        link_of(sink).execute("SELECT pg_sleep(1)")
+        assert "it is not known what" in caplog.text
+        assert "too many connections for role" in caplog.text
+        assert write(sink, next_entry(sink)).rows == 10
+    finally:
+        sink.close()
+        script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
 def test_a_prepared_transaction_is_named(server: PostgresServer, own: str) -> None:
     """A lock that no process holds, but a transaction that was prepared: it is named."""
     script(own, "ALTER SYSTEM SET max_prepared_transactions = 3")

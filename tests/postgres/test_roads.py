@@ -6,17 +6,18 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.errors import SettingsError, TryAgainError
+from eo_listener.errors import SettingsError, SinkError, TryAgainError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.executors import check_modules
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, plan_of
-from tests.postgres.course import OLD_SPARK, STAGES, ask, at, next_entry, script, write
+from tests.postgres.course import OLD_SPARK, ROADS, STAGES, ask, at, next_entry, script, write
 from tests.spark_session import submit_environment
 
 pytestmark = [pytest.mark.spark, OLD_SPARK]
@@ -64,6 +65,25 @@ def test_a_staging_table_that_was_emptied_is_noticed(spark: SparkSession, dsn: s
     assert sink.applied(QUERY) == {}
     assert sink.apply(spark.range(10), entry, plan_of(entry)).rows == 10
     assert ask(dsn, STAGES) == []
+
+
+@ROADS
+def test_a_trigger_that_leaves_rows_out_is_named(
+    spark: SparkSession, dsn: str, road: Literal["driver", "staging"]
+) -> None:
+    """Rows that the table's own trigger drops would be missing without a word."""
+    script(
+        dsn,
+        "CREATE TABLE t (id bigint)",
+        "CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW; END'",
+        "CREATE TRIGGER odd BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION odd()",
+    )
+    sink = PostgresSink(dsn, "t", road=road)
+    with pytest.raises(SinkError, match=r"took 5 rows of 10: nothing was written\. a trigger"):
+        write(sink, spark.range(10))
+    assert ask(dsn, "SELECT * FROM t") == []
+    assert sink.applied(QUERY) == {}
 
 
 def test_what_a_killed_driver_left_is_cleaned(spark: SparkSession, dsn: str) -> None:

@@ -6,6 +6,7 @@ server frees them: it waits for a client that says nothing. Ending the backend d
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
-from eo_listener.errors import SinkBusyError
+from eo_listener.errors import SinkBusyError, SinkError
 from eo_listener.sinks.postgres.statements import identifier
 
 if TYPE_CHECKING:
     from eo_listener.sinks.postgres.connection import Link
+
+logger = logging.getLogger("eo_listener")
 
 _BLOCKERS = """
 WITH RECURSIVE ahead (pid) AS (
@@ -73,9 +76,16 @@ class Patience:
     def look(self, waiting: int, *, may_end: bool) -> None:
         """End what blocks the backend `waiting`, or raise SinkBusyError that names it.
 
-        Without `may_end` a connection of our own is left alone: it may be another task's.
+        Without `may_end` a connection of our own is left alone: it may be another task's. Where no
+        second connection is to be had nothing is done: the wait may be for no lock at all, and for
+        a lock the server's own lock_timeout ends it.
         """
-        with self.open_second() as second:
+        try:
+            second = self.open_second()
+        except SinkError as error:
+            logger.warning("it is not known what %s waits for: %s", self.label, error)
+            return
+        with second:
             table = None
             if self.ledger is not None:
                 table = identifier(self.schema, self.ledger).as_string(second)

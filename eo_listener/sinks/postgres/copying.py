@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.errors import SinkError
 from eo_listener.sinks.poison import DeadLetter
 from eo_listener.sinks.postgres import sending
-from eo_listener.sinks.postgres.failures import REFUSED
+from eo_listener.sinks.postgres.failures import REFUSED, left_out
 from eo_listener.sinks.postgres.lines import Lines
 
 if TYPE_CHECKING:
@@ -131,6 +130,6 @@ class Copier:
             return self.aside.told(error)
         self.link.execute("RELEASE SAVEPOINT eo_chunk")
         if landed != len(sent):
-            raise SinkError(f"COPY took {landed} rows of {len(sent)}: none were kept")
+            raise left_out(self.aside.label, landed, len(sent))
         self.rows += landed
         return None

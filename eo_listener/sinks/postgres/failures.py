@@ -54,6 +54,15 @@ def lost(error: psycopg.Error) -> bool:
     return state.startswith(("08", "57P"))
 
 
+def left_out(label: str, wrote: int, given: int) -> SinkError:
+    """Return the error for a table that took fewer rows, or more, than it was given."""
+    return SinkError(
+        f"{label} took {wrote} rows of {given}: nothing was written",
+        cause="a trigger or a rule of the table leaves rows out, or writes others",
+        fix="Drop it, leave such rows out in the transform, or write them by apply=",
+    )
+
+
 def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
     """Return the error to raise; nothing of the transaction was written.
 

@@ -26,7 +26,7 @@ from eo_listener.sinks.postgres.connection import begin, commit, roll_back
 from eo_listener.sinks.postgres.copying import Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import statements_on
 from eo_listener.sinks.postgres.executors import Batches, outcomes
-from eo_listener.sinks.postgres.failures import translated
+from eo_listener.sinks.postgres.failures import left_out, translated
 from eo_listener.sinks.postgres.layout import ATTEMPT, listed
 from eo_listener.sinks.postgres.statements import identifier, run
 from eo_listener.sinks.target import STAGED
@@ -173,10 +173,8 @@ class Staging:
             tally.aside.count = self._move_dead(link, identifier(schema, aside), aside, which)
         if tally.aside.count != dead:
             raise self._emptied()
-        if not self.writer.direct:
-            count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(staged, which)
-            if link.execute(count).fetchone() != (wanted,):
-                raise self._emptied()
+        if not self.writer.direct and _count(link, staged, which) != wanted:
+            raise self._emptied()
         if target.apply is not None:
             view = sql.SQL("CREATE TEMP VIEW {} AS SELECT {} FROM {} WHERE {}").format(
                 sql.Identifier(STAGED), listed(self.layout.names), staged, which
@@ -188,8 +186,11 @@ class Staging:
             return
         tally.rows = self.writer.merge(link, self.layout, staged, which).run(tally.aside)
         # Where rows are appended, each that was staged is now moved or refused.
-        if self.writer.direct and tally.rows + tally.aside.count != wanted + dead:
-            raise self._emptied()
+        moved = tally.rows + tally.aside.count - dead
+        if self.writer.direct and moved != wanted:
+            if _count(link, staged, which) != wanted:
+                raise self._emptied()
+            raise left_out(self.writer.label, moved, wanted)
 
     def _move_dead(
         self, link: Link, staged: sql.Identifier, name: str, which: sql.Composable
@@ -227,3 +228,9 @@ class Staging:
 def _add_attempt(table: sql.Identifier, default: sql.Composable) -> sql.Composed:
     text = "ALTER TABLE {} ADD COLUMN {} bigint DEFAULT {}"
     return sql.SQL(text).format(table, sql.Identifier(ATTEMPT), default)
+
+
+def _count(link: Link, staged: sql.Identifier, which: sql.Composable) -> int:
+    query = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(staged, which)
+    row = link.execute(query).fetchone()
+    return 0 if row is None else int(row[0])

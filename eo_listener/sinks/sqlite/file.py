@@ -11,6 +11,7 @@ cut.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +24,10 @@ from eo_listener.sinks.sqlite.failures import explained
 
 _LOG_KEPT: Final = 64 << 20
 """To how many bytes the log is cut back when it is written from its beginning again."""
-_REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "fuse.sshfs"})
+_REMOTE: Final = re.compile(
+    r"nfs4?|cifs|smb3|smbfs|afpfs|9p|afs|ceph|lustre|beegfs|gpfs|orangefs|fuse\.(sshfs|ceph-fuse|"
+    r"glusterfs|juicefs|s3fs|mount-s3|goofys|gcsfuse|blobfuse2?|rclone)"
+)
 
 
 class Connection(sqlite3.Connection):
@@ -129,7 +133,7 @@ class DatabaseFile:
                 fix="Make it, or leave create=False out",
             )
         kind = _file_system(self.path.parent)
-        if kind in _REMOTE:
+        if _REMOTE.fullmatch(kind):
             raise SettingsError(
                 f"{self.path} lies on a network file system ({kind})",
                 cause="SQLite's locks and its log are not safe there",
