@@ -14,7 +14,7 @@ PYTEST := -m pytest -n $(JOBS) --dist loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help needs demo ready junit test test-all test-matrix check jar wheel bench lock clean
+.PHONY: help needs demo ready junit test test-all test-matrix check jar wheel bench bench-full lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -88,8 +88,17 @@ wheel: $(STAMP) $(SHIM) ## put one wheel into dist/
 	@rm -rf dist
 	@$(BIN)/hatchling build -t wheel
 
-bench: $(STAMP) $(SHIM) ## the short benchmarks; results in benchmarks/results
-	@$(BIN)/python -m benchmarks $(ARGS)
+bench: $(STAMP) $(SHIM) ## short benchmarks, under 10 minutes; results in benchmarks/results
+	@$(BIN)/python -m benchmarks 3
+	@$(BIN)/python -m benchmarks.sinks 1 300000
+	@$(BIN)/python -m benchmarks.guard
+
+bench-full: $(STAMP) $(SHIM) ## long ones, an hour on an idle machine
+	@$(BIN)/python -m benchmarks 25
+	@$(BIN)/python -m benchmarks.sinks 10 300000
+	@$(BIN)/python -m benchmarks.sinks 6 1500000
+	@$(BIN)/python -m benchmarks.committer
+	@$(BIN)/python -m benchmarks.guard
 
 lock: needs ## renew requirements/dev.lock
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv
