@@ -112,11 +112,12 @@ def stream(spark: SparkSession, job: Job) -> DataFrame:
 def _struck(strike: Strike) -> Any:
     """A function of Spark's that gives the offset back; executors run it, as users' functions."""
     processes, group, log = driver_processes(), os.getpgid(0), os.environ.get(LOG)
+    where, do = (strike.partition, strike.offset), strike.do  # pyspark 3.5 cannot send it whole
 
     def pass_on(partition: int, offset: int) -> int:
-        if (partition, offset) == (strike.partition, strike.offset):
-            note(f"task {partition} {offset} {strike.do}", log)
-            if strike.do == "fell":
+        if (partition, offset) == where:
+            note(f"task {partition} {offset} {do}", log)
+            if do == "fell":
                 fell(processes)
             else:
                 os.killpg(group, signal.SIGSTOP)
