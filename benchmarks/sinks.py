@@ -250,7 +250,12 @@ def report(bench: Bench, rows: int, console: Console) -> None:
     console.print(best)
     about = {**surroundings(), "kafka": DEFAULT, "rows": rows}
     console.print(about)
-    keep(f"sinks-{rows}", about, ratios, seconds={name: arm.times for name, arm in bench.arms.items()})
+    keep(
+        f"sinks-{rows}",
+        about,
+        ratios,
+        seconds={name: arm.times for name, arm in bench.arms.items()},
+    )
 
 
 def main(rounds: int = 3, rows: int = 100_000) -> None:
