@@ -109,8 +109,8 @@ class Lives:
         with self.armed(point, nth, "fell", log=log) as victim:
             code = victim.wait(END)
             assert code == -signal.SIGKILL, (point, victim.lines, victim.errors[-20:])
-        last = (self.folder / log).read_text().splitlines()[-1]
-        assert last.endswith(" fell"), last
+        reached = (self.folder / log).read_text().splitlines()
+        assert any(line.endswith(" fell") for line in reached), reached  # other tasks may go on
         self.check(f"felled at {point}, time {nth}")
 
     def finish(self) -> Puppet:
