@@ -54,11 +54,11 @@ def stream(
     schema = schema_of(frame)
     planned = planned_rows(plan)
     at_once = planned <= task_rows and not by_task
-    is_kept = not at_once and not _is_far(frame) and _may_change(frame)
+    is_kept = not at_once and not is_far(frame) and _may_change(frame)
     if planned > task_rows:
         tasks = tasks_wanted(plan, _partitions(frame), task_rows)
         frame = _cut(frame, tasks, ordered=ordered) if tasks else frame
-    if _is_far(frame):  # one job, whose rows come as they are ready
+    if is_far(frame):  # one job, whose rows come as they are ready
         yield from _far_batches(frame, schema)
         return
     with closing(_messages(frame, at_once=at_once, is_kept=is_kept)) as messages:
@@ -68,7 +68,7 @@ def stream(
 
 def schema_of(frame: Any) -> pa.Schema:
     """Return the columns of `frame` as Arrow's. Raises SettingsError for a type without a form."""
-    if _is_far(frame):
+    if is_far(frame):
         return arrow_schema(frame.schema.jsonValue(), large=_large(frame))
     told = frame._jdf.schema().json()  # noqa: SLF001  # pyspark 3.5 stumbles over intervals
     return arrow_schema(json.loads(told), large=_large(frame))
@@ -91,17 +91,17 @@ def planned_rows(plan: Plan) -> int:
     return sum(_lengths(plan))
 
 
-def _lengths(plan: Plan) -> Iterator[int]:
-    return (it.until - it.start for spans in plan.sources.values() for it in spans.values())
-
-
-def _is_far(frame: Any) -> bool:
+def is_far(frame: Any) -> bool:
     """Whether it is a DataFrame of Spark Connect, whose JVM is another process's."""
     return getattr(frame, "_jdf", None) is None
 
 
+def _lengths(plan: Plan) -> Iterator[int]:
+    return (it.until - it.start for spans in plan.sources.values() for it in spans.values())
+
+
 def _partitions(frame: Any) -> int:
-    if _is_far(frame):
+    if is_far(frame):
         return 1  # it does not say: as if they were all one
     jvm = frame._jdf  # noqa: SLF001  # pyspark's own `rdd` adds a step in Python to ask it
     return int(jvm.queryExecution().toRdd().getNumPartitions())

@@ -1,6 +1,8 @@
 """A client of Spark Connect that runs a query with exactly_once, up to what is there now.
 
-python -m tests.exactly_once.far_query REMOTE SERVERS TOPIC FOLDER MODE
+python -m tests.exactly_once.far_query REMOTE SERVERS TOPIC FOLDER MODE [SINK]
+
+SINK is a path for SQLite or a dsn of PostgreSQL; without it the rows go into files.
 """
 
 from __future__ import annotations
@@ -11,17 +13,25 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.connect.session import SparkSession
 
-from eo_listener import exactly_once
+from eo_listener import PostgresSink, SqliteSink, exactly_once
+from eo_listener.protocols import Sink
 from tests.exactly_once.file_sink import FileSink
 
 
-def main(remote: str, servers: str, topic: str, folder: str, mode: str) -> None:
+def open_sink(folder: Path, where: str) -> Sink:
+    """The sink that is meant."""
+    if not where:
+        return FileSink(folder / "sink")
+    return PostgresSink(where, "t") if "://" in where else SqliteSink(where, "t")
+
+
+def main(remote: str, servers: str, topic: str, folder: str, mode: str, where: str = "") -> None:
     spark = SparkSession.builder.remote(remote).getOrCreate()
     checkpoint = f"{folder}/checkpoint"
     given = {} if mode == "bare" else {"name": "far", "checkpoint": checkpoint}
     if mode == "asking":
         given["options"] = {"kafka.bootstrap.servers": servers}  # type: ignore[assignment]  # of another kind
-    function = exactly_once(FileSink(Path(folder) / "sink"), **given)  # type: ignore[arg-type]  # as above
+    function = exactly_once(open_sink(Path(folder), where), **given)  # type: ignore[arg-type]  # as above
     query = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import sys
 from pathlib import Path
 
+import psycopg
 import pyspark
 import pytest
 
@@ -13,9 +16,10 @@ from tests.attack import surgery
 from tests.bridge.submitted import run
 from tests.connect_server import remote
 from tests.exactly_once.file_sink import FileSink
+from tests.postgres_server import dsn, postgres
 from tests.topics import Topics
 
-__all__ = ["remote"]  # a fixture
+__all__ = ["dsn", "postgres", "remote"]  # fixtures
 
 pytestmark = [
     pytest.mark.kafka,
@@ -47,3 +51,27 @@ def test_a_far_query(remote: str, topics: Topics, tmp_path: Path) -> None:
     assert ledger["far"].keys() == {TopicPartition(topic, 0)}
     assert head.span == Span(10, 20)
     assert head.topic_id is not None
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_far_query_into_tables(
+    remote: str, topics: Topics, tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
+    """Our own sinks take the rows of Connect: each once, over a replay too."""
+    topic = topics.create(partitions=1)
+    file = tmp_path / "t.sqlite"
+    where = str(file) if store == "sqlite" else str(request.getfixturevalue("dsn"))
+    module = [sys.executable, "-m", "tests.exactly_once.far_query"]
+    client = [*module, remote, topics.servers, topic, str(tmp_path), "asking", where]
+    for count in (10, 20):
+        topics.fill(topic, 10)
+        said = run(client, tmp_path).stdout
+        query = 'SELECT "offset", value FROM t ORDER BY 1'
+        if store == "sqlite":
+            with contextlib.closing(sqlite3.connect(file)) as link:
+                found = link.execute(query).fetchall()
+        else:
+            with psycopg.connect(where) as link:
+                found = link.execute(query.encode()).fetchall()
+        assert found == [(offset, str(offset % 10)) for offset in range(count)], said
+        surgery.before_commit(tmp_path / "checkpoint")

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psycopg
 import pytest
@@ -65,6 +65,16 @@ def test_a_staging_table_that_was_emptied_is_noticed(spark: SparkSession, dsn: s
     assert sink.applied(QUERY) == {}
     assert sink.apply(spark.range(10), entry, plan_of(entry)).rows == 10
     assert ask(dsn, STAGES) == []
+
+
+@pytest.mark.parametrize("given", [{"road": "staging"}, {"per_partition": True}])
+def test_what_needs_executors_is_refused_under_connect(dsn: str, given: dict[str, Any]) -> None:
+    """A DataFrame of Spark Connect has no executors that could be asked; nothing is written."""
+    sink = PostgresSink(dsn, "t", **given)
+    entry = next_entry(sink)
+    with pytest.raises(SettingsError, match=f"{next(iter(given))}=.* Spark Connect"):
+        sink.apply(object(), entry, plan_of(entry))  # type: ignore[arg-type]  # it has no _jdf either
+    assert sink.applied(QUERY) == {}
 
 
 @ROADS

@@ -31,7 +31,7 @@ from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.sinks.postgres.statements import schema_of
 from eo_listener.sinks.postgres.tables import check_durable, columns, make_target
 from eo_listener.sinks.postgres.writing import Writer
-from eo_listener.sinks.rows import TASK_ROWS, planned_rows
+from eo_listener.sinks.rows import TASK_ROWS, is_far, planned_rows
 from eo_listener.sinks.target import Apply, Target
 from eo_listener.sinks.task_size import TaskSize
 
@@ -178,7 +178,9 @@ class PostgresSink:
     def _written(
         self, writer: Writer, link: Link, frame: DataFrame, entry: Entry, plan: Plan
     ) -> Applied:
-        staged = not self._per_partition and self._staged(plan, frame.sparkSession)
+        if self._per_partition:
+            _refuse_far(frame, "per_partition=True")
+        staged = not self._per_partition and self._staged(plan, frame)
         direct = writer.direct and not staged
         layout = self._layout(link, frame, direct=direct)
         rows = told(frame, layout.forms)
@@ -193,14 +195,15 @@ class PostgresSink:
             return parts.write(link, rows, entry)
         return writer.write(link, layout, self._size.stream(rows, plan), entry)
 
-    def _staged(self, plan: Plan, session: SparkSession) -> bool:
+    def _staged(self, plan: Plan, frame: DataFrame) -> bool:
         """Choose the road; raises SettingsError where the user's choice cannot be gone."""
         if self._road == "driver":
             return False
-        if self._road == "auto" and planned_rows(plan) < self._staging_rows:
+        if self._road == "auto" and (planned_rows(plan) < self._staging_rows or is_far(frame)):
             return False
+        _refuse_far(frame, 'road="staging"')
         try:
-            self._check_executors(session)
+            self._check_executors(frame.sparkSession)
         except SettingsError as error:
             if self._road == "staging":
                 raise
@@ -310,6 +313,15 @@ def _named(schema: str | None, table: str) -> str:
         for name in (schema, table)
         if name is not None
     )
+
+
+def _refuse_far(frame: DataFrame, what: str) -> None:
+    if is_far(frame):
+        raise SettingsError(
+            f"{what} is not for a query of Spark Connect",
+            cause="its executors cannot be asked for what their tasks need, and have written",
+            fix='Leave it out: road="driver" brings the rows to the process of the function',
+        )
 
 
 def _refuse_speculation(session: SparkSession) -> None:
