@@ -35,7 +35,7 @@ $(STAMP): requirements/dev.lock pyproject.toml hatch_build.py | needs
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(SHIM): $(SHIM_SOURCES) | needs
+$(SHIM): $(SHIM_SOURCES) | $(STAMP)
 	@echo "== shim jar"
 	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml -DskipTests package
 	@touch $@
