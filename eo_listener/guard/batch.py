@@ -159,9 +159,9 @@ class _Bench:
         if not self._applied:
             raise SettingsError(
                 f"batch {self._plan.batch_id} of a stateful query reads no partition at all",
-                cause="no topic fits what the source subscribes to; what the query's state gives "
-                "could not be marked as written",
-                fix="Make the topic before the query starts",
+                cause="no topic matches what the source subscribes to; rows from the query's state "
+                "could not be recorded as applied",
+                fix="Create the topic before the query starts",
             )
 
     def judge_ranges(self, ranges: Mapping[TopicPartition, Span]) -> None:
@@ -217,7 +217,7 @@ class _Bench:
             if head.query_id == self._plan.query_id:
                 self.replayed[tp] = span
             else:
-                note = f"by query id {head.query_id}, this is {self._plan.query_id}"
+                note = f"by query id {head.query_id}, this one has id {self._plan.query_id}"
                 self.breaches.add(Kind.APPLIED, tp, span, note)
         elif start < reached:
             kind = Kind.BEHIND if until < reached else Kind.OVERLAP
@@ -268,7 +268,7 @@ class _Bench:
             elif head.batch_id == plan.batch_id:
                 self.replayed[tp] = span
             else:
-                self.breaches.add(Kind.OLDER, tp, span, f"applied was batch {head.batch_id}")
+                self.breaches.add(Kind.OLDER, tp, span, f"the sink has batch {head.batch_id}")
         if not self.moves and not self.replayed:
             # Nothing would tell a repetition of this batch, so its rows may not be written.
             for tp, (span, head) in strays.items():
@@ -320,8 +320,8 @@ def _refuse_what_cannot_be_judged(plan: Plan, name: str) -> None:
     if plan.others:
         named = ", ".join(map(str, plan.others))
         raise SettingsError(
-            f"query {name!r} reads something that is not Kafka (source {named})",
-            cause="only of Kafka's offsets can be proved that each was applied once",
+            f"query {name!r} reads a source that is not Kafka (source {named})",
+            cause="exactly_once can prove only for Kafka's offsets that each was applied once",
             fix="Read that source in a query of its own, or as a static DataFrame",
         )
     if not plan.sources:

@@ -25,17 +25,17 @@ _FROM_LEDGER = (
     'query={name}, bootstrap_servers="...")) on the source, and a new checkpointLocation'
 )
 _STATE = (
-    ". The query has state (windows, counts, joins), which stays behind in the old checkpoint: "
-    "what is open in it is lost by that. Rather start from the newest checkpoint, if you still "
-    "have it"
+    ". Warning: the query has state (windows, counts, joins), and a new checkpoint starts without "
+    "it, so what is still open there is lost. If you have the newest checkpoint, start from that "
+    "instead"
 )
 _ANEW = (
-    "with a new checkpointLocation, and from the ledger, so that all other topics go on where they "
-    'stand: .option("startingOffsets", starting_offsets(ledger=sink, query={name}, '
+    "from the ledger with a new checkpointLocation (all other topics continue where they stand): "
+    '.option("startingOffsets", starting_offsets(ledger=sink, query={name}, '
     'bootstrap_servers="...", recreated="earliest")) on the source, and '
     'exactly_once(sink, on_recreated="restart")'
 )
-_ALONE = "read that topic alone, in a query of its own, with a name and a table of its own"
+_ALONE = "read that topic in a separate query, with a name and a table of its own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +53,35 @@ class Kind(Enum):
 
     RECREATED = _Words(
         TopicRecreatedError,
-        "the topic was deleted and made anew since the sink got its last rows",
-        "the same offsets name other records now, and Spark does not notice it",
-        f"If the new topic is to be read from its beginning, start {_ANEW}",
+        "the topic was deleted and recreated since the sink got its last rows",
+        "the same offsets now belong to other records, and Spark does not notice it",
+        f"To read the new topic from its beginning, start {_ANEW}",
     )
     VANISHED = _Words(
         PartitionVanishedError,
         "partitions that the sink has rows of are no longer read",
-        "the topic was made anew with fewer partitions, or the source's option assign names fewer",
-        "Read them again. If the topic was made anew, and is to be read from its beginning, start "
+        "the topic was recreated with fewer partitions, or the source's option assign names fewer",
+        "Read them again (option assign). To read a recreated topic from its beginning, start "
         + _ANEW,
     )
     NOTHING_LEFT = _Words(
         PartitionVanishedError,
-        "it reads no partition any more, so nothing could mark what the query's state gives",
+        "it reads no partition any more, so rows from the query's state could not be "
+        "recorded as applied",
         "all topics of the query were deleted, and failOnDataLoss=false lets Spark go on",
-        "Make the topics again, or stop the query: what is open in its state was not written",
+        "Create the topics again, or stop the query: what is open in its state was not written",
     )
     GONE = _Words(
         PartitionVanishedError,
         "Kafka no longer has partitions that it reads",
         "the topic was deleted after Spark planned the batch, and failOnDataLoss=false hides that "
         "its records cannot be read",
-        "Look what happened to the topic, and restart the query when it is there. If it was made "
-        f"anew, and is to be read from its beginning, start {_ANEW}",
+        "Find out what happened to the topic, and restart the query when it is there. To read a "
+        f"recreated topic from its beginning, start {_ANEW}",
     )
     BEHIND = _Words(
         RegressionError,
-        "it goes back behind what the sink has",
+        "it goes back to offsets that the sink already has",
         "the checkpoint is older than the sink (restored, or a new one that starts at the "
         "earliest offset), or another query has this name",
         _FROM_LEDGER,
@@ -88,20 +89,20 @@ class Kind(Enum):
     BACKWARD = _Words(
         RegressionError,
         "it ends before it starts",
-        "the topic was made anew or cut back, and failOnDataLoss=false lets Spark go on",
-        "Look what happened to the topic. Records written since below the first of these offsets "
-        f"are not in the sink; to have them, {_ALONE}",
+        "the topic was recreated or truncated, and failOnDataLoss=false lets Spark go on",
+        "Find out what happened to the topic. Records written since then below the first of these "
+        f"offsets are not in the sink; to get them, {_ALONE}",
     )
     CUT_BACK = _Words(
         RegressionError,
         "it reaches beyond the end of the log",
-        "the log was cut back: records were lost when an unclean leader was elected",
-        "Look what happened to the topic, and restart the query when its log is whole. Else: "
-        + _FROM_LEDGER,
+        "the log was truncated: records were lost in an unclean leader election",
+        "Find out what happened to the topic, and restart the query when its log is complete "
+        "again. Otherwise: " + _FROM_LEDGER,
     )
     OLDER = _Words(
         RegressionError,
-        "it has no new offsets, and a lower number than what the sink has",
+        "it has no new offsets, and a lower batch number than the sink has",
         "the checkpoint is older than the sink: it was restored from a copy",
         _FROM_LEDGER,
     )
@@ -115,9 +116,9 @@ class Kind(Enum):
     )
     OVERLAP = _Words(
         OverlapError,
-        "the sink has a part of it, but not all",
-        "the checkpoint lost its newest offsets/N and Spark planned that batch with another end, "
-        "or another query has this name",
+        "the sink already has a part of it, but not all",
+        "the checkpoint lost its newest offsets/N and Spark planned that batch again with another "
+        "end, or another query has this name",
         _FROM_LEDGER,
     )
     GAP = _Words(
@@ -125,8 +126,8 @@ class Kind(Enum):
         "offsets before it are not in the sink",
         "the checkpoint is ahead of the sink: the sink was restored from a copy, or a new "
         "checkpoint starts at the latest offset",
-        _FROM_LEDGER
-        + '. To go on without these records, and have the hole recorded: on_gap="accept"',
+        _FROM_LEDGER + ". To go on without these records, and have the hole recorded: "
+        'exactly_once(..., on_gap="accept")',
     )
     LOST = _Words(
         GapError,
@@ -134,12 +135,12 @@ class Kind(Enum):
         "the topic's retention is shorter than the query's delay, and failOnDataLoss=false hides "
         "the loss",
         "Raise retention.ms of the topic, or make the query faster. To go on without these "
-        'records, and have the hole recorded: on_gap="accept"',
+        'records, and have the hole recorded: exactly_once(..., on_gap="accept")',
     )
     MIXED = _Words(
         MixedReplayError,
-        "the sink has these partitions of it, and not the others",
-        "the checkpoint lost its newest offsets/N and Spark planned that batch anew, or another "
+        "the sink already has these partitions of it, but not the others",
+        "the checkpoint lost its newest offsets/N and Spark planned that batch again, or another "
         "query has this name",
         _FROM_LEDGER,
     )

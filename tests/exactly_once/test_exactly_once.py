@@ -248,7 +248,7 @@ def test_lost_records(jobs: Jobs, topics: Topics) -> None:
 @pytest.mark.parametrize(
     ("shape", "name", "text"),
     [
-        ("rate", "q", "reads something that is not Kafka"),
+        ("rate", "q", "reads a source that is not Kafka"),
         ("kafka", None, "queryName"),
         ("twice", "q", "two sources of the query read"),
     ],
