@@ -113,7 +113,7 @@ class Batches:
         if not name:
             raise SettingsError(
                 "the query has no name, and the ledger needs one that never changes",
-                cause="without one nobody could tell after a restart which rows are whose",
+                cause="after a restart the ledger finds by it what this query has applied",
                 fix='Name the query, .queryName("flights"), or say exactly_once(..., '
                 'name="flights")',
             )
@@ -243,21 +243,22 @@ class Batches:
 
 def _refuse(sinks: Sequence[Sink], on_gap: str, on_recreated: str) -> None:
     if not sinks:
-        raise SettingsError("exactly_once was given no sink", fix="Name at least one")
-    if on_gap not in ("halt", "accept"):
         raise SettingsError(
-            f"on_gap={on_gap!r} is neither of what it can be", fix='Use "halt" or "accept"'
+            "exactly_once was given no sink",
+            fix="Pass at least one: exactly_once(PostgresSink(dsn, table=...))",
         )
+    if on_gap not in ("halt", "accept"):
+        raise SettingsError(f"on_gap={on_gap!r} is not known", fix='Use "halt" or "accept"')
     if on_recreated not in ("halt", "restart"):
         raise SettingsError(
-            f"on_recreated={on_recreated!r} is neither of what it can be",
+            f"on_recreated={on_recreated!r} is not known",
             fix='Use "halt" or "restart"',
         )
     named = [(sink.label, sink.key) for sink in sinks]
     for label, _ in {one for one in named if named.count(one) > 1}:
         raise SettingsError(
             f"{label} is named twice among the sinks",
-            cause="both would share one ledger, and the second would take each batch for applied",
+            cause="both would share one ledger, and the second would see each batch as applied",
             fix="Name it once; to write two tables in one transaction, use apply=",
         )
 
@@ -271,8 +272,8 @@ def _refuse_another_of_the_run(
         raise SettingsError(
             f"{sink.label} got batch {plan.batch_id} in this run already, from another "
             "exactly_once(...)",
-            cause="one foreachBatch calls two of them for one sink under one name, and the rows of "
-            "the second would be taken for applied",
+            cause="one foreachBatch calls two of them for one sink under one name, and the second "
+            "would see the batch as applied and write nothing",
             fix="Union both DataFrames, and write them by one exactly_once(...), or give each a "
             'name of its own: exactly_once(..., name="...")',
         )
@@ -308,7 +309,9 @@ def _halted(
         sink=sink,
         error=type(error).__name__,
         # A stranger's words may hold a secret; the query's own error has them.
-        problem=ours.problem if ours else "an error of the transform or of Spark, not of ours",
+        problem=ours.problem if ours else "the transform or Spark failed, not eo_listener",
         cause=ours.cause if ours else None,
-        fix=ours.fix if ours else "Read the text of the query's own error",
+        fix=ours.fix
+        if ours
+        else "Read the query's own error: query.exception(), or the log of the driver",
     )

@@ -110,6 +110,6 @@ def _foreign(sink: Sink, entry: Entry, tp: TopicPartition, head: Head | None) ->
         f"batch {entry.batch_id} of query {entry.query!r}: the ledger of {sink.label} was moved "
         f"by another driver: for {tp} it holds {at}",
         ranges={tp: move.span for tp, move in entry.moves.items()},
-        cause="a second driver runs this query, or this one stood still and has a successor",
+        cause="a second driver runs this query, or a newer one took over while this one was paused",
         fix="Stop all drivers of the query but one, and restart it",
     )

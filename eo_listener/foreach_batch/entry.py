@@ -92,7 +92,7 @@ class ExactlyOnce:
         """Bring a batch into every sink that lacks it."""
         if not self._lock.acquire(timeout=_PATIENCE):
             raise SettingsError(
-                "two queries run at once with the same function of exactly_once",
+                "two queries run at once with the same exactly_once(...)",
                 fix="Call exactly_once(...) for each query, with sinks of its own",
             )
         try:
@@ -130,18 +130,22 @@ def _check(
         lacks = [part for part in _PARTS if not hasattr(sink, part)]
         if lacks:
             raise SettingsError(
-                f"{type(sink).__name__} is no sink: it has no {lacks[0]}",
-                fix="Give one, such as SqliteSink(path, table=...) or PostgresSink(dsn, table=...)",
+                f"{type(sink).__name__} is not a sink: it has no {lacks[0]}",
+                fix="Pass one, such as SqliteSink(path, table=...) or PostgresSink(dsn, table=...)",
             )
     for what, given in (("name", name), ("checkpoint", checkpoint)):
         if given is not None and (not isinstance(given, str) or not given.strip()):
-            raise SettingsError(f"{what} is {given!r}, which names nothing", fix="Give a text")
+            raise SettingsError(
+                f"{what} is {given!r}, not a non-empty string",
+                fix=f'Give it as a string, {what}="...", or leave it out',
+            )
     if not isinstance(options, Mapping):
-        raise SettingsError("options is no mapping", fix="Give the reader's options as a dict")
+        raise SettingsError("options is not a mapping", fix="Give the reader's options as a dict")
     for observer in observers:
         if not callable(observer):
             raise SettingsError(
-                f"the observer {observer!r} cannot be called", fix="Give functions of one event"
+                f"the observer {observer!r} cannot be called",
+                fix="Give functions that take one event",
             )
 
 

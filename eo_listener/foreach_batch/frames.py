@@ -34,7 +34,7 @@ class SparkFrames:
         try:
             frame.unpersist()
         except Exception:  # an error on the way here counts more, and Spark ends what is left
-            logger.debug("a batch's cached rows could not be let go of", exc_info=True)
+            logger.debug("a batch's cached rows could not be released", exc_info=True)
 
     def discard(self, frame: DataFrame) -> None:
         """Compute all rows, and keep none."""

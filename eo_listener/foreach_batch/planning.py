@@ -57,7 +57,7 @@ class Planning:
     def _of_files(self) -> PlanReader:
         if self._location is None:
             raise SettingsError(
-                "what Spark has planned for this batch cannot be found out",
+                "the offsets that Spark has planned for this batch cannot be determined",
                 cause="this is Spark Connect, where the query itself cannot be asked",
                 fix="Give exactly_once(..., checkpoint='the checkpointLocation', name='...')",
             )

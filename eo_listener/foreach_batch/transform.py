@@ -50,7 +50,7 @@ def adapted(transform: Transform | None) -> Callable[[Any, Plan], Any] | None:
     if not callable(transform):
         raise SettingsError(
             f"the transform {transform!r} cannot be called",
-            fix="Give a function that gets a DataFrame and returns one",
+            fix="Give a function that takes a DataFrame and returns one",
         )
     try:
         signature = inspect.signature(transform)
