@@ -38,7 +38,7 @@ def read_rows(
     found: dict[TopicPartition, RowFacts] = {}
     for tp, group in groupby(rows, key=_partition):
         if tp in found:
-            raise _unordered(f"the rows of {tp} do not lie together")
+            raise _unordered(f"the rows of {tp} are not all together")
         found[tp] = _read(tp, claims.get(tp), group)
     for tp, claim in claims.items():
         if tp not in found:
@@ -73,7 +73,7 @@ class _Counted:
         for _, _, offset in rows:
             self.rows += 1
             if offset < last:
-                raise _unordered(f"the offsets of {self._tp} do not rise")
+                raise _unordered(f"the offsets of {self._tp} are not in ascending order")
             if offset > last:
                 yield offset
             elif not self.repeated or self.repeated[-1] != offset:
@@ -89,5 +89,5 @@ def _unordered(problem: str) -> FormatError:
     return FormatError(
         problem,
         cause="the store gave its rows in another order",
-        fix="ORDER BY topic, partition, offset",
+        fix="Read them with ORDER BY topic, partition, offset",
     )

@@ -111,8 +111,8 @@ def choose(
             f"Kafka no longer has what follows {origin.what}: {_listed(lost)}",
             ranges=lost,
             cause="retention or a tool has deleted these records before they were read",
-            fix='To go on without them, give out_of_range="earliest"; a guarded sink then asks for '
-            'on_gap="accept" too',
+            fix='To go on without them, give out_of_range="earliest"; a sink with a ledger then '
+            'needs exactly_once(..., on_gap="accept") too',
         )
     return found
 
@@ -163,11 +163,11 @@ def _refuse_recreated(origin: Origin, partitions: Collection[TopicPartition], lo
     wrong = _of_older(origin, partitions, logs)
     if wrong:
         raise TopicRecreatedError(
-            f"{origin.what} speaks of an older topic of the same name: {_listed(wrong)}",
+            f"{origin.what} belongs to an older topic of the same name: {_listed(wrong)}",
             ranges=wrong,
-            cause="the topic was deleted and made anew, so its offsets mean other records",
-            fix='To begin it anew while the other topics go on, give recreated="earliest", and '
-            'the guarded sink exactly_once(..., on_recreated="restart")',
+            cause="the topic was deleted and recreated, so the offsets now mean other records",
+            fix="To read the new topic from its beginning while the others go on, give "
+            'recreated="earliest", and write with exactly_once(..., on_recreated="restart")',
         )
 
 
@@ -176,12 +176,12 @@ def _refuse_vanished(origin: Origin, partitions: Collection[TopicPartition]) -> 
     if gone:
         spans = {tp: Span(origin.offsets[tp], origin.offsets[tp]) for tp in gone}
         raise PartitionVanishedError(
-            f"Kafka does not have what {origin.what} speaks of: {_listed(spans)}",
+            f"Kafka lacks partitions for which {origin.what} has offsets: {_listed(spans)}",
             ranges=spans,
-            cause="the topic was deleted, or made anew with fewer partitions; or this is another "
+            cause="the topic was deleted, or recreated with fewer partitions; or this is another "
             "cluster",
             fix="Check the bootstrap servers; name the topics that the new query reads in topics=; "
-            'for a topic made anew, give recreated="earliest"',
+            'for a recreated topic, give recreated="earliest"',
         )
 
 
@@ -189,10 +189,10 @@ def _refuse_beyond(origin: Origin, beyond: Mapping[TopicPartition, Span]) -> NoR
     raise RegressionError(
         f"{origin.what} is beyond the end of the log: {_listed(beyond)}",
         ranges=beyond,
-        cause="the topic was made anew, its log was cut back (an unclean election), or this is "
+        cause="the topic was recreated, its log was truncated (an unclean election), or this is "
         "another cluster",
-        fix='Find out which; out_of_range="latest" goes on at the end of the log, but a guarded '
-        "sink still refuses offsets that it has already",
+        fix='Find out which; out_of_range="latest" continues at the end of the log, but a sink '
+        "with a ledger still refuses offsets that it already has",
     )
 
 

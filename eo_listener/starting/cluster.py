@@ -34,7 +34,7 @@ class SourceCluster:
             raise SettingsError(
                 f"the partitions at {cluster} cannot be listed from Python",
                 cause=cluster.why_java,
-                fix="Run it where librdkafka gets in (SCRAM, PLAIN, mutual TLS, ...)",
+                fix="Use a listener that librdkafka can log in to (SCRAM, PLAIN, mutual TLS, ...)",
             )
         properties = librdkafka_properties(cluster, hands)
         self._reader = ClusterReader(properties, timeout=_TIMEOUT)
@@ -75,7 +75,7 @@ class SourceCluster:
             raise SettingsError(
                 f"group {group!r} holds no offsets for these topics",
                 cause="its offsets expired, nobody has committed to it, or it is misspelt",
-                fix="`eo-listener status GROUP -b SERVERS` shows what it holds",
+                fix="See what it holds: eo-listener status GROUP -b SERVERS",
             )
         offsets = {tp: position.offset for tp, position in held.items()}
         return Origin(what=f"group {group!r}", offsets=offsets)
@@ -100,7 +100,7 @@ class SourceCluster:
 def _lacking(what: str, named_by: str) -> SettingsError:
     return SettingsError(
         f"Kafka has no {what}",
-        cause="it was deleted, is misspelt, may not be seen by this user, or this is another "
-        "cluster",
+        cause="it was deleted or misspelt, this user has no right to Describe it, or this is "
+        "another cluster",
         fix=f"Check {named_by} and the bootstrap servers",
     )

@@ -105,7 +105,7 @@ def _begun(
 def _require_one(*origins: object) -> None:
     if sum(one is not None for one in origins) != 1:
         raise SettingsError(
-            "it is not clear where to begin",
+            "starting_offsets needs exactly one place to start from",
             fix="Give exactly one of ledger=, group=, checkpoint= and timestamp=",
         )
 
@@ -185,7 +185,7 @@ def _where(location: str) -> str:
             f"which file system {location} is on is not known",
             cause="Spark looks a location without a scheme up in fs.defaultFS, and this process "
             "has no session of Spark that could be asked for it",
-            fix=f"Name it whole: file://{location}, hdfs://..., s3a://...; or start the session "
-            "first",
+            fix=f"Give the full URI: file://{location}, hdfs://..., s3a://...; or start the "
+            "session first",
         )
     return found

@@ -27,7 +27,7 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
     sinks = list(ledger) if isinstance(ledger, Sequence) else [ledger]
     if not query or not sinks:
         raise SettingsError(
-            "a ledger is kept by sink and by the name of the query",
+            "a ledger is kept by sink and by the name of the query: one of them is missing",
             fix="Give ledger=sink and query='the name given to exactly_once, or the queryName'",
         )
     offsets: dict[TopicPartition, int] = {}
@@ -66,7 +66,7 @@ def of_checkpoint(location: str) -> Origin:
     if durable is None or durable.offsets is None:
         found = "; ".join(map(str, durable.findings)) if durable is not None else ""
         raise SettingsError(
-            f"the checkpoint {location} has no batch that is done",
+            f"the checkpoint {location} has no finished batch",
             cause=found or "the query has not finished one yet, or the path is another one",
             fix="Check the path; it is the query's checkpointLocation",
         )
@@ -108,8 +108,8 @@ def _refuse_two_topics(
     wrong = sorted(tp for tp in before.keys() & found.keys() if before[tp] != found[tp])
     if wrong:
         raise SettingsError(
-            f"the ledgers of {first.label} and {sink.label} do not agree: {wrong[0]} is of a topic "
-            "that was made anew in one of them, and of the one before in the other",
+            f"the ledgers of {first.label} and {sink.label} do not agree: {wrong[0]} is of a "
+            "recreated topic in one of them, and of the topic before it in the other",
             cause="the first batch of the new topic reached only one of them before the query "
             "ended",
             fix="Start once more from the checkpoint of that batch: it writes it to the other. Or "

@@ -47,7 +47,7 @@ class Wanted:
         found = frozenset(name.strip() for name in names)
         if not found or "" in found:
             raise SettingsError(
-                f"topics is {topics!r}, which names none", fix="Name a topic, or several"
+                f"topics is {topics!r}, which names no topic", fix="Name a topic, or several"
             )
         return cls(topics=found)
 
@@ -57,8 +57,8 @@ def _pattern(text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error:
         raise SettingsError(
-            f"{_PATTERN} is {text!r}, which Python does not take for a pattern",
-            fix="Name the topics in topics=",
+            f"{_PATTERN} is {text!r}, which is not a regular expression of Python",
+            fix="Correct it, or name the topics in topics=",
         ) from None
 
 

@@ -27,7 +27,7 @@ def test_ledgers_of_two_topics_of_one_name_do_not_agree() -> None:
     """The same offset means other records; a ledger that knows no id agrees with any."""
     old, new, unknown = (ledger(topic_id) for topic_id in ("one", "two", None))
     for two in ([old, new], [new, old], [unknown, old, new]):
-        with pytest.raises(SettingsError, match=r"do not agree: t-0 .* made anew"):
+        with pytest.raises(SettingsError, match=r"do not agree: t-0 .* recreated topic"):
             of_ledger(two, "q")
     assert of_ledger([unknown, new], "q").topic_ids == {P0: "two"}
     assert of_ledger([new, new], "q").offsets == {P0: 2}

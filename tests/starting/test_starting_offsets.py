@@ -154,7 +154,7 @@ def test_from_a_checkpoint(topics: Topics, tmp_path: Path) -> None:
     assert started(topics, checkpoint=str(tmp_path), out_of_range="earliest") == {topic: {"0": -2}}
     with pytest.raises(SettingsError, match="Spark goes on from it and ignores startingOffsets"):
         started(topics, checkpoint=str(tmp_path), checkpoint_location=tmp_path.as_uri())
-    with pytest.raises(SettingsError, match="has no batch that is done"):
+    with pytest.raises(SettingsError, match="has no finished batch"):
         started(topics, checkpoint=str(tmp_path / "nosuch"))
     (tmp_path / "commits" / "1").write_bytes(b"")
     with pytest.raises(CheckpointError, match="commits/1 is empty"):
@@ -242,8 +242,8 @@ def test_from_a_time(topics: Topics) -> None:
         ({"group": "g", "out_of_range": "none"}, "out_of_range is 'none'"),
         ({"group": "g", "bootstrap_servers": ""}, "bootstrap servers"),
         ({"group": "g", "options": {TOKENS: "one"}}, "cannot be listed from Python"),
-        ({"group": "g", "topics": []}, "names none"),
-        ({"group": "g", "topics": "a,,b"}, "names none"),
+        ({"group": "g", "topics": []}, "names no topic"),
+        ({"group": "g", "topics": "a,,b"}, "names no topic"),
         ({"group": "g", "options": {"subscribePattern": "("}}, "pattern"),
         ({"timestamp": 1}, "which topics"),
         ({"timestamp": -1, "topics": "t"}, "no time"),
