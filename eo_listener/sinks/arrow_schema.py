@@ -78,14 +78,14 @@ def _check_names(names: list[str], column: str) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise SettingsError(
-            f"column {column!r} is a struct with more than one part named {twice[0]!r}",
-            fix="Give each part a name of its own in the transform",
+            f"column {column!r} is a struct with more than one field named {twice[0]!r}",
+            fix="Give each field a name of its own in the transform",
         )
 
 
 def _untold(column: str, kind: str) -> SettingsError:
     return SettingsError(
-        f"column {column!r} is of type {kind}, which has no form in a SQL store",
+        f"column {column!r} is of type {kind}, which a SQL store cannot hold",
         fix=f'Turn it into another type in the transform: df.withColumn("{column}", '
         f'df["{column}"].cast("string"))',
     )

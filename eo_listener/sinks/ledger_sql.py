@@ -216,7 +216,7 @@ def standing(row: Sequence[Any]) -> Standing:
         raise FormatError(
             f"the ledger holds a row of format {form}, and this version knows format {FORMAT}",
             cause="a newer eo-listener has written it",
-            fix="Use that version here too",
+            fix="Install that version of eo-listener here too",
         )
     head = Head(
         span=Span(start, until),
@@ -241,9 +241,9 @@ def foreign_writer(
     more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     return ForeignWriterError(
         f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: the ledger of "
-        f"{entry.query!r} is not as this run has read it ({shown}{more})",
+        f"{entry.query!r} has changed since this run read it ({shown}{more})",
         ranges={tp: entry.moves[tp].span for tp in wrong},
-        cause="a second driver writes under the same name: this one has a successor, or is one",
+        cause="a second driver writes under the same name, started while the first still ran",
         fix="Let only one of them run; if both are wanted, give each a name of its own: "
         'exactly_once(..., name="...")',
     )

@@ -55,7 +55,7 @@ class DeadLetter:
         """
         if self.topic is None or self.partition is None:
             tp, keep = None, ", and keep topic, partition and offset to be told where it came from"
-            where = "a row that does not tell its origin"
+            where = "a row without topic, partition and offset"
         else:
             tp, keep = TopicPartition(self.topic, self.partition), ""
             where = f"the row from offset {self.offset} of {tp}"
@@ -92,14 +92,14 @@ class Sieve:
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
         if twice:
             raise SettingsError(
-                f"the rows have the columns {_listed(twice)}, which a store takes for one",
+                f"the rows have the columns {_listed(twice)}, which a store cannot tell apart",
                 fix="Give each column a name of its own in the transform",
             )
         for name in names:
             if name != REASON and name.casefold() == REASON:
                 raise SettingsError(
-                    f"the rows have a column {name!r}, which marks no row and is no data either",
-                    cause=f"the mark is {REASON}, letter for letter",
+                    f"the rows have a column {name!r}, which is neither the mark {REASON} nor data",
+                    cause="the mark must be spelled exactly so, in lower case",
                     fix=f'df.withColumnRenamed("{name}", "{REASON}") in the transform',
                 )
         lacking = () if target is None else set(names) - set(target) - {REASON}
@@ -107,12 +107,15 @@ class Sieve:
         if missing:
             raise SettingsError(
                 f"the target has no column {_listed(missing)}; it has {_listed(target or ())}",
-                cause="columns are matched by name, letter for letter",
+                cause="columns are matched by name, upper and lower case included",
                 fix="Select or rename the columns in the transform, or add them to the table",
             )
         columns = tuple(name for name in names if name != REASON and name not in lacking)
         if not columns:
-            raise SettingsError("the rows have no column that could be written")
+            raise SettingsError(
+                "the rows have no column that could be written",
+                fix="Select at least one column of the target in the transform",
+            )
         return cls(columns=columns, marked=REASON in names)
 
     def sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:

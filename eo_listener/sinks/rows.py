@@ -163,11 +163,13 @@ def _messages(frame: Any, *, at_once: bool, is_kept: bool) -> Generator[bytes, N
             raise TryAgainError(
                 "rows of the batch were lost while they came to the driver",
                 cause="an executor has ended",
+                fix="The batch is repeated; if this goes on, find out why executors end (memory, "
+                "preemption)",
             ) from error
         if _TOO_MANY not in str(error):
             raise
         raise SinkError(
             "a task of the batch has more rows than Spark brings to the driver",
             cause=f"its rows are larger than {_TOO_MANY} allows",
-            fix="Make the sink's task_rows= smaller",
+            fix=f"Make the sink's task_rows= smaller, or raise {_TOO_MANY}",
         ) from error

@@ -59,12 +59,15 @@ class Target:
             how = Mode(mode)
         except ValueError:
             raise SettingsError(
-                f"mode {mode!r} is none that a sink has",
-                fix=f"Take one of {', '.join(repr(one.value) for one in Mode)}",
+                f"mode {mode!r} is not known",
+                fix=f"Use one of {', '.join(repr(one.value) for one in Mode)}",
             ) from None
         for name in (table, *names, *(() if dead_letters is None else (dead_letters,))):
             if not name or "\x00" in name:
-                raise SettingsError(f"{name!r} cannot name a table or a column")
+                raise SettingsError(
+                    f"{name!r} cannot be the name of a table or a column",
+                    fix="Give a name that is not empty and has no NUL character",
+                )
         tables = [name.lower() for name in (table, dead_letters) if name is not None]
         if len({*tables, HEADS, HISTORY}) < len(tables) + 2:  # SQLite's names have no case
             raise SettingsError(
@@ -115,7 +118,7 @@ def _checked(apply: object) -> tuple[str, ...] | Function | None:
     if not all(isinstance(one, str) for one in texts) or not any(one.strip() for one in texts):
         raise SettingsError(
             "apply= has no statement, so no row of a batch would be written",
-            cause="it is empty, or holds what is no text",
+            cause="it is empty, or holds something that is not text",
             fix="Give it SQL as text, one statement each, or a function of connection and entry",
         )
     return texts

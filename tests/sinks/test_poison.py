@@ -60,7 +60,7 @@ def test_a_struct_with_a_name_twice_is_refused() -> None:
     part = {"name": "a", "type": "long"}
     struct = {"type": "struct", "fields": [part, part]}
     for kind in (struct, {"type": "array", "elementType": struct}):
-        with pytest.raises(SettingsError, match="more than one part named 'a'"):
+        with pytest.raises(SettingsError, match="more than one field named 'a'"):
             arrow_schema({"fields": [{"name": "v", "type": kind}]})
 
 

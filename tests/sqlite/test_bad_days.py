@@ -51,7 +51,7 @@ def test_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.Monkey
 
 def test_a_folder_that_cannot_be_written_is_told() -> None:
     """/proc takes no files, whoever asks."""
-    with pytest.raises(SinkError, match="folder may not be written"):
+    with pytest.raises(SinkError, match="may not write the folder"):
         SqliteSink("/proc/eo.db", "t").applied(QUERY)
 
 

@@ -59,7 +59,7 @@ def test_without_a_table_for_them_the_batch_halts(spark: SparkSession, table: Pa
         write(sink, marked(spark))
     assert sink.applied(QUERY) == {}
     assert ask(table, "SELECT v FROM t") == []
-    with pytest.raises(PoisonRowError, match=r"a row that .* keep topic"):
+    with pytest.raises(PoisonRowError, match=r"a row without .* keep topic"):
         write(sink, spark.sql("SELECT cast(null AS int) AS v"))
 
 

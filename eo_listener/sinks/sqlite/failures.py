@@ -11,13 +11,13 @@ from eo_listener.errors import OutcomeUnknownError, SinkBusyError, SinkError
 from eo_listener.sinks.sqlite.holders import holders
 
 _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
-    "database or disk is full": ("its disk is full", "Make room, and start the query again"),
+    "database or disk is full": ("its disk is full", "Free disk space, and start the query again"),
     "attempt to write a readonly database": (
-        "the file or its folder may not be written",
+        "the user of the query has no right to write the file or its folder",
         "Give the user that runs the query the right to write both",
     ),
     "unable to open database file": (
-        "the folder may not be written: SQLite keeps files beside the database",
+        "the user of the query may not write the folder: SQLite keeps files beside the database",
         "Give the user that runs the query the right to write the folder",
     ),
     "file is not a database": (
@@ -32,7 +32,7 @@ _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
         "apply= may neither end the transaction nor write the ledger",
         "Take COMMIT, ROLLBACK, BEGIN, and writes to the ledger's tables out of it",
     ),
-    "disk i/o error": ("the disk failed, or is gone", "Look into the system's log"),
+    "disk i/o error": ("the disk failed, or is gone", "Look for disk errors in the system's log"),
 }
 _BUSY: Final = ("database is locked", "database table is locked", "locking protocol")
 
@@ -65,9 +65,10 @@ def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: fl
     if rolled_back and before:
         return explained(error, path, waited=waited)
     return OutcomeUnknownError(
-        f"whether {path} has taken the batch is not known: COMMIT said {error}",
+        f"{path}: COMMIT failed, so the batch may have been written or not: {error}",
         cause="the disk failed while the transaction was made durable",
-        fix="Look into the system's log; the ledger in the file says what it holds",
+        fix="Look for disk errors in the system's log, and start the query again: the ledger in "
+        "the file says whether it was written",
     )
 
 
@@ -85,7 +86,7 @@ def busy(path: Path, waited: float) -> SinkBusyError:
     if first.stopped:
         return SinkBusyError(
             f"{path} was locked for {waited:g} s by {first}",
-            cause="it was stopped in the middle of a transaction, which ends with it only",
+            cause="it was stopped (SIGSTOP) in a transaction, which now ends only with the process",
             fix=f"End it: kill -9 {first.pid}",
         )
     return SinkBusyError(

@@ -130,7 +130,7 @@ class DatabaseFile:
         if is_new and not self._create:
             raise SettingsError(
                 f"{self.path} does not exist, and create=False",
-                fix="Make it, or leave create=False out",
+                fix="Create it, or leave create=False out",
             )
         kind = _file_system(self.path.parent)
         if _REMOTE.fullmatch(kind):

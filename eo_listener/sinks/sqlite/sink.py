@@ -79,7 +79,7 @@ class SqliteSink:
             )
         if str(path) in ("", ":memory:"):
             raise SettingsError(
-                "a database in memory forgets its ledger with its process",
+                "a database in memory loses its ledger when the process ends",
                 fix="Name a file: SqliteSink('delays.db', table='delays')",
             )
         self._target = Target.of(
@@ -241,7 +241,7 @@ class SqliteSink:
         if not self._target.create:
             raise SettingsError(
                 f"{self._file.path} has no ledger, and create=False",
-                fix=f"Make it: {'; '.join(_LEDGER.create())}",
+                fix=f"Create it: {'; '.join(_LEDGER.create())}",
             )
         for statement in _LEDGER.create():
             connection.execute(statement)

@@ -47,7 +47,7 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
         if not target.create:
             raise SettingsError(
                 f"the database has no table {target.table!r}, and create=False",
-                fix=f"Make it: CREATE TABLE {name} ({_columns(schema, sieve, target.keys)})",
+                fix=f"Create it: CREATE TABLE {name} ({_columns(schema, sieve, target.keys)})",
             )
         connection.execute(f"CREATE TABLE {name} ({_columns(schema, sieve, target.keys)})")
     statement = _insert(name, sieve.columns)
@@ -82,7 +82,7 @@ def _check_keys(target: Target, sieve: Sieve) -> None:
     if missing:
         raise SettingsError(
             f"keys= names {', '.join(map(repr, missing))}, which the rows do not have",
-            fix="Name columns of the transform's result, letter for letter",
+            fix="Name columns of the transform's result, upper and lower case included",
         )
 
 
@@ -111,7 +111,7 @@ def _check_unique(
             raise
         names = ", ".join(map(quoted, target.keys))
         raise SettingsError(
-            f"the columns keys= names are not unique in table {target.table!r}",
+            f"the columns in keys= have no unique index in table {target.table!r}",
             fix=f"CREATE UNIQUE INDEX name_it ON {quoted(target.table)} ({names})",
         ) from error
 
