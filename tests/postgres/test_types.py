@@ -152,7 +152,7 @@ def test_columns_that_are_there_decide(spark: SparkSession, dsn: str) -> None:
         ("array<string>", "bigint[]", None),
         ("array<timestamp>", "date[]", "date[]"),
         ("map<string,int>", "bigint", "map"),
-        ("interval day to second", "interval", "no form"),
+        ("interval day to second", "interval", "cannot write"),
     ],
 )
 def test_what_would_change_a_value_is_refused(

@@ -43,10 +43,13 @@ class Access:
     def __post_init__(self) -> None:
         for name in ("connect_timeout", "lock_timeout", "statement_timeout"):
             if getattr(self, name) <= 0:
-                raise SettingsError(f"{name}={getattr(self, name)} is no time to wait")
+                raise SettingsError(
+                    f"{name}={getattr(self, name)} is not a time to wait",
+                    fix="Give seconds, more than 0",
+                )
         if self._torn():
             raise SettingsError(
-                "the dsn of PostgresSink does not come apart into host, port and database",
+                "the dsn of PostgresSink cannot be split into host, port and database",
                 cause="the password holds a character that has a meaning in a URI",
                 fix="Write that character as %XX (an '@' is %40), or give the dsn as "
                 "\"host=... user=... password='...'\"",

@@ -46,7 +46,7 @@ def check_apply(target: Target) -> None:
         word = ending(text)
         if word is not None:
             raise SettingsError(
-                f"apply= has the statement {word}",
+                f"apply= has the statement {word}, which would begin or end a transaction",
                 cause="its statements run in the transaction that moves the ledger",
                 fix="Take it out: the transaction is begun and ended for you",
             )
@@ -72,12 +72,12 @@ def apply_users(link: Link, target: Target, entry: Entry, label: str) -> None:
                 raise
             raise SinkError(
                 f"{label}: statement {number} of apply= was refused: {reason(error, values=False)}",
-                fix="Nothing was written. Mend it; the rows of the batch are in eo_batch",
+                fix="Nothing was written. Correct it; the rows of the batch are in eo_batch",
             ) from None
     if _transaction(link) != before:
         raise SinkError(
             f"{label}: apply= has ended the transaction, so the ledger was not moved",
-            cause="what it wrote may stay, and will be written again",
+            cause="what it wrote may be kept, and is written again when the batch is repeated",
             fix="Take COMMIT and ROLLBACK out of it",
         )
 
@@ -105,8 +105,8 @@ class SealedCursor(psycopg.Cursor[Row]):
         if word is not None:
             raise SinkError(
                 f"the function of apply= sent {word}: nothing was written",
-                cause="the transaction ends after the ledger was moved in it, never before",
-                fix=f"Take {word} out of it; raise an error to give the batch up",
+                cause="the transaction must stay open until the ledger is moved in it",
+                fix=f"Take {word} out of it; to give the batch up, raise an error",
             )
 
 

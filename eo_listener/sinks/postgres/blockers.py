@@ -83,7 +83,11 @@ class Patience:
         try:
             second = self.open_second()
         except SinkError as error:
-            logger.warning("it is not known what %s waits for: %s", self.label, error)
+            logger.warning(
+                "%s: what it waits for is unknown, as no second connection could be had to ask: %s",
+                self.label,
+                error,
+            )
             return
         with second:
             table = None

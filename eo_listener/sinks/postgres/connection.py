@@ -116,8 +116,8 @@ class Link(psycopg.Connection[Row]):
         if self.sealed:
             raise SinkError(
                 f"the function of apply= called {what}(): nothing was written",
-                cause="the transaction ends after the ledger was moved in it, never before",
-                fix=f"Take {what}() out of it; raise an error to give the batch up",
+                cause="the transaction must stay open until the ledger is moved in it",
+                fix=f"Take {what}() out of it; to give the batch up, raise an error",
             )
 
 
@@ -192,6 +192,7 @@ def commit(link: Link, label: str, wait: float) -> None:
     unknown = OutcomeUnknownError(
         f"{label}: the answer to COMMIT was lost, so the batch may have been written or not",
         cause="the server went down, or the network to it",
+        fix="Start the query again: the ledger tells whether the batch was written",
     )
     try:
         wire.send_query(b"COMMIT")

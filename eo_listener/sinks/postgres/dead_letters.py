@@ -59,8 +59,8 @@ def make(link: Link, schema: str | None, table: str, *, create: bool) -> None:
     statement = statements_on(link, schema, table).create()
     if not create:
         raise SettingsError(
-            f"there is no table {table!r} for dead letters, and create=False forbids to make it",
-            fix=f"As a role that may: {statement.replace('%%', '%')};",
+            f"there is no table {table!r} for dead letters, and create=False forbids creating it",
+            fix=f"As a role that may create it: {statement.replace('%%', '%')};",
         )
     with making(link):
         run(link, Statement(statement))

@@ -21,7 +21,7 @@ _FIXES: Final = {
     "42P01": "Check the name, schema= and the search_path of the role",
     "57014": "Raise statement_timeout=, or write smaller batches (maxOffsetsPerTrigger)",
     "25P04": "Raise transaction_timeout of the role, or write smaller batches",
-    "53100": "Make room on the server's disk; the batch is written again after a restart",
+    "53100": "Free disk space on the server; the batch is written again after a restart",
     "53300": "Close other connections, or raise max_connections",
     "42P10": "CREATE UNIQUE INDEX on the columns of keys=, or make them the primary key",
     "25006": "Name the primary server in the dsn (target_session_attrs=read-write)",
@@ -70,9 +70,13 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
     """
     problem = f"{label}: {reason(error, values=False)} (while {doing})"
     if isinstance(error, errors.SerializationFailure | errors.DeadlockDetected):
-        return TryAgainError(problem, cause="another transaction was in the way")
+        return TryAgainError(
+            problem,
+            cause="another transaction worked on the same rows at the same time",
+            fix="The batch is repeated; if this goes on, find out who else writes to the table",
+        )
     if isinstance(error, errors.LockNotAvailable):
-        return SinkBusyError(problem, cause="somebody else holds a lock", fix=_BUSY)
+        return SinkBusyError(problem, cause="another transaction holds a lock", fix=_BUSY)
     if lost(error):
         return SinkError(
             f"{label}: the connection was lost while {doing} ({said(error)})",
@@ -82,4 +86,4 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
     return SinkError(problem, fix=_FIXES.get(error.sqlstate or ""))
 
 
-_BUSY: Final = "Let it finish, or raise lock_timeout="
+_BUSY: Final = "Let it finish (pg_locks and pg_stat_activity show it), or raise lock_timeout="

@@ -62,7 +62,8 @@ class Layout:
         taken = sorted(set(names) & set(RESERVED))
         if taken:
             raise SettingsError(
-                f"the rows have the columns {', '.join(map(repr, taken))}, which are ours",
+                f"the rows have the columns {', '.join(map(repr, taken))}, which PostgresSink uses "
+                "itself",
                 fix="Rename them in the transform",
             )
         known = all(kinds.get(name) == kind for name, kind in _ORIGINS.items())
@@ -130,10 +131,13 @@ def check_names(names: Sequence[str]) -> None:
     """Raise SettingsError for a name that PostgreSQL would not keep whole."""
     for name in names:
         if not name or "\x00" in name:
-            raise SettingsError(f"{name!r} cannot be a name in PostgreSQL")
+            raise SettingsError(
+                f"{name!r} cannot be a name in PostgreSQL",
+                fix="Give a name that is not empty and has no NUL character",
+            )
         if len(name.encode()) > _LONGEST:
             raise SettingsError(
                 f"the name {name!r} is longer than {_LONGEST} bytes",
-                cause="PostgreSQL would cut it without a word",
+                cause="PostgreSQL would shorten it silently",
                 fix="Give it a shorter name",
             )

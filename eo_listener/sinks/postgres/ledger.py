@@ -54,8 +54,8 @@ class Ledger:
         statements = self._sql().create()
         if not create:
             raise SettingsError(
-                f"{self.label} has no ledger, and create=False forbids to make it",
-                fix=f"As a role that may: {'; '.join(statements).replace('%%', '%')};",
+                f"{self.label} has no ledger, and create=False forbids creating it",
+                fix=f"As a role that may create it: {'; '.join(statements).replace('%%', '%')};",
             )
         with making(link):
             for one in statements:
@@ -76,8 +76,8 @@ class Ledger:
             )
         if not granted:
             raise SettingsError(
-                f"the role of {self.label} may not do all that it must with the ledger {table}",
-                cause="heads are read and moved; history is written, and pruned now and then",
+                f"the role of {self.label} lacks rights on the ledger {table}",
+                cause="the sink reads and moves the heads, and writes and prunes the history",
                 fix=f"GRANT {_GRANTS[name]} ON {table} TO the role of the dsn",
             )
 

@@ -162,7 +162,7 @@ class Merge:
                 f"a batch has several rows with the same {', '.join(self.keys)}",
                 cause="which of them is the newest cannot be told",
                 fix="Keep topic, partition and offset in the rows (the greatest offset wins), "
-                "or leave one row a key in the transform",
+                "or keep one row for each key in the transform",
             )
 
     def _whole(self) -> sql.Composed:

@@ -91,7 +91,7 @@ class Partitions:
             span = there.get(tp, Span(move.span.start, move.span.start))
             if span != move.span:
                 raise SettingsError(
-                    f"of {tp} the batch has {move.span}, and its task reads {span}",
+                    f"the batch has offsets {move.span} of {tp}, but its task reads {span}",
                     cause="a task must be one partition's whole range to have its own transaction",
                     fix="Give the sink per_partition=False",
                 )

@@ -118,7 +118,9 @@ class PostgresSink:
                 fix='Drop road="staging"',
             )
         if road not in ("auto", "driver", "staging"):
-            raise SettingsError(f"road={road!r} is none of auto, driver, staging")
+            raise SettingsError(
+                f"road={road!r} is not known", fix='Use "auto", "driver" or "staging"'
+            )
         self._road = road
         self._per_partition = per_partition
         self._size = TaskSize(task_rows)
@@ -285,7 +287,7 @@ class PostgresSink:
             if waited > 2 * patience:
                 raise SinkError(
                     f"{self.label}: backend {self._doubt.pid} is still committing a batch",
-                    cause="the server, or a standby that it waits for, does not get on",
+                    cause="the server, or a standby that it waits for, hangs or is overloaded",
                     fix="Look at pg_stat_activity; start the query again when it has ended",
                 )
             if waited > patience:
@@ -318,9 +320,9 @@ def _named(schema: str | None, table: str) -> str:
 def _refuse_far(frame: DataFrame, what: str) -> None:
     if is_far(frame):
         raise SettingsError(
-            f"{what} is not for a query of Spark Connect",
+            f"{what} does not work in a query of Spark Connect",
             cause="its executors cannot be asked for what their tasks need, and have written",
-            fix='Leave it out: road="driver" brings the rows to the process of the function',
+            fix='Leave it out: road="driver" brings the rows to the process that runs foreachBatch',
         )
 
 
@@ -328,7 +330,7 @@ def _refuse_speculation(session: SparkSession) -> None:
     if (session.conf.get("spark.speculation", "false") or "").lower() == "true":
         raise SettingsError(
             "per_partition=True and spark.speculation=true do not go together",
-            cause="the second attempt of a task would take the first, which is at work, for a "
+            cause="a second attempt of a task would take the first one, which still runs, for a "
             "zombie, and end it",
             fix="Set spark.speculation=false, or give the sink per_partition=False",
         )

@@ -56,7 +56,7 @@ def check_durable(link: Link, schema: str | None, table: str) -> None:
         name = identifier(schema, table).as_string(link)
         raise SettingsError(
             f"the table {name} is UNLOGGED or temporary",
-            cause="a crash of the server would take its rows, and leave the ledger that has them",
+            cause="a crash of the server would empty it, while the ledger still counts its rows",
             fix=f"ALTER TABLE {name} SET LOGGED",
         )
 
@@ -73,9 +73,9 @@ def make_target(
     statement = layout.definition(identifier(*where), keys)
     if not create:
         raise SettingsError(
-            f"there is no table {identifier(*where).as_string(link)}, and create=False forbids to "
-            "make it",
-            fix=f"As a role that may: {statement.as_string(link)};",
+            f"there is no table {identifier(*where).as_string(link)}, and create=False forbids "
+            "creating it",
+            fix=f"As a role that may create it: {statement.as_string(link)};",
         )
     with making(link):
         link.execute(statement)

@@ -132,7 +132,7 @@ def _simple(column: str, spark: str) -> tuple[str, Spelling, frozenset[str], int
     if _TIME.fullmatch(spark):
         return "time", Spelling.WORD, frozenset({"time"}) | _TEXTS, None
     raise SettingsError(
-        f"column {column!r} is of Spark's type {spark}, for which PostgreSQL has no form here",
+        f"column {column!r} is of Spark's type {spark}, which PostgresSink cannot write",
         fix="Cast it in the transform (to string, to a number), or drop it",
     )
 
