@@ -34,7 +34,8 @@ class SourceCluster:
             raise SettingsError(
                 f"the partitions at {cluster} cannot be listed from Python",
                 cause=cluster.why_java,
-                fix="Use a listener that librdkafka can log in to (SCRAM, PLAIN, mutual TLS, ...)",
+                fix="Connect to a port of the brokers that librdkafka can log in to (SCRAM, PLAIN, "
+                "mutual TLS, ...)",
             )
         properties = librdkafka_properties(cluster, hands)
         self._reader = ClusterReader(properties, timeout=_TIMEOUT)
