@@ -243,7 +243,8 @@ def foreign_writer(
         f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: the ledger of "
         f"{entry.query!r} has changed since this run read it ({shown}{more})",
         ranges={tp: entry.moves[tp].span for tp in wrong},
-        cause="a second driver writes under the same name, started while the first still ran",
+        cause="another driver writes under the same name: a newer one took over, or an older one "
+        "still runs",
         fix="Let only one of them run; if both are wanted, give each a name of its own: "
         'exactly_once(..., name="...")',
     )

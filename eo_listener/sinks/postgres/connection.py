@@ -192,7 +192,7 @@ def commit(link: Link, label: str, wait: float) -> None:
     unknown = OutcomeUnknownError(
         f"{label}: the answer to COMMIT was lost, so the batch may have been written or not",
         cause="the server went down, or the network to it",
-        fix="Start the query again: the ledger tells whether the batch was written",
+        fix="Start the query again: a batch that was written is not doubled by that",
     )
     try:
         wire.send_query(b"COMMIT")
