@@ -177,7 +177,7 @@ def test_a_year_that_arrow_cannot_spell(spark: SparkSession, dsn: str) -> None:
     script(dsn, "CREATE TABLE far (d text, t text, n text)")
     frame = spark.sql(
         "SELECT date_from_unix_date(20000000) AS d, timestamp_micros(4000000000000000000) AS t, "
-        "timestamp_micros(0)::timestamp_ntz AS n"
+        "CAST(timestamp_micros(0) AS timestamp_ntz) AS n"
     )
     write(PostgresSink(dsn, "far"), frame)
     ((day, moment, plain),) = ask(dsn, "SELECT d, t, n FROM far")
