@@ -20,12 +20,6 @@ __all__ = ["spark"]
 # pyspark leaves the sockets by which `collect` brings rows to the garbage collector.
 LEFT_SOCKETS = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
-# What pyspark's own use of pandas warns of, by version.
-PANDAS = (
-    pytest.mark.filterwarnings("ignore:distutils Version classes:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-)
-
 PerBatch = Callable[[DataFrame, int], object]
 
 

@@ -17,10 +17,10 @@ from eo_listener.foreach_batch import Batch
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.attack import surgery
-from tests.exactly_once.conftest import LEFT_SOCKETS, PANDAS, Jobs
+from tests.exactly_once.conftest import LEFT_SOCKETS, Jobs
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS, *PANDAS]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
 
 
 def values(sink: MemorySink) -> list[int]:

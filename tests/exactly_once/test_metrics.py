@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.exactly_once.conftest import LEFT_SOCKETS, PANDAS, Jobs
+from tests.exactly_once.conftest import LEFT_SOCKETS, Jobs
 from tests.threads import none_left
 from tests.topics import Topics, unique
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS, *PANDAS]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 

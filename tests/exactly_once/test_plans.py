@@ -22,10 +22,10 @@ from eo_listener.routing import TOKENS
 from eo_listener.source_logs import SourceLogs
 from tests.attack import surgery
 from tests.checkpoint.recorded import unpack
-from tests.exactly_once.conftest import PANDAS, Jobs
+from tests.exactly_once.conftest import Jobs
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, *PANDAS]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def initial(checkpoint: str, source: int) -> Offsets | None:

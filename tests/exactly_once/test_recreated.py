@@ -6,10 +6,10 @@ import pytest
 
 from eo_listener import exactly_once, starting_offsets
 from eo_listener.testing import MemorySink
-from tests.exactly_once.conftest import LEFT_SOCKETS, PANDAS, Jobs
+from tests.exactly_once.conftest import LEFT_SOCKETS, Jobs
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS, *PANDAS]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
 
 
 def test_a_topic_made_anew_is_begun_anew_and_the_other_goes_on(jobs: Jobs, topics: Topics) -> None:

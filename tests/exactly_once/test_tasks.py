@@ -11,10 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from eo_listener.errors import SettingsError
 from eo_listener.jvm import task_ranges
 from eo_listener.offsets import Span, TopicPartition
-from tests.exactly_once.conftest import LEFT_SOCKETS, PANDAS, Jobs
+from tests.exactly_once.conftest import LEFT_SOCKETS, Jobs
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS, *PANDAS]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
 
 Change = Callable[[DataFrame], DataFrame]
 

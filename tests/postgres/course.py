@@ -21,8 +21,6 @@ from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, entry_of, plan_of
 
 TP = TopicPartition("flights", 0)
-# pyspark 3.5 compares the versions of what it needs for mapInArrow in a way that Python warns of.
-OLD_SPARK = pytest.mark.filterwarnings("ignore:distutils Version:DeprecationWarning")
 STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
 ROADS = pytest.mark.parametrize("road", ["driver", "staging"])
 FLIGHTS = "topic string, partition int, offset bigint, id int, delay double"

@@ -13,7 +13,6 @@ from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import QUERY, plan_of
 from tests.postgres.course import (
     FLIGHTS,
-    OLD_SPARK,
     ROADS,
     STAGES,
     ask,
@@ -23,7 +22,7 @@ from tests.postgres.course import (
     write,
 )
 
-pytestmark = [pytest.mark.spark, OLD_SPARK]
+pytestmark = [pytest.mark.spark]
 
 PLACE = "SELECT next_offset, batch_id FROM eo_ledger"
 

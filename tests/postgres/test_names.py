@@ -13,9 +13,9 @@ from eo_listener.errors import SettingsError, SinkError
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import HOSTILE, entry_of, heads_of, plan_of
-from tests.postgres.course import OLD_SPARK, ask, script, write
+from tests.postgres.course import ask, script, write
 
-pytestmark = [pytest.mark.spark, OLD_SPARK]
+pytestmark = [pytest.mark.spark]
 
 NASTY = "a\"b'c\n;--\\ %s {0} $1"
 

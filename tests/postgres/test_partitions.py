@@ -17,10 +17,10 @@ from eo_listener.ledger import Entry
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import QUERY, entry_of, heads_of, plan_of
-from tests.postgres.course import OLD_SPARK, ask, script
+from tests.postgres.course import ask, script
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, OLD_SPARK]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 Spans: TypeAlias = "dict[TopicPartition, Span]"
 Read: TypeAlias = "Callable[..., DataFrame]"

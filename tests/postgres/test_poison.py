@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from eo_listener.errors import PoisonRowError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import QUERY
-from tests.postgres.course import OLD_SPARK, ROADS, TP, ask, script, write
+from tests.postgres.course import ROADS, TP, ask, script, write
 
-pytestmark = [pytest.mark.spark, OLD_SPARK]
+pytestmark = [pytest.mark.spark]
 
 TRACED = "topic string, partition int, offset bigint, id string, n int, eo_poison string"
 LETTERS = 'SELECT topic, "partition", "offset", reason, "row" FROM dead ORDER BY "offset"'

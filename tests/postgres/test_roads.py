@@ -17,10 +17,10 @@ from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.executors import check_modules
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, plan_of
-from tests.postgres.course import OLD_SPARK, ROADS, STAGES, ask, at, next_entry, script, write
+from tests.postgres.course import ROADS, STAGES, ask, at, next_entry, script, write
 from tests.spark_session import submit_environment
 
-pytestmark = [pytest.mark.spark, OLD_SPARK]
+pytestmark = [pytest.mark.spark]
 
 ROOT = Path(__file__).parents[2]
 
