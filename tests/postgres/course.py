@@ -78,6 +78,25 @@ def script(dsn: str, *statements: str) -> None:
 
 
 @contextmanager
+def another_role(dsn: str, *statements: str, options: str = "") -> Iterator[str]:
+    """A way into the same schema as a role that is gone after it.
+
+    `options` go to CREATE ROLE; `statements` may name {role} and {schema}.
+    """
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    role = f"role_{schema}"
+    script(
+        dsn,
+        f"CREATE ROLE {role} LOGIN {options}",
+        *(one.format(role=role, schema=schema) for one in statements),
+    )
+    try:
+        yield dsn.replace("postgres@", f"{role}@", 1)
+    finally:
+        script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@contextmanager
 def at(acts: Mapping[str, Callable[[], object]]) -> Iterator[None]:
     """Do each act when its fault point is reached for the first time; all of them must be."""
     due = dict(acts)

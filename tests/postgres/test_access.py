@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -15,7 +16,7 @@ import pytest
 from eo_listener.errors import EoListenerError, SettingsError, SinkError
 from eo_listener.sinks.postgres import PostgresSink, connection
 from eo_listener.testing.entries import entry_of
-from tests.postgres.course import ask, script
+from tests.postgres.course import another_role, ask, script
 from tests.postgres_server import PostgresServer
 
 SECRET = "s3cret%40word"  # noqa: S105  # the test looks for it
@@ -182,19 +183,14 @@ def test_time_limits_of_the_role_do_not_end_a_batch(dsn: str) -> None:
         assert sink._link.execute("SHOW statement_timeout").fetchone() == ("10min",)
 
 
-def test_settings_of_the_role_do_not_change_what_is_read_or_promised(
-    dsn: str, postgres: PostgresServer
-) -> None:
+def test_settings_of_the_role_do_not_change_what_is_read_or_promised(dsn: str) -> None:
     """Another style of dates is no matter, COMMIT waits for the disk, and an idle link stays."""
-    role = f"odd_{os.getpid()}"
     settings = ("DateStyle = 'SQL, DMY'", "synchronous_commit = off", "idle_session_timeout = 100")
-    script(
-        postgres.dsn(),
-        f"CREATE ROLE {role} LOGIN SUPERUSER",
-        *(f"ALTER ROLE {role} SET {one}" for one in settings),
-    )
-    sink = PostgresSink(dsn.replace("postgres@", f"{role}@", 1), "t")
-    try:
+    altered = [f"ALTER ROLE {{role}} SET {one}" for one in settings]
+    with (
+        another_role(dsn, *altered, options="SUPERUSER") as odd,
+        contextlib.closing(PostgresSink(odd, "t")) as sink,
+    ):
         assert sink.applied("q") == {}
         link = sink._link
         assert link is not None
@@ -202,9 +198,6 @@ def test_settings_of_the_role_do_not_change_what_is_read_or_promised(
         with sink._writer("q").transaction(link, entry_of({}, {}, query="q")):
             assert link.execute("SHOW synchronous_commit").fetchone() == ("on",)
             assert link.execute("SELECT now()").fetchone() is not None
-    finally:
-        sink.close()
-        script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 def test_a_fork_has_a_connection_of_its_own(dsn: str) -> None:

@@ -26,7 +26,7 @@ from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, heads_of
 from tests.postgres.bare import SCHEMA, TABLE, write
-from tests.postgres.course import TP, ask, at, next_entry, script
+from tests.postgres.course import TP, another_role, ask, at, next_entry, script
 from tests.postgres_server import PostgresServer, running, with_schema
 
 IDS = f"SELECT id FROM {TABLE} ORDER BY id"
@@ -298,51 +298,39 @@ def test_one_that_waits_before_us_hides_no_zombie(dsn: str) -> None:
 
 def test_a_zombie_of_another_role_is_named(dsn: str) -> None:
     """What this role may not end, nor see much of, is named with its process and user."""
-    schema = ask(dsn, "SELECT current_schema()")[0]
-    first = PostgresSink(dsn, TABLE)
-    write(first, next_entry(first))
-    role = f"weak_{schema}"
-    script(
-        dsn,
-        f"CREATE ROLE {role} LOGIN",
-        f"GRANT ALL ON SCHEMA {schema} TO {role}",
-        f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}",
-    )
-    sink = PostgresSink(dsn.replace("postgres@", f"{role}@", 1), TABLE, lock_timeout=0.3)
-    entry = next_entry(sink)
-    try:
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(contextlib.closing(PostgresSink(dsn, TABLE)))
+        write(first, next_entry(first))
+        grants = (
+            "GRANT ALL ON SCHEMA {schema} TO {role}",
+            "GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}",
+        )
+        weak = stack.enter_context(another_role(dsn, *grants))
+        sink = PostgresSink(weak, TABLE, lock_timeout=0.3)
+        stack.callback(first.close)  # its lock is in the way of what ends the role
+        stack.callback(sink.close)
+        entry = next_entry(sink)
         link_of(first).execute("BEGIN")
         link_of(first).execute("SELECT * FROM eo_ledger FOR UPDATE")
         pid = link_of(first).info.backend_pid
         with pytest.raises(SinkBusyError, match=f"backend {pid}.*user postgres.*may not end"):
             write(sink, entry)
-    finally:
-        sink.close()
-        first.close()
-        script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 def test_a_server_without_a_free_connection_ends_no_slow_statement(
     dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where nobody can look what a statement waits for, it goes on: it may wait for nothing."""
-    schema = ask(dsn, "SELECT current_schema()")[0]
-    role = f"lonely_{schema}"
-    script(
-        dsn,
-        f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1",
-        f"GRANT ALL ON SCHEMA {schema} TO {role}",
-    )
-    sink = PostgresSink(dsn.replace("postgres@", f"{role}@", 1), TABLE, lock_timeout=0.3)
-    try:
+    grant = "GRANT ALL ON SCHEMA {schema} TO {role}"
+    with (
+        another_role(dsn, grant, options="CONNECTION LIMIT 1") as lonely,
+        contextlib.closing(PostgresSink(lonely, TABLE, lock_timeout=0.3)) as sink,
+    ):
         assert write(sink, next_entry(sink)).rows == 10
         link_of(sink).execute("SELECT pg_sleep(1)")
         assert "what it waits for is unknown" in caplog.text
         assert "too many connections for role" in caplog.text
         assert write(sink, next_entry(sink)).rows == 10
-    finally:
-        sink.close()
-        script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 def test_a_prepared_transaction_is_named(server: PostgresServer, own: str) -> None:

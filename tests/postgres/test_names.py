@@ -7,13 +7,14 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import SparkSession
 
 from eo_listener.errors import SettingsError, SinkError
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import HOSTILE, entry_of, heads_of, plan_of
-from tests.postgres.course import ask, script, write
+from tests.postgres.course import another_role, ask, script, write
 
 pytestmark = [pytest.mark.spark]
 
@@ -99,17 +100,12 @@ def test_create_false_says_what_to_type(spark: SparkSession, dsn: str) -> None:
 
 def test_a_role_without_rights_is_told(spark: SparkSession, dsn: str) -> None:
     """A role that may not make the ledger, or not write the table, is told what it lacks."""
-    schema = ask(dsn, "SELECT current_schema()")[0]
-    role = f"role_{schema}"
-    script(dsn, f"CREATE ROLE {role} LOGIN", f"GRANT USAGE ON SCHEMA {schema} TO {role}")
-    poor = dsn.replace("postgres@", f"{role}@", 1)
-    try:
+    with another_role(dsn, "GRANT USAGE ON SCHEMA {schema} TO {role}") as poor:
         with pytest.raises(SinkError, match=r"permission denied for schema.*GRANT"):
             PostgresSink(poor, "t").applied("q")
         write(PostgresSink(dsn, "t"), spark.range(1))
+        role = conninfo_to_dict(poor)["user"]
         script(dsn, f"GRANT ALL ON eo_ledger, eo_ledger_history TO {role}")
         with pytest.raises(SinkError, match=r"permission denied for table t.*GRANT"):
             write(PostgresSink(poor, "t"), spark.range(1))
-    finally:
-        script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
     assert ask(dsn, "SELECT count(*) FROM t") == [1]

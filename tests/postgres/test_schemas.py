@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.tables import check_durable, columns
 from eo_listener.testing.entries import QUERY
 from tests.postgres.bare import TABLE, write
-from tests.postgres.course import TP, ask, next_entry, script
+from tests.postgres.course import TP, another_role, ask, next_entry, script
 
 _PARTED = (
     "CREATE TABLE t (id bigint) PARTITION BY LIST (id); "
@@ -157,24 +158,19 @@ def test_rights_on_the_ledger_are_asked_at_once(
 ) -> None:
     """A role that could not prune the history in a hundred batches is told before the first."""
     PostgresSink(dsn, "t").applied(QUERY)
-    schema = ask(dsn, "SELECT current_schema()")[0]
-    role = f"poor_{schema}"
-    script(
-        dsn,
-        f"CREATE ROLE {role} LOGIN",
-        f"GRANT USAGE ON SCHEMA {schema} TO {role}",
-        f"GRANT {granted} ON eo_ledger, eo_ledger_history TO {role}",
+    grants = (
+        "GRANT USAGE ON SCHEMA {schema} TO {role}",
+        f"GRANT {granted} ON eo_ledger, eo_ledger_history TO {{role}}",
     )
-    sink = PostgresSink(dsn.replace("postgres@", f"{role}@", 1), "t", create=False)
-    try:
+    with (
+        another_role(dsn, *grants) as poor,
+        contextlib.closing(PostgresSink(poor, "t", create=False)) as sink,
+    ):
         if lacking is None:
             assert sink.applied(QUERY) == {}
         else:
             with pytest.raises(SettingsError, match=f"GRANT.*{lacking}"):
                 sink.applied(QUERY)
-    finally:
-        sink.close()
-        script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 def test_generated_columns_are_known(dsn: str) -> None:
