@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from eo_listener.client_texts import is_printable_ascii, require_name
 from eo_listener.errors import SettingsError
 from eo_listener.progress import Progress
 
@@ -37,21 +38,33 @@ class LeftOut(Exception):  # noqa: N818  # not an error of ours: why a topic is 
 class GroupNames:
     """The user's settings of how groups are named.
 
-    Raises SettingsError for an empty group and for a template field that cannot be used.
+    `only_ascii` is what the transactional mode asks of a group: librdkafka refuses any other in a
+    transaction. Raises SettingsError for a group that Kafka would not get as it is written, and for
+    a template field that cannot be used.
     """
 
     groups: Groups = field(default_factory=lambda: MappingProxyType({}))
     template: str | None = None
+    only_ascii: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.groups, Mapping):
+            raise SettingsError(
+                f"groups is {self.groups!r}, which names no query",
+                fix="Give {'query': 'group'}; for every query, group_template='group'",
+            )
         for query, entry in self.groups.items():
             if isinstance(entry, Mapping):
                 for topic, group in entry.items():
-                    _check_group(group, f"groups[{query!r}][{topic!r}]")
+                    self._require(group, f"groups[{query!r}][{topic!r}]")
             else:
-                _check_group(entry, f"groups[{query!r}]")
+                self._require(entry, f"groups[{query!r}]")
         if self.template is not None:
+            self._require(self.template, "group_template")
             _check_template(self.template)
+
+    def _require(self, group: object, where: str) -> None:
+        require_group(group, where, only_ascii=self.only_ascii)
 
     def mention(self, progress: Progress) -> bool:
         """Whether the user named a group for this very query."""
@@ -68,6 +81,10 @@ class GroupNames:
         if group is None and self.template is not None:
             group = _filled(self.template, progress, topic)
         if group is not None:
+            try:
+                self._require(group, "the group of this source")
+            except SettingsError as why:
+                raise LeftOut(why.problem, why.cause or "", why.fix or "") from None
             return group
         if options is None:
             raise LeftOut(
@@ -135,16 +152,23 @@ def _filled(template: str, progress: Progress, topic: str) -> str:
     return template.format(query_name=progress.name, query_id=progress.query_id, topic=topic)
 
 
-def _check_group(group: object, where: str) -> None:
+def require_group(group: object, where: str, *, only_ascii: bool = False) -> None:
+    """Raise SettingsError for what cannot be a group; `where` says who names it."""
     if not isinstance(group, str) or not group.strip():
         raise SettingsError(
             f"{where} is {group!r}, which is no consumer group",
             fix="Give a name, such as 'flights-to-pg'",
         )
+    require_name(where, group)
+    if only_ascii and not is_printable_ascii(group):
+        raise SettingsError(
+            f"{where} is {group!r}, and mode='transactional' takes printable ASCII only",
+            cause="librdkafka refuses a group of other characters in a transaction",
+            fix="Give the group an ASCII name, or use mode='simple' or mode='member'",
+        )
 
 
 def _check_template(template: str) -> None:
-    _check_group(template, "group_template")
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 
+from eo_listener.client_texts import require_property
 from eo_listener.errors import SettingsError
 from eo_listener.events import PartitionsShared, SourceIgnored
 from eo_listener.group_names import GroupNames, LeftOut
@@ -172,6 +173,7 @@ class Rules:
             )
         source = tuple(sorted((k, v) for k, v in given.items() if k.startswith(_KAFKA)))
         try:
+            require_property(_SERVERS, servers)
             access = _access(source, frozenset(self.kafka), self.gssapi, TOKENS in given)
         except SettingsError as why:
             raise LeftOut(why.problem, why.cause or "", why.fix or "") from None

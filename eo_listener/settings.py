@@ -117,7 +117,11 @@ class Settings:
     @property
     def rules(self) -> Rules:
         """Where to commit. Raises SettingsError for a group that cannot be used."""
-        names = GroupNames(groups=self.groups, template=self.group_template)
+        names = GroupNames(
+            groups=self.groups,
+            template=self.group_template,
+            only_ascii=self.mode is CommitMode.TRANSACTIONAL,
+        )
         return Rules(names=names, kafka=self.kafka)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,26 @@ class TestWhichGroup:
         rules = rules_of(mapping, "x-{topic}")
         route = rules.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
         assert groups(route) == {"mine": {T0: 5}}
+
+    @pytest.mark.parametrize("group", ["gr\udcfc", "words-counter\0zzz", "a\nb", "a "])
+    def test_a_group_that_kafka_would_not_get_is_left_alone(self, group: str) -> None:
+        """From an option or through the query's name: said as a mistake, and not committed."""
+        given = progress({"t": {0: 5}}, name=group)
+        by_name = rules_of(template="{query_name}").route(given, {0: options()})
+        by_option = Rules().route(given, {0: options(eo_commit_group=group)})
+        for route in (by_name, by_option):
+            assert not route.commits
+            (why,) = route.ignored
+            assert why.wrong
+            assert why.problem.startswith(f"the group of this source {group!r}")
+            assert why.fix
+
+    def test_a_source_at_a_port_that_there_is_not(self) -> None:
+        """librdkafka would connect to another one."""
+        given = {**options(eo_commit_group="g"), "kafka.bootstrap.servers": "k:99999"}
+        route = Rules().route(progress({"t": {0: 5}}), {0: given})
+        assert not route.commits
+        assert "'k:99999' has no valid port" in route.ignored[0].problem
 
     def test_a_topic_goes_before_its_query(self) -> None:
         """Of one source, one topic may go to a group of its own."""
@@ -337,6 +358,36 @@ class TestSecurity:
 
 class TestSettings:
     """What the user gives is checked when it is given."""
+
+    @pytest.mark.parametrize(
+        "group", ["words-counter\0zzz", "gr\udcfc", "a\nb", " x", "x{query_name}\x1b"]
+    )
+    def test_a_group_that_kafka_would_not_get_is_refused(self, group: str) -> None:
+        """It would be another group to Kafka, or end the process."""
+        for given in ({"q": group}, {"q": {"t": group}}):
+            with pytest.raises(SettingsError, match="groups"):
+                rules_of(given)
+        with pytest.raises(SettingsError, match="group_template"):
+            rules_of(template=group)
+
+    @pytest.mark.parametrize("given", ["my-group", {"my-group"}, ["q", "g"], None])
+    def test_groups_that_are_no_mapping_are_refused(self, given: Any) -> None:
+        """A single group for all is a template."""
+        with pytest.raises(SettingsError, match="group_template='group'"):
+            rules_of(given)
+
+    def test_a_transactional_commit_needs_a_group_of_ascii(self) -> None:
+        """librdkafka refuses any other, so it is refused where it is named, with the mode."""
+        for given in ({"groups": {"q": "grüße"}}, {"template": "grüße-{topic}"}):
+            with pytest.raises(SettingsError, match="mode='transactional'"):
+                GroupNames(only_ascii=True, **given)
+        names = GroupNames(template="spark-{query_name}", only_ascii=True)
+        route = Rules(names=names).route(progress({"t": {0: 5}}, name="grüße"), {0: options()})
+        assert not route.commits
+        (why,) = route.ignored
+        assert why.wrong
+        assert "'spark-grüße', and mode='transactional' takes printable ASCII" in why.problem
+        assert "mode='simple'" in why.fix
 
     @pytest.mark.parametrize("group", ["", "  ", None, 5])
     def test_an_empty_group_is_refused(self, group: str) -> None:

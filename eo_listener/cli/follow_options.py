@@ -17,6 +17,7 @@ from eo_listener.follow import Follower, Target
 from eo_listener.follow.notices import NoticeLog
 from eo_listener.follow.targets import parse_groups
 from eo_listener.follow.watch import HEARTBEAT, INTERVAL
+from eo_listener.group_names import require_group
 from eo_listener.guard import Guard
 from eo_listener.kafka import open_groups
 from eo_listener.logbook import Logbook
@@ -134,6 +135,9 @@ def build(targets: Sequence[Target], service: Mapping[str, Any]) -> Follower:
         as_properties(servers, [f"{key}={value}" for key, value in own.items()])
     guard = _choice(Guard, "guard", service.get("guard", Guard.WITHHOLD.value))
     mode = _choice(CommitMode, "mode", service.get("mode", CommitMode.SIMPLE.value))
+    if mode is CommitMode.TRANSACTIONAL:
+        for group in {group for target in targets for group in target.groups.values()}:
+            require_group(group, "a group", only_ascii=True)
     rewind = service.get("on_rewind", OnRewind.REFUSE.value)
     return Follower(
         targets,

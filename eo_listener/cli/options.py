@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from eo_listener.client_texts import require_ports
 from eo_listener.errors import SettingsError
 from eo_listener.kafka import check
 
@@ -34,6 +35,7 @@ def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
                 f"--bootstrap-server {servers!r} is no address",
                 fix="Write host:port, several with commas between them",
             )
+    require_ports(servers)
     properties = {"bootstrap.servers": servers}
     for pair in given or ():
         key, equals, value = pair.partition("=")

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from eo_listener.cli.options import KafkaProperties, as_properties
 from eo_listener.cli.output import console, print_json
+from eo_listener.client_texts import require_name
 from eo_listener.committer.router import HEARTBEAT
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka import check
@@ -93,8 +94,10 @@ def _request(
             )
         return None
     for what, names in (("group", groups), ("topic", topics)):
-        if not all(name.strip() for name in names or ()):
-            raise SettingsError(f"a {what} is empty", fix=f"Name the {what} to look at")
+        for name in names or ():
+            if not name.strip():
+                raise SettingsError(f"a {what} is empty", fix=f"Name the {what} to look at")
+            require_name(what, name)
     given = as_properties(servers, properties)
     check(given, mode)
     return Request(

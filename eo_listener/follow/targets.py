@@ -9,6 +9,7 @@ from typing import Any
 
 from eo_listener.checkpoint import Location
 from eo_listener.errors import SettingsError
+from eo_listener.group_names import require_group
 from eo_listener.routing import Cluster
 
 REST = "*"
@@ -41,6 +42,7 @@ class Target:
                     f"{group[:60]!r} for topic {topic[:60]!r} is no consumer group",
                     fix="Write -g GROUP for all topics, or -g TOPIC=GROUP for one",
                 )
+            require_group(group, f"the group for topic {topic!r}")
 
     def group(self, topic: str) -> str | None:
         """The group of a topic; None for one that is to be left alone."""

@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient
 
+from eo_listener.client_texts import require_property
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.identities import INSTANCE_ID
 
@@ -221,7 +222,12 @@ def open_admin(properties: Mapping[str, str]) -> AdminClient:
 
 
 def accepted(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:
-    """A client of this kind. Raises SettingsError when librdkafka does not accept the settings."""
+    """A client of this kind. Raises SettingsError when librdkafka does not accept the settings.
+
+    They are looked at before: a text that is not UTF-8 would end the whole process.
+    """
+    for name, value in settings.items():
+        require_property(name, value)
     try:
         return kind(settings)
     except KafkaException as error:

@@ -28,6 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     ConfigResource,
 )
 
+from eo_listener.client_texts import require_name
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.clients import TIMED_OUT, answer_of, open_admin
 from eo_listener.kafka.logs import Logs, metadata_of
@@ -85,7 +86,11 @@ class Inspector:
         return ClusterFacts(servers=self._servers, brokers=len(brokers), settings=settings)
 
     def group(self, name: str) -> GroupFacts:
-        """A group, and the offsets that it holds. What Kafka refuses stands in the facts."""
+        """A group, and the offsets that it holds. What Kafka refuses stands in the facts.
+
+        Raises SettingsError for a name that Kafka would not get as it is written.
+        """
+        require_name("group", name)
         held, held_error = self._held(name)
         unstable = bool(held) and self._is_unstable(name, held or {})
         try:
@@ -178,6 +183,7 @@ class Inspector:
         return next((one for one in types if one not in _CONSUMERS), None)
 
     def _topic(self, name: str) -> TopicFacts:
+        require_name("topic", name)
         collection = TopicCollection([name])
 
         def ask() -> Future[Any]:

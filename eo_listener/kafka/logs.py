@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient
 
+from eo_listener.client_texts import require_name
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.clients import TIMED_OUT, Client, answer_of, open_admin
 from eo_listener.offsets import Position, TopicPartition
@@ -120,6 +121,8 @@ class Logs:
         client, admin = self._open()
         what = "describing topics"
         found = {}
+        for name in names:
+            require_name("topic", name)
         wanted = iter(sorted(names))
         while chunk := list(islice(wanted, _AT_ONCE)):
             seconds = _left(what, client, deadline)

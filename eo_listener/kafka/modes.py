@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka.admin import AdminClient
 
+from eo_listener.client_texts import SERVERS, require_ports
 from eo_listener.errors import SettingsError
 from eo_listener.kafka.clients import MEMBER, OUTSIDER, Client, accepted
 from eo_listener.kafka.groups import ConfluentGroups
@@ -39,7 +40,8 @@ def check(properties: Mapping[str, str], mode: str = "simple") -> None:
     Connects to nothing.
     """
     _require(mode)
-    nowhere = {**properties, "bootstrap.servers": ""}
+    require_ports(properties.get(SERVERS, ""))
+    nowhere = {**properties, SERVERS: ""}
     Client(nowhere, _GROUP, role=MEMBER if mode == "member" else OUTSIDER).close()
     if mode == "transactional":
         OffsetProducer(nowhere, _GROUP, Ownership()).close()

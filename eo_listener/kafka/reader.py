@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
+from eo_listener.client_texts import require_name
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.clients import OUTSIDER, STABLE, Client, Role
 from eo_listener.kafka.logs import Logs, group_offsets
@@ -35,6 +36,7 @@ class ClusterReader:
         transaction count from its end on, which comes a little after its producer was told so:
         `stable` waits for that end (KIP-447).
         """
+        require_name("group", group)
         asked = tuple(self.partitions() if partitions is None else partitions)
         if not stable:
             return self._held(group, asked, OUTSIDER)

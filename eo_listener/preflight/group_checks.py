@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from eo_listener import acls
 from eo_listener.advice import few
+from eo_listener.client_texts import is_printable_ascii
 from eo_listener.identities import INSTANCE_ID, transactional_id
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
@@ -40,7 +41,13 @@ def judge_group(
             "a transaction on its offsets is open: another driver is at work, or one was killed",
             "let only one driver commit; one that was killed ends with its transaction.timeout.ms",
         )
-    if plan.mode == "transactional":
+    if plan.mode == "transactional" and not is_printable_ascii(group.name):
+        yield problem(
+            about,
+            "mode='transactional' takes groups of printable ASCII only, as librdkafka does",
+            "give the group an ASCII name; or mode='simple', or mode='member'",
+        )
+    elif plan.mode == "transactional":
         yield _transactional_id(about, group.name, servers, plan)
 
 
