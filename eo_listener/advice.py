@@ -14,6 +14,7 @@ from eo_listener.events import (
     CommitRefused,
     CommitterFenced,
     EventsMissed,
+    EventsRepeated,
     Finding,
     ForeignCommit,
     GuardViolation,
@@ -160,6 +161,16 @@ def missed(event: EventsMissed) -> str:
         f"no progress event came between batch {event.after_batch} and {event.before_batch} (Spark "
         "drops events when its listeners are too slow), so nothing is known of a gap between them. "
         "To do: look for a slow listener"
+    )
+
+
+def repeated(event: EventsRepeated) -> str:
+    """Say that events come twice."""
+    return (
+        f"the progress event of batch {event.batch_id} came more than once. Likely the listener "
+        "was added more than once, or its class is named twice in "
+        "spark.sql.streaming.streamingQueryListeners. Each event counts once, so nothing is wrong "
+        "with the groups. To do: add it once; spark.streams.removeListener(listener) removes one"
     )
 
 

@@ -217,6 +217,18 @@ class EventsMissed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventsRepeated(Event):
+    """Progress events come more than once: the listener was added more than once.
+
+    The second of each is left out. Told of the first one; once in the life of the listener.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryNoticed(Event):
     """A query whose kind changes what its group says. Said once a run."""
 

@@ -19,6 +19,7 @@ from eo_listener.events import (
     CommitterFenced,
     Event,
     EventsMissed,
+    EventsRepeated,
     ForeignCommit,
     GuardViolation,
     Malfunction,
@@ -113,6 +114,8 @@ class Logbook:
                 logger.error("%s: %s", where, advice.violation(event))
             case EventsMissed():
                 logger.warning("query %s: %s", event.query, advice.missed(event))
+            case EventsRepeated():
+                logger.warning("query %s: %s", event.query, advice.repeated(event))
             case QueryNoticed():
                 logger.info("query %s: %s: %s", event.query, event.what, event.meaning)
             case SourceIgnored():

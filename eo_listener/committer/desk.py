@@ -22,6 +22,7 @@ from eo_listener.events import (
     Breach,
     Event,
     EventsMissed,
+    EventsRepeated,
     Finding,
     GuardViolation,
     Malfunction,
@@ -77,6 +78,7 @@ class Desk:
         self._claims = Claims()
         self._reporter = Reporter(rules)
         self._faulty: set[str] = set()
+        self._told_repeated = False
         self.unserved: tuple[Progress, ...] = ()
 
     @property
@@ -100,10 +102,7 @@ class Desk:
         for mail in post.mails:
             self._contained(mail.newest.query, partial(self._read, mail, moment))
             self.unserved = self.unserved[1:]
-        if post.unreadable is not None:
-            self._committer.observe(
-                Malfunction(where="a progress event", problem=str(post.unreadable))
-            )
+        self._tell_of(post)
         looks = self._agenda.times(self._next_look).items()
         for run_id in [one for one, time in looks if look_at_all or time <= moment.now]:
             run = self._runs[run_id]
@@ -114,6 +113,19 @@ class Desk:
             self._end(run_id, moment.now)
         if post.ended:
             self._committer.hurry()
+
+    def _tell_of(self, post: Post) -> None:
+        """Say what was wrong with the events themselves."""
+        if post.unreadable is not None:
+            self._committer.observe(
+                Malfunction(where="a progress event", problem=str(post.unreadable))
+            )
+        again = post.repeated
+        if again is not None and not self._told_repeated:
+            self._told_repeated = True
+            self._committer.observe(
+                EventsRepeated(query=again.query, run_id=again.run_id, batch_id=again.batch_id)
+            )
 
     def _contained(self, query: str, work: Callable[[], None]) -> None:
         try:

@@ -44,12 +44,13 @@ class Mail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """Everything that waited."""
+    """Everything that waited; `repeated` is one of the events that came a second time."""
 
     started: tuple[Started, ...]
     mails: tuple[Mail, ...]
     ended: tuple[str, ...]
     unreadable: FormatError | None
+    repeated: Progress | None
 
 
 class Inbox:
@@ -60,10 +61,12 @@ class Inbox:
         self._mails: OrderedDict[str, Mail] = OrderedDict()
         self._ended: list[str] = []
         self._unreadable: FormatError | None = None
+        self._repeated: Progress | None = None
         self._sequences: OrderedDict[str, Sequence] = OrderedDict()
 
     def __bool__(self) -> bool:
-        return bool(self._started or self._mails or self._ended or self._unreadable)
+        waiting = self._started or self._mails or self._ended
+        return bool(waiting or self._unreadable or self._repeated)
 
     def started(self, run: Started) -> None:
         """A run has begun."""
@@ -78,6 +81,9 @@ class Inbox:
             while len(self._sequences) > RUNS_KEPT:
                 self._sequences.popitem(last=False)
         verdict = sequence.follow(progress)
+        if verdict.repeated:
+            self._repeated = progress
+            return
         mail = self._mails.get(progress.run_id)
         if mail is None:
             mail = self._mails[progress.run_id] = Mail(newest=progress, first=first)
@@ -103,10 +109,12 @@ class Inbox:
             mails=tuple(self._mails.values()),
             ended=tuple(self._ended),
             unreadable=self._unreadable,
+            repeated=self._repeated,
         )
         for run_id in self._ended:
             self._sequences.pop(run_id, None)
-        self._started, self._ended, self._unreadable = [], [], None
+        self._started, self._ended = [], []
+        self._unreadable = self._repeated = None
         self._mails = OrderedDict()
         return post
 

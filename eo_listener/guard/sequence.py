@@ -51,11 +51,13 @@ class Verdict:
     """What is wrong with one event: findings by the index of the source.
 
     `missed_after` is the last batch that was seen when events are missing before this one, so that
-    nothing can be said of what lies between; else None.
+    nothing can be said of what lies between; else None. `repeated` says that the event was judged
+    before.
     """
 
     findings: Mapping[int, tuple[Finding, ...]]
     missed_after: int | None = None
+    repeated: bool = False
 
 
 class Sequence:
@@ -63,11 +65,22 @@ class Sequence:
 
     def __init__(self) -> None:
         self._batch: int | None = None
+        self._ranges: tuple[tuple[int, Offsets | None, Offsets | None], ...] = ()
         self._ends: dict[int, Offsets] = {}
 
     def follow(self, progress: Progress) -> Verdict:
-        """Judge the next event of the run."""
+        """Judge the next event of the run.
+
+        A listener that was added twice is given each event twice: one with the number and the
+        offsets of the last is that event. One with a lower number came late: Spark counts up.
+        """
         before = self._batch
+        ranges = tuple((source.index, source.start, source.end) for source in progress.sources)
+        if before is not None and (
+            progress.batch_id < before or (progress.batch_id, ranges) == (before, self._ranges)
+        ):
+            return Verdict(findings={}, repeated=True)
+        self._ranges = ranges
         jumped = before is not None and progress.batch_id > before + 1
         findings: dict[int, tuple[Finding, ...]] = {}
         skipped = False

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
 from eo_listener.events import (
@@ -13,6 +14,7 @@ from eo_listener.events import (
     CommitRefused,
     Event,
     EventsMissed,
+    EventsRepeated,
     GuardViolation,
     Refusal,
 )
@@ -153,6 +155,31 @@ def test_offsets_that_move_back_are_seen(
     query.stop()
     assert not listener.flush()
     assert breaches(recording.events) & {Breach.BACKWARD, Breach.VANISHED}
+
+
+def test_a_listener_that_was_added_twice_harms_nothing(
+    spark: SparkSession,
+    listener: OffsetCommitListener,
+    recording: Recording,
+    queries: Queries,
+    topics: Topics,
+) -> None:
+    """A notebook cell that was run again: each batch counts once, and the mistake is said once."""
+    topic, group = topics.create(), unique("g")
+    spark.streams.addListener(listener)
+    try:
+        query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
+        for _ in range(3):
+            topics.fill(topic, 20)
+            query.processAllAvailable()
+        query.stop()
+        assert listener.flush()
+    finally:
+        spark.streams.removeListener(listener)
+    queries.assert_drained(group, topic)
+    assert not violations(recording.events)
+    assert len([one for one in recording.events if isinstance(one, EventsRepeated)]) == 1
+    assert not [one for one in recording.events if isinstance(one, CommitRefused)]
 
 
 def test_a_healthy_life_raises_no_alarm(
