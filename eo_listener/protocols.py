@@ -70,8 +70,9 @@ class QueryMode(Enum):
 class LivePosition:
     """What a run of a query has made durable in its checkpoint.
 
-    `batch_id` is the last batch behind it (-1: none yet); `committed` holds the end offsets by
-    the index of the source, Kafka sources only.
+    `batch_id` is the last batch behind it (-1: none yet), or an earlier one, never a later one:
+    Spark moves the two one after the other. `committed` holds the end offsets by the index of the
+    source, Kafka sources only.
     """
 
     batch_id: int

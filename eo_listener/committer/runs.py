@@ -96,9 +96,15 @@ class Run:
         )
 
     def judge_first(self, first: Progress) -> dict[int, tuple[Finding, ...]]:
-        """Compare the first event with what the run restored from its checkpoint."""
+        """Compare the first event with what the run restored from its checkpoint.
+
+        A position's number may be too low: offsets that are those of the event itself are not
+        what the run restored, and say nothing of how it began.
+        """
         restored = self.restored
         if restored is None or restored.batch_id != first.batch_id - 1:
+            return {}
+        if _is_at_end(restored, first):
             return {}
         judged = {
             source.index: judge(restored.committed.get(source.index), source.start, source.end)
@@ -108,12 +114,20 @@ class Run:
         return {index: findings for index, findings in judged.items() if findings}
 
     def is_early(self, position: LivePosition) -> bool:
-        """Whether the event of that batch is still to come; once only: it may have been dropped."""
-        newest = -1 if self.newest is None else self.newest.batch_id
-        if self.newest is None or self.follows_checkpoint or position.batch_id <= newest:
+        """Whether its event is still to come; once only: that may have been dropped.
+
+        By its offsets, where its number is not above that of the newest event: it may be too low.
+        """
+        newest = self.newest
+        if newest is None or self.follows_checkpoint:
             return False
-        waited = self.awaited is not None and newest < self.awaited <= position.batch_id
-        self.awaited = None if waited else position.batch_id
+        batch = position.batch_id
+        if batch <= newest.batch_id:
+            if _is_at_end(position, newest):
+                return False
+            batch = newest.batch_id + 1
+        waited = self.awaited is not None and newest.batch_id < self.awaited <= batch
+        self.awaited = None if waited else batch
         return not waited
 
     def asked(self, now: float) -> None:
@@ -153,3 +167,9 @@ class Run:
     def next_look(self) -> float:
         """When to look at it next."""
         return self.due if self.silence is None else min(self.due, self.silence)
+
+
+def _is_at_end(position: LivePosition, event: Progress) -> bool:
+    """Whether it is where the batch of that event ended, in each of its sources."""
+    ends = {source.index: source.end for source in event.sources if source.end is not None}
+    return all(position.committed.get(index) == end for index, end in ends.items())

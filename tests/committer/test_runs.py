@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
+
+import pytest
 
 from eo_listener.committer.runs import Run
+from eo_listener.events import Breach
 from eo_listener.offsets import Offsets, TopicPartition
-from eo_listener.progress import Progress
+from eo_listener.progress import Progress, SourceProgress
 from eo_listener.protocols import LivePosition, QueryMode
 
 HOUR = 3600.0
@@ -21,8 +25,16 @@ def at(batch: int, offset: int = 5) -> LivePosition:
     return LivePosition(batch_id=batch, committed={0: Offsets({P0: offset})})
 
 
-def event(batch: int) -> Progress:
-    return Progress(query_id="q", run_id="r", name=None, batch_id=batch, timestamp="", sources=())
+def event(batch: int, start: int | None = None, end: int | None = None) -> Progress:
+    source = SourceProgress(
+        index=0,
+        description="",
+        start=None if start is None else Offsets({P0: start}),
+        end=None if end is None else Offsets({P0: end}),
+    )
+    return Progress(
+        query_id="q", run_id="r", name=None, batch_id=batch, timestamp="", sources=(source,)
+    )
 
 
 def test_until_the_checkpoint_is_restored_it_is_asked_often() -> None:
@@ -94,3 +106,62 @@ def test_a_checkpoint_that_cannot_be_read_for_once_is_asked_again_soon() -> None
     one.looked(at(1), 0.0, HOUR, early=False)
     one.looked(None, 2.0, HOUR, early=False)
     assert one.next_look <= 10.0
+
+
+def test_a_position_whose_number_is_too_low_waits_for_its_event_too() -> None:
+    """Spark moves offsets and number one after the other: the offsets say which batch it is."""
+    one = run()
+    one.newest = event(6, 0, 5)
+    assert not one.is_early(at(6, 5))
+    assert not one.is_early(at(5, 5))  # of batch 6, by its offsets
+    assert one.is_early(at(6, 9))  # of batch 7
+    assert not one.is_early(at(6, 9))  # whose event was dropped
+    one.newest = event(7, 5, 9)
+    assert not one.is_early(at(6, 9))
+
+
+@pytest.mark.parametrize(
+    ("restored", "first", "breaches"),
+    [
+        (at(3, 10), event(4, 10, 15), []),
+        (at(3, 10), event(4, 12, 15), [Breach.GAP]),
+        (at(3, 10), event(4, 8, 15), [Breach.REPEAT]),
+        (at(3, 10), event(4, 10, 8), [Breach.BACKWARD]),
+        (at(3, 15), event(4, 10, 15), []),  # where batch 4 ended: the number is too low
+        (at(4, 15), event(4, 10, 15), []),
+        (at(2, 10), event(4, 12, 15), []),  # nothing is known of batch 3
+        (at(3, 10), event(4, 12, None), []),
+        (None, event(4, 12, 15), []),
+    ],
+)
+def test_the_first_event_is_judged_by_what_was_restored(
+    restored: LivePosition | None, first: Progress, breaches: list[Breach]
+) -> None:
+    """Where a run begins is compared with its checkpoint, if that is known for certain."""
+    one = run()
+    if restored is not None:
+        one.looked(restored, 0.0, HOUR, early=False)
+    found = one.judge_first(first)
+    assert [finding.breach for finding in found.get(0, ())] == breaches
+
+
+def test_of_two_sources_one_alone_does_not_say_that_the_number_is_too_low() -> None:
+    """A batch that is read once more in one source is found, though the other stands still."""
+    source = SourceProgress(
+        index=0, description="", start=Offsets({P0: 0}), end=Offsets({P0: 5}), log_ends=None
+    )
+    other = replace(source, index=1, start=Offsets({P0: 7}), end=Offsets({P0: 9}))
+    first = replace(event(4), sources=(source, other))
+    one = run()
+    restored = LivePosition(batch_id=3, committed={0: Offsets({P0: 5}), 1: Offsets({P0: 7})})
+    one.looked(restored, 0.0, HOUR, early=False)
+    assert list(one.judge_first(first)) == [0]
+
+
+def test_the_first_position_is_what_was_restored() -> None:
+    """Later ones are where the run has come to."""
+    one = run()
+    one.looked(None, 0.0, HOUR, early=False)
+    one.looked(at(3, 10), 1.0, HOUR, early=False)
+    one.looked(at(9, 90), 2.0, HOUR, early=False)
+    assert one.restored == at(3, 10)
