@@ -1,4 +1,4 @@
-"""A Spark Connect server of the tests' own."""
+"""A Spark Connect server of the tests' own, and sessions of both kinds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
+import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from eo_listener.broker import ports
 from tests.bridge.submitted import LISTENER, command, environment, is_open, until
+from tests.spark_session import new_session
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -56,3 +60,30 @@ def remote(tmp_path: Path) -> Iterator[str]:
     """Where a client finds a server that knows nothing of us."""
     with serving(tmp_path, listening=False) as server:
         yield f"sc://127.0.0.1:{server.port}"
+
+
+@contextlib.contextmanager
+def far_session(folder: Path) -> Iterator[SparkSession]:
+    """A session of Spark Connect for a `with` block, beside a classic one of this process."""
+    from pyspark.sql.connect.session import SparkSession as Far  # noqa: PLC0415  # Spark 3.5 lacks what it needs
+
+    with serving(folder, listening=False) as server:
+        session = Far.builder.remote(f"sc://127.0.0.1:{server.port}").getOrCreate()
+        try:
+            yield cast(SparkSession, session)
+        finally:
+            session.stop()
+
+
+@pytest.fixture(scope="module", params=["classic", "connect"])
+def either_spark(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """A session of this process, and one of a server that the tests of a file share."""
+    if request.param == "classic":
+        yield new_session()
+    elif pyspark.__version__.startswith("3."):
+        pytest.skip("Spark 4 brings its server")
+    else:
+        with far_session(tmp_path_factory.mktemp("connect")) as session:
+            yield session

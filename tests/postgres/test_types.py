@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -14,9 +16,19 @@ from pyspark.sql import types as t
 
 from eo_listener import errors
 from eo_listener.sinks.postgres import PostgresSink
+from tests.connect_server import either_spark
 from tests.postgres.course import ask, script, write
 
+__all__ = ["either_spark"]  # a fixture
+
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def spark(either_spark: SparkSession) -> SparkSession:
+    """Each test here runs in a session of this process, and in one of Spark Connect."""
+    return either_spark
+
 
 CHARACTERS = "".join(chr(one) for one in range(1, 0x250)) + "\u2028\ufeff\uffff\U0001f600\\N\\."
 MOMENT = datetime(
@@ -79,13 +91,8 @@ def test_every_type_comes_back(spark: SparkSession, dsn: str) -> None:
     """A row of every type, its extremes and every character, and a row of nulls, are unchanged."""
     null = dict.fromkeys(FULL)
     frame = spark.createDataFrame([FULL, null], SCHEMA)
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    try:
+    with zone(spark, "Europe/Berlin"):
         write(PostgresSink(dsn, "types"), frame)
-        assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", str(before))
     with psycopg.connect(dsn, row_factory=psycopg.rows.dict_row) as link:
         link.execute("SET TimeZone = 'Asia/Kolkata'")
         full = link.execute("SELECT * FROM types WHERE long IS NOT NULL").fetchone()
@@ -194,3 +201,55 @@ def test_a_moment_before_the_zones_were_straight(spark: SparkSession, dsn: str) 
     frame = spark.sql(f"SELECT timestamp_micros({micros}) AS at")
     write(PostgresSink(dsn, "old"), frame)
     assert ask(dsn, "SELECT at AT TIME ZONE 'UTC' FROM old") == [moment.replace(tzinfo=None)]
+
+
+@contextmanager
+def zone(spark: SparkSession, name: str) -> Iterator[None]:
+    """The session's time zone, for a `with` block."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", name)
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+MICROS = [
+    0,
+    1,
+    -1,
+    1729989000_123456,  # 02:30 in Berlin, in summer time
+    1729992600_123456,  # an hour later: 02:30 in Berlin, in winter time
+    -2493029999_000007,  # 1890, in local mean times
+    -12219292800_000001,  # the last moment before the calendar was reformed
+    -62135596800_000000,  # the first of year 1
+    253402300799_999999,  # the last of year 9999
+]
+
+
+@pytest.mark.parametrize(
+    "name", ["UTC", "Asia/Tokyo", "Europe/Berlin", "Europe/Paris", "America/St_Johns", "+05:45"]
+)
+def test_a_moment_is_that_moment_in_every_zone(spark: SparkSession, dsn: str, name: str) -> None:
+    """Alone, in arrays, texts and JSON: what arrives depends on no zone, nor its summer time."""
+    script(
+        dsn,
+        "CREATE TABLE t (at timestamptz, plain timestamp, told text, ats timestamptz[], "
+        "plains timestamp[], tolds text[], doc jsonb)",
+    )
+    rows = ", ".join(f"({micros})" for micros in MICROS)
+    frame = spark.sql(f"SELECT timestamp_micros(m) AS at FROM VALUES {rows} AS v(m)").selectExpr(
+        *("at", "at AS plain", "at AS told", "array(at) AS ats", "array(at, null) AS plains"),
+        *("array(at) AS tolds", "map('k', array(named_struct('at', at))) AS doc"),
+    )
+    with zone(spark, name):
+        write(PostgresSink(dsn, "t"), frame)
+        assert spark.conf.get("spark.sql.session.timeZone") == name
+    moments = (
+        *("at", "plain AT TIME ZONE 'UTC'", "told::timestamptz", "ats[1]"),
+        *("plains[1] AT TIME ZONE 'UTC'", "tolds[1]::timestamptz"),
+        "(doc #>> '{k,0,at}')::timestamptz",
+    )
+    micros = [f"(extract(epoch FROM {moment}) * 1000000)::bigint" for moment in moments]
+    found = ask(dsn, f"SELECT {', '.join(micros)}, told = tolds[1] FROM t ORDER BY 1")
+    assert found == [(*[one] * len(micros), True) for one in sorted(MICROS)]

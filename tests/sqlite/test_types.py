@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,19 @@ from pyspark.sql import SparkSession
 
 from eo_listener.errors import PoisonRowError, SettingsError
 from eo_listener.sinks.sqlite import SqliteSink
+from tests.connect_server import either_spark
 from tests.sqlite.database import ask, write
 
+__all__ = ["either_spark"]  # a fixture
+
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def spark(either_spark: SparkSession) -> SparkSession:
+    """Each test here runs in a session of this process, and in one of Spark Connect."""
+    return either_spark
+
 
 # What Spark computes, what SQLite holds, and its type there.
 KEPT = [
@@ -116,3 +127,25 @@ def test_a_value_that_would_change_is_poison(
     aside.close()
     assert ask(path, "SELECT offset FROM t") == [0, 2]
     assert ask(path, 'SELECT "offset" FROM bad') == [1]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "Europe/Berlin", "Europe/Paris"])
+def test_a_moment_is_that_moment_in_every_zone(spark: SparkSession, path: Path, zone: str) -> None:
+    """Alone and in JSON, what arrives depends on no zone, nor its summer time."""
+    # 02:30 in Berlin twice, a moment in local mean times, the first of year 1
+    micros = (1729989000_123456, 1729992600_123456, -2493029999_000007, -62135596800_000000)
+    rows = ", ".join(f"({one})" for one in micros)
+    frame = spark.sql(f"SELECT timestamp_micros(m) AS at FROM VALUES {rows} AS v(m)").selectExpr(
+        "at", "map('k', array(named_struct('at', at))) AS doc"
+    )
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        write(SqliteSink(path, "t"), frame)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    start = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    wanted = sorted(start + timedelta(microseconds=one) for one in micros)
+    found = ask(path, "SELECT at, json_extract(doc, '$.k[0].at') FROM t ORDER BY at")
+    for nested in (False, True):
+        assert [datetime.fromisoformat(row[nested]) for row in found] == wanted
