@@ -74,6 +74,7 @@ class Batches:
         observers: Iterable[Observer] = (),
         retry: Retry | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         _refuse(sinks, on_gap, on_recreated)
         self._plans = plans
@@ -84,7 +85,7 @@ class Batches:
         self._on_gap: OnGap = on_gap
         self._on_recreated: OnRecreated = on_recreated
         self._observers = tuple(observers)
-        self._writer = Writer(retry or Retry(), sleep)
+        self._writer = Writer(retry or Retry(), sleep, clock)
         self._tried: tuple[tuple[str, int], set[int]] = ("", -1), set()
 
     def run(self, frame: Any, batch_id: int) -> None:
@@ -149,7 +150,7 @@ class Batches:
 
     def _applied(self, sink: Sink, course: _Course) -> Mapping[TopicPartition, Head]:
         course.sink = sink
-        return sink.applied(course.name)
+        return self._writer.read(sink, course.name)
 
     def _judge(self, place: int, heads: Mapping[TopicPartition, Head], course: _Course) -> _Due:
         plan, sink = course.plan, self._sinks[place]

@@ -1,25 +1,31 @@
-"""How often a write is tried, and how long between. Pure."""
+"""How long what fails for a while is repeated, and how long between. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Bounds for the steps of one sink in one batch; times in seconds.
+    """Bounds for a store that is away, busy or in conflict; times in seconds.
 
-    `attempts` is how often the whole batch is written at most, `reads` how often the ledger is
-    asked after an answer to COMMIT was lost: with the defaults for about 30 s, in which a store
-    that was killed is up again.
+    `timeout` runs from the first failure, so that a batch which took an hour before it failed is
+    repeated too. The waits grow from `first` to `longest`.
     """
 
-    attempts: int = 5
-    reads: int = 12
+    timeout: float = 60.0
     first: float = 0.1
     longest: float = 5.0
 
-    def pauses(self, count: int) -> Iterator[float]:
-        """The waits between `count` tries: one less than that, each twice the last."""
-        return (min(self.first * 2**number, self.longest) for number in range(count - 1))
+    def pauses(self, clock: Callable[[], float]) -> Iterator[float]:
+        """The waits before each repetition; the time begins when the first one is asked for.
+
+        The first is always given, unless `timeout` is 0. The last repetition is made when the
+        time is up.
+        """
+        ends = clock() + self.timeout
+        pause = self.first
+        while (left := ends - clock()) > 0:
+            yield min(pause, left)
+            pause = min(2 * pause, self.longest)

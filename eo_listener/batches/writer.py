@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from eo_listener.batches.retry import Retry
 from eo_listener.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
+    SinkBusyError,
     SinkError,
     TryAgainError,
 )
@@ -17,6 +19,8 @@ from eo_listener.ledger import Applied, Entry, Head
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.protocols import Sink
+
+logger = logging.getLogger("eo_listener")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +34,24 @@ class Written:
 class Writer:
     """Writes entries; what to do after each kind of failure is decided here."""
 
-    def __init__(self, retry: Retry, sleep: Callable[[float], None]) -> None:
+    def __init__(
+        self, retry: Retry, sleep: Callable[[float], None], clock: Callable[[], float]
+    ) -> None:
         self._retry = retry
         self._sleep = sleep
+        self._clock = clock
+
+    def read(self, sink: Sink, query: str) -> Mapping[TopicPartition, Head]:
+        """Read the heads of `query`, from a store that may be away for a while.
+
+        Raises SinkError.
+        """
+        pauses = self._pauses()
+        while True:
+            try:
+                return sink.applied(query)
+            except (TryAgainError, SinkBusyError) as error:
+                self._pause(pauses, error, "reading the ledger is repeated")
 
     def write(self, sink: Sink, frame: Any, entry: Entry, plan: Plan) -> Written:
         """Write the rows of `frame` and `entry`, once.
@@ -41,7 +60,8 @@ class Writer:
         could not be asked whether it has.
         """
         left, doubtful = entry, False
-        pauses = self._retry.pauses(self._retry.attempts)
+        pauses = self._pauses()
+        again = f"batch {entry.batch_id} of {entry.query!r} is repeated"
         attempts = 0
         while left.moves:
             attempts += 1
@@ -59,23 +79,28 @@ class Writer:
                 doubtful = True
                 left = self._found_out(sink, entry, unknown)
                 if left.moves:
-                    self._pause(pauses, unknown)
-            except TryAgainError as conflict:
-                self._pause(pauses, conflict)
+                    self._pause(pauses, unknown, again)
+            except (TryAgainError, SinkBusyError) as error:
+                self._pause(pauses, error, again)
                 if sink.per_partition:  # of its transactions some may have been committed
-                    left = self._missing(sink, entry)
+                    left = self._found_out(sink, entry, error)
         return Written(applied=None, attempts=attempts)
 
-    def _pause(self, pauses: Iterator[float], error: SinkError) -> None:
-        """Wait before the next attempt; raises `error` when there are to be no more."""
+    def _pauses(self) -> Iterator[float]:
+        return self._retry.pauses(self._clock)
+
+    def _pause(self, pauses: Iterator[float], error: SinkError, again: str) -> None:
+        """Wait before the next attempt; raises `error` when the time for them is over."""
         pause = next(pauses, None)
         if pause is None:
             raise error
+        bound = self._retry.timeout
+        logger.warning("%s in %.1f s, for %g s at most: %s", again, pause, bound, error)
         self._sleep(pause)
 
-    def _found_out(self, sink: Sink, entry: Entry, unknown: OutcomeUnknownError) -> Entry:
+    def _found_out(self, sink: Sink, entry: Entry, unknown: SinkError) -> Entry:
         """Ask the ledger what became of a commit, as often as it takes within bounds."""
-        pauses = self._retry.pauses(self._retry.reads)
+        pauses = self._pauses()
         while True:
             try:
                 return self._missing(sink, entry)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from eo_listener.batches import Batches
+from eo_listener.batches import Batches, Retry
 from eo_listener.errors import EoListenerError, SettingsError
 from eo_listener.events import Observer
 from eo_listener.foreach_batch.frames import SparkFrames
@@ -35,6 +36,7 @@ def exactly_once(
     checkpoint: str | None = None,
     options: Mapping[str, str] = _NONE,
     observers: Iterable[Observer] = (),
+    retry_timeout: float = 60.0,
 ) -> ExactlyOnce:
     """Return what `DataStreamWriter.foreachBatch` is to be given.
 
@@ -44,7 +46,8 @@ def exactly_once(
     `on_recreated="restart"` takes a topic that was deleted and made anew from its log's start, as
     a new checkpoint from `starting_offsets(..., recreated="earliest")` reads it. Nothing else is
     accepted. `observers` get events, after the log; a listener of this process that serves
-    metrics counts them by itself.
+    metrics counts them by itself. `retry_timeout` is for how many seconds a batch is repeated
+    while a store is away, locked or in conflict with others, before the query fails.
 
     Under Spark Connect the query cannot be asked: there `name` and `checkpoint`, the query's
     checkpointLocation, must be given; `options`, the reader's, are then what Kafka is asked with
@@ -62,6 +65,7 @@ def exactly_once(
         checkpoint=checkpoint,
         options=options,
         observers=tuple(observers),
+        retry_timeout=retry_timeout,
     )
 
 
@@ -85,6 +89,7 @@ class ExactlyOnce:
             name=given["name"],
             on_gap=given["on_gap"],
             on_recreated=given["on_recreated"],
+            retry=Retry(timeout=given["retry_timeout"]),
             observers=(Logbook(), CountWhereServed(given["observers"]), *given["observers"]),
         )
 
@@ -123,6 +128,7 @@ def _check(
     checkpoint: object,
     options: object,
     observers: tuple[object, ...],
+    retry_timeout: object,
     **_: object,
 ) -> None:
     """Raise SettingsError for what is not of the right kind."""
@@ -141,6 +147,15 @@ def _check(
             )
     if not isinstance(options, Mapping):
         raise SettingsError("options is not a mapping", fix="Give the reader's options as a dict")
+    if (
+        not isinstance(retry_timeout, int | float)
+        or isinstance(retry_timeout, bool)
+        or not 0 <= retry_timeout < math.inf
+    ):
+        raise SettingsError(
+            f"retry_timeout={retry_timeout!r} is not a time",
+            fix="Give seconds, 0 for no repetition",
+        )
     for observer in observers:
         if not callable(observer):
             raise SettingsError(

@@ -123,17 +123,21 @@ class Run:
 
 @dataclass
 class Stage:
-    """The steps with all around them; `events` and `slept` say what they did."""
+    """The steps with all around them; `events` and `slept` say what they did.
+
+    Time passes where they sleep, and by `took`.
+    """
 
     plans: Plans
     sinks: list[Sink]
     frames: ListFrames = field(default_factory=ListFrames)
     events: list[Event] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
+    took: float = 0.0
 
     def batches(self, **how: Any) -> Batches:
         """The steps, as a driver that starts now would have them."""
-        how = {"retry": Retry(attempts=3, reads=4, first=1.0, longest=3.0)} | how
+        how = {"retry": Retry(timeout=6.0, first=1.0, longest=3.0)} | how
         self.plans.drivers += 1
         return Batches(
             Run(self.plans, self.plans.drivers),
@@ -141,6 +145,7 @@ class Stage:
             self.frames,
             observers=[self.events.append],
             sleep=self.slept.append,
+            clock=lambda: self.took + sum(self.slept),
             **how,
         )
 

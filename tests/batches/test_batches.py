@@ -173,14 +173,21 @@ def test_a_store_that_is_away_is_asked_again_within_bounds() -> None:
     assert offsets(one(stage)) == WHOLE
 
 
-@pytest.mark.parametrize("fault", [SinkFault.TRY_AGAIN, SinkFault.LOST])
-def test_what_does_not_pass_is_given_up(fault: SinkFault) -> None:
-    """After the last attempt the error goes up; the batch can be repeated."""
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (SinkFault.TRY_AGAIN, TryAgainError),
+        (SinkFault.BUSY, SinkBusyError),
+        (SinkFault.LOST, OutcomeUnknownError),
+    ],
+)
+def test_what_does_not_pass_is_given_up(fault: SinkFault, error: type[SinkError]) -> None:
+    """When the time is over the error goes up; the batch can be repeated."""
     stage = stage_of()
-    one(stage).faults.extend([fault] * 3)
-    with pytest.raises((TryAgainError, OutcomeUnknownError)):
+    one(stage).faults.extend([fault] * 4)
+    with pytest.raises(error):
         stage.run(0)
-    assert stage.slept == [1.0, 2.0]
+    assert stage.slept == [1.0, 2.0, 3.0]
     assert one(stage).rows == []
     halted = stage.events[-1]
     assert isinstance(halted, BatchHalted)
@@ -189,14 +196,76 @@ def test_what_does_not_pass_is_given_up(fault: SinkFault) -> None:
     assert len(one(stage).rows) == 3
 
 
-@pytest.mark.parametrize(
-    ("fault", "error"), [(SinkFault.REFUSED, SinkError), (SinkFault.BUSY, SinkBusyError)]
-)
-def test_other_errors_of_a_store_go_up_at_once(fault: SinkFault, error: type[SinkError]) -> None:
-    """A refusal and a lock that is held are not repeated here."""
+class Slow(MemorySink):
+    """A store that takes an hour for each attempt."""
+
+    stage: Stage
+
+    def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
+        self.stage.took += 3600
+        return super().apply(frame, entry, plan)
+
+
+def test_the_time_to_repeat_begins_with_the_first_failure() -> None:
+    """A batch that took long before it failed is repeated, and once only if that takes long too."""
+    stage = stage_of(Slow())
+    stage.sinks[0].stage = stage  # type: ignore[attr-defined]  # of the class above
+    one(stage).faults.append(SinkFault.TRY_AGAIN)
+    stage.run(0)
+    assert stage.slept == [1.0]
+    one(stage).faults.extend([SinkFault.TRY_AGAIN] * 2)
+    with pytest.raises(TryAgainError):
+        stage.run(1)
+    assert stage.slept == [1.0, 1.0]
+
+
+def test_nothing_is_repeated_where_the_user_says_so() -> None:
+    """Without a time to repeat in, the first failure goes up."""
     stage = stage_of()
-    one(stage).faults.append(fault)
-    with pytest.raises(error):
+    one(stage).faults.append(SinkFault.TRY_AGAIN)
+    with pytest.raises(TryAgainError):
+        stage.run(0, retry=Retry(timeout=0))
+    assert stage.slept == []
+
+
+class Starting(MemorySink):
+    """A store that does not answer at first: `refusals` are what it says instead."""
+
+    refusals: tuple[SinkError, ...] = ()
+
+    def applied(self, query: str) -> Any:
+        if self.refusals:
+            now, *later = self.refusals
+            self.refusals = tuple(later)
+            raise now
+        return super().applied(query)
+
+
+def test_a_store_that_is_away_when_a_batch_begins_is_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The ledger is read again until it answers, and each time the log says why."""
+    sink = Starting()
+    stage = stage_of(sink)
+    sink.refusals = (TryAgainError("starting up"), SinkBusyError("locked"), TryAgainError("full"))
+    stage.run(0)
+    assert stage.slept == [1.0, 2.0, 3.0]
+    assert len(one(stage).rows) == 3
+    assert [word in caplog.text for word in ("starting up", "locked", "full")] == [True] * 3
+    sink.refusals = (TryAgainError("still away"),) * 4
+    with pytest.raises(TryAgainError, match="still away"):
+        stage.run(1)
+    sink.refusals = (SinkError("wrong password"),)
+    with pytest.raises(SinkError, match="wrong password"):
+        stage.run(1)
+    assert len(stage.slept) == 6
+
+
+def test_a_refusal_of_a_store_goes_up_at_once() -> None:
+    """What repeating does not solve is not repeated."""
+    stage = stage_of()
+    one(stage).faults.append(SinkFault.REFUSED)
+    with pytest.raises(SinkError):
         stage.run(0)
     assert stage.slept == []
 
@@ -485,9 +554,21 @@ def test_an_observer_that_fails_fails_no_batch() -> None:
     assert len(stage.events) == 1
 
 
+def paused(retry: Retry, attempt: float = 0.0) -> list[float]:
+    """The waits of `retry`, where each attempt takes so long."""
+    now = [0.0]
+    waits = []
+    for pause in retry.pauses(lambda: now[0]):
+        waits.append(pause)
+        now[0] += pause + attempt
+    return waits
+
+
 def test_pauses_double_up_to_a_limit() -> None:
-    """A try fewer than there are, each wait twice the last."""
-    retry = Retry(first=1.0, longest=5.0)
-    assert list(retry.pauses(5)) == [1.0, 2.0, 4.0, 5.0]
-    assert list(retry.pauses(1)) == []
-    assert sum(Retry().pauses(Retry().reads)) > 30
+    """Each wait is twice the last, none is too long, and the last one ends with the time."""
+    retry = Retry(timeout=20.0, first=1.0, longest=5.0)
+    assert paused(retry) == [1.0, 2.0, 4.0, 5.0, 5.0, 3.0]
+    assert paused(retry, attempt=6.0) == [1.0, 2.0, 4.0]
+    assert paused(retry, attempt=60.0) == [1.0]
+    assert paused(Retry(timeout=0.0)) == []
+    assert (sum(paused(Retry())), paused(Retry())[0]) == (60.0, 0.1)

@@ -213,7 +213,7 @@ def test_a_zombie_with_the_lock_is_ended(dsn: str, point: str) -> None:
         said = resume(process)
         assert process.returncode == 3
     # Where nothing but COMMIT was left to do, the zombie must look into the ledger to know.
-    kind = "OutcomeUnknownError: " if point == "sink.ledger-moved" else "SinkError: "
+    kind = "OutcomeUnknownError: " if point == "sink.ledger-moved" else "TryAgainError: "
     assert said.startswith(kind)
     assert ask(dsn, f"SELECT DISTINCT run FROM {TABLE} ORDER BY run") == ["before", "successor"]
     assert ask(dsn, "SELECT run_id, next_offset FROM eo_ledger") == [("successor", 20)]
@@ -290,7 +290,7 @@ def test_one_that_waits_before_us_hides_no_zombie(dsn: str) -> None:
             assert time.monotonic() < ends
         write(sink, next_entry(sink, run="successor"))
         waits.join(10)
-        assert resume(process).startswith("SinkError: ")
+        assert resume(process).startswith("TryAgainError: ")
     other.close()
     assert ask(dsn, "SELECT run_id FROM eo_ledger") == ["successor"]
     sink.close()

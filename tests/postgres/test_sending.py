@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Generator, Iterable
 
 import psycopg
@@ -119,4 +120,22 @@ def test_a_copy_that_cannot_begin(dsn: str) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable):
         sending.send(link, b"COPY nowhere FROM STDIN", [memoryview(b"1\n")])
     assert link.execute("SELECT 1").fetchone() == (1,)
+    sink.close()
+
+
+@pytest.mark.parametrize("code", ["P0001", "23514", "22000"])
+def test_what_a_trigger_says_is_in_no_error(dsn: str, code: str) -> None:
+    """A trigger may say a value under any SQLSTATE: the error names the SQLSTATE alone."""
+    script(
+        dsn,
+        TABLE,
+        "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"RAISE 'no such flight: %', NEW.v USING ERRCODE = '{code}'; END $$",
+        "CREATE TRIGGER looks BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION look()",
+    )
+    value = "s" + "3cret"  # the lines of this file are in the traceback
+    sink = PostgresSink(dsn, "t")
+    with pytest.raises((PoisonRowError, SinkError), match=code) as failed:
+        put(sink, FIELDS, (batch(some, value) for some in [[1]]))
+    assert value not in "".join(traceback.format_exception(failed.value))
     sink.close()

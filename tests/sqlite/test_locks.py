@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,10 +17,12 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from eo_listener.batches.retry import Retry
+from eo_listener.batches.writer import Writer
 from eo_listener.errors import SinkBusyError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.sinks.sqlite.file import DatabaseFile
-from eo_listener.testing.entries import QUERY
+from eo_listener.testing.entries import QUERY, plan_of
 from tests.sqlite.database import ask, next_entry, script, write
 
 pytestmark = pytest.mark.spark
@@ -44,6 +46,27 @@ def holder(table: Path) -> Iterator[Process]:
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
+
+
+def test_a_file_that_is_locked_for_a_while(
+    spark: SparkSession, table: Path, holder: Process
+) -> None:
+    """Longer than busy_timeout, shorter than retry_timeout: read and written when it is free."""
+    sink = SqliteSink(table, "t", busy_timeout=0.1)
+    with closing(sqlite3.connect(table, isolation_level=None)) as other:
+        acts: list[Callable[[], object]] = [other.rollback, str, holder.kill, str]
+        steps = Writer(Retry(timeout=120), lambda _: _done(acts.pop()), time.monotonic)
+        assert steps.read(sink, QUERY) == {}
+        holder.wait(10)
+        entry = next_entry(sink)
+        other.execute("BEGIN IMMEDIATE")
+        frame = spark.createDataFrame([(7,)], "v int")
+        assert steps.write(sink, frame, entry, plan_of(entry)).attempts == 3
+    assert ask(table, "SELECT v FROM t") == [7]
+
+
+def _done(act: Callable[[], object]) -> None:
+    act()
 
 
 def test_a_stopped_holder_is_named(spark: SparkSession, table: Path, holder: Process) -> None:

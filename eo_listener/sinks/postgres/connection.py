@@ -14,7 +14,13 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from eo_listener.errors import OutcomeUnknownError, SinkError
 from eo_listener.fault_points import reached
 from eo_listener.sinks.postgres.access import Access
-from eo_listener.sinks.postgres.failures import said, translated
+from eo_listener.sinks.postgres.failures import (
+    on_standby,
+    said,
+    standby,
+    translated,
+    unreachable,
+)
 
 if TYPE_CHECKING:
     from psycopg.abc import RV, PQGen
@@ -23,10 +29,13 @@ Row: TypeAlias = tuple[Any, ...]
 Cursor: TypeAlias = psycopg.Cursor[Row]
 
 _SESSION: Final = """
-SELECT set_config(name, CASE name WHEN 'DateStyle' THEN 'ISO' ELSE '0' END, false)
+SELECT pg_is_in_recovery(), count(set_config(
+    name, CASE name WHEN 'DateStyle' THEN 'ISO' ELSE '0' END, false))
 FROM pg_settings WHERE name IN ('DateStyle', 'idle_session_timeout')
 """
-"""psycopg reads no other style of dates; Spark may compute for long before the first row."""
+"""psycopg reads no other style of dates; Spark may compute for long before the first row. And a
+standby is never asked for the ledger: what it says is old.
+"""
 
 _IDENTITY: Final = """
 SELECT pid, backend_start, xact_start,
@@ -124,23 +133,23 @@ class Link(psycopg.Connection[Row]):
 def connect(access: Access, label: str, application: str) -> Link:
     """Open a connection in autocommit; transactions are begun by `begin`.
 
-    Raises SinkError, which holds no secret.
+    Raises SinkError, which holds no secret; TryAgainError where the server may be away only for a
+    while.
     """
     link = None
     try:
         link = Link.connect(access.conninfo(application), autocommit=True)
         link.limit = access.statement_timeout + access.lock_timeout + _GRACE
         link.patience = access.lock_timeout
-        link.execute(_SESSION)
+        row = link.execute(_SESSION).fetchone()
     except psycopg.Error as error:
         if link is not None:
             link.close()
         # Not chained: the original may quote what it was given.
-        raise SinkError(
-            f"{label} cannot be reached: {access.without_secrets(said(error))}",
-            cause="the server is down, or the dsn names another server, database, user or password",
-            fix="Try it: psql \"the dsn\" -c 'SELECT 1'",
-        ) from None
+        raise unreachable(label, access.without_secrets(said(error))) from None
+    if row is None or row[0]:
+        link.close()
+        raise standby(label)
     return link
 
 
@@ -172,13 +181,18 @@ def begin(link: Link, access: Access) -> None:
     link.identity = None if row is None else Identity(*row[:3])
 
 
-def roll_back(link: Link) -> None:
-    """Give the transaction up; a connection that cannot is closed, which does the same."""
+def roll_back(link: Link, after: psycopg.Error | None = None) -> None:
+    """Give the transaction up; a connection that cannot is closed, which does the same.
+
+    So is one on which, as `after` says, nothing can be written: the next may lead to the primary.
+    """
     link.sealed = False
     try:
         if not link.closed:
             link.rollback()
     except psycopg.Error:
+        link.close()
+    if after is not None and on_standby(after):
         link.close()
 
 

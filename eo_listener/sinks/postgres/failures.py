@@ -15,16 +15,45 @@ REFUSED: Final = (psycopg.DataError, psycopg.IntegrityError, errors.ProgramLimit
 too large for a page or an index (54000).
 """
 
-_QUOTED: Final = re.compile("[\"'\u00ab\u00bb\u201c\u201e].*[\"'\u00ab\u00bb\u201d]", re.DOTALL)
+_VALUES: Final = re.compile(
+    "[\"'\u00ab\u00bb\u201c\u201e].*[\"'\u00ab\u00bb\u201d]|0x[0-9a-f]{2}( 0x[0-9a-f]{2})*",
+    re.DOTALL,
+)
+"""What may be a value in a text of class 22: what it quotes, and bytes."""
+
+_RAISED: Final = "exec_stmt_raise"  # the server's own function that runs RAISE of PL/pgSQL
+_CONFLICT: Final = (errors.SerializationFailure, errors.DeadlockDetected)
+_WRONG: Final = (
+    "authentication failed",
+    "does not exist",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "not permitted to log in",
+    "permission denied",
+    "pg_hba.conf rejects",
+    "invalid ",
+    "unsupported",
+    "does not support",
+    "certificate",
+    "private key",
+    "no such user",
+    "no such database",
+)
+"""In what libpq says when a connection fails, which has no SQLSTATE: what waiting does not cure.
+
+A server may say it in another language: then it is taken for something that may pass.
+"""
+
+_ROOM: Final = "Close other connections, or raise max_connections or the role's CONNECTION LIMIT"
+_FULL: Final = ("too many", "connection slots")
 _FIXES: Final = {
     "42501": "GRANT what is missing to the role of the dsn, or use another role",
     "42P01": "Check the name, schema= and the search_path of the role",
     "57014": "Raise statement_timeout=, or write smaller batches (maxOffsetsPerTrigger)",
     "25P04": "Raise transaction_timeout of the role, or write smaller batches",
     "53100": "Free disk space on the server; the batch is written again after a restart",
-    "53300": "Close other connections, or raise max_connections",
+    "53300": _ROOM,
     "42P10": "CREATE UNIQUE INDEX on the columns of keys=, or make them the primary key",
-    "25006": "Name the primary server in the dsn (target_session_attrs=read-write)",
 }
 
 
@@ -37,13 +66,21 @@ def said(error: psycopg.Error) -> str:
 def reason(error: psycopg.Error, *, values: bool = True) -> str:
     """Return why a row was refused, for people; without `values` it may go into logs.
 
-    What the server quotes in an error of class 22 is a value, in others a name.
+    What the server quotes in an error of class 22 is a value, in others a name. What a function of
+    the user's raises may hold whatever it likes.
     """
     text = said(error)
-    if not values and isinstance(error, psycopg.DataError):
-        text = _QUOTED.sub('"..."', text)
+    if not values and _is_users(error):
+        text = f"a trigger or function of the database has raised SQLSTATE {error.sqlstate}"
+    elif not values and isinstance(error, psycopg.DataError):
+        text = _VALUES.sub('"..."', text)
     name = error.diag.constraint_name
     return text if name is None or name in text else f"{text} ({name})"
+
+
+def _is_users(error: psycopg.Error) -> bool:
+    raised = (error.sqlstate or "").startswith(("P0", "38", "39"))
+    return raised or error.diag.source_function == _RAISED
 
 
 def lost(error: psycopg.Error) -> bool:
@@ -52,6 +89,16 @@ def lost(error: psycopg.Error) -> bool:
     if state is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     return state.startswith(("08", "57P"))
+
+
+def on_standby(error: psycopg.Error) -> bool:
+    """Tell whether the server is, or has become, one that only reads."""
+    read_only = errors.ReadOnlySqlTransaction
+    return isinstance(error, read_only) or (
+        # BEGIN READ WRITE is refused so by a standby; nothing else of ours is 0A000 there.
+        isinstance(error, errors.FeatureNotSupported)
+        and error.diag.source_function == "check_transaction_read_only"
+    )
 
 
 def left_out(label: str, wrote: int, given: int) -> SinkError:
@@ -69,21 +116,52 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
     `doing` completes "while ...". Raise it from None: the context of `error` may quote rows.
     """
     problem = f"{label}: {reason(error, values=False)} (while {doing})"
-    if isinstance(error, errors.SerializationFailure | errors.DeadlockDetected):
+    if isinstance(error, _CONFLICT):
         return TryAgainError(
             problem,
             cause="another transaction worked on the same rows at the same time",
-            fix="The batch is repeated; if this goes on, find out who else writes to the table",
+            fix="Find out who else writes to the table, or raise retry_timeout= of exactly_once",
         )
     if isinstance(error, errors.LockNotAvailable):
         return SinkBusyError(problem, cause="another transaction holds a lock", fix=_BUSY)
+    if on_standby(error):
+        return standby(label)
     if lost(error):
-        return SinkError(
+        return TryAgainError(
             f"{label}: the connection was lost while {doing} ({said(error)})",
             cause="the server went down or restarted, or a successor has ended this connection",
-            fix="Start the query again: it continues where the ledger stands",
+            fix="Start the query again when the server is up: it continues where the ledger stands",
         )
     return SinkError(problem, fix=_FIXES.get(error.sqlstate or ""))
+
+
+def unreachable(label: str, text: str) -> SinkError:
+    """Return the error for a connection that could not be made; `text` holds no secret."""
+    problem = f"{label} cannot be reached: {text}"
+    if any(part in text for part in _WRONG):
+        return SinkError(
+            problem,
+            cause="the dsn names another server, database, user or password than are there",
+            fix="Try it: psql \"the dsn\" -c 'SELECT 1'",
+        )
+    if any(part in text for part in _FULL):
+        return TryAgainError(
+            problem, cause="the server or the role has no free connection", fix=_ROOM
+        )
+    return TryAgainError(
+        problem,
+        cause="the server is down, starts up or shuts down, or the dsn names another one",
+        fix="Try it: psql \"the dsn\" -c 'SELECT 1'; the query continues where the ledger stands",
+    )
+
+
+def standby(label: str) -> TryAgainError:
+    """Return the error for a server that only reads."""
+    return TryAgainError(
+        f"{label}: the server that the dsn leads to is a standby, or read-only",
+        cause="a failover is not over, or the dsn names a standby",
+        fix="Name the primary in the dsn, or all servers and target_session_attrs=read-write",
+    )
 
 
 _BUSY: Final = "Let it finish (pg_locks and pg_stat_activity show it), or raise lock_timeout="

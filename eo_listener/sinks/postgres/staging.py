@@ -146,7 +146,7 @@ class Staging:
                 link.execute(_add_attempt(identifier(schema, aside), this))
             commit(link, self.writer.label, link.limit)
         except psycopg.Error as error:
-            roll_back(link)
+            roll_back(link, error)
             raise translated(error, self.writer.label, "making the staging table") from error
         except BaseException:  # whatever it is: what is open must not stay open
             roll_back(link)

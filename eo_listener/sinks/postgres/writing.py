@@ -132,7 +132,7 @@ class Writer:
                 self.ledger.move(link, entry, rows=tally.rows)
             commit(link, self.label, link.limit)
         except psycopg.Error as error:
-            roll_back(link)
+            roll_back(link, error)
             raise translated(error, self.label, "writing the batch") from None
         except BaseException:  # whatever it is: what is open must not stay open
             roll_back(link)

@@ -19,7 +19,7 @@ from eo_listener.plan import Plan
 from eo_listener.testing import MemorySink
 
 NAME = "q"
-RETRY = Retry(attempts=2, reads=2, first=0.0, longest=0.0)
+RETRY = Retry(timeout=1.0, first=1.0, longest=1.0)  # once more
 Heads = Mapping[TopicPartition, Head]
 
 
@@ -220,6 +220,7 @@ def play(how: How, batch_id: int, answers: tuple[Answer, ...]) -> Stand:
         )
         for key in how.keys
     ]
+    slept: list[float] = []
     steps = Batches(
         tape,
         sinks,
@@ -228,7 +229,8 @@ def play(how: How, batch_id: int, answers: tuple[Answer, ...]) -> Stand:
         on_gap=how.on_gap,
         on_recreated=how.on_recreated,
         retry=RETRY,
-        sleep=lambda seconds: None,
+        sleep=slept.append,
+        clock=lambda: sum(slept),
     )
     try:
         steps.run(tape, batch_id)
