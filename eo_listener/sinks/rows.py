@@ -1,20 +1,24 @@
 """The rows of a DataFrame on the driver, as Arrow batches, in bounded memory.
 
-Spark hands a task's rows to the driver as a whole: its JVM holds two tasks at a time, one that is
-read and one that is made ready. So a frame whose tasks are planned larger than `task_rows` is cut
-into more of them first.
+Spark hands a task's rows to the driver as a whole. So a frame whose tasks are planned larger than
+`task_rows` is cut into more of them first, and few tasks come to the driver at a time.
 
-Task by task is a job each. When an executor is lost between two of them, Spark computes its part of
-a shuffle again, and forgets that rows of the old one have been read: rows that come in another
-order the second time are lost or doubled. So rows are cut by their place, not by their values, and
-a frame with a shuffle of the user's is computed by one job and kept until all its tasks are read.
-If a kept part is lost too, the batch is to be written once more, from its beginning.
+They are computed by all cores, though: by one job that keeps the rows with the executors until they
+are read. Where there are two cores at most, or two tasks, Spark's own iterator is as fast, which
+computes one task while another is read.
+
+Whoever reads task by task reads by a job each. When an executor is lost between two of them, Spark
+computes its part of a shuffle again, and forgets that rows of the old one have been read: rows that
+come in another order the second time are lost or doubled. So rows are cut by their place, not by
+their values, and a frame with a shuffle of the user's is computed once: if a kept part of it is
+lost too, the batch is to be written once more, from its beginning.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Any, Final
@@ -24,9 +28,7 @@ import pyarrow as pa
 from eo_listener.errors import SinkError, TryAgainError
 from eo_listener.plan import Plan
 from eo_listener.sinks.arrow_schema import arrow_schema
-
-TASK_ROWS: Final = 25_000
-"""How many planned rows a task may have, and a batch that comes as one."""
+from eo_listener.sinks.fetching import TASK_ROWS, Fetch, fetch, next_count, tasks_wanted
 
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 _TOO_MANY = "spark.driver.maxResultSize"
@@ -35,33 +37,42 @@ _ORDINAL = "eo_ordinal"
 _SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage of an RDD
 
 
+class TooManyBytesError(SinkError):
+    """The rows of a task, or of a batch that came at once, are more than Spark brings here."""
+
+
 def stream(
     frame: Any,
     plan: Plan,
     *,
     task_rows: int = TASK_ROWS,
     ordered: bool = False,
-    by_task: bool = False,
+    at_once: bool = False,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of `frame`, a DataFrame, by record batches of its columns.
 
     Timestamps are in UTC. A cut loses the order of rows; with `ordered` it keeps the order within
-    a partition, at the price of running the frame twice. With `by_task` also few planned rows come
-    task by task: those of a query with state may be many. Close the iterator when it is left early.
-    Raises SettingsError for a type that Arrow has no form for, SinkError where Spark says that a
-    task's rows are too many, TryAgainError where rows that were kept are lost.
+    a partition, at the price of running the frame twice. With `at_once` all rows come together.
+    Close the iterator when it is left early. Raises SettingsError for a type that Arrow has no form
+    for, TooManyBytesError where Spark says that rows are too many, TryAgainError where rows that
+    were kept are lost.
     """
     schema = schema_of(frame)
-    planned = planned_rows(plan)
-    at_once = planned <= task_rows and not by_task
-    is_kept = not at_once and not is_far(frame) and _may_change(frame)
-    if planned > task_rows:
-        tasks = tasks_wanted(plan, _partitions(frame), task_rows)
-        frame = _cut(frame, tasks, ordered=ordered) if tasks else frame
+    changes = not (at_once or is_far(frame)) and _may_change(frame)
+    wanted = None if at_once else tasks_wanted(plan, _partitions(frame), task_rows)
+    if wanted:
+        frame = _cut(frame, wanted, ordered=ordered)
     if is_far(frame):  # one job, whose rows come as they are ready
         yield from _far_batches(frame, schema)
         return
-    with closing(_messages(frame, at_once=at_once, is_kept=is_kept)) as messages:
+    how = fetch(
+        at_once=at_once,
+        tasks=wanted or _partitions(frame),
+        cores=_cores(frame),
+        may_change=changes,
+        is_cut=wanted is not None,
+    )
+    with closing(_messages(frame, how)) as messages:
         for message in messages:
             yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
 
@@ -74,30 +85,9 @@ def schema_of(frame: Any) -> pa.Schema:
     return arrow_schema(json.loads(told), large=_large(frame))
 
 
-def tasks_wanted(plan: Plan, partitions: int, task_rows: int) -> int | None:
-    """Return into how many tasks a frame of so many partitions is to be cut; None: not at all.
-
-    A task may have a whole partition of Kafka, and, after a shuffle, its part of all of them.
-    """
-    planned = planned_rows(plan)
-    longest = max(_lengths(plan), default=0)
-    if max(longest, planned / max(partitions, 1)) <= task_rows:
-        return None
-    return -(-planned // task_rows)
-
-
-def planned_rows(plan: Plan) -> int:
-    """Return how many offsets a batch has; transaction markers and holes count too."""
-    return sum(_lengths(plan))
-
-
 def is_far(frame: Any) -> bool:
     """Whether it is a DataFrame of Spark Connect, whose JVM is another process's."""
     return getattr(frame, "_jdf", None) is None
-
-
-def _lengths(plan: Plan) -> Iterator[int]:
-    return (it.until - it.start for spans in plan.sources.values() for it in spans.values())
 
 
 def _partitions(frame: Any) -> int:
@@ -105,6 +95,13 @@ def _partitions(frame: Any) -> int:
         return 1  # it does not say: as if they were all one
     jvm = frame._jdf  # noqa: SLF001  # pyspark's own `rdd` adds a step in Python to ask it
     return int(jvm.queryExecution().toRdd().getNumPartitions())
+
+
+def _cores(frame: Any) -> int | None:
+    """How many tasks run at the same time in one process; None in a cluster, which may grow."""
+    context = frame.sparkSession.sparkContext
+    is_local = re.fullmatch(r"local(\[.*\])?", context.master)
+    return int(context.defaultParallelism) if is_local else None
 
 
 def _may_change(frame: Any) -> bool:
@@ -136,40 +133,64 @@ def _far_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, Non
             yield from part.cast(schema).to_batches()
 
 
-def _messages(frame: Any, *, at_once: bool, is_kept: bool) -> Generator[bytes, None, None]:
-    """Yield Arrow's messages: of all tasks from one job, or task by task from a job each.
-
-    With `is_kept` one job computes all, before the others read it, and no part a second time.
-    """
-    from pyspark import RDD  # noqa: PLC0415  # loading this module must not need Spark
+def _messages(frame: Any, how: Fetch) -> Generator[bytes, None, None]:
+    """Yield Arrow's messages, fetched as `how` says."""
+    from pyspark import RDD, StorageLevel  # noqa: PLC0415  # loading this module must not need Spark
     from pyspark.serializers import NoOpSerializer  # noqa: PLC0415  # the same
 
     made = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001  # pyspark only brings all at once
     rdd: RDD[bytes] = RDD(made, frame.sparkSession.sparkContext, NoOpSerializer())
     try:
-        if at_once:
+        if how is Fetch.AT_ONCE:
             yield from rdd.collect()
-            return
-        try:
-            if is_kept:
-                rdd.localCheckpoint()
-                made.count()
+        elif how is Fetch.PAIRWISE:
             yield from rdd.toLocalIterator(prefetchPartitions=True)
-        finally:
-            if is_kept:
+        else:
+            try:
+                if how is Fetch.PINNED:
+                    rdd.localCheckpoint()
+                else:
+                    rdd.persist(StorageLevel.MEMORY_AND_DISK)
+                made.count()
+                yield from _kept(rdd)
+            finally:
                 made.unpersist()
     except Exception as error:  # whatever Spark raises goes on; two kinds of it can be explained
-        if is_kept and _LOST in str(error):
-            raise TryAgainError(
-                "rows of the batch were lost while they came to the driver",
-                cause="an executor has ended",
-                fix="The batch is repeated; if this goes on, find out why executors end (memory, "
-                "preemption)",
-            ) from error
-        if _TOO_MANY not in str(error):
+        told = _explained(error)
+        if told is None:
             raise
-        raise SinkError(
+        raise told from error
+
+
+def _kept(rdd: Any) -> Iterator[bytes]:
+    """Yield what executors keep, in order, by as many tasks at a time as are small together."""
+    # A context's runJob is the only way to a part of an RDD, and would have a Python worker
+    # look at every row first: here there is nothing to look at.
+    rdd.mapPartitions = lambda _: rdd
+    limit = rdd.context._jsc.sc().conf().getSizeAsBytes(_TOO_MANY, "1g")  # noqa: SLF001  # it reads units
+    done, tasks, count = 0, rdd.getNumPartitions(), 1
+    while done < tasks:
+        some = list(range(done, min(done + count, tasks)))
+        messages = deque(rdd.context.runJob(rdd, iter, some))
+        done += len(some)
+        count = next_count(len(some), sum(map(len, messages)), limit)
+        while messages:
+            yield messages.popleft()
+
+
+def _explained(error: Exception) -> SinkError | None:
+    """Return what to raise for an error of Spark's about which something can be done."""
+    if _LOST in str(error):
+        return TryAgainError(
+            "rows of the batch were lost while they came to the driver",
+            cause="an executor has ended",
+            fix="The batch is repeated; if this goes on, find out why executors end (memory, "
+            "preemption)",
+        )
+    if _TOO_MANY in str(error):
+        return TooManyBytesError(
             "a task of the batch has more rows than Spark brings to the driver",
             cause=f"its rows are larger than {_TOO_MANY} allows",
-            fix=f"Make the sink's task_rows= smaller, or raise {_TOO_MANY}",
-        ) from error
+            fix=f"The batch is repeated with smaller tasks; if this goes on, raise {_TOO_MANY}",
+        )
+    return None

@@ -1,22 +1,21 @@
 """How many planned rows a task may have, so that few bytes come to the driver at once.
 
 What a batch plans are offsets; how many bytes they become is only known afterwards. So each batch
-is cut by what the one before it has shown.
+is cut by what the one before it has shown, and the first of a process comes task by task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
+from eo_listener.errors import TryAgainError
 from eo_listener.plan import Plan
-from eo_listener.sinks.rows import TASK_ROWS, planned_rows, stream
-
-TASK_BYTES: Final = 32 << 20
-"""About how many bytes the rows of a task may have, as Arrow counts them."""
+from eo_listener.sinks.fetching import TASK_BYTES, TASK_ROWS, planned_rows
+from eo_listener.sinks.rows import TooManyBytesError, stream
 
 _TELLING = 1000  # fewer rows tell too little
 _GROWTH = 4
@@ -32,22 +31,47 @@ class TaskSize:
         self._most = _GROWTH * rows
         self._telling = min(_TELLING, rows)
         self.rows = rows
-        self._last = 0
+        self._last: int | None = None  # bytes
 
     def stream(
         self, frame: Any, plan: Plan, *, ordered: bool = False
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of `frame` as `rows.stream` does, and learn how large they are."""
-        size = 0
-        many = self._last > TASK_BYTES
-        rows = stream(frame, plan, task_rows=self.rows, ordered=ordered, by_task=many)
-        with closing(rows) as batches:
-            for batch in batches:
-                size += batch.nbytes
-                yield batch
-        self._learn(planned_rows(plan), size)
+        """Yield the rows of `frame` as `rows.stream` does, and learn how large they are.
 
-    def _learn(self, planned: int, size: int) -> None:
+        Raises TryAgainError, besides what that raises, where smaller tasks may help.
+        """
+        size, planned = 0, planned_rows(plan)
+        rows = stream(frame, plan, task_rows=self.rows, ordered=ordered, at_once=self.at_once(plan))
+        try:
+            with closing(rows) as batches:
+                for batch in batches:
+                    size += batch.nbytes
+                    yield batch
+        except TooManyBytesError as error:
+            if not self.shrink(planned):
+                raise
+            raise TryAgainError(error.problem, cause=error.cause, fix=error.fix) from error
+        self.learn(planned, size)
+
+    def at_once(self, plan: Plan) -> bool:
+        """Whether the rows of a batch are surely few enough to come together.
+
+        What a query keeps in its state may become many rows in any batch.
+        """
+        known = self._last is not None and self._last <= TASK_BYTES
+        return known and not plan.stateful and planned_rows(plan) <= self.rows
+
+    def learn(self, planned: int, size: int) -> None:
+        """Take note of a batch: so many offsets have become so many bytes."""
         self._last = size
         if planned >= self._telling:
             self.rows = max(1, min(self._most, TASK_BYTES * planned // max(size, 1)))
+
+    def shrink(self, planned: int) -> bool:
+        """Take note that a task of a batch was too large; tell whether there are smaller ones."""
+        before = min(self.rows, planned)
+        if before <= 1:
+            return False
+        self._last = None
+        self.rows = max(1, before // _GROWTH)
+        return True

@@ -8,7 +8,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyspark
@@ -16,48 +16,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from eo_listener.errors import TryAgainError
-from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
-from eo_listener.sinks import task_size
-from eo_listener.sinks.rows import stream, tasks_wanted
+from eo_listener.sinks import fetching, rows, task_size
+from eo_listener.sinks.rows import stream
 from eo_listener.sinks.task_size import TaskSize
+from tests.sinks.plans import planned
 
-EMPTY = Plan(
-    query_id="q",
-    run_id="r",
-    query="flights",
-    batch_id=0,
-    sources={},
-    topic_ids={},
-    log_starts={},
-    log_ends={},
-)
-
-
-def planned(*counts: int) -> Plan:
-    """A batch with so many offsets in each of its partitions."""
-    spans = {TopicPartition("flights", at): Span(7, 7 + count) for at, count in enumerate(counts)}
-    return replace(EMPTY, sources={0: spans})
-
-
-@pytest.mark.parametrize(
-    ("counts", "partitions", "wanted"),
-    [
-        ((), 0, None),
-        ((100,), 1, None),
-        ((101,), 1, 2),
-        ((1000,), 1, 10),
-        ((1000,), 40, 10),  # whichever of them has the long partition of Kafka
-        ((60, 60), 2, None),
-        ((60, 60), 1, 2),  # after a coalesce
-        ((1, 1, 500), 3, 6),
-    ],
-)
-def test_a_task_that_is_too_large_is_cut(
-    counts: tuple[int, ...], partitions: int, wanted: int | None
-) -> None:
-    """By the longest partition of Kafka, and by all offsets over the tasks there are."""
-    assert tasks_wanted(planned(*counts), partitions, 100) == wanted
+ROOT = Path(__file__).parents[2]
 
 
 def numbers(frame: DataFrame, plan: Plan, **given: Any) -> list[int]:
@@ -71,6 +36,7 @@ def test_all_rows_come_once_and_in_order(spark: SparkSession) -> None:
     """As one job, task by task, and cut with the order kept."""
     frame = spark.range(0, 1000, 1, 3)
     for plan, given in (
+        (planned(1000), {"at_once": True}),
         (planned(1000), {}),
         (planned(*[100] * 10), {"task_rows": 400}),
         (planned(1000), {"task_rows": 100, "ordered": True}),
@@ -99,7 +65,7 @@ def test_it_can_be_left_early(spark: SparkSession) -> None:
 def test_what_fails_in_a_task_is_spark_s_own_error(spark: SparkSession) -> None:
     """Nothing is hidden of it, with one job and with many."""
     frame = spark.range(0, 100, 1, 2).selectExpr("if(id = 99, raise_error('odd row'), id) AS id")
-    for given in ({}, {"task_rows": 60}):
+    for given in ({"at_once": True}, {"task_rows": 60}):
         with pytest.raises(Exception, match="odd row"):
             numbers(frame, planned(50, 50), **given)
 
@@ -188,16 +154,137 @@ def test_a_kept_part_that_is_lost_is_no_row_less(spark: SparkSession) -> None:
     assert sorted(numbers(frame, planned(*[250] * 16), task_rows=250)) == list(range(4000))
 
 
+TOGETHER = """
+import sys, time, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+from pyspark.sql import SparkSession
+from eo_listener.sinks.rows import stream
+from tests.sinks.plans import planned
+master, folder, tasks = sys.argv[1], Path(sys.argv[2]), 8
+conf = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+spark = conf.config("spark.driver.host", "127.0.0.1").getOrCreate()
+
+def meet(batches):
+    for batch in batches:
+        Path(folder, str(batch.column("id")[0])).touch()
+        ends = time.monotonic() + 60
+        while len(list(folder.iterdir())) < 4:
+            assert time.monotonic() < ends, "alone"
+            time.sleep(0.05)
+        yield batch
+
+frame = spark.range(0, 80, 1, tasks).mapInArrow(meet, "id long")
+rows = stream(frame, planned(*[10] * tasks), task_rows=10)
+print("rows", sorted(one for batch in rows for one in batch.column("id").to_pylist()))
+left = spark.sparkContext._jsc.getPersistentRDDs().size()
+print("kept", left)
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "master", ["local[4]", pytest.param("local-cluster[2,2,1024]", marks=pytest.mark.slow)]
+)
+def test_all_cores_compute_a_batch(master: str, tmp_path: Path) -> None:
+    """Of eight tasks, each of which waits until four of them run, none waits in vain."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    answer = subprocess.run(
+        [sys.executable, "-c", TOGETHER, master, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert f"rows {list(range(80))}" in answer.stdout, answer.stderr[-3000:]
+    assert "kept 0" in answer.stdout
+
+
+@pytest.mark.spark
+def test_tasks_that_are_kept_come_in_order(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other where they are large, several together where they are small."""
+    monkeypatch.setattr(rows, "_cores", lambda _: None)
+    frame = spark.range(0, 1000, 1, 10)
+    for most in (1, 1 << 20):
+        monkeypatch.setattr(fetching, "TASK_BYTES", most)
+        found = numbers(frame, planned(*[100] * 10), task_rows=100)
+        assert found == list(range(1000))
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+
+
+@pytest.mark.spark
+def test_a_kept_part_that_does_not_change_is_computed_again(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no row can be another one then, an executor that ends costs its own part only."""
+    monkeypatch.setattr(rows, "_cores", lambda _: None)
+    monkeypatch.setattr(fetching, "TASK_BYTES", 1)
+    jvm = spark.sparkContext._jsc
+    found: list[int] = []
+    with closing(stream(spark.range(0, 1000, 1, 10), planned(*[100] * 10))) as batches:
+        for batch in batches:
+            for number in list(jvm.getPersistentRDDs()):
+                jvm.sc().env().blockManager().removeRdd(number)
+            found += batch.column("id").to_pylist()
+    assert found == list(range(1000))
+
+
+GREEDY = """
+import sys, warnings
+warnings.simplefilter("ignore")
+from pyspark.sql import SparkSession
+from eo_listener.errors import TryAgainError
+from eo_listener.sinks.task_size import TaskSize
+from tests.sinks.plans import planned
+conf = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false")
+conf = conf.config("spark.driver.maxResultSize", "4m").config("spark.log.level", "OFF")
+spark = conf.config("spark.driver.host", "127.0.0.1").getOrCreate()
+size = TaskSize()
+list(size.stream(spark.range(10), planned(10)))
+wide = spark.range(0, 1000, 1, 1).selectExpr("explode(sequence(id * 10, id * 10 + 9)) AS id")
+wide = wide.selectExpr("id", "repeat(uuid(), 60) AS v")  # what was large is nondeterministic too
+for attempt in range(1, 6):
+    try:
+        print("rows", sum(batch.num_rows for batch in size.stream(wide, planned(1000))), attempt)
+        break
+    except TryAgainError as error:
+        print(error)
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("master", ["local[2]", "local[3]"])
+def test_more_than_spark_brings_at_once_comes_in_smaller_tasks(master: str) -> None:
+    """What was a few small rows becomes 21 MB where 4 may come: smaller tasks bring them all."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    answer = subprocess.run(
+        [sys.executable, "-c", GREEDY, master],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    lines = answer.stdout.splitlines()
+    assert "spark.driver.maxResultSize" in lines[0], answer.stderr[-3000:]
+    assert lines[-1] in ("rows 10000 2", "rows 10000 3"), lines
+
+
 HUGE = """
 import sys, warnings
 warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
-from tests.sinks.test_rows import planned
+from tests.sinks.plans import planned
 from eo_listener.sinks.rows import stream
 spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
 count = int(sys.argv[1])
 frame = spark.range(0, count, 1, 1).selectExpr("id", "concat(id, repeat('x', 1000)) AS v")
-given = {"task_rows": count} if sys.argv[2] == "whole" else {"ordered": sys.argv[2] == "ordered"}
+given = {"at_once": True} if sys.argv[2] == "whole" else {"ordered": sys.argv[2] == "ordered"}
 rows = [batch.num_rows for batch in stream(frame, planned(count, 1), **given)]
 print("rows", sum(rows))
 """
@@ -242,11 +329,11 @@ import sys, warnings
 warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
 from eo_listener.sinks.rows import stream
-from tests.sinks.test_rows import planned
+from tests.sinks.plans import planned
 builder = SparkSession.builder.remote("local[1]").config("spark.driver.host", "127.0.0.1")
 spark = builder.config("spark.sql.session.timeZone", "Asia/Tokyo").getOrCreate()
 frame = spark.range(5000).selectExpr("id", "timestamp'2026-01-01 09:00:00' AS at")
-for given in ({}, {"task_rows": 100, "ordered": True}):
+for given in ({"at_once": True}, {"task_rows": 100, "ordered": True}):
     batches = list(stream(frame, planned(5000), **given))
     ids = [one for batch in batches for one in batch.column("id").to_pylist()]
     assert ids == list(range(5000)), len(ids)

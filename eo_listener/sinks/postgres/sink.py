@@ -17,6 +17,7 @@ from eo_listener.jvm.tasks import task_ranges
 from eo_listener.ledger import Applied, Entry, Head
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
+from eo_listener.sinks.fetching import TASK_ROWS, planned_rows
 from eo_listener.sinks.postgres import dead_letters as letters_table
 from eo_listener.sinks.postgres.access import Access
 from eo_listener.sinks.postgres.applying import check_apply
@@ -31,7 +32,7 @@ from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.sinks.postgres.statements import schema_of
 from eo_listener.sinks.postgres.tables import check_durable, columns, make_target
 from eo_listener.sinks.postgres.writing import Writer
-from eo_listener.sinks.rows import TASK_ROWS, is_far, planned_rows
+from eo_listener.sinks.rows import is_far
 from eo_listener.sinks.target import Apply, Target
 from eo_listener.sinks.task_size import TaskSize
 

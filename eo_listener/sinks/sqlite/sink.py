@@ -22,6 +22,7 @@ from eo_listener.fault_points import reached
 from eo_listener.ledger import Applied, Entry, Head
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
+from eo_listener.sinks.fetching import TASK_ROWS
 from eo_listener.sinks.ledger_sql import (
     HEADS,
     LedgerSql,
@@ -31,7 +32,7 @@ from eo_listener.sinks.ledger_sql import (
     standing,
 )
 from eo_listener.sinks.poison import DeadLetter, DeadLetterSql
-from eo_listener.sinks.rows import TASK_ROWS, schema_of
+from eo_listener.sinks.rows import schema_of
 from eo_listener.sinks.sqlite.applying import run_apply
 from eo_listener.sinks.sqlite.failures import at_commit, explained
 from eo_listener.sinks.sqlite.file import Connection, DatabaseFile
