@@ -100,6 +100,10 @@ class QueryReader(Protocol):
         """
         ...
 
+    def has_ended(self, query_id: str, run_id: str) -> bool:
+        """Whether the run is over, or its SparkContext was stopped, whatever the events said."""
+        ...
+
     def forget(self, run_id: str) -> None:
         """Drop what is held of a run that has ended."""
         ...

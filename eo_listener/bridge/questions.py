@@ -45,6 +45,10 @@ class PipeQueries:
         """What is durable now; None while the query restores its checkpoint. Raises JvmError."""
         return shim_answers.position(self._pipe.ask("position", run_id=run_id, timeout=_PATIENCE))
 
+    def has_ended(self, query_id: str, run_id: str) -> bool:  # noqa: ARG002  # the protocol's
+        """Whether the run is over, told or not. Raises JvmError."""
+        return self._pipe.ask("ended", run_id=run_id, timeout=_PATIENCE) == "true"
+
     def forget(self, run_id: str) -> None:
         """Let go of a query, when all of it is committed."""
         self._forget(run_id)

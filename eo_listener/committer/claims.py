@@ -48,6 +48,19 @@ class Claims:
             least[tp] = min([least[tp], *theirs], key=lambda position: position.offset)
         return replace(commit, positions=least), self._once(key, commit, shared)
 
+    def holds(self, run_id: str, commit: Commit) -> bool:
+        """Whether the run has fed this group before."""
+        return run_id in self._claims.get((commit.cluster, commit.group), {})
+
+    def rivals(self, run_id: str, commit: Commit) -> tuple[str, ...]:
+        """The other runs that feed one of these partitions."""
+        claims = self._claims.get((commit.cluster, commit.group), {})
+        return tuple(
+            other
+            for other, claim in claims.items()
+            if other != run_id and claim.positions.keys() & commit.positions.keys()
+        )
+
     def _once(
         self, key: tuple[Cluster, str], commit: Commit, shared: set[TopicPartition]
     ) -> PartitionsShared | None:

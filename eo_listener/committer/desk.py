@@ -106,8 +106,10 @@ class Desk:
         looks = self._agenda.times(self._next_look).items()
         for run_id in [one for one, time in looks if look_at_all or time <= moment.now]:
             run = self._runs[run_id]
-            self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
-            if self._is_followed(run):
+            was_over = run.over
+            if not was_over:
+                self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
+            if was_over or self._is_followed(run):
                 self._end(run.run_id, moment.now)
         for run_id in post.ended:
             self._end(run_id, moment.now)
@@ -164,7 +166,7 @@ class Desk:
 
     def _end(self, run_id: str, now: float) -> None:
         run = self._runs.get(run_id)
-        if run is not None:
+        if run is not None and not run.over:
             self._contained(run.query, partial(self._look, run, now, last=True))
         self._runs.pop(run_id, None)
         self._forget(run_id, run)
@@ -173,11 +175,15 @@ class Desk:
         self._agenda.stir(run_id)
         if run is not None and self._newest.get(run.query_id) == run_id:
             del self._newest[run.query_id]
-        for commit in self._claims.drop(run_id):
-            self._committer.offer(commit)
+        self._let_go(run_id)
         self._queries.forget(run_id)
         if run is not None:
             self._committer.observe(self._reporter.ended(run.query, run_id))
+
+    def _let_go(self, run_id: str) -> None:
+        """Let the others that feed its partitions go on without it."""
+        for commit in self._claims.drop(run_id):
+            self._committer.offer(commit)
 
     # Events
 
@@ -186,7 +192,7 @@ class Desk:
         reached("router.before-route")
         progress = mail.newest
         run = self._run_of(progress.query_id, progress.run_id, progress.name, moment.now)
-        run.newest = progress
+        run.newest, run.over = progress, False
         run.heard(moment.now)
         if progress.sources:
             self._inspect(run)
@@ -195,7 +201,7 @@ class Desk:
         if run.follows_checkpoint:
             run.due = min(run.due, moment.now + _SOON)
         else:
-            self._offer(run, progress, renew=False)
+            self._offer(run, progress, moment.now, renew=False)
         if progress.sources:
             self._committer.observe(self._reporter.progressed(progress, run.options))
 
@@ -270,17 +276,32 @@ class Desk:
 
         That may be ahead of the newest event, which the guard has not seen then: so its time is
         waited for, but for the `last` look, before which all events were delivered.
+
+        A run that says that it has ended feeds no group any more. It is kept until the next look,
+        as its last events may be on their way; with a SparkContext its end goes untold.
         """
         self._agenda.stir(run.run_id)
         run.asked(now)
         self._inspect(run)
+        ended = self._has_ended(run)
         position = self._position(run)
         early = position is not None and not last and run.is_early(position)
         renew = run.looked(position, now, self._heartbeat, early=early)
         if position is not None and not early:
-            self._offer(run, run.at(position), renew=renew)
+            self._offer(run, run.at(position), now, renew=renew)
         elif renew and run.newest is not None and not run.follows_checkpoint:
-            self._offer(run, run.newest, renew=True)
+            self._offer(run, run.newest, now, renew=True)
+        if ended and not early:
+            run.over = True
+            run.asked(now)
+            self._let_go(run.run_id)
+
+    def _has_ended(self, run: Run) -> bool:
+        try:
+            return self._queries.has_ended(run.query_id, run.run_id)
+        except JvmError as error:
+            logger.debug("query %s cannot be asked whether it runs: %s", run.query, error)
+            return False
 
     def _position(self, run: Run) -> LivePosition | None:
         try:
@@ -317,16 +338,16 @@ class Desk:
 
     # Where to
 
-    def _offer(self, run: Run, progress: Progress, *, renew: bool) -> None:
+    def _offer(self, run: Run, progress: Progress, now: float, *, renew: bool) -> None:
         if not progress.sources and (run.newest is None or run.newest.sources):
             return  # nothing is durable yet; only an event can say that it reads nothing from Kafka
         kept = progress.without(run.withheld)
         if kept.sources or not progress.sources:
-            self._offer_all(run, self._route(run, kept), renew=renew)
+            self._offer_all(run, self._route(run, kept), now, renew=renew)
         if renew and run.withheld:
             self._renew_marks(self._route(run, progress.only(run.withheld)))
 
-    def _offer_all(self, run: Run, route: Route, *, renew: bool) -> None:
+    def _offer_all(self, run: Run, route: Route, now: float, *, renew: bool) -> None:
         for why in route.ignored:
             self._say_once(run, (why.source, why.problem), why)
         for overlap in route.shared:
@@ -335,7 +356,11 @@ class Desk:
         if news is not None:
             self._committer.observe(news)
         for commit in route.commits:
+            new = not self._claims.holds(run.run_id, commit)
             least, shared = self._claims.least(run.run_id, run.query, commit)
+            for rival in self._claims.rivals(run.run_id, commit):
+                self._runs[rival].doubt(now, at_once=new)
+                self._agenda.stir(rival)
             if shared is not None:
                 self._committer.observe(shared)
             self._committer.offer(least, renew=renew)

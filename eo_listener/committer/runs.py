@@ -58,6 +58,7 @@ class Run:
     newest: Progress | None = None
     restored: LivePosition | None = None
     awaited: int | None = None
+    over: bool = False  # by its own word, which Spark has not passed on
     silence: float | None = None
 
     @property
@@ -162,6 +163,13 @@ class Run:
     def heard(self, now: float) -> None:
         """Plan a look for when its events have fallen silent: the last one may have been lost."""
         self.silence = now + _SILENCE
+
+    def doubt(self, now: float, *, at_once: bool) -> None:
+        """Plan a look for whether it is still there, since it holds another run up."""
+        if at_once:
+            self.due = min(self.due, now)
+        elif self.silence is None:
+            self.silence = now + _SILENCE
 
     @property
     def next_look(self) -> float:

@@ -23,6 +23,10 @@ class NoQueries:
         """Raise JvmError."""
         raise _out_of_reach(query_id)
 
+    def has_ended(self, query_id: str, run_id: str) -> bool:  # noqa: ARG002  # the protocol's
+        """Raise JvmError."""
+        raise _out_of_reach(query_id)
+
     def forget(self, run_id: str) -> None:
         """Nothing was held of it."""
 

@@ -53,19 +53,34 @@ class LiveQueries:
         """What is durable now; None while the query restores its checkpoint. Raises JvmError."""
         return live_position(self._query(query_id, run_id))
 
+    def has_ended(self, query_id: str, run_id: str) -> bool:
+        """Whether the run is over, told or not. Raises JvmError."""
+        query = self._found(query_id, run_id)
+        if query is None and self._session is None:
+            raise _gone(query_id)
+        return query is None or query.has_ended()
+
     def forget(self, run_id: str) -> None:
         """Let go of a query."""
         self._held.pop(run_id, None)
 
     def _query(self, query_id: str, run_id: str) -> RunningQuery:
+        query = self._found(query_id, run_id)
+        if query is None:
+            raise _gone(query_id)
+        return query
+
+    def _found(self, query_id: str, run_id: str) -> RunningQuery | None:
         query = self._held.get(run_id)
         if query is None and self._session is not None:
             query = find(self._session, query_id, run_id)
             if query is not None:
                 self.started(query)
-        if query is None:
-            raise JvmError(
-                f"query {query_id} is not running in this driver",
-                cause="it has ended, or it runs in another process (Spark Connect)",
-            )
         return query
+
+
+def _gone(query_id: str) -> JvmError:
+    return JvmError(
+        f"query {query_id} is not running in this driver",
+        cause="it has ended, or it runs in another process (Spark Connect)",
+    )

@@ -43,6 +43,17 @@ class RunningQuery:
             return int(context.batchId())
         return int(self.execution.currentBatchId())
 
+    def has_ended(self) -> bool:
+        """Whether the run is over, or cannot go on. Raises JvmError.
+
+        An idle query lives on for a while when its SparkContext is stopped, and nobody is told of
+        its end: Spark's bus of events is stopped too.
+        """
+        with asking("whether a query still runs"):
+            if not self.execution.isActive():
+                return True
+            return bool(self.execution.sparkSession().sparkContext().isStopped())
+
     def shim(self, name: str) -> Any | None:
         """Return a class of the shim; None where the shim is not loaded. Raises JvmError."""
         with asking("for its shim"):

@@ -18,6 +18,7 @@ class MemoryQueries:
         self.given = given
         self.positions: dict[str, LivePosition] = {}
         self.modes: dict[str, QueryMode] = {}
+        self.over: set[str] = set()
         self.forgotten: list[str] = []
         self.asked = 0
 
@@ -37,6 +38,12 @@ class MemoryQueries:
         if self.given is None:
             raise JvmError(f"query {query_id} cannot be asked")
         return self.positions.get(run_id)
+
+    def has_ended(self, query_id: str, run_id: str) -> bool:
+        """Whether `over` has the run."""
+        if self.given is None:
+            raise JvmError(f"query {query_id} cannot be asked")
+        return run_id in self.over
 
     def forget(self, run_id: str) -> None:
         """Remember that the run was forgotten."""

@@ -60,7 +60,7 @@ class JvmSide:
     ) -> None:
         self.lines: list[dict[str, Any]] = []
         self.errors = ""
-        self._answers = answers
+        self._answers = {"ended": "false", **answers}
         self._heard = threading.Condition()
         self._writing = threading.Lock()
         self._deaf = threading.Event()

@@ -112,6 +112,7 @@ def test_what_the_shim_says_is_read() -> None:
         ),
         "mode": "REAL_TIME",
         "position": '{"v":1,"restored":false,"batch":-1,"sources":[]}',
+        "ended": "false",
     }
 
     def answer(told: dict[str, Any]) -> Answer:
@@ -122,6 +123,9 @@ def test_what_the_shim_says_is_read() -> None:
     assert queries.options("q", "r") == {1: {"subscribe": "t"}}
     assert queries.mode("q", "r") is QueryMode.REAL_TIME
     assert queries.position("q", "r") is None
+    assert not queries.has_ended("q", "r")
+    answers["ended"] = "true"
+    assert queries.has_ended("q", "r")
     queries.forget("r")
     assert forgotten == ["r"]
     answers["mode"] = "NEW_MODE"

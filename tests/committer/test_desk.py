@@ -2,73 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from eo_listener.committer import Committer
-from eo_listener.committer.desk import Desk, Moment
-from eo_listener.committer.inbox import Inbox, Started
+from eo_listener.committer.inbox import Started
 from eo_listener.errors import JvmError
-from eo_listener.events import Breach, Event, GuardViolation, Malfunction, SourceIgnored
-from eo_listener.guard import Guard
-from eo_listener.offsets import Offsets, TopicPartition
-from eo_listener.progress import Progress, SourceProgress
+from eo_listener.events import Breach, GuardViolation, Malfunction, SourceIgnored
+from eo_listener.offsets import Offsets
 from eo_listener.protocols import LivePosition, QueryMode
-from eo_listener.routing import Rules
-from eo_listener.testing import MemoryGroups, MemoryQueries
-
-P0 = TopicPartition("t", 0)
-OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
-
-
-class Office:
-    """A desk with an inbox before it, and a committer behind."""
-
-    def __init__(self, queries: MemoryQueries) -> None:
-        self.store = MemoryGroups()
-        self.events: list[Event] = []
-        self.committer = Committer(lambda cluster: self.store, observers=[self.events.append])
-        self.inbox = Inbox()
-        self.desk = Desk(Rules(), queries, self.committer, guard=Guard.WITHHOLD, heartbeat=3600.0)
-
-    def serve(self, now: float) -> None:
-        """Go once round the router's loop, and wait for Kafka."""
-        self.desk.serve(self.inbox.take(), Moment(now, now))
-        assert self.committer.flush(5.0) or self.of(GuardViolation)
-
-    def of(self, kind: type[Event]) -> list[Event]:
-        return [event for event in self.events if isinstance(event, kind)]
-
-    @property
-    def held(self) -> int:
-        return self.store.groups["g"][P0].offset
-
-
-@pytest.fixture
-def queries() -> MemoryQueries:
-    return MemoryQueries(OPTIONS)
-
-
-@pytest.fixture
-def office(queries: MemoryQueries) -> Iterator[Office]:
-    made = Office(queries)
-    yield made
-    made.committer.close(2.0)
-
-
-def event(
-    batch: int, start: int | None, end: int | None, run: str = "r1", query: str = "q1"
-) -> Progress:
-    source = SourceProgress(
-        index=0,
-        description="",
-        start=None if start is None else Offsets({P0: start}),
-        end=Offsets() if end is None else Offsets({P0: end}),
-    )
-    return Progress(
-        query_id=query, run_id=run, name=None, batch_id=batch, timestamp="", sources=(source,)
-    )
+from eo_listener.testing import MemoryQueries
+from tests.committer.office import P0, Office, event
 
 
 def test_a_query_that_cannot_be_looked_at_is_left_in_peace_for_a_while(
@@ -151,7 +93,7 @@ def test_a_source_that_has_lost_all_its_partitions_is_told(office: Office) -> No
     """The end of the last topic is an event with no offsets at all, and a violation."""
     office.inbox.progressed(event(0, None, 5))
     office.serve(0.0)
-    office.inbox.progressed(event(1, 5, None))
+    office.inbox.progressed(event(1, 5, {}))
     office.serve(1.0)
     (told,) = office.of(GuardViolation)
     assert isinstance(told, GuardViolation)

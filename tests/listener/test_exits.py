@@ -61,6 +61,26 @@ def test_every_order_of_ending(
     assert total(broker.bootstrap_servers, group) == 300
 
 
+def test_a_query_whose_session_was_stopped_holds_nobody_up(
+    broker: Broker, topics: Topics, tmp_path: Path
+) -> None:
+    """Spark tells of no end then: the query in the next session commits all that it has read."""
+    topic, group = topics.create(), unique("g")
+    command = [sys.executable, "-m", "tests.listener.two_sessions"]
+    answer = subprocess.run(
+        [*command, broker.bootstrap_servers, topic, group, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=ROOT,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    said = [line for line in answer.stdout.splitlines() if line.startswith("FLUSHED")]
+    assert said == ["FLUSHED True"] * 2, answer.stderr[-3000:]
+    assert total(broker.bootstrap_servers, group) == 50
+
+
 def test_a_dead_kafka_does_not_hold_up_the_end(
     broker: Broker, topics: Topics, tmp_path: Path
 ) -> None:

@@ -162,6 +162,10 @@ class Queries:
         committed = {0: run.committed} if run.last >= 0 else {}
         return LivePosition(batch_id=run.last, committed=committed)
 
+    def has_ended(self, query_id: str, run_id: str) -> bool:
+        """Whether the run is over."""
+        return self._of(run_id).phase is Phase.OVER
+
     def forget(self, run_id: str) -> None:
         """Drop a run that has ended."""
         self.runs.pop(run_id, None)

@@ -60,6 +60,8 @@ final class Clerk {
         return PositionInspector.inspect(execution(question));
       case "mode":
         return ExecutionMode.of(new LiveQuery(execution(question)).execution()).name();
+      case "ended":
+        return String.valueOf(new LiveQuery(execution(question)).hasEnded());
       case "hands":
         return Hands.call(question.path("call").asText(), question.path("argument").asText());
       default:

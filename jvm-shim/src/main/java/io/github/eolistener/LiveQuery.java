@@ -38,6 +38,12 @@ final class LiveQuery {
     return new ArrayList<>(distinct);
   }
 
+  /** Whether the run is over, or its SparkContext was stopped: then nobody is told of its end. */
+  boolean hasEnded() {
+    return !execution.ask("isActive").get().equals(true)
+        || execution.ask("sparkSession").ask("sparkContext").ask("isStopped").get().equals(true);
+  }
+
   static boolean isKafka(Object stream) {
     return stream.getClass().getName().startsWith(KAFKA_PACKAGE);
   }

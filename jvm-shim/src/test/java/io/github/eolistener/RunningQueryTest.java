@@ -47,10 +47,12 @@ class RunningQueryTest {
     try {
       query.processAllAvailable();
       check(query);
+      assertFalse(new LiveQuery(query).hasEnded());
     } finally {
       query.stop();
     }
     check(query);
+    assertTrue(new LiveQuery(query).hasEnded());
   }
 
   private static void check(StreamingQuery query) throws Exception {
