@@ -23,6 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -90,8 +91,24 @@ def _strike(name: str, do: str) -> None:
             return
     if do == "fell":
         fell(processes)
-    else:
+    elif processes[-1] != os.getpid():
         os.killpg(os.getpgid(processes[-1]), signal.SIGSTOP)
+    else:
+        _stop_here()
+
+
+def _stop_here() -> None:
+    """Stop this process group with this thread at this very line.
+
+    A signal to the process is taken by whichever thread wakes up, and until then this one would go
+    on, past its fault point: so this process is stopped by a signal to this thread.
+    """
+    group = os.getpgid(0)
+    for below in psutil.Process().children(recursive=True):
+        with suppress(ProcessLookupError):  # it has ended
+            if os.getpgid(below.pid) == group:
+                os.kill(below.pid, signal.SIGSTOP)
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def driver_processes() -> tuple[int, ...]:
