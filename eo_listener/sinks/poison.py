@@ -20,9 +20,9 @@ from eo_listener.ledger import Entry
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.json_text import json_row
 from eo_listener.sinks.ledger_sql import Many, now_text
+from eo_listener.sinks.newest import ORIGIN
 
 REASON: Final = "eo_poison"
-ORIGIN: Final = ("topic", "partition", "offset")
 
 _LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", "put_at")
 
@@ -73,14 +73,17 @@ class Sieve:
     """Which columns of a frame are written, and which rows are not.
 
     `columns` are those to write, in the frame's order; `marked` says whether the frame has the
-    column `eo_poison`.
+    column `eo_poison`. `version` is the column that must not be null, None without one.
     """
 
     columns: tuple[str, ...]
     marked: bool
+    version: str | None = None
 
     @classmethod
-    def of(cls, names: Sequence[str], target: Collection[str] | None) -> Sieve:
+    def of(
+        cls, names: Sequence[str], target: Collection[str] | None, version: str | None = None
+    ) -> Sieve:
         """For a frame's columns and a target's (None: it is still to be made).
 
         `eo_poison` is never written; topic, partition and offset are dropped where the target
@@ -116,17 +119,24 @@ class Sieve:
                 "the rows have no column that could be written",
                 fix="Select at least one column of the target in the transform",
             )
-        return cls(columns=columns, marked=REASON in names)
+        if version is not None and version not in columns:
+            raise SettingsError(
+                f"version_column names {version!r}, which the rows or the table lack",
+                fix="Name a column that both have",
+            )
+        return cls(columns=columns, marked=REASON in names, version=version)
 
     def sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
-        """Return the rows that can be read and are not marked, with all their columns; the others.
+        """Return the rows that can be written as far as can be told here, whole; the others.
 
-        What cannot be read is text that is not UTF-8: Spark casts any bytes to a string. In a
-        reason such bytes are escaped. Raises SettingsError when the mark is not a text.
+        The others are those that are marked, that have no version, or a text that is not UTF-8:
+        Spark casts any bytes to a string. In a reason such bytes are escaped. Raises SettingsError
+        when the mark is not a text.
         """
         rows, marked = self._unmarked(rows)
         rows, broken = self._readable(rows)
-        return rows, marked + broken
+        rows, old = self._versioned(rows)
+        return rows, marked + broken + old
 
     def _unmarked(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         if not self.marked:
@@ -169,6 +179,15 @@ class Sieve:
             return rows, []
         letters = [self.letter(rows, at, flaw) for at, flaw in enumerate(flaws) if flaw is not None]
         return rows.filter(pa.array([flaw is None for flaw in flaws])), letters
+
+    def _versioned(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
+        if self.version is None or not rows.column(self.version).null_count:
+            return rows, []
+        lacks = pc.is_null(rows.column(self.version))
+        why = f"version column {self.version!r} is null"
+        at = [index for index, one in enumerate(lacks.to_pylist()) if one]
+        letters = [self.letter(rows, index, why) for index in at]
+        return rows.filter(pc.invert(lacks)), letters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

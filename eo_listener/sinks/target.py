@@ -38,6 +38,7 @@ class Target:
     table: str
     mode: Mode
     keys: tuple[str, ...]
+    version_column: str | None
     apply: tuple[str, ...] | Function | None
     create: bool
     dead_letters: str | None
@@ -49,6 +50,7 @@ class Target:
         table: str,
         mode: str,
         keys: str | Sequence[str],
+        version_column: str | None = None,
         apply: Apply | None,
         create: bool,
         dead_letters: str | None,
@@ -62,29 +64,8 @@ class Target:
                 f"mode {mode!r} is not known",
                 fix=f"Use one of {', '.join(repr(one.value) for one in Mode)}",
             ) from None
-        for name in (table, *names, *(() if dead_letters is None else (dead_letters,))):
-            if not name or "\x00" in name:
-                raise SettingsError(
-                    f"{name!r} cannot be the name of a table or a column",
-                    fix="Give a name that is not empty and has no NUL character",
-                )
-        tables = [name.lower() for name in (table, dead_letters) if name is not None]
-        if len({*tables, HEADS, HISTORY}) < len(tables) + 2:  # SQLite's names have no case
-            raise SettingsError(
-                f"table {table!r} and dead_letters {dead_letters!r} cannot be used together with "
-                f"the ledger's own {HEADS} and {HISTORY}",
-                fix="Give each a name of its own",
-            )
-        if how is Mode.APPEND and names:
-            raise SettingsError(
-                "keys= has no meaning when rows are appended",
-                fix='Add mode="upsert", or drop keys=',
-            )
-        if how is not Mode.APPEND and not names:
-            raise SettingsError(
-                f"mode {mode!r} needs to know which columns identify a row",
-                fix='Add keys=("column", ...)',
-            )
+        _check_names(table, dead_letters, (*names, version_column))
+        _check_keys(how, names, version_column)
         if apply is not None and how is not Mode.APPEND:
             raise SettingsError(
                 f"apply= says itself what is written, so mode {mode!r} has no meaning with it",
@@ -94,6 +75,7 @@ class Target:
             table=table,
             mode=how,
             keys=names,
+            version_column=version_column,
             apply=_checked(apply),
             create=create,
             dead_letters=dead_letters,
@@ -108,6 +90,45 @@ class Target:
     def statements(self) -> tuple[str, ...]:
         """The user's statements, none where `apply` is a function."""
         return () if self.apply is None or callable(self.apply) else self.apply
+
+
+def _check_names(table: str, dead_letters: str | None, columns: Iterable[str | None]) -> None:
+    for name in (table, dead_letters, *columns):
+        if name is not None and (not name or "\x00" in name):
+            raise SettingsError(
+                f"{name!r} cannot be the name of a table or a column",
+                fix="Give a name that is not empty and has no NUL character",
+            )
+    tables = [name.lower() for name in (table, dead_letters) if name is not None]
+    if len({*tables, HEADS, HISTORY}) < len(tables) + 2:  # SQLite's names have no case
+        raise SettingsError(
+            f"table {table!r} and dead_letters {dead_letters!r} cannot be used together with "
+            f"the ledger's own {HEADS} and {HISTORY}",
+            fix="Give each a name of its own",
+        )
+
+
+def _check_keys(mode: Mode, keys: tuple[str, ...], version: str | None) -> None:
+    if mode is Mode.APPEND and keys:
+        raise SettingsError(
+            "keys= has no meaning when rows are appended",
+            fix='Add mode="upsert", or drop keys=',
+        )
+    if mode is not Mode.APPEND and not keys:
+        raise SettingsError(
+            f"mode {mode.value!r} needs to know which columns identify a row",
+            fix='Add keys=("column", ...)',
+        )
+    if version is not None and mode is Mode.APPEND:
+        raise SettingsError(
+            "version_column= has no meaning when rows are appended",
+            fix='Add mode="upsert" and keys=, or drop version_column=',
+        )
+    if version in keys:
+        raise SettingsError(
+            f"version_column={version!r} is one of keys=, so rows with one key have one version",
+            fix="Name a column that changes with each version of a row, or take it out of keys=",
+        )
 
 
 def _checked(apply: object) -> tuple[str, ...] | Function | None:

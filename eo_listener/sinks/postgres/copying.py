@@ -53,7 +53,7 @@ def chunks(batches: Iterable[pa.RecordBatch], layout: Layout, end: str = "\n") -
         rows, letters = layout.sieve.sift(batch)
         marked += letters
         if rows.num_rows:
-            lines = Lines.of(rows, layout.forms, end)
+            lines = Lines.of(rows, layout.fields, end)
             parts.append(lines)
             size += len(lines.text())
         full = size >= CHUNK_BYTES or sum(map(len, parts)) + len(marked) >= CHUNK_ROWS

@@ -9,20 +9,41 @@ from typing import Any, Final
 from psycopg import sql
 
 from eo_listener.errors import SettingsError
-from eo_listener.sinks.poison import ORIGIN, Sieve
-from eo_listener.sinks.postgres.types import Existing, Form, form
+from eo_listener.sinks.newest import ORIGIN, STAGED_ORIGIN, unordered
+from eo_listener.sinks.poison import Sieve
+from eo_listener.sinks.postgres.types import Existing, Form, Spelling, form
 from eo_listener.sinks.target import Target
 
-NUMBER, PLACE, TURN, ATTEMPT, ALIAS = RESERVED = (
+NUMBER, PLACE, TIED, TURN, ATTEMPT, ALIAS, *_ = RESERVED = (
     "eo_number",
     "eo_place",
+    "eo_tied",
     "eo_turn",
     "eo_attempt",
     "eo_staged",
+    *STAGED_ORIGIN,
 )
 """Names that staged rows have columns of beside their own."""
 
 _ORIGINS: Final = {"topic": "string", "partition": "integer", "offset": "long"}
+_ORIGIN_FORMS: Final = (
+    ("topic", Form(postgres="text", spelling=Spelling.TEXT)),
+    ("partition", Form(postgres="integer", spelling=Spelling.PLAIN)),
+    ("offset", Form(postgres="bigint", spelling=Spelling.PLAIN)),
+)
+_WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
+_TELLS: Final = {
+    "topic": frozenset({"text", "varchar", "citext"}),
+    "partition": _WHOLE,
+    "offset": _WHOLE,
+}
+_VERSIONS: Final = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), _WHOLE),
+    "date": frozenset({"date", "timestamp"}),
+    "timestamp": frozenset({"timestamp", "timestamptz"}),
+    "timestamp_ntz": frozenset({"timestamp"}),
+}
+"""What may be a version, and the columns that order it as it is."""
 _LONGEST: Final = 63  # bytes; PostgreSQL cuts a longer name, and two of them may then be one
 
 
@@ -30,15 +51,16 @@ _LONGEST: Final = 63  # bytes; PostgreSQL cuts a longer name, and two of them ma
 class Layout:
     """The columns of a line, in order, with their forms.
 
-    `written` are those that the target takes; the others only travel, to find the newest of two
-    rows with one key, or where a refused row came from. `sieve` parts the rows that are marked.
-    `traced`: lines tell topic, partition and offset, as Kafka's own.
+    `forms` are of the columns that the target takes. `sieve` parts the rows that are marked.
+    `traced`: lines end with topic, partition and offset once more, in columns of ours, to find the
+    newest of two rows with one key, or where a refused row came from. `located`: the target keeps
+    them too, as what they are.
     """
 
     forms: tuple[tuple[str, Form], ...]
-    written: tuple[str, ...]
     sieve: Sieve
     traced: bool
+    located: bool
 
     @classmethod
     def of(
@@ -57,7 +79,7 @@ class Layout:
         """
         kinds = {one["name"]: one["type"] for one in schema["fields"]}
         names = [str(one["name"]) for one in schema["fields"]]
-        sieve = Sieve.of(names, existing)
+        sieve = Sieve.of(names, existing, target.version_column)
         check_names(names)
         taken = sorted(set(names) & set(RESERVED))
         if taken:
@@ -67,8 +89,6 @@ class Layout:
                 fix="Rename them in the transform",
             )
         known = all(kinds.get(name) == kind for name, kind in _ORIGINS.items())
-        travelling = ORIGIN if not direct and known else ()
-        columns = (*sieve.columns, *(name for name in travelling if name not in sieve.columns))
         lacking = sorted(set(target.keys) - set(sieve.columns))
         if lacking:
             raise SettingsError(
@@ -76,17 +96,29 @@ class Layout:
                 fix="Name columns that both have",
             )
         there = existing or {}
+        if target.version_column is not None:
+            _check_version(target.version_column, kinds, there)
         return cls(
-            forms=tuple((name, form(name, kinds[name], there.get(name))) for name in columns),
-            written=sieve.columns,
+            forms=tuple((name, form(name, kinds[name], there.get(name))) for name in sieve.columns),
             sieve=sieve,
-            traced=known and set(ORIGIN) <= set(columns),
+            traced=known and not direct and target.apply is None,
+            located=known and set(ORIGIN) <= set(sieve.columns) and _tells(there),
         )
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The columns that the target takes."""
+        return self.sieve.columns
+
+    @property
+    def fields(self) -> tuple[tuple[str, Form], ...]:
+        """The frame's columns that a line is made of, in order."""
+        return (*self.forms, *(_ORIGIN_FORMS if self.traced else ()))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of a line."""
-        return tuple(name for name, _ in self.forms)
+        return (*self.written, *(STAGED_ORIGIN if self.traced else ()))
 
     def definition(self, table: sql.Identifier, keys: Sequence[str]) -> sql.Composed:
         """Return the statement that makes the target."""
@@ -111,10 +143,26 @@ class Layout:
             sql.Identifier(name)
             if target is not None and name in self.written
             else sql.SQL("NULL::{} AS {}").format(type_name(made), sql.Identifier(name))
-            for name, made in self.forms
+            for name, (_, made) in zip(self.names, self.fields, strict=True)
         ]
         query = sql.SQL("SELECT {}").format(sql.SQL(", ").join(parts))
         return query if target is None else sql.SQL("{} FROM {}").format(query, target)
+
+
+def _check_version(
+    version: str, kinds: Mapping[str, Any], existing: Mapping[str, Existing]
+) -> None:
+    """Raise SettingsError for a version that the column would not order as Spark does."""
+    kind, there = str(kinds[version]), existing.get(version)
+    if kind not in _VERSIONS:
+        raise unordered(version, f"of Spark's type {kind}")
+    if there is not None and there.base not in _VERSIONS[kind]:
+        raise unordered(version, f"{there.spelt} in the table")
+
+
+def _tells(existing: Mapping[str, Existing]) -> bool:
+    """Whether the columns topic, partition and offset of the target hold them as what they are."""
+    return all(one not in existing or existing[one].base in _TELLS[one] for one in ORIGIN)
 
 
 def listed(names: Sequence[str]) -> sql.Composed:

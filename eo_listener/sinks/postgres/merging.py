@@ -1,4 +1,8 @@
-"""From the rows of a batch that lie in a table of their own into the target: all in SQL."""
+"""From the rows of a batch that lie in a table of their own into the target: all in SQL.
+
+Keys are locked in their order, so that two writers of the same keys wait for each other instead of
+deadlocking.
+"""
 
 from __future__ import annotations
 
@@ -7,51 +11,59 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from eo_listener.errors import SettingsError
-from eo_listener.sinks.poison import ORIGIN, DeadLetter
-from eo_listener.sinks.postgres.failures import REFUSED
+from eo_listener.sinks.newest import ORIGIN, STAGED_ORIGIN, Newest, tie
+from eo_listener.sinks.poison import DeadLetter
+from eo_listener.sinks.postgres.failures import REFUSED, left_out
 from eo_listener.sinks.postgres.layout import (
     ALIAS,
     NUMBER,
     PLACE,
     RESERVED,
+    TIED,
     TURN,
     Layout,
     listed,
 )
-from eo_listener.sinks.target import Mode
+from eo_listener.sinks.target import Mode, Target
 
 if TYPE_CHECKING:
+    from eo_listener.errors import SettingsError
     from eo_listener.sinks.postgres.connection import Link
     from eo_listener.sinks.postgres.dead_letters import DeadLetters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """Moves rows from `staged` into `target`; `which` limits `staged` to the rows that count."""
+    """Moves rows from `staged` into `table`; `which` limits `staged` to the rows that count."""
 
     link: Link
     layout: Layout
-    mode: Mode
-    keys: tuple[str, ...]
+    target: Target
     staged: sql.Identifier
-    target: sql.Identifier
+    table: sql.Identifier
     which: sql.Composable
 
     def run(self, aside: DeadLetters) -> int:
-        """Return how many rows of the target were written; `aside` takes what it refuses."""
+        """Return how many rows of the target were written; `aside` takes what it refuses.
+
+        Raises SettingsError where the newest of the rows with one key cannot be told, SinkError
+        where the table left rows out.
+        """
         try:
             with self.link.transaction():
                 if self._upserts:
                     self._one_a_key()
-                return self.link.execute(self._insert()).rowcount
+                written = self.link.execute(self._insert(self.which)).rowcount
         except REFUSED:
             pass  # what follows must not carry it along: it quotes values
+        else:
+            self._check_taken(written, self.which, aside.label)
+            return written
         return self._sifted(aside)
 
     @property
     def _upserts(self) -> bool:
-        return self.mode is not Mode.APPEND
+        return self.target.mode is not Mode.APPEND
 
     def _sifted(self, aside: DeadLetters) -> int:
         """Write what can be written; where the newest row of a key is refused, the next of it."""
@@ -60,49 +72,70 @@ class Merge:
         while True:
             refused: list[int] = []
             written += self._moved((first, last), turn, aside, refused)
-            if not refused or not self._upserts:
+            if not self._upserts:
                 return written
-            self._call_next(refused, turn + 1)
+            if not refused:
+                taken = sql.SQL("{} AND {} > 0").format(self.which, sql.Identifier(TURN))
+                self._check_taken(written, taken, aside.label)
+                return written
             turn += 1
+            self._call_next(refused, turn)
 
     def _numbered(self) -> tuple[int, int]:
         """Give each staged row a number, by which the refused ones are looked for, and its place
         among the rows of its key; the first of a key has the first turn.
         """
-        number, turn, place = map(sql.Identifier, (NUMBER, TURN, PLACE))
+        number, turn, place, tied = map(sql.Identifier, (NUMBER, TURN, PLACE, TIED))
         add = (
-            "ALTER TABLE {} ADD COLUMN {} bigint GENERATED ALWAYS AS IDENTITY, "
-            "ADD COLUMN {} bigint DEFAULT 1, ADD COLUMN {} bigint DEFAULT 1"
+            "ALTER TABLE {} ADD COLUMN {} bigint {}, ADD COLUMN {} bigint DEFAULT 1, "
+            "ADD COLUMN {} bigint DEFAULT 1, ADD COLUMN {} boolean DEFAULT false"
         )
-        self.link.execute(sql.SQL(add).format(self.staged, number, turn, place))
-        if self._upserts and self.layout.traced:
+        counted = sql.SQL("" if self._upserts else "GENERATED ALWAYS AS IDENTITY")
+        self.link.execute(sql.SQL(add).format(self.staged, number, counted, turn, place, tied))
+        if self._upserts:
             text = (
-                "UPDATE {0} SET {1} = r.eo_rank, {2} = CASE r.eo_rank WHEN 1 THEN 1 ELSE 0 END "
-                "FROM ({3}) r WHERE {0}.ctid = r.eo_row"
+                "UPDATE {0} SET {1} = r.eo_at, {2} = r.eo_rank, {3} = r.eo_tie, "
+                "{4} = CASE r.eo_rank WHEN 1 THEN 1 ELSE 0 END FROM ({5}) r "
+                "WHERE {0}.ctid = r.eo_row"
             )
-            self.link.execute(sql.SQL(text).format(self.staged, place, turn, self._ranks()))
-        ask = sql.SQL("SELECT min({0}), max({0}) FROM {1}").format(number, self.staged)
-        row = self.link.execute(ask).fetchone() or (1, 0)
-        return int(row[0]), int(row[1])
+            at = sql.SQL("row_number() OVER (ORDER BY {}) AS eo_at")
+            ranks = self._ranks(also=at.format(listed(self.target.keys)))
+            query = sql.SQL(text).format(self.staged, number, place, tied, turn, ranks)
+            self.link.execute(query)
+        ask = sql.SQL("SELECT min({0}), max({0}) FROM {1} WHERE {2}")
+        row = self.link.execute(ask.format(number, self.staged, self.which)).fetchone()
+        return (1, 0) if row is None or row[0] is None else (int(row[0]), int(row[1]))
 
     def _call_next(self, refused: list[int], turn: int) -> None:
-        keys = listed(self.keys)
+        """Put the rows after those refused in their place; raise where one of them is tied."""
         text = (
             "UPDATE {0} SET {1} = {2} WHERE {3} AND ({4}, {5}) IN "
             "(SELECT {4}, {5} + 1 FROM {0} WHERE {6} = ANY ({7}))"
         )
-        self.link.execute(
-            sql.SQL(text).format(
-                self.staged,
-                sql.Identifier(TURN),
-                sql.Literal(turn),
-                self.which,
-                keys,
-                sql.Identifier(PLACE),
-                sql.Identifier(NUMBER),
-                sql.Literal(refused),
-            )
+        called = sql.SQL(text).format(
+            self.staged,
+            sql.Identifier(TURN),
+            sql.Literal(turn),
+            self.which,
+            listed(self.target.keys),
+            sql.Identifier(PLACE),
+            sql.Identifier(NUMBER),
+            sql.Literal(refused),
         )
+        self.link.execute(called)
+        text = "UPDATE {} SET {} = 0 WHERE {} = ANY ({})"  # they are not among the rows taken
+        none = sql.SQL(text).format(
+            self.staged, sql.Identifier(TURN), sql.Identifier(NUMBER), sql.Literal(refused)
+        )
+        self.link.execute(none)
+        asked = sql.SQL("SELECT {} FROM {} WHERE {} = {} AND {} LIMIT 1").format(
+            self._origin(),
+            self.staged,
+            sql.Identifier(TURN),
+            sql.Literal(turn),
+            sql.Identifier(TIED),
+        )
+        self._refuse_tie(asked)
 
     def _moved(
         self, numbers: tuple[int, int], turn: int, aside: DeadLetters, refused: list[int]
@@ -110,7 +143,8 @@ class Merge:
         first, last = numbers
         try:
             with self.link.transaction():
-                between = sql.SQL("{} BETWEEN {} AND {} AND {} = {}").format(
+                between = sql.SQL("{} AND {} BETWEEN {} AND {} AND {} = {}").format(
+                    self.which,
                     sql.Identifier(NUMBER),
                     sql.Literal(first),
                     sql.Literal(last),
@@ -129,70 +163,186 @@ class Merge:
             (middle + 1, last), turn, aside, refused
         )
 
-    def _insert(self, between: sql.Composable | None = None) -> sql.Composed:
+    def _insert(self, which: sql.Composable) -> sql.Composed:
         columns = listed(self.layout.written)
-        which = self.which if between is None else sql.SQL("{} AND {}").format(self.which, between)
-        text = "INSERT INTO {} ({}) SELECT {} FROM {} WHERE {}"
-        insert = sql.SQL(text).format(self.target, columns, columns, self.staged, which)
-        return insert if self.mode is Mode.APPEND else insert + self._on_conflict()
+        text = "INSERT INTO {} AS {} ({}) SELECT {} FROM {} WHERE {}"
+        alias = sql.Identifier(ALIAS)
+        insert = sql.SQL(text).format(self.table, alias, columns, columns, self.staged, which)
+        if not self._upserts:
+            return insert
+        order = sql.SQL(" ORDER BY {}").format(listed(self.target.keys))
+        return insert + order + self._on_conflict()
 
     def _on_conflict(self) -> sql.Composed:
-        others = [name for name in self.layout.written if name not in self.keys]
-        head = sql.SQL(" ON CONFLICT ({}) DO ").format(listed(self.keys))
+        others = [name for name in self.layout.written if name not in self.target.keys]
+        head = sql.SQL(" ON CONFLICT ({}) DO ").format(listed(self.target.keys))
         if not others:
             return head + sql.SQL("NOTHING")
         each = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others]
-        return head + sql.SQL("UPDATE SET ") + sql.SQL(", ").join(each)
+        update = head + sql.SQL("UPDATE SET ") + sql.SQL(", ").join(each)
+        if self.target.version_column is None:
+            return update
+        there, given = sql.Identifier(ALIAS), sql.SQL("EXCLUDED")
+        text = " WHERE {0} IS NULL OR {1} > {0} OR ({1} = {0} AND {2})"
+        versions = (self._version(there), self._version(given))
+        return update + sql.SQL(text).format(*versions, self._may_follow(there, given))
+
+    def _version(self, row: sql.Composable) -> sql.Composed:
+        return _of(row, self.target.version_column or "")
+
+    def _may_follow(self, there: sql.Composable, given: sql.Composable) -> sql.Composable:
+        """Whether a row may replace one of the same version: where the table tells, a later one
+        of the same partition.
+        """
+        if not self.layout.located:
+            return sql.SQL("true")
+        topic, partition, offset = ORIGIN
+        text = "({} OR ({} = {} AND {} = {} AND {} >= {}))"
+        pairs = [_of(row, name) for name in (topic, partition) for row in (there, given)]
+        return sql.SQL(text).format(
+            self._unknown(there), *pairs, _of(given, offset), _of(there, offset)
+        )
+
+    def _unknown(self, row: sql.Composable) -> sql.Composed:
+        """Whether a row does not tell where it came from."""
+        each = [sql.SQL("{} IS NULL").format(_of(row, name)) for name in ORIGIN]
+        return sql.SQL("({})").format(sql.SQL(" OR ").join(each))
 
     def _one_a_key(self) -> None:
         """Of rows with one key keep the newest; raise SettingsError where it cannot be told.
 
         Nulls are equal to nothing, so rows whose key has one are no duplicates.
         """
-        keys = listed(self.keys)
-        if self.layout.traced:
-            text = "DELETE FROM {0} USING ({1}) r WHERE {0}.ctid = r.eo_row AND r.eo_rank > 1"
-            self.link.execute(sql.SQL(text).format(self.staged, self._ranks()))
-            return
         twice = sql.SQL(
             "SELECT 1 FROM {} WHERE {} AND {} GROUP BY {} HAVING count(*) > 1 LIMIT 1"
-        ).format(self.staged, self.which, self._whole(), keys)
-        if self.link.execute(twice).fetchone():
-            raise SettingsError(
-                f"a batch has several rows with the same {', '.join(self.keys)}",
-                cause="which of them is the newest cannot be told",
-                fix="Keep topic, partition and offset in the rows (the greatest offset wins), "
-                "or keep one row for each key in the transform",
-            )
+        ).format(self.staged, self.which, self._whole(), listed(self.target.keys))
+        if self.link.execute(twice).fetchone() is None:
+            return
+        tied = sql.SQL("SELECT {} FROM ({}) r WHERE eo_rank = 1 AND eo_tie LIMIT 1")
+        also = listed(STAGED_ORIGIN) if self.layout.traced else None
+        self._refuse_tie(tied.format(self._origin(), self._ranks(also=also)))
+        text = "DELETE FROM {0} USING ({1}) r WHERE {0}.ctid = r.eo_row AND r.eo_rank > 1"
+        self.link.execute(sql.SQL(text).format(self.staged, self._ranks()))
+
+    def _origin(self) -> sql.Composed:
+        """The columns of a staged row that tell where it came from, or one that does not."""
+        return listed(STAGED_ORIGIN) if self.layout.traced else sql.SQL("{}").format(sql.NULL)
+
+    def _refuse_tie(self, asked: sql.Composed, *, there: bool = False) -> None:
+        row: tuple[Any, ...] | None = self.link.execute(asked).fetchone()
+        if row is not None:
+            raise self._tie(row, there=there)
+
+    def _tie(self, row: tuple[Any, ...], *, there: bool) -> SettingsError:
+        origin = row if self.layout.traced else None
+        return tie(self.target.keys, self.target.version_column, origin, there=there)
 
     def _whole(self) -> sql.Composed:
-        each = [sql.SQL("{} IS NOT NULL").format(sql.Identifier(name)) for name in self.keys]
+        each = [sql.SQL("{} IS NOT NULL").format(sql.Identifier(name)) for name in self.target.keys]
         return sql.SQL(" AND ").join(each)
 
-    def _ranks(self) -> sql.Composed:
-        """A query for the staged rows' ctid, and their place among the rows of their key."""
-        topic, partition, offset = map(sql.Identifier, ORIGIN)
-        text = (
-            "SELECT ctid AS eo_row, CASE WHEN {0} THEN row_number() OVER (PARTITION BY {1} ORDER "
-            "BY {2} DESC NULLS LAST, {3} DESC, {4} DESC) ELSE 1 END AS eo_rank FROM {5} WHERE {6}"
+    def _ranks(self, also: sql.Composable | None = None) -> sql.Composed:
+        """A query for the staged rows' ctid, their place among the rows of their key, and whether
+        it is tied; `also` are columns to bring.
+        """
+        version = self.target.version_column
+        newest = Newest(
+            keys=tuple(self._written(key) for key in self.target.keys),
+            version=None if version is None else self._written(version),
+            traced=self.layout.traced,
         )
-        return sql.SQL(text).format(
-            self._whole(), listed(self.keys), offset, partition, topic, self.staged, self.which
+        text = (
+            "SELECT ctid AS eo_row, CASE WHEN {0} THEN {1} ELSE 1 END AS eo_rank, {0} AND {2} "
+            "AS eo_tie{3} FROM {4} WHERE {5}"
+        )
+        more = sql.SQL("") if also is None else sql.SQL(", {}").format(also)
+        place, tied = sql.SQL(newest.place()), sql.SQL(newest.tied())
+        return sql.SQL(text).format(self._whole(), place, tied, more, self.staged, self.which)
+
+    def _written(self, name: str) -> str:
+        return sql.Identifier(name).as_string(self.link)
+
+    def _check_taken(self, written: int, which: sql.Composable, label: str) -> None:
+        """Find out why fewer rows were written than were to be.
+
+        Raises SettingsError where one is neither older nor newer than the row in the table,
+        SinkError where the table left rows out. A row that is there as it is was not left out: a
+        trigger may skip what changes nothing.
+        """
+        if not self._upserts or set(self.layout.written) <= set(self.target.keys):
+            return
+        count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(self.staged, which)
+        (wanted,) = self.link.execute(count).fetchone() or (0,)
+        if written == wanted:
+            return
+        there, given = sql.Identifier("eo_there"), sql.Identifier(ALIAS)
+        join = sql.SQL("(SELECT * FROM {} WHERE {}) {} LEFT JOIN {} {} ON {}").format(
+            self.staged,
+            sql.SQL("{} AND {}").format(which, self._whole()),
+            given,
+            self.table,
+            there,
+            self._pairs(self.target.keys, there, given),
+        )
+        if self.target.version_column is not None and self.layout.located:
+            text = (
+                "SELECT {} FROM {} WHERE {} = {} AND NOT {} AND ({} = {} AND {} = {}) IS NOT TRUE"
+            )
+            pairs = [_of(row, name) for name in ORIGIN[:2] for row in (there, given)]
+            tied = sql.SQL(text + " LIMIT 1").format(
+                self._origin(),
+                join,
+                self._version(there),
+                self._version(given),
+                self._unknown(there),
+                *pairs,
+            )
+            self._refuse_tie(tied, there=True)
+        text = "SELECT count(*) FROM {} WHERE ({}) IS NOT TRUE"
+        missing = sql.SQL(text).format(join, self._stands(there, given))
+        (lost,) = self.link.execute(missing).fetchone() or (0,)
+        if lost:
+            raise left_out(label, wanted - lost, wanted)
+
+    def _stands(self, there: sql.Composable, given: sql.Composable) -> sql.Composable:
+        """Whether the table has a row, or a newer one of its key."""
+        if self.target.version_column is not None:
+            versions = (self._version(there), self._version(given))
+            return sql.SQL("{} >= {}").format(*versions)
+        return self._pairs(
+            self.layout.written, there, given, "{}::text IS NOT DISTINCT FROM {}::text"
         )
 
+    def _pairs(
+        self,
+        names: tuple[str, ...],
+        there: sql.Composable,
+        given: sql.Composable,
+        text: str = "{} = {}",
+    ) -> sql.Composed:
+        each = [sql.SQL(text).format(_of(there, name), _of(given, name)) for name in names]
+        return sql.SQL(" AND ").join(each)
+
     def _letter(self, number: int, why: str) -> DeadLetter:
-        origin = sql.SQL("{}::text, {}::int, {}::bigint").format(*map(sql.Identifier, ORIGIN))
+        origin = listed(STAGED_ORIGIN)
         unknown = sql.SQL("NULL::text, NULL::int, NULL::bigint")
-        ours = sql.Literal(list(RESERVED))
-        text = "SELECT (to_jsonb({1}) - {0}::text[])::text, {2} FROM {3} {1} WHERE {4} = {5}"
+        whole = "jsonb_build_object('topic', {}, 'partition', {}, 'offset', {}) || "
+        before = sql.SQL(whole).format(*map(sql.Identifier, STAGED_ORIGIN))
+        text = "SELECT ({6}to_jsonb({1}) - {0}::text[])::text, {2} FROM {3} {1} WHERE {4} = {5}"
         query = sql.SQL(text).format(
-            ours,
+            sql.Literal(list(RESERVED)),
             sql.Identifier(ALIAS),  # a name that a column has too would be the column
             origin if self.layout.traced else unknown,
             self.staged,
             sql.Identifier(NUMBER),
             sql.Literal(number),
+            before if self.layout.traced else sql.SQL(""),
         )
         found: tuple[Any, ...] | None = self.link.execute(query).fetchone()
         row, topic, partition, offset = found or ("{}", None, None, None)
         return DeadLetter(topic=topic, partition=partition, offset=offset, reason=why, row=row)
+
+
+def _of(row: sql.Composable, name: str) -> sql.Composed:
+    """A column of one of two rows."""
+    return sql.SQL("{}.{}").format(row, sql.Identifier(name))

@@ -58,12 +58,12 @@ class PostgresSink:
 
     `dsn` is a connection string or URI. `table` and the ledger lie in `schema` (None: where the
     search_path shows the table, else the first of it) and are made when absent, unless `create` is
-    False. `mode`: "append"; "upsert" by `keys` (of two rows of a batch the one with the greater
-    offset); "idempotent", the same without a ledger: nothing is judged, and a batch that is
-    repeated with other rows leaves the old ones behind. `apply`: your own SQL statements, or a
-    function of (connection, entry), run in the transaction on the rows, which are then in the table
-    eo_batch; `table` is then only the sink's name in the ledger. `dead_letters` names a table for
-    rows that cannot be written.
+    False. `mode`: "append"; "upsert" by `keys` (the newest row of a key, by `version_column` if
+    there is one, else by offset); "idempotent", the same without a ledger: nothing is judged, and a
+    batch that is repeated with other rows leaves the old ones behind. `apply`: your own SQL
+    statements, or a function of (connection, entry), run in the transaction on the rows, which are
+    then in the table eo_batch; `table` is then only the sink's name in the ledger. `dead_letters`
+    names a table for rows that cannot be written.
 
     `road`: "driver" brings rows through the driver, at most two tasks of `task_rows` planned rows
     at a time; "staging" has the executors write them into a table of ours first (`logged_staging`:
@@ -83,6 +83,7 @@ class PostgresSink:
         schema: str | None = None,
         mode: Literal["append", "upsert", "idempotent"] = "append",
         keys: str | Sequence[str] = (),
+        version_column: str | None = None,
         apply: Apply | None = None,
         create: bool = True,
         dead_letters: str | None = None,
@@ -99,6 +100,7 @@ class PostgresSink:
             table=table,
             mode=mode,
             keys=keys,
+            version_column=version_column,
             apply=apply,
             create=create,
             dead_letters=dead_letters,

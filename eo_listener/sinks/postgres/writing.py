@@ -156,10 +156,9 @@ class Writer:
         return Merge(
             link=link,
             layout=layout,
-            mode=self.target.mode,
-            keys=self.target.keys,
+            target=self.target,
             staged=staged,
-            target=self.table,
+            table=self.table,
             which=which,
         )
 
