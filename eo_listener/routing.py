@@ -71,13 +71,15 @@ class Commit:
     """Positions that are to be committed to one group of one cluster.
 
     `lossy` says that Spark was told to skip records that Kafka has deleted, in any of the
-    sources (`failOnDataLoss=false`).
+    sources (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too:
+    what was committed to the rest before is of runs that are over, or of this one.
     """
 
     cluster: Cluster
     group: str
     positions: Mapping[TopicPartition, Position]
     lossy: bool = False
+    rivals: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ Pure: time comes in as an argument, requests go out as values. The thread around
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from eo_listener.committer.agenda import Agenda
 from eo_listener.committer.lane import Attempt, Inspection, Lane
@@ -42,10 +42,16 @@ class Board:
         self._asked: float | None = None
 
     def offer(
-        self, group: str, positions: Positions, *, renew: bool = False, lossy: bool = False
+        self,
+        group: str,
+        positions: Positions,
+        *,
+        renew: bool = False,
+        lossy: bool = False,
+        rivals: Collection[TopicPartition] = (),
     ) -> CommitRefused | None:
         """Take positions in; see `Lane.offer`."""
-        return self._wake(group).offer(positions, renew=renew, lossy=lossy)
+        return self._wake(group).offer(positions, renew=renew, lossy=lossy, rivals=rivals)
 
     def withhold(self, group: str, positions: Positions) -> None:
         """Take in that the guard holds positions back; see `Lane.withhold`."""

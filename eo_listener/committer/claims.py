@@ -46,7 +46,8 @@ class Claims:
         for tp in shared:
             theirs = (claim.positions[tp] for claim in others if tp in claim.positions)
             least[tp] = min([least[tp], *theirs], key=lambda position: position.offset)
-        return replace(commit, positions=least), self._once(key, commit, shared)
+        held_up = replace(commit, positions=least, rivals=frozenset(shared))
+        return held_up, self._once(key, commit, shared)
 
     def holds(self, run_id: str, commit: Commit) -> bool:
         """Whether the run has fed this group before."""

@@ -51,7 +51,13 @@ class Committer:
         """
         worker = self._worker(commit)
         if worker is not None:
-            worker.offer(commit.group, commit.positions, renew=renew, lossy=commit.lossy)
+            worker.offer(
+                commit.group,
+                commit.positions,
+                renew=renew,
+                lossy=commit.lossy,
+                rivals=commit.rivals,
+            )
 
     def withhold(self, commit: Commit) -> None:
         """Hand over that the guard holds these positions back, and all newer ones.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -98,10 +98,14 @@ class Desk:
         """Work off what came in, and look at the queries whose time has come."""
         for started in post.started:
             self._run_of(started.query_id, started.run_id, started.name, moment.now)
-        self.unserved = tuple(mail.newest for mail in post.mails)
-        for mail in post.mails:
-            self._contained(mail.newest.query, partial(self._read, mail, moment))
-            self.unserved = self.unserved[1:]
+        # Runs that have ended first, and their ends: they hold up what has begun since no more.
+        last = tuple(mail for mail in post.mails if mail.newest.run_id in post.ended)
+        rest = tuple(mail for mail in post.mails if mail.newest.run_id not in post.ended)
+        self.unserved = tuple(mail.newest for mail in (*last, *rest))
+        self._read_all(last, moment)
+        for run_id in post.ended:
+            self._end(run_id, moment.now)
+        self._read_all(rest, moment)
         self._tell_of(post)
         looks = self._agenda.times(self._next_look).items()
         for run_id in [one for one, time in looks if look_at_all or time <= moment.now]:
@@ -111,10 +115,13 @@ class Desk:
                 self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
             if was_over or self._is_followed(run):
                 self._end(run.run_id, moment.now)
-        for run_id in post.ended:
-            self._end(run_id, moment.now)
         if post.ended:
             self._committer.hurry()
+
+    def _read_all(self, mails: Iterable[Mail], moment: Moment) -> None:
+        for mail in mails:
+            self._contained(mail.newest.query, partial(self._read, mail, moment))
+            self.unserved = self.unserved[1:]
 
     def _tell_of(self, post: Post) -> None:
         """Say what was wrong with the events themselves."""

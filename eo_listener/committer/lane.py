@@ -6,7 +6,7 @@ Pure: time comes in as an argument, requests go out as values, answers come back
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -60,12 +60,18 @@ class Lane:
         self.in_flight = False
 
     def offer(
-        self, positions: Positions, *, renew: bool = False, lossy: bool = False
+        self,
+        positions: Positions,
+        *,
+        renew: bool = False,
+        lossy: bool = False,
+        rivals: Collection[TopicPartition] = (),
     ) -> CommitRefused | None:
         """Take positions in; per partition the greatest offset offered so far stays.
 
         `renew` sends what is confirmed already once more, so that it does not expire. `lossy`
         asks for a look at the log, before this very commit and where there is nothing to commit.
+        `rivals` are those that other live runs feed too.
         """
         self._plan = None
         lower: dict[TopicPartition, int] = {}
@@ -73,7 +79,7 @@ class Lane:
         for tp, slot in self._open(positions):
             if lossy:
                 slot.looked, slot.watched = None, True
-            below = slot.offer(positions[tp], self._policy, renew=renew)
+            below = slot.offer(positions[tp], self._policy, renew=renew, rivals=tp in rivals)
             if below is not None:
                 lower[tp] = below
                 by_group = by_group or slot.refused is not None

@@ -105,8 +105,13 @@ class Slot:
         repeated = self.repeat is not None and self.repeat <= now
         return self.pending or (self.confirmed if repeated else None)
 
-    def offer(self, position: Position, policy: Policy, *, renew: bool) -> int | None:
-        """Take a position in, or return the offset that it is below."""
+    def offer(
+        self, position: Position, policy: Policy, *, renew: bool, rivals: bool = False
+    ) -> int | None:
+        """Take a position in, or return the offset that it is below.
+
+        With `rivals` another live run may have committed what it is below: no rewind is allowed.
+        """
         if self.withheld:
             if renew and self.pending is None:
                 self.pending = self.confirmed
@@ -122,7 +127,7 @@ class Slot:
         elif position.offset == held.offset:
             if renew:
                 self.pending = _declared(position, self.pending)
-        elif policy.on_rewind is OnRewind.ALLOW and _same_query(held, position):
+        elif policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(held, position)):
             self.pending = _rewinding(position, (self.confirmed or held).offset)
             self.looked = None
         else:
@@ -252,9 +257,10 @@ def _read(text: str) -> CommitMetadata | None:
     return CommitMetadata.parse(text)
 
 
-def _same_query(one: Position, other: Position) -> bool:
+def _differ(one: Position, other: Position) -> bool:
+    """Whether they may be of two queries."""
     first, second = _parse(one), _parse(other)
-    return first is not None and second is not None and first.query_id == second.query_id
+    return first is None or second is None or first.query_id != second.query_id
 
 
 def _rewinding(position: Position, held: int) -> Position:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from eo_listener.committer.board import STANDSTILL, Board
 from eo_listener.committer.lane import Attempt, Inspection
@@ -57,11 +57,17 @@ class Worker:
         self._thread.start()
 
     def offer(
-        self, group: str, positions: Positions, *, renew: bool = False, lossy: bool = False
+        self,
+        group: str,
+        positions: Positions,
+        *,
+        renew: bool = False,
+        lossy: bool = False,
+        rivals: Collection[TopicPartition] = (),
     ) -> None:
         """Hand positions over; returns at once."""
         with self._changed:
-            refused = self._board.offer(group, positions, renew=renew, lossy=lossy)
+            refused = self._board.offer(group, positions, renew=renew, lossy=lossy, rivals=rivals)
             self._changed.notify_all()
         if refused is not None:
             self._tell((refused,))

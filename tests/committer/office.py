@@ -47,8 +47,13 @@ class Office:
 
     def serve(self, now: float, *, look_at_all: bool = False) -> bool:
         """Go once round the router's loop, and wait for Kafka; say whether all is committed."""
-        self.desk.serve(self.inbox.take(), Moment(now, now), look_at_all=look_at_all)
+        self.desk.serve(self.inbox.take(), self.moment(now), look_at_all=look_at_all)
         return self.committer.flush(5.0)
+
+    @staticmethod
+    def moment(now: float) -> Moment:
+        """One time by both clocks."""
+        return Moment(now, now)
 
     def pass_until(self, moment: float, since: float = 0.0) -> None:
         """Serve whenever something is due, up to a moment."""

@@ -105,14 +105,23 @@ def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "query", "goes"), [(REFUSE, "q1", False), (ALLOW, "q1", True), (ALLOW, "q2", False)]
+    ("policy", "query", "rivals", "goes"),
+    [
+        (REFUSE, "q1", False, False),
+        (REFUSE, "q2", False, False),
+        (REFUSE, "q1", True, False),
+        (ALLOW, "q1", False, True),
+        (ALLOW, "q2", False, True),  # a new checkpoint: the one before is over
+        (ALLOW, "q1", True, True),
+        (ALLOW, "q2", True, False),  # a slower query beside another
+    ],
 )
-def test_only_the_same_query_goes_back_and_only_if_it_may(
-    policy: Policy, query: str, goes: bool
+def test_what_goes_back_is_what_was_rewound_and_may(
+    policy: Policy, query: str, rivals: bool, goes: bool
 ) -> None:
     """A lower offset is refused, but for a query that was rewound where that is allowed."""
     slot = settled(5)
-    below = slot.offer(by(3, run="r2", query=query), policy, renew=False)
+    below = slot.offer(by(3, run="r2", query=query), policy, renew=False, rivals=rivals)
     assert below == (None if goes else 5)
     if goes:
         list(slot.see(by(5), END, policy))

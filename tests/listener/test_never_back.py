@@ -73,6 +73,28 @@ def test_a_restart_from_an_older_checkpoint(
         assert not refused
 
 
+def test_a_new_checkpoint_in_the_same_driver(
+    recording: Recording, queries: Queries, topics: Topics
+) -> None:
+    """The listener lives on, the query begins anew: where allowed, its group begins anew too."""
+    topic, group = topics.create(partitions=1), unique("g")
+    data = queries.read(subscribe=topic, eo__commit__group=group, maxOffsetsPerTrigger="50")
+    listener = recording.add(
+        OffsetCommitListener(on_rewind="allow", observers=[recording.events.append])
+    )
+    topics.fill(topic, 150)
+    queries.drain(data, "first")
+    assert listener.flush()
+    query = queries.start(data, "first", checkpoint="new", drain=True)
+    assert query.awaitTermination(90)
+    assert listener.flush()
+    queries.assert_drained(group, topic, partitions=1)
+    history = OffsetsTopic(queries.broker).effects(group)
+    assert audit(history) == ()
+    assert 150 in [one.rewound_from for one in history]
+    assert not [event for event in recording.events if isinstance(event, CommitRefused)]
+
+
 def test_a_second_writer_is_named(recording: Recording, queries: Queries, topics: Topics) -> None:
     """Another run of the query, and a tool, are told apart; what they put back is healed."""
     topic, group = topics.create(partitions=1), unique("g")

@@ -40,7 +40,13 @@ class Front:
         for tp, position in commit.positions.items():
             self.offered[tp] = max(position.offset, self.offered.get(tp, 0))
             self.fresh.append((tp, position.offset))
-        refused = self.board.offer(commit.group, commit.positions, renew=renew, lossy=commit.lossy)
+        refused = self.board.offer(
+            commit.group,
+            commit.positions,
+            renew=renew,
+            lossy=commit.lossy,
+            rivals=commit.rivals,
+        )
         if refused is not None:
             self.events.append(refused)
 
