@@ -26,7 +26,16 @@ from eo_listener.events import Observer
 from eo_listener.fault_points import reached
 from eo_listener.group_names import Groups
 from eo_listener.jvm.absent import NoQueries
-from eo_listener.settings import FLUSH_TIMEOUT, LOOPBACK, Settings
+from eo_listener.settings import (
+    FLUSH_TIMEOUT,
+    LOOPBACK,
+    Guarding,
+    Mode,
+    Rewinding,
+    Settings,
+    require_observers,
+    require_seconds,
+)
 
 if TYPE_CHECKING:
     from eo_listener.jvm import RunningQuery
@@ -128,9 +137,9 @@ class OffsetCommitListener(StreamingQueryListener):
         group_template: str | None = None,
         bootstrap_servers: str | None = None,
         kafka: Mapping[str, str] = MappingProxyType({}),
-        mode: str = "simple",
-        guard: str = "withhold",
-        on_rewind: str = "refuse",
+        mode: Mode = "simple",
+        guard: Guarding = "withhold",
+        on_rewind: Rewinding = "refuse",
         heartbeat: float = HEARTBEAT,
         observers: Iterable[Observer] = (),
         flush_timeout: float = FLUSH_TIMEOUT,
@@ -152,6 +161,7 @@ class OffsetCommitListener(StreamingQueryListener):
             metrics_port=metrics_port,
             metrics_address=metrics_address,
         )
+        observers = require_observers(observers)
         self._flush_timeout = flush_timeout
         self._process = os.getpid()
         self._driver = driver = _driver()
@@ -193,7 +203,8 @@ class OffsetCommitListener(StreamingQueryListener):
 
         At most `timeout` seconds (default: `flush_timeout`). Not to be called from a listener.
         """
-        deadline = time.monotonic() + (self._flush_timeout if timeout is None else timeout)
+        wait = self._flush_timeout if timeout is None else require_seconds("timeout", timeout)
+        deadline = time.monotonic() + wait
         drained = self._drain(deadline)
         return self._engine.flush(deadline) and drained
 

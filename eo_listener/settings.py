@@ -5,15 +5,17 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from eo_listener.committer import CommitMode, OnRewind, Policy
 from eo_listener.committer.router import HEARTBEAT
 from eo_listener.errors import SettingsError
+from eo_listener.events import Observer
 from eo_listener.group_names import GroupNames, Groups
 from eo_listener.guard import Guard
 from eo_listener.routing import Rules
@@ -23,6 +25,11 @@ LOOPBACK: Final = "127.0.0.1"
 FLUSH_TIMEOUT: Final = 10.0
 BRIDGE_TIMEOUT: Final = 30.0
 
+Mode = Literal["simple", "member", "transactional"]
+Guarding = Literal["withhold", "warn", "off"]
+Rewinding = Literal["refuse", "allow"]
+
+_HIGHEST_PORT: Final = 65535
 _KAFKA: Final = "kafka."
 _SERVERS: Final = "bootstrap.servers"
 _UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -53,22 +60,18 @@ class Settings:
     bridge_timeout: float = BRIDGE_TIMEOUT
 
     def __post_init__(self) -> None:
-        """Raise SettingsError for a time that is none."""
-        if not self.heartbeat >= 1.0:
+        """Raise SettingsError for what is not of its kind, and for a time that cannot be waited."""
+        for name, least in (("heartbeat", 1.0), ("flush_timeout", 0.0), ("bridge_timeout", 1.0)):
+            require_seconds(name, getattr(self, name), least=least)
+        require_texts(self.kafka)
+        if type(self.preflight) is not bool:
             raise SettingsError(
-                f"heartbeat is {self.heartbeat!r}, which is no time to wait",
-                fix="Give seconds, well below the broker's offsets.retention.minutes",
+                f"preflight is {self.preflight!r}, which is neither True nor False",
+                fix="Give preflight=False to leave the check out",
             )
-        if not self.flush_timeout >= 0.0:
-            raise SettingsError(
-                f"flush_timeout is {self.flush_timeout!r}, which is no time to wait",
-                fix="Give seconds, such as 10",
-            )
-        if not self.bridge_timeout >= 1.0:
-            raise SettingsError(
-                f"bridge_timeout is {self.bridge_timeout!r}, which is no time to wait",
-                fix="Give a second or more, such as 30",
-            )
+        if self.metrics_port is not None:
+            require_port(self.metrics_port)
+        require_address(self.metrics_address)
 
     @classmethod
     def of(
@@ -82,9 +85,14 @@ class Settings:
         **given: Any,
     ) -> Settings:
         """Build from what a program gives, choices by their names. Raises SettingsError."""
+        if not isinstance(kafka, Mapping):
+            raise SettingsError(
+                "kafka is not a mapping",
+                fix="Give client properties as a dict, {'client.rack': 'a'}, or leave it out",
+            )
         properties = dict(kafka)
         if bootstrap_servers is not None:
-            properties[_SERVERS] = bootstrap_servers
+            properties[_SERVERS] = _servers(bootstrap_servers)
         return cls(
             kafka=MappingProxyType(properties),
             mode=_choice(CommitMode, "mode", mode),
@@ -128,6 +136,74 @@ class Settings:
     def policy(self) -> Policy:
         """What a commit must never do."""
         return Policy(on_rewind=self.on_rewind, accept_marks=self.guard is not Guard.WITHHOLD)
+
+
+def require_seconds(name: str, value: object, *, least: float = 0.0) -> float:
+    """Return a time to wait. Raises SettingsError for what is none: no thread waits for ever."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value < threading.TIMEOUT_MAX:  # type: ignore[operator]  # a number
+        raise SettingsError(
+            f"{name} is {value!r}, which is no time to wait",
+            fix=f"Give seconds as a finite number, at least {least:g}",
+        )
+    return float(value)  # type: ignore[arg-type]  # as above
+
+
+def require_texts(properties: Mapping[Any, Any]) -> None:
+    """Raise SettingsError, which quotes no value, for properties that are no texts.
+
+    confluent-kafka's own callbacks are functions.
+    """
+    for name, value in properties.items():
+        if not isinstance(name, str) or not (isinstance(value, str) or callable(value)):
+            raise SettingsError(
+                f"kafka holds the property {name!r}, and not all of it is text",
+                fix="Write names and values as strings, as librdkafka documents them",
+            )
+
+
+def _servers(given: object) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise SettingsError(
+            f"bootstrap_servers is {given!r}, which is no address",
+            fix="Give 'host:port', several with commas between them",
+        )
+    return given
+
+
+def require_port(port: object) -> None:
+    """Raise SettingsError for what is no port to listen on."""
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _HIGHEST_PORT:
+        raise SettingsError(
+            f"the metrics port is {port!r}, which is none",
+            fix="Give a number from 1 to 65535, or 0 for a free port",
+        )
+
+
+def require_address(address: object) -> None:
+    """Raise SettingsError for an address that would be every address of this machine unsaid."""
+    if not isinstance(address, str) or not address.strip():
+        raise SettingsError(
+            f"the metrics address is {address!r}, which names none",
+            cause="a variable may be unset; an empty address would serve to the whole network",
+            fix=f"Give {LOOPBACK} for this machine alone, or 0.0.0.0 for everybody",
+        )
+
+
+def require_observers(observers: object) -> tuple[Observer, ...]:
+    """Return them. Raises SettingsError for what cannot be called with an event."""
+    if not isinstance(observers, Iterable):
+        raise SettingsError(
+            f"observers is {observers!r}, which is no list", fix="Give a list: observers=[print]"
+        )
+    found = tuple(observers)
+    for observer in found:
+        if not callable(observer):
+            raise SettingsError(
+                f"the observer {observer!r} cannot be called",
+                fix="Give functions that take one event",
+            )
+    return found
 
 
 def _choice(kind: type[_Choice], option: str, given: object) -> _Choice:

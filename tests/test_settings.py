@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 from eo_listener.committer import CommitMode, OnRewind
 from eo_listener.errors import SettingsError
 from eo_listener.guard import Guard
-from eo_listener.settings import _ARGUMENTS, _OTHERS, PREFIX, Settings
+from eo_listener.settings import (
+    _ARGUMENTS,
+    _OTHERS,
+    PREFIX,
+    Guarding,
+    Mode,
+    Rewinding,
+    Settings,
+    require_observers,
+)
 
 
 def test_every_argument_can_be_given_by_configuration() -> None:
@@ -63,6 +73,10 @@ def test_no_configuration_is_what_a_listener_without_arguments_has() -> None:
         ("spark.eo.mode", "members", "'member'"),
         ("spark.eo.heartbeat", "soon", "30s or 1h"),
         ("spark.eo.heartbeat", "0", "no time to wait"),
+        ("spark.eo.heartbeat", "9999999999d", "no time to wait"),
+        ("spark.eo.metrics.port", "70000", "from 1 to 65535"),
+        ("spark.eo.metrics.address", "", "0.0.0.0 for everybody"),
+        ("spark.eo.metrics.address", " ", "0.0.0.0 for everybody"),
         ("spark.eo.heartbeat", "3 weeks", "30s or 1h"),
         ("spark.eo.flush.timeout", "-1", "30s or 1h"),
         ("spark.eo.bridge.timeout", "500ms", "no time to wait"),
@@ -75,6 +89,78 @@ def test_a_wrong_setting_is_named_with_what_to_write(key: str, value: str, says:
     with pytest.raises(SettingsError) as caught:
         Settings.from_conf({key: value})
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"groups": "my-group"}, "group_template='group'"),
+        ({"groups": {"q": ["g"]}}, "is no consumer group"),
+        ({"group_template": 5}, "is no consumer group"),
+        ({"bootstrap_servers": ["h:9092"]}, "Give 'host:port'"),
+        ({"bootstrap_servers": " "}, "Give 'host:port'"),
+        ({"kafka": None}, "Give client properties as a dict"),
+        ({"kafka": [("client.rack", "a")]}, "Give client properties as a dict"),
+        ({"kafka": {"linger.ms": 5}}, "not all of it is text"),
+        ({"kafka": {5: "a"}}, "not all of it is text"),
+        ({"mode": None}, "Give one of 'simple'"),
+        ({"mode": ["simple"]}, "Give one of 'simple'"),
+        ({"guard": True}, "Give one of 'withhold'"),
+        ({"on_rewind": 1}, "Give one of 'refuse'"),
+        ({"heartbeat": "1h"}, "heartbeat is '1h'"),
+        ({"heartbeat": float("inf")}, "heartbeat is inf"),
+        ({"heartbeat": float("nan")}, "heartbeat is nan"),
+        ({"heartbeat": 0.9}, "at least 1"),
+        ({"heartbeat": True}, "heartbeat is True"),
+        ({"flush_timeout": None}, "flush_timeout is None"),
+        ({"flush_timeout": float("inf")}, "flush_timeout is inf"),
+        ({"flush_timeout": -0.1}, "at least 0"),
+        ({"bridge_timeout": 1e300}, "bridge_timeout is 1e+300"),
+        ({"preflight": "no"}, "neither True nor False"),
+        ({"metrics_port": "9404"}, "'9404'"),
+        ({"metrics_port": True}, "the metrics port is True"),
+        ({"metrics_port": -1}, "the metrics port is -1"),
+        ({"metrics_port": 65536}, "the metrics port is 65536"),
+        ({"metrics_address": None}, "0.0.0.0 for everybody"),
+        ({"metrics_address": ""}, "0.0.0.0 for everybody"),
+    ],
+)
+def test_an_argument_of_a_wrong_kind_is_one_error(given: dict[str, Any], says: str) -> None:
+    """It names the argument, and says what to give."""
+    with pytest.raises(SettingsError) as refused:
+        Settings.of(**given).rules  # noqa: B018  # groups are read there
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"heartbeat": 1, "flush_timeout": 0, "bridge_timeout": 1.0},
+        {"metrics_port": 0, "metrics_address": "0.0.0.0"},  # noqa: S104  # spelled out, it is meant
+        {"metrics_port": 65535},
+        {"kafka": {"oauth_cb": print, "client.rack": ""}, "preflight": False},
+        {"mode": CommitMode.MEMBER, "guard": Guard.OFF},
+    ],
+)
+def test_arguments_at_their_limits(given: dict[str, Any]) -> None:
+    """What may be given is."""
+    settings = Settings.of(**given)
+    for name, value in given.items():
+        assert getattr(settings, name) == value
+
+
+@pytest.mark.parametrize("observers", [print, None, 5, [5], [print, "x"]])
+def test_observers_are_a_list_of_functions(observers: Any) -> None:
+    """Anything else is refused before something is opened."""
+    with pytest.raises(SettingsError, match=r"observers=\[print\]|take one event"):
+        require_observers(observers)
+    assert require_observers(iter([print])) == (print,)
+
+
+def test_the_choices_of_the_types_are_those_there_are() -> None:
+    """What a type checker lets pass is what is accepted."""
+    for literal, choice in ((Mode, CommitMode), (Guarding, Guard), (Rewinding, OnRewind)):
+        assert set(get_args(literal)) == {one.value for one in choice}
 
 
 def test_secrets_are_not_shown() -> None:

@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import MetricsHandler
 from prometheus_client.registry import Collector
 
-from eo_listener.errors import SettingsError, UnavailableError
+from eo_listener.errors import UnavailableError
 from eo_listener.events import Event
 from eo_listener.metrics.families import Families
 from eo_listener.metrics.tally import Tally
-from eo_listener.settings import LOOPBACK
+from eo_listener.settings import LOOPBACK, require_address, require_port
 
 PARTITIONS = 10_000
 _GROUPS = 2_000  # groups, and queries and runs, that have numbers of their own
@@ -67,11 +67,11 @@ class Prometheus(Collector):
         """Serve the registry at `http://address:port/metrics`; return the port, for 0 a free one.
 
         Bound to loopback unless told otherwise: the numbers name topics, groups and servers, and
-        nobody is asked who they are. Raises SettingsError for a port that is none, and
+        nobody is asked who they are. Raises SettingsError for a port or address that is none, and
         UnavailableError when the address cannot be listened on.
         """
-        if not 0 <= port <= 65535:
-            raise SettingsError(f"port {port} is none", fix="Give one from 1 to 65535, or 0")
+        require_port(port)
+        require_address(address)
         self.close()
         try:
             self._server = _Server(address, port, self._registry)

@@ -20,6 +20,7 @@ from eo_listener.events import (
 )
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
+from eo_listener.settings import Guarding
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
@@ -91,7 +92,7 @@ def test_a_vanished_partition_withholds_its_source_until_it_is_accepted(
     ["withhold", *(pytest.param(guard, marks=pytest.mark.slow) for guard in ("warn", "off"))],
 )
 def test_records_that_retention_took_first_are_seen(
-    recording: Recording, queries: Queries, topics: Topics, guard: str
+    recording: Recording, queries: Queries, topics: Topics, guard: Guarding
 ) -> None:
     """Deleted between two batches, skipped by Spark in silence: the guard names the offsets."""
     topic, group = topics.create(partitions=1), unique("g")
