@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Protocol
 
+from eo_listener.errors import KafkaError
 from eo_listener.ledger import Applied, Entry, Head
 from eo_listener.offsets import Offsets, Position, TopicPartition
 from eo_listener.plan import Plan
@@ -19,12 +21,21 @@ class Look:
     `held` leaves out partitions for which the group has no offset; `starts` (the first offset
     still in the log) and `ends` (the next to be written) leave out partitions that do not exist;
     `topic_ids` leaves out topics that do not exist. Ids are spelt as Kafka's own tools do.
+    `errors` has Kafka's error name for topics that were refused: nothing else says anything of
+    them, and they may exist.
     """
 
     held: Mapping[TopicPartition, Position]
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str]
+    errors: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def whole(self) -> Look:
+        """Itself. Raises KafkaError where a topic was refused."""
+        for topic, code in sorted(self.errors.items()):
+            raise KafkaError(f"reading topic {topic} failed: {code}", code=code)
+        return self
 
 
 class GroupStore(Protocol):
@@ -43,8 +54,8 @@ class GroupStore(Protocol):
     def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
         """Read where the group and the logs of `partitions` stand; changes nothing.
 
-        Raises KafkaError when any part of it could not be read within `timeout` seconds; what
-        does not exist is left out of the answer and is no error.
+        Raises KafkaError when any part of it could not be read within `timeout` seconds. A topic
+        that Kafka refuses stands in the answer's errors; what does not exist is left out of it.
         """
         ...
 

@@ -10,10 +10,11 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from eo_listener.clusters import librdkafka_properties
+from eo_listener.error_names import NO_TOPIC, PASSING
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.group_names import GROUP_OPTION, OWN_GROUP_OPTION, LeftOut
 from eo_listener.jvm.groups import JvmGroups
-from eo_listener.kafka.logs import Logs
+from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.kafka.modes import has_gssapi
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import Hands, Look
@@ -22,29 +23,8 @@ from eo_listener.routing import Cluster, Rules
 PATIENCE: Final = 60.0
 """Seconds that a batch waits for a Kafka that is away, before it fails."""
 
-# Answers of brokers while leaders and coordinators move, in librdkafka's words and in Java's.
-_PASSING: Final = frozenset(
-    {
-        "BROKER_NOT_AVAILABLE",
-        "COORDINATOR_LOAD_IN_PROGRESS",
-        "COORDINATOR_NOT_AVAILABLE",
-        "FENCED_LEADER_EPOCH",
-        "KAFKA_STORAGE_ERROR",
-        "LEADER_NOT_AVAILABLE",
-        "LISTENER_NOT_FOUND",
-        "NETWORK_EXCEPTION",
-        "NOT_CONTROLLER",
-        "NOT_COORDINATOR",
-        "NOT_LEADER_FOR_PARTITION",
-        "NOT_LEADER_OR_FOLLOWER",
-        "OFFSET_NOT_AVAILABLE",
-        "REPLICA_NOT_AVAILABLE",
-        "REQUEST_TIMED_OUT",
-        "UNKNOWN_LEADER_EPOCH",
-        "UNKNOWN_TOPIC_OR_PART",  # a broker that has not heard of it yet; one gone is left out
-        "UNKNOWN_TOPIC_OR_PARTITION",
-    }
-)
+# A broker that has not heard of a topic yet; one that is gone is left out of the answer.
+_PASSING: Final = PASSING | NO_TOPIC
 _REQUEST: Final = 10.0
 _PAUSE: Final = 0.5
 # Java's look wants a group that the client may describe; what it holds is not used. These name
@@ -90,9 +70,9 @@ class SourceLogs:
                 request = min(deadline, time.monotonic() + _REQUEST)
                 asker = self._asker(cluster)
                 if isinstance(asker, Logs):
-                    return asker.look({}, partitions, request)
+                    return asker.look(NOTHING_HELD, partitions, request).whole()
                 left = request - time.monotonic()
-                return asker.look(_group(options), partitions, timeout=left)
+                return asker.look(_group(options), partitions, timeout=left).whole()
             except KafkaError as error:
                 # A client's own word (`_TRANSPORT`) may pass, a broker's only if it is known to.
                 passing = error.code.startswith("_") or error.code in _PASSING

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from eo_listener.committer.policy import Policy, Retry
-from eo_listener.committer.reasons import explain
+from eo_listener.committer.reasons import TOO_LARGE, explain
 from eo_listener.committer.slot import Sight, Slot, Trouble
 from eo_listener.committer.teller import Positions, Teller, as_offsets
 from eo_listener.events import CommitAbandoned, CommitFailed, CommitRefused, Event, Refusal
@@ -20,6 +20,14 @@ from eo_listener.protocols import Look
 
 MISSING = "_MISSING_ANSWER"
 NO_PARTITION = "UNKNOWN_TOPIC_OR_PART"
+
+# The coordinator writes what one request commits as one record batch, of 1 MB by default. What is
+# refused as too large is sent in halves, down to the least.
+MOST = 1000
+LEAST = 50
+_BYTES = 500_000
+_OF_A_RECORD = 80  # bytes of a record beside its texts
+LOOKED_AT = 2000  # partitions in one look, which must be over in seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +63,7 @@ class Lane:
         self._topic_ids: dict[str, str] = {}
         self._recreated: set[str] = set()
         self._plan: tuple[float | None, int] | None = None  # until something changes
+        self._most = MOST
         self._fenced = False
         self._hurried = False
         self.in_flight = False
@@ -123,13 +132,26 @@ class Lane:
             return Inspection(group=self._group, partitions=self._worth(stale, now), started=now)
         if ready:
             self.in_flight = True
-            return Attempt(group=self._group, positions=ready, started=now)
+            return Attempt(group=self._group, positions=self._part(ready), started=now)
         return None
 
+    def _part(self, ready: Positions) -> Positions:
+        """As many of them as fit into one request; what is left comes right after it."""
+        part: dict[TopicPartition, Position] = {}
+        room = _BYTES
+        for tp in sorted(ready):
+            texts = self._group, tp.topic, ready[tp].metadata
+            room -= _OF_A_RECORD + sum(len(text.encode()) for text in texts)
+            if part and (room < 0 or len(part) == self._most):
+                break
+            part[tp] = ready[tp]
+        return part
+
     def _worth(self, stale: set[TopicPartition], now: float) -> tuple[TopicPartition, ...]:
-        """What to look at in one go: all that will need it anyhow."""
-        others = (tp for tp, slot in self._slots.items() if slot.look_due(self._policy) <= now)
-        return tuple(sorted(stale.union(others)))
+        """What to look at in one go: what waits for it, and all that will need it anyhow."""
+        others = {tp for tp, slot in self._slots.items() if slot.look_due(self._policy) <= now}
+        # Those that wait go first: one that is gone is never looked at, and needs it for ever.
+        return tuple(sorted(stale)[:LOOKED_AT] + sorted(others - stale))[:LOOKED_AT]
 
     def next_try(self) -> float | None:
         """When the next request is due; None when nothing waits for its time."""
@@ -170,15 +192,18 @@ class Lane:
         """Record what Kafka holds, and decide what may be committed over it."""
         self.in_flight, self._plan = False, None
         events = [*self._recreations(inspection, look)]
-        missing: dict[TopicPartition, str] = {}
+        missing: dict[str, dict[TopicPartition, str]] = {}  # by the error
         sights: dict[Sight, list[TopicPartition]] = {}
         wanted: dict[TopicPartition, Position] = {}
         ours: dict[TopicPartition, Position] = {}
         for tp in inspection.partitions:
             slot = self._slots.get(tp)
             if slot is None or tp not in look.ends:
-                if slot is not None and slot.miss():
-                    missing[tp] = NO_PARTITION
+                code = look.errors.get(tp.topic)
+                if code is not None and self._unseen(tp):
+                    missing.setdefault(code, {})[tp] = code
+                elif code is None and slot is not None and slot.miss():
+                    missing.setdefault(NO_PARTITION, {})[tp] = NO_PARTITION
                 continue
             slot.looked, slot.log_start = inspection.started, (look.starts.get(tp, 0), now)
             before, confirmed = slot.wanted, slot.confirmed
@@ -193,8 +218,7 @@ class Lane:
                 self._due.add(tp)
         for sight, partitions in sights.items():
             events += self._tell.seen(sight, partitions, look, wanted, ours)
-        if missing:
-            events.append(self._failed(missing, now, None))
+        events += (self._failed(errors, now, None) for errors in missing.values())
         self._hurried = False
         return tuple(events)
 
@@ -205,17 +229,18 @@ class Lane:
         self.in_flight, self._plan = False, None
         if explain(code).final:
             return self._fence(code)
-        for tp in inspection.partitions:
-            if tp in self._slots:
-                self._slots[tp].watched = False  # asked for again soon; no commit waits for it
-        wanted = {
-            tp: code
-            for tp in inspection.partitions
-            if tp in self._due and self._slots[tp].next_try(self._policy) is not None
-        }
+        wanted = {tp: code for tp in inspection.partitions if self._unseen(tp)}
         events = (self._failed(wanted, now, detail),) if wanted else ()
         self._hurried = False
         return events
+
+    def _unseen(self, tp: TopicPartition) -> bool:
+        """Record that a look has not shown a partition; say whether anything waits for it."""
+        slot = self._slots.get(tp)
+        if slot is None:
+            return False
+        slot.watched = False  # asked for again soon; no commit waits for it
+        return tp in self._due and slot.next_try(self._policy) is not None
 
     def _recreations(self, inspection: Inspection, look: Look) -> Iterable[Event]:
         for topic in sorted({tp.topic for tp in inspection.partitions}):
@@ -259,6 +284,8 @@ class Lane:
         if final is not None:
             events += self._fence(final)
         elif errors:
+            if TOO_LARGE.intersection(errors.values()):
+                self._most = max(LEAST, len(attempt.positions) // 2)
             for tp in errors:
                 slot = self._slots[tp]
                 slot.looked = None  # much may have happened by the time of the next try

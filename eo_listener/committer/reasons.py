@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eo_listener.error_names import COORDINATOR_MOVES, LEADER_MOVES, NO_TOPIC
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -26,6 +28,9 @@ class Reason:
 
 
 STOOD_STILL = "_STOOD_STILL"
+# What a coordinator answers when a request makes more than one record batch holds: before 4.0 the
+# first, since then the second (in librdkafka's word or in Java's), which may mean anything.
+TOO_LARGE = frozenset({"INVALID_COMMIT_OFFSET_SIZE", "UNKNOWN", "UNKNOWN_SERVER_ERROR"})
 # Before there is a client at all: what a source's own settings ask for cannot be had (yet).
 NO_JAVA = "_NO_JAVA"
 ONLY_SIMPLE = "_ONLY_SIMPLE"
@@ -76,6 +81,12 @@ _UNLISTED = Reason(
     refused=True,
     unknown=True,
 )
+_FAULT = Reason(
+    "the broker failed at the request and does not say why; Kafka from 4.0 answers so too when the "
+    "offsets of one request are larger than max.message.bytes of __consumer_offsets",
+    "nothing to do if it passes: fewer partitions are sent at a time; else check the broker's log",
+    unknown=True,
+)
 _NO_PARTITION = Reason(
     "the topic was deleted or recreated with fewer partitions",
     "nothing can be committed for it; when it is gone for good, restart the driver",
@@ -83,6 +94,9 @@ _NO_PARTITION = Reason(
 )
 
 _REASONS = {
+    **dict.fromkeys(COORDINATOR_MOVES, _COORDINATOR),
+    **dict.fromkeys(LEADER_MOVES, _LEADER),
+    **dict.fromkeys(NO_TOPIC, _NO_PARTITION),
     "_TRANSPORT": _UNREACHABLE,
     "_TIMED_OUT": _UNREACHABLE,
     "_TIMED_OUT_QUEUE": _UNREACHABLE,
@@ -96,9 +110,12 @@ _REASONS = {
         "nothing to do: it is asked again",
         unknown=True,
     ),
-    "COORDINATOR_LOAD_IN_PROGRESS": _COORDINATOR,
-    "COORDINATOR_NOT_AVAILABLE": _COORDINATOR,
-    "NOT_COORDINATOR": _COORDINATOR,
+    "INVALID_COMMIT_OFFSET_SIZE": Reason(
+        "the offsets of one request are larger than max.message.bytes of __consumer_offsets",
+        "nothing to do if it passes: fewer partitions are sent at a time; else raise that setting",
+    ),
+    "UNKNOWN": _FAULT,
+    "UNKNOWN_SERVER_ERROR": _FAULT,
     "UNSTABLE_OFFSET_COMMIT": Reason(
         "a transaction on the group's offsets is still open, of an earlier driver most likely",
         "nothing to do: it ends by itself, at the latest after its transaction.timeout.ms",
@@ -109,10 +126,6 @@ _REASONS = {
     "REBALANCE_IN_PROGRESS": Reason(
         "the group is rebalancing, or has not let the committer in yet", "nothing to do: it passes"
     ),
-    "NOT_LEADER_FOR_PARTITION": _LEADER,
-    "LEADER_NOT_AVAILABLE": _LEADER,
-    "FENCED_LEADER_EPOCH": _LEADER,
-    "UNKNOWN_LEADER_EPOCH": _LEADER,
     "INVALID_TXN_STATE": _ENDED,
     "INVALID_PRODUCER_ID_MAPPING": _ENDED,
     "UNKNOWN_PRODUCER_ID": _ENDED,
@@ -216,8 +229,6 @@ _REASONS = {
         refused=True,
     ),
     "INVALID_GROUP_ID": Reason("Kafka does not accept this group id", "rename it", refused=True),
-    "UNKNOWN_TOPIC_OR_PART": _NO_PARTITION,
-    "UNKNOWN_TOPIC_OR_PARTITION": _NO_PARTITION,
     "UNKNOWN_TOPIC_ID": _NO_PARTITION,
     "OFFSET_METADATA_TOO_LARGE": Reason(
         "the broker's offset.metadata.max.bytes is below the 120 bytes a commit carries",

@@ -81,6 +81,7 @@ class JvmGroups:
             starts={tp: start for tp, start, _ in edges},
             ends={tp: end for tp, _, end in edges},
             topic_ids={topic: found for topic, found in ids.items() if found is not None},
+            errors=answer["errors"],
         )
 
     def tend(self) -> None:

@@ -116,9 +116,9 @@ class Complaints:
             return
         if error.name() == "_FATAL":
             self.fatal = error
-        self.connections_lost += _is_local(error)
+        self.connections_lost += is_local(error)
         # What a broker says is told once, and explains more than what this side saw after it.
-        if self._worst is None or _is_local(self._worst) or not _is_local(error):
+        if self._worst is None or is_local(self._worst) or not is_local(error):
             self._worst = error
 
     def forget(self) -> None:
@@ -127,7 +127,7 @@ class Complaints:
 
     def failure(self, what: str, answer: Answer) -> KafkaError:
         """Say that `what` failed; where a connection complained, that is the reason."""
-        reason = self._worst if self._worst is not None and _is_local(answer) else answer
+        reason = self._worst if self._worst is not None and is_local(answer) else answer
         if self.fatal is not None:
             reason = self.fatal
         code = _inner_name(reason)
@@ -261,6 +261,6 @@ def _inner_name(error: Answer) -> str:
     return error.name()
 
 
-def _is_local(error: Answer) -> bool:
+def is_local(error: Answer) -> bool:
     """True for librdkafka's own errors, which no broker has sent."""
     return error.name().startswith("_")

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Wire
 from eo_listener.errors import KafkaError
 from eo_listener.fault_points import reached
 from eo_listener.kafka.clients import OUTSIDER, SOCKET_TIMEOUT, TIMED_OUT, Client, Role, answer_of
-from eo_listener.kafka.logs import group_offsets
+from eo_listener.kafka.logs import Held, group_offsets
 from eo_listener.offsets import Position, TopicPartition
 
 # Seconds between two looks for an answer: a poll does not end with it, and one of less than a
@@ -68,13 +68,13 @@ class GroupClient:
         except KafkaError:  # not even that may be read: none of them is known to have landed
             raise failure from None
         return {
-            tp: None if held.get(tp) == position else failure.code
+            tp: held.errors.get(tp.topic, failure.code)
+            if held.positions.get(tp) != position
+            else None
             for tp, position in positions.items()
         }
 
-    def held(
-        self, partitions: Collection[TopicPartition], deadline: float
-    ) -> Mapping[TopicPartition, Position]:
+    def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
         """What the group holds. Raises KafkaError."""
         held = group_offsets(self.client, self._group, partitions, deadline)
         self.client.content()

@@ -29,17 +29,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
 )
 
 from eo_listener.client_texts import require_name
+from eo_listener.error_names import COORDINATOR_MOVES
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.clients import TIMED_OUT, answer_of, open_admin
-from eo_listener.kafka.logs import Logs, metadata_of
+from eo_listener.kafka.logs import NOTHING_HELD, Logs, metadata_of
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Member, TopicFacts
 
 _REACH = 6.0  # a little more than a connection may take to be made
 _REQUEST = 5.0
 _PAUSE = 0.2
-# A coordinator that is still being made, or has moved, answers so for a moment.
-_PASSING = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "_WAIT_COORD"})
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
 _UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 _CONSUMERS = frozenset({"", "consumer"})
@@ -195,7 +194,8 @@ class Inspector:
         try:
             told = self._settled(ask)
             partitions = {TopicPartition(name, one.id) for one in told.partitions}
-            look = self._logs.look({}, partitions, time.monotonic() + self._timeout)
+            deadline = time.monotonic() + self._timeout
+            look = self._logs.look(NOTHING_HELD, partitions, deadline).whole()
         except KafkaError as error:
             return TopicFacts(name=name, error=error.code)
         return TopicFacts(
@@ -217,7 +217,7 @@ class Inspector:
                 answer = answer_of(error)
             except Late:
                 pass
-            if answer.name() not in _PASSING or time.monotonic() + _PAUSE >= deadline:
+            if answer.name() not in COORDINATOR_MOVES or time.monotonic() + _PAUSE >= deadline:
                 raise KafkaError(f"asking {self._servers} failed", code=answer.name())
             time.sleep(_PAUSE)
 

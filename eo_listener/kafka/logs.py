@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicCollection
 from confluent_kafka import KafkaError as Answer
@@ -18,21 +19,18 @@ from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient
 
 from eo_listener.client_texts import require_name
+from eo_listener.error_names import LEADER_MOVES, NO_TOPIC
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.clients import TIMED_OUT, Client, answer_of, open_admin
+from eo_listener.kafka.clients import TIMED_OUT, Client, answer_of, is_local, open_admin
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.protocols import Look
 
 UNREADABLE = "(not readable)"
 _AT_ONCE = 5000  # partitions, or topics, in one request
-_GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
-_STALE = _GONE | {
-    "NOT_LEADER_FOR_PARTITION",
-    "LEADER_NOT_AVAILABLE",
-    "FENCED_LEADER_EPOCH",
-    "UNKNOWN_LEADER_EPOCH",
-    "_NOENT",
-}
+_GONE = NO_TOPIC | {"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
+_STALE = _GONE | LEADER_MOVES | {"_NOENT"}
+# What a broker says of a topic in an answer about a group; anything else is of the group.
+_OF_TOPICS = frozenset({"TOPIC_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION"})
 _PATIENCE = 3.0  # seconds for librdkafka's memory of who leads what to be renewed
 _PAUSE = 0.1
 # Topic.INTERNAL_TOPICS of kafka-clients, which Spark's patterns leave out too.
@@ -48,6 +46,22 @@ class Topic:
     partitions: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a group holds; `errors` has the error name of topics of which Kafka does not tell it."""
+
+    positions: Mapping[TopicPartition, Position]
+    errors: Mapping[str, str]
+
+    def whole(self) -> Mapping[TopicPartition, Position]:
+        """The positions. Raises KafkaError where a topic was refused."""
+        _require_none(self.errors)
+        return self.positions
+
+
+NOTHING_HELD = Held(positions=MappingProxyType({}), errors=MappingProxyType({}))
+
+
 class Logs:
     """The logs of one cluster. Not to be used by two threads at once; connects at first use."""
 
@@ -57,34 +71,46 @@ class Logs:
 
     def look(
         self,
-        held: Mapping[TopicPartition, Position],
+        held: Held,
         partitions: Collection[TopicPartition],
         deadline: float,
     ) -> Look:
         """What a group holds, beside what its logs and topics are."""
-        found = self.topics({tp.topic for tp in partitions}, deadline)
-        there = _existing(partitions, found)
+        found, errors = self._described({tp.topic for tp in partitions}, deadline)
+        errors |= held.errors
+        there = [tp for tp in _existing(partitions, found) if tp.topic not in errors]
+        starts, refused = self._edges("start", OFFSET_BEGINNING, there, deadline)
+        ends, refused_too = self._edges("end", OFFSET_END, there, deadline)
+        errors |= refused | refused_too
+        told = {name: topic for name, topic in found.items() if name not in errors}
         return Look(
-            held=held,
-            starts=self._edges("start", OFFSET_BEGINNING, there, deadline),
-            ends=self._edges("end", OFFSET_END, there, deadline),
-            topic_ids={name: topic.id for name, topic in found.items() if topic.id is not None},
+            held={tp: at for tp, at in held.positions.items() if tp.topic not in errors},
+            starts={tp: start for tp, start in starts.items() if tp.topic not in errors},
+            ends={tp: end for tp, end in ends.items() if tp.topic not in errors},
+            topic_ids={name: topic.id for name, topic in told.items() if topic.id is not None},
+            errors=errors,
         )
 
     def ends(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
         """The next offset that each log will write."""
-        there = self.existing(partitions, deadline)
-        return self._edges("end", OFFSET_END, there, deadline)
+        return self._at("end", OFFSET_END, partitions, deadline)
 
     def at(
         self, timestamp_ms: int, partitions: Collection[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
         """The first offset of that time or later; a log with no such record is left out."""
-        there = self.existing(partitions, deadline)
-        found = self._edges("were then", timestamp_ms, there, deadline)
+        found = self._at("were then", timestamp_ms, partitions, deadline)
         return {tp: offset for tp, offset in found.items() if offset >= 0}
+
+    def _at(
+        self, name: str, wanted: int, partitions: Collection[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, int]:
+        found, errors = self._described({tp.topic for tp in partitions}, deadline)
+        edges, refused = self._edges(name, wanted, _existing(partitions, found), deadline)
+        _require_none(errors | refused)
+        return edges
 
     def partitions(
         self, topics: Iterable[str] | None, deadline: float
@@ -109,18 +135,22 @@ class Logs:
     def existing(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> tuple[TopicPartition, ...]:
-        """Those of `partitions` that are there."""
-        return _existing(partitions, self.topics({tp.topic for tp in partitions}, deadline))
+        """Those of `partitions` that are there, and of no topic that Kafka refuses."""
+        found, _ = self._described({tp.topic for tp in partitions}, deadline)
+        return _existing(partitions, found)
 
-    def topics(self, names: Collection[str], deadline: float) -> Mapping[str, Topic]:
-        """Those of the topics that exist, each described anew.
+    def _described(
+        self, names: Collection[str], deadline: float
+    ) -> tuple[dict[str, Topic], dict[str, str]]:
+        """Those of the topics that exist, each described anew; errors of those that are refused.
 
         Of all requests of the AdminClient this one alone is used: it needs no coordinator, and
         went through restarts of a broker that end the process with those for groups.
         """
         client, admin = self._open()
         what = "describing topics"
-        found = {}
+        found: dict[str, Topic] = {}
+        errors: dict[str, str] = {}
         for name in names:
             require_name("topic", name)
         wanted = iter(sorted(names))
@@ -132,8 +162,11 @@ class Logs:
                     topic = future.result(timeout=_left(what, client, deadline))
                 except KafkaException as error:
                     answer = answer_of(error)
-                    if answer.name() not in _GONE:
+                    if answer.name() in _GONE:
+                        continue
+                    if is_local(answer):
                         raise client.failure(what, answer) from error
+                    errors[name] = answer.name()
                 except Late as error:
                     raise client.failure(what, Answer(TIMED_OUT)) from error
                 else:
@@ -144,12 +177,12 @@ class Logs:
                         partitions=frozenset(part.id for part in topic.partitions),
                     )
         client.content()
-        return found
+        return found, errors
 
     def _edges(
         self, name: str, wanted: int, partitions: Collection[TopicPartition], deadline: float
-    ) -> dict[TopicPartition, int]:
-        """One end of each log; all of them must exist.
+    ) -> tuple[dict[TopicPartition, int], dict[str, str]]:
+        """One end of each log, all of which must exist; errors of topics that are refused.
 
         librdkafka sends the request to the leaders it remembers. After a change of a topic they
         are wrong for a moment, and the error of one partition may become that of all.
@@ -159,18 +192,22 @@ class Logs:
         patience = min(deadline, time.monotonic() + _PATIENCE)
         while True:
             asked = (Wire(tp.topic, tp.partition, wanted) for tp in partitions)
-            edges = {}
+            edges: dict[TopicPartition, int] = {}
+            errors: dict[str, str] = {}
             try:
                 for part in _ask(what, client, client.consumer.offsets_for_times, asked, deadline):
-                    if part.error is not None:
+                    if part.error is None:
+                        edges[TopicPartition(part.topic, part.partition)] = part.offset
+                    elif is_local(part.error) or part.error.name() in _STALE:
                         raise client.failure(f"{what} ({part.topic}-{part.partition})", part.error)
-                    edges[TopicPartition(part.topic, part.partition)] = part.offset
+                    else:
+                        errors[part.topic] = part.error.name()
             except KafkaError as error:
                 if error.code not in _STALE or time.monotonic() >= patience:
                     raise
                 time.sleep(_PAUSE)
             else:
-                return edges
+                return edges, errors
 
     def poll(self) -> None:
         """Serve the callbacks of the clients."""
@@ -192,18 +229,21 @@ class Logs:
 
 def group_offsets(
     client: Client, group: str, partitions: Iterable[TopicPartition], deadline: float
-) -> dict[TopicPartition, Position]:
+) -> Held:
     """The offsets and metadata that the group of `client` holds."""
     what = f"reading group {group}"
     asked = (Wire(tp.topic, tp.partition) for tp in partitions)
-    held = {}
+    held: dict[TopicPartition, Position] = {}
+    errors: dict[str, str] = {}
     for part in _ask(what, client, client.consumer.committed, asked, deadline):
         if part.error is not None and part.error.name() not in _GONE:
-            raise client.failure(what, part.error)
-        if part.offset >= 0:
+            if part.error.name() not in _OF_TOPICS:
+                raise client.failure(what, part.error)
+            errors[part.topic] = part.error.name()
+        elif part.offset >= 0:
             tp = TopicPartition(part.topic, part.partition)
             held[tp] = Position(offset=part.offset, metadata=metadata_of(part))
-    return held
+    return Held(positions=held, errors=errors)
 
 
 def metadata_of(part: Wire) -> str:
@@ -213,6 +253,11 @@ def metadata_of(part: Wire) -> str:
     except UnicodeDecodeError:
         # Other clients write none, and librdkafka then reads on into memory that is not the text's.
         return UNREADABLE
+
+
+def _require_none(errors: Mapping[str, str]) -> None:
+    for topic, code in sorted(errors.items()):
+        raise KafkaError(f"reading topic {topic} failed: {code}", code=code)
 
 
 def _existing(

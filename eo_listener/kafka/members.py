@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as Wire
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.clients import MEMBER, TIMED_OUT
 from eo_listener.kafka.group_client import GroupClient
+from eo_listener.kafka.logs import Held
 from eo_listener.kafka.open_clients import KeptGroups
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.offsets import Position, TopicPartition
@@ -109,7 +110,7 @@ class _Member:
 
     def held(
         self, partitions: Collection[TopicPartition], topics: Collection[str], deadline: float
-    ) -> Mapping[TopicPartition, Position]:
+    ) -> Held:
         """What the group holds; it is joined before for these topics, which must exist.
 
         Without any, or after another has taken over, it is only read.
@@ -117,7 +118,7 @@ class _Member:
         member = self._joined(topics, deadline) if topics and not self._ownership.lost else None
         held = (member or self._opened()).held(partitions, deadline)
         if member is not None:
-            self._ownership.found(held)
+            self._ownership.found(held.positions)
         return held
 
     def poll(self) -> None:
@@ -179,7 +180,7 @@ class _Member:
         if self._joins:
             self.close()
         asked = self._ownership.partitions
-        foreign = self._ownership.foreign(self._opened().held(asked, deadline))
+        foreign = self._ownership.foreign(self._opened().held(asked, deadline).positions)
         if foreign is not None:
             self._ownership.lost = f"{foreign} holds what this committer has not sent"
             self._require_not_lost()

@@ -6,16 +6,20 @@ import time
 from collections.abc import Iterable, Mapping
 
 from eo_listener.client_texts import require_name
+from eo_listener.error_names import COORDINATOR_MOVES
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.clients import OUTSIDER, STABLE, Client, Role
 from eo_listener.kafka.logs import Logs, group_offsets
 from eo_listener.offsets import Position, TopicPartition
 
+_PAUSE = 0.2
+
 
 class ClusterReader:
     """Group offsets and log ends of one cluster. Every call raises KafkaError on failure.
 
-    `timeout` bounds each reading, in seconds. Not to be used by two threads at once.
+    `timeout` bounds each reading, in seconds; a coordinator that is being made, or moves, is waited
+    for as long. Not to be used by two threads at once.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float = 10.0) -> None:
@@ -70,9 +74,17 @@ class ClusterReader:
     def _held(
         self, group: str, asked: Iterable[TopicPartition], role: Role
     ) -> Mapping[TopicPartition, Position]:
+        asked, deadline = tuple(asked), self._deadline()
         client = Client(self._properties, group, role=role)
         try:
-            return group_offsets(client, group, asked, self._deadline())
+            while True:
+                try:
+                    return group_offsets(client, group, asked, deadline).whole()
+                except KafkaError as error:
+                    late = time.monotonic() + _PAUSE >= deadline
+                    if error.code not in COORDINATOR_MOVES or late:
+                        raise
+                time.sleep(_PAUSE)
         finally:
             client.close()
 

@@ -26,7 +26,7 @@ from eo_listener.kafka.clients import (
     common,
     open_admin,
 )
-from eo_listener.kafka.logs import Logs
+from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.offsets import Span, TopicPartition
 
 _AT_ONCE: Final = 1000
@@ -59,7 +59,8 @@ class RecordReader:
 
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
         """Where the logs stand, and whether they are compacted. Raises KafkaError."""
-        look = self._logs.look({}, partitions, time.monotonic() + self._timeout)
+        deadline = time.monotonic() + self._timeout
+        look = self._logs.look(NOTHING_HELD, partitions, deadline).whole()
         compacted = {
             topic: self._is_compacted(topic) for topic in sorted({t for t, _ in look.ends})
         }

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError as Answer
 from eo_listener.errors import KafkaError
 from eo_listener.identities import transactional_id
 from eo_listener.kafka.clients import STABLE, TIMED_OUT, Client
-from eo_listener.kafka.logs import group_offsets
+from eo_listener.kafka.logs import Held, group_offsets
 from eo_listener.kafka.open_clients import KeptGroups
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.producers import OffsetProducer, Stage
@@ -126,9 +126,7 @@ class _Transactions:
         if error is not None:
             raise error
 
-    def held(
-        self, partitions: Collection[TopicPartition], deadline: float
-    ) -> Mapping[TopicPartition, Position]:
+    def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
         """What the group holds; taken over before, unless that was done or is hopeless."""
         if not self._taken and self._ownership.lost is None:
             self.transact({}, deadline)
@@ -137,7 +135,7 @@ class _Transactions:
         if self.busy:
             self._readable = self._readable or time.monotonic()
         if self._ownership.lost is None:
-            self._ownership.found(held)
+            self._ownership.found(held.positions)
         return held
 
     def poll(self) -> None:
@@ -220,7 +218,8 @@ class _Transactions:
     def _require_ours(self, deadline: float) -> None:
         """Raise the final error when somebody else has committed since this store did."""
         asked = self._ownership.partitions
-        foreign = self._ownership.foreign(group_offsets(self._client, self._group, asked, deadline))
+        held = group_offsets(self._client, self._group, asked, deadline)
+        foreign = self._ownership.foreign(held.positions)
         if foreign is not None:
             self._lose(f"{foreign} holds what this committer has not sent")
 

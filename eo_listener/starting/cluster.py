@@ -10,7 +10,7 @@ from eo_listener.clusters import librdkafka_properties
 from eo_listener.errors import SettingsError
 from eo_listener.jvm.hands import JvmHands
 from eo_listener.kafka import ClusterReader
-from eo_listener.kafka.logs import Logs
+from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import Look
 from eo_listener.source_logs import SourceLogs
@@ -90,7 +90,7 @@ class SourceCluster:
 
     def look(self, partitions: Collection[TopicPartition]) -> Look:
         """Where the logs of these partitions stand."""
-        return self._logs.look({}, partitions, time.monotonic() + _TIMEOUT)
+        return self._logs.look(NOTHING_HELD, partitions, time.monotonic() + _TIMEOUT).whole()
 
     def close(self) -> None:
         """Let go of the connections."""

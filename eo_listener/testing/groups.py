@@ -23,7 +23,7 @@ class MemoryGroups:
     `history` lists every commit that landed, in order. Each element of `faults` meets one
     commit request, the first the first. Logs reach from 0 to the largest number, but for those in
     `starts` and `ends`; a topic's id is its name, but for those in `topic_ids`, and none where
-    that says "".
+    that says "". `refused` are topics that a look may not see, with the error name.
     """
 
     def __init__(self) -> None:
@@ -34,6 +34,7 @@ class MemoryGroups:
         self.starts: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         self.topic_ids: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
         self.faults: deque[Fault] = deque()
         self.closed = False
         self._lock = threading.Lock()
@@ -66,6 +67,8 @@ class MemoryGroups:
         timeout: float,  # noqa: ARG002  # part of the protocol; memory answers at once
     ) -> Look:
         """Show the group, and logs that hold everything."""
+        errors = {tp.topic: self.refused[tp.topic] for tp in partitions if tp.topic in self.refused}
+        partitions = [tp for tp in partitions if tp.topic not in errors]
         ids = {tp.topic: self.topic_ids.get(tp.topic, tp.topic) for tp in partitions}
         here = [tp for tp in partitions if ids[tp.topic]]
         with self._lock:
@@ -76,6 +79,7 @@ class MemoryGroups:
                 starts={tp: self.starts.get(tp, 0) for tp in here},
                 ends={tp: self.ends.get(tp, _ENDLESS) for tp in here},
                 topic_ids={topic: found for topic, found in ids.items() if found},
+                errors=errors,
             )
 
     def tend(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from eo_listener.committer.lane import Attempt, Inspection, Lane
+from eo_listener.committer.lane import LEAST, LOOKED_AT, MOST, Attempt, Inspection, Lane
 from eo_listener.committer.policy import OnRewind, Policy, Retry
 from eo_listener.events import (
     CommitFailed,
@@ -40,15 +40,18 @@ class Kafka:
         self.held: dict[TopicPartition, Position] = {}
         self.ends = {P0: end, P1: end}
         self.topic_id = topic_id
+        self.refused: dict[str, str] = {}
 
     def look(self, partitions: Iterable[TopicPartition]) -> Look:
         """What a look shows now."""
-        here = [tp for tp in partitions if tp in self.ends]
+        asked = tuple(partitions)
+        here = [tp for tp in asked if tp in self.ends and tp.topic not in self.refused]
         return Look(
             held={tp: self.held[tp] for tp in here if tp in self.held},
             starts=dict.fromkeys(here, 0),
             ends={tp: self.ends[tp] for tp in here},
             topic_ids={"t": self.topic_id} if here else {},
+            errors={t: code for t, code in self.refused.items() if t in {tp.topic for tp in asked}},
         )
 
 
@@ -383,3 +386,129 @@ def test_offsets_that_expired_are_sent_again() -> None:
     lane.see(60.0)
     assert [type(event) for event in lane.take()][-1] is OffsetsVanished
     assert lane.send(60.0).positions == {P0: by(5)}
+
+
+def test_a_topic_that_is_refused_holds_up_no_other() -> None:
+    """Its partitions alone wait, with its error; when it may be seen it is committed too."""
+    other, kafka = TopicPartition("u", 0), Kafka()
+    kafka.ends[other] = 1000
+    kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
+    lane = Driven(kafka)
+    lane.offer({P0: by(5), P1: by(6), other: by(7)})
+    lane.see(0.0)
+    (failed,) = lane.take()
+    assert isinstance(failed, CommitFailed)
+    assert failed.errors == dict.fromkeys((P0, P1), "TOPIC_AUTHORIZATION_FAILED")
+    assert failed.refused
+    attempt = lane.send(0.0)
+    assert attempt.positions.keys() == {other}
+    lane.land(attempt, 0.0)
+    assert lane.next(0.0) is None
+    assert not lane.idle()
+    assert lane.stuck(0.0)
+    kafka.refused = {}
+    lane.see(60.0)
+    assert lane.send(60.0).positions.keys() == {P0, P1, other}
+
+
+def test_each_error_of_a_look_is_told_by_itself() -> None:
+    """What is gone and what is refused are two failures: each has advice of its own."""
+    gone, kafka = TopicPartition("u", 0), Kafka()
+    kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
+    lane = Driven(kafka)
+    lane.offer({P0: by(5), gone: by(7)})
+    lane.see(0.0)
+    codes = {one.code: set(one.errors) for one in lane.take() if isinstance(one, CommitFailed)}
+    assert codes == {"TOPIC_AUTHORIZATION_FAILED": {P0}, "UNKNOWN_TOPIC_OR_PART": {gone}}
+
+
+def many(number: int, topic: str = "t") -> dict[TopicPartition, Position]:
+    """So many partitions, each at an offset of its own."""
+    return {TopicPartition(topic, one): by(one) for one in range(number)}
+
+
+def wide(number: int, *, refused_over: int | None = None) -> tuple[Driven, list[int]]:
+    """A lane of so many partitions, served until all is done, and the size of each request.
+
+    A request of more than `refused_over` partitions is refused as too large.
+    """
+    kafka = Kafka()
+    kafka.ends = dict.fromkeys(many(number), 10**6)
+    lane, sizes = Driven(kafka), []
+    lane.offer(many(number))
+    for now in range(10_000):
+        request = lane.next(float(now))
+        if isinstance(request, Inspection):
+            assert len(request.partitions) <= LOOKED_AT
+            lane.told += lane.looked(request, kafka.look(request.partitions), float(now))
+        elif request is not None:
+            sizes.append(len(request.positions))
+            if refused_over is not None and sizes[-1] > refused_over:
+                lane.fail(request, "INVALID_COMMIT_OFFSET_SIZE", float(now))
+            else:
+                lane.land(request, float(now))
+        if lane.idle():
+            return lane, sizes
+    raise AssertionError(sizes)
+
+
+def test_a_group_of_many_partitions_is_committed_in_parts() -> None:
+    """Looks and commits are bounded, each is settled by itself, and nothing is left out."""
+    lane, sizes = wide(4500)
+    assert lane.kafka.held == many(4500)
+    assert sizes == [MOST] * 4 + [500]
+
+
+def test_long_names_make_smaller_parts() -> None:
+    """A request is bounded by its bytes too; one partition always fits."""
+    kafka = Kafka()
+    names = ["x" * 249, "y" * 249]
+    wanted = many(900, names[0]) | many(900, names[1])
+    kafka.ends = dict.fromkeys(wanted, 10**6)
+    lane = Lane("k:9092", "g" * 1000, RETRY, Policy(), random.Random(1))
+    lane.offer(wanted)
+    request = lane.next(0.0)
+    assert isinstance(request, Inspection)
+    lane.looked(request, kafka.look(request.partitions), 0.0)
+    attempt = lane.next(0.0)
+    assert isinstance(attempt, Attempt)
+    assert 300 < len(attempt.positions) < 500_000 / 1249
+    huge = Lane("k:9092", "g" * 600_000, RETRY, Policy(), random.Random(1))
+    huge.offer({P0: by(5), P1: by(5)})
+    request = huge.next(0.0)
+    assert isinstance(request, Inspection)
+    huge.looked(request, Kafka().look(request.partitions), 0.0)
+    attempt = huge.next(0.0)
+    assert isinstance(attempt, Attempt)
+    assert len(attempt.positions) == 1
+
+
+def test_a_broker_that_takes_less_is_sent_less() -> None:
+    """What is too large for its record batches is halved, and all lands in the end."""
+    lane, sizes = wide(2000, refused_over=300)
+    assert lane.kafka.held == many(2000)
+    assert sizes[:3] == [1000, 500, 250]
+    assert set(sizes[3:]) == {250}
+    lane, sizes = wide(200, refused_over=LEAST)
+    assert sizes == [200, 100, *[LEAST] * 4]
+
+
+def test_partitions_that_are_gone_do_not_keep_a_look_from_others() -> None:
+    """However many of them there are, what waits for a look is looked at first."""
+    kafka = Kafka()
+    gone = many(LOOKED_AT + 10, "a")
+    kafka.ends = dict.fromkeys(gone, 10**6)
+    lane = Driven(kafka)
+    lane.offer(gone)
+    for now in (0.0, 61.0):
+        while (request := lane.next(now)) is not None:
+            if isinstance(request, Inspection):
+                lane.told += lane.looked(request, kafka.look(request.partitions), now)
+            else:
+                lane.land(request, now)
+    kafka.ends = {P0: 1000}
+    lane.offer({P0: by(5)})
+    request = lane.see(200.0)
+    assert request.partitions[0] == P0
+    assert len(request.partitions) == LOOKED_AT
+    assert lane.send(200.0).positions.keys() == {P0}

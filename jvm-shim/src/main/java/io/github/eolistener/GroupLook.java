@@ -29,7 +29,9 @@ import org.apache.kafka.common.Uuid;
  * <p>{@code {"group","topics":{topic:[partitions]}}} gives what the group holds, {@code
  * "held":{topic:[[partition,offset,index]]}} beside {@code "metadata":[texts]}, and what is there,
  * {@code "logs":{topic:{"id":text or null,"partitions":[[partition,start,end]]}}}. What does not
- * exist is left out. The end is that of the log itself, open transactions included.
+ * exist is left out. The end is that of the log itself, open transactions included. {@code
+ * "errors":{topic:name of its error}} has the topics that the broker refuses; nothing else is said of
+ * them.
  */
 final class GroupLook implements GroupAdmin.Question {
   private final String group;
@@ -48,14 +50,18 @@ final class GroupLook implements GroupAdmin.Question {
   @Override
   public Map<String, Object> ask(Admin admin, Limit limit)
       throws ExecutionException, TimeoutException, InterruptedException {
+    // First, since this says it when a right to a topic is missing: the group's offsets of such a
+    // topic are only left out, as if there were none.
+    Map<String, String> errors = new LinkedHashMap<>();
+    List<TopicDescription> topics = topics(admin, limit, errors);
+    List<TopicPartition> seen = new ArrayList<>(partitions);
+    seen.removeIf(tp -> errors.containsKey(tp.topic()));
     KafkaFuture<Map<TopicPartition, OffsetAndMetadata>> held =
         admin
             .listConsumerGroupOffsets(
-                Map.of(group, new ListConsumerGroupOffsetsSpec().topicPartitions(partitions)),
+                Map.of(group, new ListConsumerGroupOffsetsSpec().topicPartitions(seen)),
                 new ListConsumerGroupOffsetsOptions().timeoutMs(limit.leftMs()))
             .partitionsToOffsetAndMetadata(group);
-    // This one says it when a right to a topic is missing; the other only leaves its offsets out.
-    List<TopicDescription> topics = topics(admin, limit);
     Set<TopicPartition> there = existing(topics);
     ListOffsetsResult starts = edges(admin, there, OffsetSpec.earliest(), limit);
     ListOffsetsResult ends = edges(admin, there, OffsetSpec.latest(), limit);
@@ -68,26 +74,30 @@ final class GroupLook implements GroupAdmin.Question {
     }
     Map<String, Object> answer = Positions.written(limit.await(held));
     answer.put("logs", described(topics, logs));
+    answer.put("errors", errors);
     return answer;
   }
 
-  /** The topics that exist. */
-  private List<TopicDescription> topics(Admin admin, Limit limit)
+  /** The topics that exist; puts the errors of those that are refused into {@code errors}. */
+  private List<TopicDescription> topics(Admin admin, Limit limit, Map<String, String> errors)
       throws ExecutionException, TimeoutException, InterruptedException {
     Set<String> names = new LinkedHashSet<>();
     partitions.forEach(tp -> names.add(tp.topic()));
     List<TopicDescription> found = new ArrayList<>();
-    for (KafkaFuture<TopicDescription> topic :
+    for (Map.Entry<String, KafkaFuture<TopicDescription>> topic :
         admin
             .describeTopics(
                 TopicCollection.ofTopicNames(names),
                 new DescribeTopicsOptions().timeoutMs(limit.leftMs()))
             .topicNameValues()
-            .values()) {
+            .entrySet()) {
       try {
-        found.add(limit.await(topic));
+        found.add(limit.await(topic.getValue()));
       } catch (ExecutionException failed) {
-        if (!KafkaFailure.of(failed).isOfNoTopic()) {
+        KafkaFailure failure = KafkaFailure.of(failed);
+        if (failure.isOfOneTopic()) {
+          errors.put(topic.getKey(), failure.code());
+        } else if (!failure.isOfNoTopic()) {
           throw failed;
         }
       }

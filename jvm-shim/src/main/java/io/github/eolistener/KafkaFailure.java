@@ -84,6 +84,12 @@ final class KafkaFailure {
     return code.equals(Errors.UNKNOWN_TOPIC_OR_PARTITION.name());
   }
 
+  /** Whether the broker refuses this topic, which says nothing of others. */
+  boolean isOfOneTopic() {
+    return code.equals(Errors.TOPIC_AUTHORIZATION_FAILED.name())
+        || code.equals(Errors.INVALID_TOPIC_EXCEPTION.name());
+  }
+
   Map<String, Object> answer() {
     return Map.of("error", Map.of("code", code, "cause", cause));
   }

@@ -1,0 +1,134 @@
+"""Groups of more partitions than one request to a real coordinator can hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # no __all__
+from pyspark.sql import SparkSession
+
+from eo_listener.broker import Broker
+from eo_listener.committer import Committer
+from eo_listener.errors import KafkaError
+from eo_listener.events import CommitFailed, Committed, Event
+from eo_listener.jvm.groups import JvmGroups
+from eo_listener.jvm.hands import JvmHands
+from eo_listener.kafka import ClusterReader, open_groups
+from eo_listener.offsets import Position, TopicPartition
+from eo_listener.protocols import GroupStore
+from eo_listener.routing import Cluster, Commit
+from tests.conftest import kafka_version
+from tests.spark_session import spark
+from tests.topics import Topics, unique
+
+__all__ = ["spark"]
+
+pytestmark = pytest.mark.kafka
+
+METADATA = "x" * 100
+MODES = ("simple", "member", "transactional")
+MOST_AT_ONCE = 100_000  # bytes of a record batch, where a broker takes fewer than by default
+
+
+def commit_all(
+    servers: str, partitions: tuple[TopicPartition, ...], store: Callable[[], GroupStore]
+) -> tuple[list[Event], int]:
+    """Commit to all of them; return what was told, and how many the group then holds."""
+    group, events = unique("g"), list[Event]()
+    positions = {tp: Position(offset=0, metadata=METADATA) for tp in partitions}
+    cluster = Cluster.of({"bootstrap.servers": servers})
+    committer = Committer(lambda _: store(), observers=[events.append])
+    try:
+        committer.offer(Commit(cluster=cluster, group=group, positions=positions))
+        assert committer.flush(180), [one for one in events if isinstance(one, CommitFailed)]
+    finally:
+        committer.close(1)
+    with closing(ClusterReader({"bootstrap.servers": servers}, timeout=60)) as reader:
+        return events, len(reader.group(group, partitions, stable=True))
+
+
+@pytest.fixture(scope="module")
+def narrow() -> Iterator[tuple[str, tuple[TopicPartition, ...]]]:
+    """A broker that takes small record batches, and a topic of many partitions."""
+    limit = {"message.max.bytes": str(MOST_AT_ONCE)}
+    with Broker(version=kafka_version(), properties=limit) as broker:
+        topic = Topics(broker.bootstrap_servers).create(partitions=1500)
+        with closing(ClusterReader({"bootstrap.servers": broker.bootstrap_servers})) as reader:
+            deadline = time.monotonic() + 60
+            while len(partitions := reader.partitions([topic])) < 1500:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+        yield broker.bootstrap_servers, partitions
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_coordinator_that_takes_less_is_sent_less(
+    narrow: tuple[str, tuple[TopicPartition, ...]], mode: str
+) -> None:
+    """What does not fit into its record batches is sent in smaller parts, until all has landed."""
+    servers, partitions = narrow
+    events, held = commit_all(
+        servers, partitions, lambda: open_groups({"bootstrap.servers": servers}, mode)
+    )
+    assert held == 1500
+    failed = {one.code: one.cause for one in events if isinstance(one, CommitFailed)}
+    (told,) = {cause for cause in failed.values() if "max.message.bytes" in cause}
+    assert "__consumer_offsets" in told
+    assert sum(isinstance(one, Committed) for one in events) > 1
+
+
+@pytest.mark.spark
+def test_by_java_too(
+    narrow: tuple[str, tuple[TopicPartition, ...]],
+    spark: SparkSession,  # its JVM
+) -> None:
+    """Spark's own client is told the same by its own name, and the parts get smaller."""
+    servers, partitions = narrow
+    events, held = commit_all(
+        servers, partitions, lambda: JvmGroups(JvmHands(), {"bootstrap.servers": servers})
+    )
+    assert held == 1500
+    assert any(isinstance(one, CommitFailed) and "max.message" in one.cause for one in events)
+
+
+@pytest.fixture(scope="module")
+def wide() -> Iterator[tuple[str, tuple[TopicPartition, ...]]]:
+    """Four nodes with 20,000 partitions: one would run out of descriptors."""
+    small = {"log.index.size.max.bytes": "4096"}  # kept in memory, for each partition
+    with Broker(
+        version=kafka_version(), nodes=4, properties=small, java_options=["-Xmx1g"]
+    ) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"})
+        for _ in range(20):
+            name = unique("wide")
+            admin.create_topics([NewTopic(name, 1000, 1)])[name].result(timeout=60)
+        with closing(
+            ClusterReader({"bootstrap.servers": broker.bootstrap_servers}, timeout=30)
+        ) as reader:
+            deadline, partitions, ready = time.monotonic() + 240, reader.partitions(), False
+            while not ready:
+                assert time.monotonic() < deadline
+                with suppress(KafkaError):  # the nodes are still making their logs
+                    partitions = reader.partitions()
+                    ready = len(reader.log_ends(partitions)) == 20_000
+                time.sleep(0.5)
+        yield broker.bootstrap_servers, partitions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_twenty_thousand_partitions(
+    wide: tuple[str, tuple[TopicPartition, ...]], mode: str
+) -> None:
+    """All are looked at and committed, in parts that a coordinator takes by default."""
+    servers, partitions = wide
+    events, held = commit_all(
+        servers, partitions, lambda: open_groups({"bootstrap.servers": servers}, mode)
+    )
+    assert held == 20_000
+    landed = [one for one in events if isinstance(one, Committed)]
+    assert sum(len(one.offsets) for one in landed) == 20_000
+    assert max(len(one.offsets) for one in landed) <= 1000
