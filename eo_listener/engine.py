@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from eo_listener.clusters import librdkafka_properties, open_cluster
-from eo_listener.committer import Committer, Router
+from eo_listener.committer import Committer, Groups, Router, Waiting
 from eo_listener.errors import FormatError, UnavailableError
 from eo_listener.events import Event, Observer
 from eo_listener.fault_points import reached
@@ -107,9 +107,9 @@ class Engine:
         routed = self._router.flush(deadline)
         return self._committer.flush(_left(deadline)) and routed
 
-    def confirmed(self, deadline: float) -> bool:
-        """Wait until all that was offered so far is committed, or until `deadline`."""
-        return self._committer.flush(_left(deadline))
+    def waiting(self, groups: Groups) -> frozenset[Waiting]:
+        """What Kafka has neither confirmed nor refused in these groups."""
+        return self._committer.waiting(groups)
 
     def close(self, deadline: float) -> None:
         """Commit what is left until `deadline`, let go of everything, and name what is lost."""

@@ -36,10 +36,10 @@ class Conversation:
         self._pipe = pipe
         self._settings = Settings.from_conf(hello.conf)
         self._over: queue.SimpleQueue[float | EoListenerError] = queue.SimpleQueue()
-        self._settler: Settler | None = None
-        queries = PipeQueries(pipe, self._forget)
-        self._engine = Engine(self._settings, queries, hands=PipeHands(pipe))
-        self._settler = Settler(self._engine.confirmed, self._settled)
+        self._settler = Settler(self._settled)
+        queries = PipeQueries(pipe, self._settler.add)
+        self._engine = Engine(self._settings, queries, (self._settler,), hands=PipeHands(pipe))
+        self._settler.start(self._engine.waiting)
         pipe.say(
             Greeting(
                 package=__version__,
@@ -94,10 +94,6 @@ class Conversation:
                 self._over.put(max(0.0, seconds - _RESERVE))
             case None:
                 logger.debug("the shim says something that this version does not know")
-
-    def _forget(self, run_id: str) -> None:
-        if self._settler is not None:
-            self._settler.add(run_id)
 
     def _settled(self, run_id: str) -> None:
         self._say(Forget(run_id))

@@ -3,40 +3,69 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
-_PATIENCE: Final = 5.0
-_PAUSE: Final = 0.2
+from eo_listener.committer import Groups, Waiting
+from eo_listener.events import Event, GroupsFed
+
+SHORTEST: Final = 0.2  # seconds between two looks at what waits
+LONGEST: Final = 5.0
 
 
 class Settler:
-    """Waits until what ended runs have reached is committed, and then says that it is.
+    """Says it of each ended run when what it has reached is committed, or refused.
 
-    A bridge that dies before leaves its successor all it needs to commit it.
+    By Kafka or by ourselves: that may last for ever. A bridge that dies before a run is settled
+    leaves its successor all it needs to commit it. An observer, for the groups of each run.
+
+    Kafka is not asked here, only what the committer knows: how often it tries is its own affair.
     """
 
-    def __init__(self, confirmed: Callable[[float], bool], settled: Callable[[str], None]) -> None:
-        self._confirmed = confirmed
+    def __init__(self, settled: Callable[[str], None]) -> None:
         self._settled = settled
-        self._runs: list[str] = []
+        self._groups: dict[str, frozenset[tuple[str, str]]] = {}
+        self._left: dict[str, frozenset[Waiting]] = {}
+        self._added: list[str] = []
         self._changed = threading.Condition()
-        threading.Thread(target=self._work, name="eo-listener-settler", daemon=True).start()
+
+    def __call__(self, event: Event) -> None:
+        """Take in which groups a run feeds; returns at once."""
+        if isinstance(event, GroupsFed) and not event.ended:
+            with self._changed:
+                self._groups[event.run_id] = event.groups
 
     def add(self, run_id: str) -> None:
         """A run has ended, and all it has reached was offered. Returns at once."""
         with self._changed:
-            self._runs.append(run_id)
+            self._added.append(run_id)
             self._changed.notify()
 
-    def _work(self) -> None:
+    def start(self, waiting: Callable[[Groups], frozenset[Waiting]]) -> None:
+        """Begin, on a thread of its own; `waiting` says what waits for Kafka in some groups."""
+        threading.Thread(
+            target=self._work, args=(waiting,), name="eo-listener-settler", daemon=True
+        ).start()
+
+    def _work(self, waiting: Callable[[Groups], frozenset[Waiting]]) -> None:
+        pause = SHORTEST
         while True:
             with self._changed:
-                while not self._runs:
-                    self._changed.wait()
-                runs, self._runs = self._runs, []
-            while not self._confirmed(time.monotonic() + _PATIENCE):
-                time.sleep(_PAUSE)
-            for run_id in runs:
-                self._settled(run_id)
+                if not self._added:
+                    self._changed.wait(pause if self._left else None)
+                pause = SHORTEST if self._added else min(LONGEST, pause * 2)
+            self.look(waiting)
+
+    def look(self, waiting: Callable[[Groups], frozenset[Waiting]]) -> None:
+        """Say it of the runs of which nothing waits any more. For one thread."""
+        with self._changed:
+            added, self._added = self._added, []
+            new = {run_id: self._groups.pop(run_id, frozenset()) for run_id in added}
+        for run_id, groups in new.items():
+            self._left[run_id] = waiting(groups)
+        still = waiting({(one.cluster, one.group) for left in self._left.values() for one in left})
+        # An offset that has given way to a greater one is that of a run that is kept itself.
+        self._left = {run_id: left & still for run_id, left in self._left.items()}
+        for run_id in [run_id for run_id, left in self._left.items() if not left]:
+            del self._left[run_id]
+            self._settled(run_id)

@@ -3,5 +3,15 @@
 from eo_listener.committer.committer import Committer
 from eo_listener.committer.policy import CommitMode, OnRewind, Policy, Retry
 from eo_listener.committer.router import Router
+from eo_listener.committer.waiting import Groups, Waiting
 
-__all__ = ["CommitMode", "Committer", "OnRewind", "Policy", "Retry", "Router"]
+__all__ = [
+    "CommitMode",
+    "Committer",
+    "Groups",
+    "OnRewind",
+    "Policy",
+    "Retry",
+    "Router",
+    "Waiting",
+]

@@ -7,12 +7,13 @@ Pure: time comes in as an argument, requests go out as values. The thread around
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from eo_listener.committer.agenda import Agenda
 from eo_listener.committer.lane import Attempt, Inspection, Lane
 from eo_listener.committer.policy import Policy, Retry
 from eo_listener.committer.teller import Positions
+from eo_listener.committer.waiting import Waiting
 from eo_listener.events import CommitAbandoned, CommitRefused, Event
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import Look
@@ -124,11 +125,21 @@ class Board:
         """
         return self._wake(attempt.group).settle(attempt, answer, now, detail)
 
-    def hurry(self) -> None:
-        """Forget all waits; what is in flight and fails is tried at once again."""
-        for group, lane in self._active.items():
-            lane.hurry()
-            self._agenda.stir(group)
+    def hurry(self, groups: Iterable[str] | None = None) -> None:
+        """Forget all waits, or those of some groups; what is in flight and fails is tried again."""
+        for group in tuple(self._active if groups is None else groups):
+            if group in self._active:
+                self._active[group].hurry()
+                self._agenda.stir(group)
+
+    def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
+        """What Kafka has neither confirmed nor refused in these groups."""
+        lanes = {group: self._lanes[group] for group in groups if group in self._lanes}
+        return frozenset(
+            Waiting(self._cluster, group, tp, offset)
+            for group, lane in lanes.items()
+            for tp, offset in lane.waiting().items()
+        )
 
     def idle(self) -> bool:
         """True when everything that may be committed has been confirmed."""

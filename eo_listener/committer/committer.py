@@ -6,11 +6,12 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from eo_listener import advice
 from eo_listener.committer.policy import Policy, Retry
+from eo_listener.committer.waiting import Groups, Waiting
 from eo_listener.committer.worker import Worker
 from eo_listener.events import CommitFailed, Event, Observer
 from eo_listener.offsets import TopicPartition
@@ -89,10 +90,21 @@ class Committer:
                 worker = self._workers[commit.cluster] = self._start(commit.cluster)
             return worker
 
-    def hurry(self) -> None:
-        """Try everything that waits for a retry now."""
-        for worker in self._all():
-            worker.hurry()
+    def hurry(self, groups: Groups) -> None:
+        """Try what waits for a retry in these groups now."""
+        for worker, names in self._of(groups):
+            worker.hurry(names)
+
+    def waiting(self, groups: Groups) -> frozenset[Waiting]:
+        """What Kafka has neither confirmed nor refused in these groups."""
+        found = (worker.waiting(names) for worker, names in self._of(groups))
+        return frozenset().union(*found)
+
+    def _of(self, groups: Groups) -> Iterator[tuple[Worker, Iterable[str]]]:
+        with self._lock:
+            workers = tuple(self._workers.items())
+        for cluster, worker in workers:
+            yield worker, [group for name, group in groups if name == str(cluster)]
 
     def flush(self, timeout: float) -> bool:
         """Wait until all is confirmed, for at most `timeout` seconds; say whether it is."""

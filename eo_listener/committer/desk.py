@@ -115,8 +115,6 @@ class Desk:
                 self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
             if was_over or self._is_followed(run):
                 self._end(run.run_id, moment.now)
-        if post.ended:
-            self._committer.hurry()
 
     def _read_all(self, mails: Iterable[Mail], moment: Moment) -> None:
         for mail in mails:
@@ -185,7 +183,9 @@ class Desk:
         self._let_go(run_id)
         self._queries.forget(run_id)
         if run is not None:
-            self._committer.observe(self._reporter.ended(run.query, run_id))
+            over = self._reporter.ended(run.query, run_id)
+            self._committer.hurry(over.groups)
+            self._committer.observe(over)
 
     def _let_go(self, run_id: str) -> None:
         """Let the others that feed its partitions go on without it."""

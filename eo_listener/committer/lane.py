@@ -333,6 +333,12 @@ class Lane:
             if trouble is not None:
                 trouble.not_before = 0.0
 
+    def waiting(self) -> Offsets:
+        """What Kafka has neither confirmed nor refused; what may not be sent is not among it."""
+        slots = {tp: self._slots[tp] for tp in self._due}
+        waiting = {tp: s.pending for tp, s in slots.items() if s.pending and not s.is_refused}
+        return as_offsets(waiting)
+
     def idle(self) -> bool:
         """True when everything that may be committed has been confirmed."""
         return all(self._slots[tp].pending is None for tp in self._due)
@@ -345,7 +351,7 @@ class Lane:
     def stuck(self, now: float) -> bool:
         """True when all that is pending was refused: waiting a little will not help."""
         pending = [slot for tp in self._due if (slot := self._slots[tp]).pending is not None]
-        refused = (slot.trouble is not None and slot.trouble.refused for slot in pending)
+        refused = (slot.is_refused for slot in pending)
         return not self.in_flight and all(refused) and all(s.not_before > now for s in pending)
 
     def abandon(self) -> CommitAbandoned | None:

@@ -78,6 +78,11 @@ class Slot:
         return marking or self.pending is not None or self.refused is not None
 
     @property
+    def is_refused(self) -> bool:
+        """Whether Kafka refused the last request, which lasts until somebody changes something."""
+        return self.trouble is not None and self.trouble.refused
+
+    @property
     def not_before(self) -> float:
         """When the next request may be made, as far as failures say."""
         return self.trouble.not_before if self.trouble else 0.0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from eo_listener.committer.board import STANDSTILL, Board
 from eo_listener.committer.lane import Attempt, Inspection
 from eo_listener.committer.policy import Policy, Retry
 from eo_listener.committer.reasons import STOOD_STILL
 from eo_listener.committer.teller import Positions
+from eo_listener.committer.waiting import Waiting
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.events import Event, Malfunction, Observer
 from eo_listener.fault_points import reached
@@ -83,11 +84,16 @@ class Worker:
         with self._changed:
             return self._board.log_starts(group)
 
-    def hurry(self) -> None:
-        """Try everything that waits for a retry now; returns at once."""
+    def hurry(self, groups: Iterable[str]) -> None:
+        """Try what waits for a retry in these groups now; returns at once."""
         with self._changed:
-            self._board.hurry()
+            self._board.hurry(groups)
             self._changed.notify_all()
+
+    def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
+        """What Kafka has neither confirmed nor refused in these groups; returns at once."""
+        with self._changed:
+            return self._board.waiting(groups)
 
     def flush(self, deadline: float) -> bool:
         """Wait until nothing is pending; say whether all that was offered is confirmed.

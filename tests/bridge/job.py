@@ -34,6 +34,13 @@ def start(spark: SparkSession, wanted: dict[str, Any]) -> StreamingQuery:
     )
 
 
+def listen_in_java(spark: SparkSession) -> None:
+    """What a Scala or Java job does that adds the shim's listener itself."""
+    jvm: Any = spark.sparkContext._jvm  # pyspark has no other way to a Java class
+    streams = spark.streams._jsqm
+    streams.addListener(jvm.io.github.eolistener.OffsetCommitListener())
+
+
 def listen(spark: SparkSession) -> None:
     """What a job does that has a listener of its own beside the platform's."""
     from eo_listener import OffsetCommitListener  # noqa: PLC0415  # only this command knows it
@@ -60,6 +67,8 @@ def main(commands: Path) -> None:
                     queries[told["group"]].stop()
                 case "listen":
                     listen(session)
+                case "listen in Java":
+                    listen_in_java(session)
                 case "end":
                     spark.stop()
                 case "again":

@@ -99,3 +99,21 @@ def test_a_source_that_has_lost_all_its_partitions_is_told(office: Office) -> No
     assert isinstance(told, GuardViolation)
     assert [one.breach for one in told.findings] == [Breach.VANISHED]
     assert office.held == 5
+
+
+def test_an_end_hurries_the_groups_of_its_own_run(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits there is tried now; another group, in trouble for long, is left to its time."""
+    hurried: list[set[str]] = []
+    monkeypatch.setattr(
+        office.committer, "hurry", lambda groups: hurried.append({group for _, group in groups})
+    )
+    office.inbox.progressed(event(0, None, 10))
+    office.inbox.progressed(event(0, None, 10, run="r2", query="q2"))
+    office.serve(0.0)
+    assert hurried == []
+    office.inbox.ended("r1")
+    office.inbox.ended("never heard of")
+    office.serve(1.0)
+    assert hurried == [{"g"}]

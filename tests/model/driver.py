@@ -13,6 +13,7 @@ from eo_listener.committer.desk import Desk, Moment
 from eo_listener.committer.inbox import Inbox, Started
 from eo_listener.committer.lane import Attempt, Inspection
 from eo_listener.committer.policy import Policy, Retry
+from eo_listener.committer.waiting import Groups
 from eo_listener.events import Event
 from eo_listener.guard import Guard
 from eo_listener.offsets import TopicPartition
@@ -56,8 +57,8 @@ class Front:
     def log_starts(self, commit: Commit) -> Mapping[TopicPartition, tuple[int, float]]:
         return self.board.log_starts(commit.group)
 
-    def hurry(self) -> None:
-        self.board.hurry()
+    def hurry(self, groups: Groups) -> None:
+        self.board.hurry(group for _, group in groups)
 
     def observe(self, event: Event) -> None:
         self.events.append(event)

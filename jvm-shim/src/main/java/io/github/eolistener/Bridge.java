@@ -20,13 +20,15 @@ final class Bridge {
 
   private final Mailbox mailbox;
   private final Settings settings;
+  private final Clerk clerk;
   private final Supervisor supervisor;
   private volatile Thread deliverer;
 
   private Bridge(Settings settings) {
     this.settings = settings;
     this.mailbox = new Mailbox(CLAIMS);
-    this.supervisor = new Supervisor(settings, mailbox, new Clerk(mailbox));
+    this.clerk = new Clerk(mailbox);
+    this.supervisor = new Supervisor(settings, mailbox, clerk);
   }
 
   /** A run has begun: on the query's own thread, while Spark already lists it. */
@@ -45,7 +47,7 @@ final class Bridge {
     }
     if (bridge != null) {
       bridge.deliverer = Thread.currentThread();
-      bridge.mailbox.progressed(runId, progress::json);
+      bridge.mailbox.progressed(runId, Event.of(progress));
     }
   }
 
@@ -54,7 +56,7 @@ final class Bridge {
     Bridge bridge = current;
     if (bridge != null) {
       bridge.deliverer = Thread.currentThread();
-      bridge.mailbox.ended(runId);
+      bridge.mailbox.ended(runId).ifPresent(bridge.clerk::conclude);
     }
   }
 

@@ -32,6 +32,7 @@ final class Child {
   private final Process process;
   private final Mailbox mailbox;
   private final Clerk clerk;
+  private final AdminClients clients = new AdminClients();
   private final int key;
   private final Queue<String> replies = new ConcurrentLinkedQueue<>();
   private final AtomicLong pings = new AtomicLong();
@@ -121,9 +122,13 @@ final class Child {
     process.destroyForcibly();
   }
 
-  /** Waits for its threads, which end with the process, so that all it said is in the log. */
+  /**
+   * Waits for its threads, which end with the process, so that all it said is in the log; closes
+   * what it has opened in this JVM.
+   */
   void join(long millis) throws InterruptedException {
     mailbox.wake();
+    clients.close();
     for (Thread thread : List.of(errors, reader, writer)) {
       thread.join(millis);
     }
@@ -209,7 +214,7 @@ final class Child {
     } else if (message.has("pong")) {
       ponged = message.path("pong").asLong();
     } else if (message.has("ask")) {
-      clerk.ask(message, this::send);
+      clerk.ask(message, clients, this::send);
     } else if (message.has("forget")) {
       mailbox.forget(message.path("forget").asText());
     } else {

@@ -34,13 +34,18 @@ final class Groups {
   static Map<String, Object> close(Argument argument) {
     int closed = 0;
     for (String id : argument.find("client").map(Set::of).orElse(CLIENTS.keySet())) {
-      GroupAdmin client = CLIENTS.remove(id);
-      if (client != null) {
-        client.close();
-        closed++;
-      }
+      closed += close(id) ? 1 : 0;
     }
     return Map.of("closed", closed);
+  }
+
+  /** Closes the client of that name; says whether there was one. */
+  static boolean close(String id) {
+    GroupAdmin client = CLIENTS.remove(id);
+    if (client != null) {
+      client.close();
+    }
+    return client != null;
   }
 
   private static Map<String, Object> asked(Argument argument, GroupAdmin.Question question) {

@@ -19,7 +19,7 @@ final class LiveQueries {
       Map<?, ?> active = session.sharedState().activeStreamingQueries();
       Object query = active.get(run.queryId);
       if (query != null && isRun(query, run.runId)) {
-        run.execution = query;
+        run.facts.open(query);
         return session;
       }
     }

@@ -3,21 +3,21 @@ package io.github.eolistener;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.UUID;
-import java.util.function.Supplier;
 
-/** One run of a query, and what the bridge has still to be told of it. Guarded by its mailbox. */
+/**
+ * One run of a query, and what the bridge has still to be told of it. Guarded by its mailbox, but
+ * for {@code facts}.
+ */
 final class Run {
   final UUID queryId;
   final String runId;
   final String name;
 
-  /** Spark's StreamExecution, which answers also after its end; null where it was not found. */
-  volatile Object execution;
-
-  /** Its events, each as JSON in the making. */
-  final Deque<Supplier<String>> waiting = new ArrayDeque<>();
-  Supplier<String> newest;
+  final QueryFacts facts = new QueryFacts();
+  final Deque<Event> waiting = new ArrayDeque<>();
+  Event newest;
   boolean ended;
+  long endedAt;
   boolean startTold;
   boolean endTold;
   long notBefore;

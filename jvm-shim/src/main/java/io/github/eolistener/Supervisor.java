@@ -67,12 +67,16 @@ final class Supervisor implements Runnable {
     } catch (Throwable error) {
       LOGGER.error("eo_listener commits no more in this driver; queries run on", error);
     } finally {
+      mailbox.close();
       clerk.close();
     }
   }
 
   /** At the end one more is started only if the last one ran, and was cut off. */
   private boolean isNeeded() {
+    if (last == Outcome.Kind.REFUSED) {
+      return false;
+    }
     boolean promising = last == null || last == Outcome.Kind.BROKEN;
     return !orders.isEnd() || (promising && !mailbox.isEmpty() && orders.left() > 0);
   }
@@ -82,8 +86,7 @@ final class Supervisor implements Runnable {
     try {
       child = Child.start(settings.command(), settings.hello(), mailbox, clerk);
     } catch (IOException missing) {
-      return new Outcome(
-          Outcome.Kind.UNUSABLE,
+      return Outcome.notInstalled(
           "there is no such program, or it cannot be run (" + missing.getMessage() + ")");
     }
     Vigil vigil = new Vigil(child, settings, orders);
@@ -109,15 +112,13 @@ final class Supervisor implements Runnable {
       case UNUSABLE:
         say(
             "eo_listener cannot run on " + settings.interpreter + ": " + outcome.why
-                + ". Nothing is committed until it can; queries run on. To do: install eo-listener"
-                + " there, or name an interpreter that has it: --conf " + Interpreter.SETTING
-                + "=/path/to/python");
+                + ". Nothing is committed until it can; queries run on. To do: " + outcome.fix);
         pause = Math.max(pause, LONG_PAUSE);
         rest(pause);
         break;
       default:
         say("eo_listener commits nothing in this driver, queries run on: " + outcome.why);
-        rest(Long.MAX_VALUE);
+        mailbox.close();
     }
   }
 

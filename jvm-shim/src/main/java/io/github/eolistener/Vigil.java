@@ -124,17 +124,15 @@ final class Vigil {
     if (code == BAD_SETTINGS) {
       return new Outcome(Outcome.Kind.REFUSED, "it does not take these settings");
     } else if (module.find()) {
-      return unusable("it has no module " + module.group(1));
+      return Outcome.notInstalled("it has no module " + module.group(1));
     }
     String last = words.substring(words.lastIndexOf('\n') + 1);
-    return unusable("it ended with exit code " + code + (last.isEmpty() ? "" : ": " + last));
+    return Outcome.unusable(
+        "it ended with exit code " + code + (last.isEmpty() ? "" : ": " + last),
+        settings.interpreter);
   }
 
   private static Outcome broken(String why) {
     return new Outcome(Outcome.Kind.BROKEN, why);
-  }
-
-  private static Outcome unusable(String why) {
-    return new Outcome(Outcome.Kind.UNUSABLE, why);
   }
 }

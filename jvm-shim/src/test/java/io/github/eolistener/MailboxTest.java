@@ -3,12 +3,14 @@ package io.github.eolistener;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.UUID;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.BeforeEach;
@@ -19,7 +21,8 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(60)
 class MailboxTest {
   private final Claims claims = new Claims();
-  private final Mailbox mailbox = new Mailbox(claims);
+  private long now = 1_000_000_000_000L;
+  private final Mailbox mailbox = new Mailbox(claims, () -> now);
   private int key;
 
   @BeforeEach
@@ -28,13 +31,26 @@ class MailboxTest {
   }
 
   private Run start() {
-    Run run = new Run(UUID.randomUUID(), UUID.randomUUID(), "flights");
+    return start(UUID.randomUUID());
+  }
+
+  private Run start(UUID query) {
+    Run run = new Run(query, UUID.randomUUID(), "flights");
+    run.facts.open(new PositionDouble.MicroBatchExecution());
     mailbox.started(run);
     return run;
   }
 
   private void progress(Run run, int batch) {
-    mailbox.progressed(run.runId, () -> "batch " + batch);
+    progress(run, batch, "{\"t\":{\"0\":" + batch + "}}");
+  }
+
+  private void progress(Run run, int batch, String end) {
+    mailbox.progressed(run.runId, new Event(batch, List.of(end), () -> "batch " + batch));
+  }
+
+  private boolean isKept(Run run) {
+    return mailbox.run(run.runId) != null;
   }
 
   /** All that is ready, in short: the kind of each line, and the text of an event. */
@@ -70,10 +86,12 @@ class MailboxTest {
     assertEquals(List.of(), taken());
     mailbox.hurry();
     assertEquals(List.of("started"), taken());
-    Mailbox other = new Mailbox(claims);
+    Mailbox other = new Mailbox(claims, () -> now);
     int otherKey = other.tellAgain();
     other.started(new Run(UUID.randomUUID(), UUID.randomUUID(), null));
-    Thread.sleep(1_100);
+    now += 999_000_000L;
+    assertEquals(0, other.take(otherKey, 1).size());
+    now += 2_000_000L;
     assertEquals(1, other.take(otherKey, 1).size());
   }
 
@@ -118,6 +136,72 @@ class MailboxTest {
     assertEquals(List.of("batch 5000", "batch 5001"), taken());
   }
 
+  /** Of two listeners that Spark was given each event counts once, and so do start and end. */
+  @Test
+  void takesAnEventOnce() throws InterruptedException {
+    Run run = start();
+    mailbox.started(new Run(run.queryId, UUID.fromString(run.runId), run.name));
+    for (int batch = 0; batch < 2; batch++) {
+      progress(run, batch);
+      progress(run, batch);
+    }
+    assertEquals(List.of("started", "batch 0", "batch 1"), taken());
+    progress(run, 1);
+    progress(run, 2, "{}");
+    progress(run, 2, "{\"t\":{\"0\":9}}");
+    assertEquals(Optional.of(run), mailbox.ended(run.runId));
+    assertEquals(Optional.empty(), mailbox.ended(run.runId));
+    assertEquals(List.of("batch 2", "batch 2", "ended"), taken());
+  }
+
+  /** What ended a minute ago is only for another bridge: of each query the last, of all a hundred. */
+  @Test
+  void keepsFewRunsThatHaveEnded() {
+    UUID query = UUID.randomUUID();
+    List<Run> ended = new ArrayList<>();
+    for (int i = 0; i < 150; i++) {
+      Run run = start(i < 50 ? query : UUID.randomUUID());
+      progress(run, i);
+      mailbox.ended(run.runId);
+      ended.add(run);
+    }
+    Run running = start();
+    assertTrue(ended.stream().allMatch(this::isKept)); // a bridge may still ask about them
+    now += 61_000_000_000L;
+    Run again = start(query);
+    mailbox.ended(again.runId);
+    assertFalse(isKept(ended.get(49))); // too many
+    assertTrue(isKept(ended.get(50)));
+    Run third = start(ended.get(50).queryId);
+    mailbox.ended(third.runId);
+    assertTrue(isKept(ended.get(50))); // the later one has told nothing
+    Run fourth = start(ended.get(50).queryId);
+    progress(fourth, 7);
+    mailbox.ended(fourth.runId);
+    assertFalse(isKept(ended.get(50)));
+    assertEquals(99, ended.stream().filter(this::isKept).count());
+    assertTrue(isKept(running) && isKept(again) && isKept(third) && isKept(fourth));
+  }
+
+  /** Where no bridge will come nothing is kept, and nothing is taken in. */
+  @Test
+  void keepsNothingWhenClosed() throws InterruptedException {
+    Run running = start();
+    Run ended = start();
+    progress(ended, 0);
+    mailbox.ended(ended.runId);
+    mailbox.close();
+    assertTrue(mailbox.isEmpty());
+    assertThrows(IllegalStateException.class, () -> running.facts.answer("mode"));
+    Run later = start();
+    assertTrue(mailbox.knows(later.runId));
+    progress(later, 0);
+    assertEquals(Optional.empty(), mailbox.ended(later.runId));
+    assertTrue(mailbox.isEmpty());
+    assertEquals(List.of(), taken());
+    mailbox.awaitRun();
+  }
+
   /** Runs are bounded too: one that has ended goes before one that still runs. */
   @Test
   void keepsAThousandRuns() throws InterruptedException {
@@ -157,12 +241,12 @@ class MailboxTest {
   void makesTextsLate() throws InterruptedException {
     Run run = start();
     boolean[] made = {false};
-    mailbox.progressed(
-        run.runId,
+    Supplier<String> json =
         () -> {
           made[0] = true;
           return "{}";
-        });
+        };
+    mailbox.progressed(run.runId, new Event(0, List.of(), json));
     assertFalse(made[0]);
     taken();
     assertTrue(made[0]);

@@ -60,7 +60,7 @@ class SupervisorTest {
   }
 
   private void progress(Run run, String text) {
-    mailbox.progressed(run.runId, () -> text);
+    mailbox.progressed(run.runId, new Event(0, List.of(text), () -> text));
   }
 
   private String all() {
@@ -162,21 +162,29 @@ class SupervisorTest {
     assertFalse(isAlive(stopped));
   }
 
-  /** Where it cannot run at all it is not tried over and over, and the end does not wait. */
+  /**
+   * Where it cannot run at all it is not tried over and over, and the end does not wait. Where no
+   * other one could do better, nothing is kept.
+   */
   @ParameterizedTest
   @CsvSource({
-    "missing, it has no module eo_listener.",
-    "crash, it ended with exit code 9: it cannot load libssl.so.3.",
-    "settings, it does not take these settings",
-    "newer, give Spark the jar"
+    "missing, it has no module eo_listener., To do: install eo-listener there",
+    "crash, it ended with exit code 9: it cannot load libssl.so.3., -m eo_listener.bridge` says",
+    "settings, it does not take these settings, queries run on",
+    "newer, give Spark the jar, queries run on"
   })
-  void restsWhereItCannotRun(String part, String why) throws InterruptedException {
+  void restsWhereItCannotRun(String part, String why, String fix) throws InterruptedException {
     supervise(part);
     start();
     until(() -> pids().size() == 1);
     Thread.sleep(1_200);
     assertEquals(1, pids().size());
     assertTrue(supervisor.said().contains(why), supervisor.said());
+    assertTrue(supervisor.said().contains(fix), supervisor.said());
+    boolean hopeless = part.equals("settings") || part.equals("newer");
+    assertEquals(hopeless, mailbox.isEmpty());
+    start();
+    assertEquals(hopeless, mailbox.isEmpty());
     assertTrue(end(20) < 3_000);
   }
 
