@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from eo_listener.ledger import Applied, Entry
@@ -41,3 +42,8 @@ def write(sink: SqliteSink, frame: DataFrame, count: int = 10, batch_id: int = 0
     """Write a frame as the sink's next batch."""
     entry = next_entry(sink, count, batch_id)
     return sink.apply(frame, entry, plan_of(entry))
+
+
+def put(sink: SqliteSink, rows: pa.RecordBatch) -> Applied:
+    """Write a record batch as the sink's next batch: what it does without Spark."""
+    return sink._apply(rows.schema, iter([rows]), next_entry(sink))

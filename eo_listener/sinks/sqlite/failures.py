@@ -34,6 +34,9 @@ _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "disk i/o error": ("the disk failed, or is gone", "Look for disk errors in the system's log"),
 }
+REFUSED: Final = (sqlite3.IntegrityError, sqlite3.DataError)
+"""A row's own values are not taken."""
+
 _BUSY: Final = ("database is locked", "database table is locked", "locking protocol")
 
 
@@ -43,6 +46,17 @@ Failure: TypeAlias = "sqlite3.Error | sqlite3.Warning"
 def is_busy(error: Failure) -> bool:
     """Whether somebody else holds a lock."""
     return any(part in str(error) for part in _BUSY)
+
+
+def check_open(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
+    """Raise SinkError where a refused row has ended the transaction: ON CONFLICT ROLLBACK, or a
+    trigger's.
+    """
+    if not connection.in_transaction:
+        raise SinkError(
+            f"the database has ended the transaction itself: {error}",
+            fix="Take ROLLBACK out of its constraints and triggers: ABORT is enough",
+        ) from error
 
 
 def explained(error: Failure, path: Path, *, waited: float) -> SinkError:

@@ -8,12 +8,12 @@ it; those of a larger batch while the lock is held.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -36,19 +36,23 @@ from eo_listener.sinks.rows import schema_of
 from eo_listener.sinks.sqlite.applying import run_apply
 from eo_listener.sinks.sqlite.failures import at_commit, explained
 from eo_listener.sinks.sqlite.file import Connection, DatabaseFile
+from eo_listener.sinks.sqlite.merging import STAGE, Merge
 from eo_listener.sinks.sqlite.table import SCHEMA, columns_of, in_file, target_table
 from eo_listener.sinks.sqlite.writing import Writing
-from eo_listener.sinks.target import Apply, Mode, Target
+from eo_listener.sinks.target import Apply, Target
 from eo_listener.sinks.task_size import TaskSize
 
 _LEDGER = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
+
+_LETTERS: Final = 1000  # how many dead letters are in memory at once
 
 
 class SqliteSink:
     """Writes batches into `table` of the SQLite file `path`, each of them once.
 
-    `mode`: "append"; "upsert" by `keys`, where the last row of a key wins; "idempotent", an upsert
-    without a ledger, which promises only that a repeated batch with the same rows changes nothing.
+    `mode`: "append"; "upsert" by `keys` (the newest row of a key, by `version_column` if there is
+    one, else by offset); "idempotent", an upsert without a ledger, which promises only that a
+    repeated batch with the same rows changes nothing.
     `apply`: SQL statements, one each, or a function of connection and entry, run on the batch's
     rows (in the temporary table `eo_batch`) instead of a write to `table`, in the same
     transaction. `dead_letters` names a table for rows that cannot be written. `busy_timeout` is in
@@ -66,6 +70,7 @@ class SqliteSink:
         *,
         mode: str = "append",
         keys: str | Sequence[str] = (),
+        version_column: str | None = None,
         apply: Apply | None = None,
         create: bool = True,
         dead_letters: str | None = None,
@@ -87,6 +92,7 @@ class SqliteSink:
             table=table,
             mode=mode,
             keys=keys,
+            version_column=version_column,
             apply=apply,
             create=create,
             dead_letters=dead_letters,
@@ -132,29 +138,31 @@ class SqliteSink:
     def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
         """Write the rows of `frame` and `entry` in one transaction."""
         schema = schema_of(frame)
-        ordered = self._target.mode is not Mode.APPEND
-        with closing(self._size.stream(frame, plan, ordered=ordered)) as rows:
-            first = next(rows, None)
-            connection = self._file.connection()
-            self._begin(connection)
-            try:
-                reached("sink.begun")
-                batches = chain((first,) if first is not None else (), rows)
-                applied = self._write(connection, schema, batches, entry)
-                reached("sink.rows-written")
-                moved = self._move(connection, entry, applied.rows)
-                if moved:
-                    reached("sink.ledger-moved")
-                    reached("sink.commit-sent")
-            except BaseException as error:
-                self._roll_back(connection)
-                if isinstance(error, sqlite3.Error | sqlite3.Warning):
-                    raise self._explained(error) from error
-                raise
-            if not moved:
-                self._roll_back(connection)
-                raise self._foreign(connection, entry)
-            self._commit(connection)
+        with closing(self._size.stream(frame, plan)) as rows:
+            return self._apply(schema, rows, entry)
+
+    def _apply(self, schema: pa.Schema, rows: Iterator[pa.RecordBatch], entry: Entry) -> Applied:
+        first = next(rows, None)
+        connection = self._file.connection()
+        self._begin(connection)
+        try:
+            reached("sink.begun")
+            batches = chain((first,) if first is not None else (), rows)
+            applied = self._write(connection, schema, batches, entry)
+            reached("sink.rows-written")
+            moved = self._move(connection, entry, applied.rows)
+            if moved:
+                reached("sink.ledger-moved")
+                reached("sink.commit-sent")
+        except BaseException as error:
+            self._roll_back(connection)
+            if isinstance(error, sqlite3.Error | sqlite3.Warning):
+                raise self._explained(error) from error
+            raise
+        if not moved:
+            self._roll_back(connection)
+            raise self._foreign(connection, entry)
+        self._commit(connection)
         reached("sink.committed")
         return applied
 
@@ -175,30 +183,39 @@ class SqliteSink:
         batches: Iterable[pa.RecordBatch],
         entry: Entry,
     ) -> Applied:
-        writing = Writing(connection, target_table(connection, self._target, schema))
+        table = target_table(connection, self._target, schema)
+        writing = Writing(connection, table)
         if self._letters is not None and self._target.create:
             connection.execute(self._letters.create())
         dead = 0
         for number, batch in enumerate(batches):
-            dead += self._put_aside(connection, entry, list(self._refused(writing, batch)))
+            dead += self._put_aside(connection, entry, self._refused(writing.write(batch)))
             if number == 0:
                 reached("sink.copying")
         if self._target.apply is not None:
             run_apply(connection, self._target, entry)
-        return Applied(rows=writing.rows, dead=dead)
+        if table.upsert is None:
+            return Applied(rows=writing.rows, dead=dead)
+        merge = Merge(connection, table.upsert)
+        dead += self._put_aside(connection, entry, self._refused(merge.run()))
+        connection.execute(f"DROP TABLE {STAGE}")
+        return Applied(rows=merge.rows, dead=dead)
 
-    def _refused(self, writing: Writing, batch: pa.RecordBatch) -> Iterable[DeadLetter]:
-        for letter in writing.write(batch):
+    def _refused(self, letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
+        for letter in letters:
             if self._letters is None:
                 raise letter.error(self.label)
             yield letter
 
     def _put_aside(
-        self, connection: Connection, entry: Entry, letters: Sequence[DeadLetter]
+        self, connection: Connection, entry: Entry, letters: Iterator[DeadLetter]
     ) -> int:
-        if self._letters is not None and letters:
-            connection.executemany(*self._letters.insert(entry, letters, _now()))
-        return len(letters)
+        count = 0
+        while refused := list(islice(letters, _LETTERS)):
+            if self._letters is not None:
+                connection.executemany(*self._letters.insert(entry, refused, _now()))
+            count += len(refused)
+        return count
 
     def _move(self, connection: Connection, entry: Entry, rows: int) -> bool:
         """Write the entry into the ledger; whether each head was as the entry has found it."""

@@ -1,4 +1,4 @@
-"""The target table: what it has, how it is made, and the statement that writes a row."""
+"""The target table: what it has, how it is made, and where a batch's rows go first."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.ledger_sql import quoted
+from eo_listener.sinks.newest import ORIGIN
 from eo_listener.sinks.poison import Sieve
 from eo_listener.sinks.sqlite.columns import affinity, declared, keeps
+from eo_listener.sinks.sqlite.merging import STAGE, Upsert, check_stage, collations
 from eo_listener.sinks.target import STAGED, Mode, Target
 
 SCHEMA: Final = "main"
@@ -21,11 +23,20 @@ SCHEMA: Final = "main"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Where a batch's rows go: the target itself, or the staged table that `apply=` reads."""
+    """Where a batch's rows go: the target itself, or a staged table from which `apply=` or
+    `upsert` brings them there.
+    """
 
     sieve: Sieve
     insert: str
     keys: tuple[str, ...]
+    upsert: Upsert | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The rows' columns that `insert` takes."""
+        traced = self.upsert is not None and self.upsert.traced
+        return (*self.sieve.columns, *(ORIGIN if traced else ()))
 
 
 def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Schema) -> Table:
@@ -39,7 +50,7 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
         connection.execute(f"CREATE TEMP TABLE {STAGED} ({_columns(schema, sieve, ())})")
         return Table(sieve=sieve, insert=_insert(f"temp.{STAGED}", sieve.columns), keys=())
     there = columns_of(connection, target.table)
-    sieve = Sieve.of(schema.names, there or None)
+    sieve = Sieve.of(schema.names, there or None, target.version_column)
     _check_keys(target, sieve)
     _check_types(target, there, [schema.field(one) for one in sieve.columns])
     name = in_file(target.table)
@@ -50,11 +61,17 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
                 fix=f"Create it: CREATE TABLE {name} ({_columns(schema, sieve, target.keys)})",
             )
         connection.execute(f"CREATE TABLE {name} ({_columns(schema, sieve, target.keys)})")
-    statement = _insert(name, sieve.columns)
-    if target.mode is not Mode.APPEND:
-        statement += _on_conflict(sieve.columns, target.keys)
-        _check_unique(connection, target, statement, len(sieve.columns))
-    return Table(sieve=sieve, insert=statement, keys=target.keys)
+    if target.mode is Mode.APPEND:
+        return Table(sieve=sieve, insert=_insert(name, sieve.columns), keys=())
+    compared = collations(connection, SCHEMA, target.table, target.keys)
+    upsert = Upsert.of(target, name, schema, sieve.columns, there, compared)
+    check_stage(connection, upsert)
+    connection.execute(f"DROP TABLE IF EXISTS {STAGE}")
+    connection.execute(
+        f"CREATE TEMP TABLE {STAGE.removeprefix('temp.')} ({', '.join(upsert.staged)})"
+    )
+    insert = _insert(STAGE, upsert.staged)
+    return Table(sieve=sieve, insert=insert, keys=target.keys, upsert=upsert)
 
 
 def in_file(table: str) -> str:
@@ -101,21 +118,6 @@ def _check_types(target: Target, there: Mapping[str, str], fields: Sequence[pa.F
         )
 
 
-def _check_unique(
-    connection: sqlite3.Connection, target: Target, statement: str, columns: int
-) -> None:
-    try:
-        connection.execute(f"EXPLAIN {statement}", (None,) * columns)
-    except sqlite3.OperationalError as error:
-        if "ON CONFLICT" not in str(error):
-            raise
-        names = ", ".join(map(quoted, target.keys))
-        raise SettingsError(
-            f"the columns in keys= have no unique index in table {target.table!r}",
-            fix=f"CREATE UNIQUE INDEX name_it ON {quoted(target.table)} ({names})",
-        ) from error
-
-
 def _columns(schema: pa.Schema, sieve: Sieve, keys: Sequence[str]) -> str:
     """The body of CREATE TABLE.
 
@@ -134,9 +136,3 @@ def _columns(schema: pa.Schema, sieve: Sieve, keys: Sequence[str]) -> str:
 def _insert(table: str, columns: Sequence[str]) -> str:
     names = ", ".join(map(quoted, columns))
     return f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(columns))})"
-
-
-def _on_conflict(columns: Sequence[str], keys: Sequence[str]) -> str:
-    changed = [f"{quoted(name)} = excluded.{quoted(name)}" for name in columns if name not in keys]
-    action = f"UPDATE SET {', '.join(changed)}" if changed else "NOTHING"
-    return f" ON CONFLICT ({', '.join(map(quoted, keys))}) DO {action}"

@@ -13,12 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from eo_listener.errors import SinkError
 from eo_listener.sinks.poison import DeadLetter
 from eo_listener.sinks.sqlite.columns import flaws, unreadable, values
+from eo_listener.sinks.sqlite.failures import REFUSED, check_open
 from eo_listener.sinks.sqlite.table import Table
-
-_REFUSED = (sqlite3.IntegrityError, sqlite3.DataError)
 
 
 class Writing:
@@ -54,7 +52,7 @@ class Writing:
         yield from self._insert(batch, columns)
 
     def _values(self, batch: pa.RecordBatch) -> list[list[Any]]:
-        return [values(batch.column(name)) for name in self._table.sieve.columns]
+        return [values(batch.column(name)) for name in self._table.columns]
 
     def _letters(self, batch: pa.RecordBatch, found: Mapping[int, str]) -> Iterator[DeadLetter]:
         return (self._table.sieve.letter(batch, at, why) for at, why in sorted(found.items()))
@@ -67,12 +65,8 @@ class Writing:
             before, changed = taken, self._connection.total_changes
             try:
                 self._connection.executemany(self._table.insert, rows)
-            except _REFUSED as error:
-                if not self._connection.in_transaction:  # ON CONFLICT ROLLBACK, or a trigger's
-                    raise SinkError(
-                        f"the database has ended the transaction itself: {error}",
-                        fix="Take ROLLBACK out of its constraints and triggers: ABORT is enough",
-                    ) from error
+            except REFUSED as error:
+                check_open(self._connection, error)
                 taken = batch.num_rows - length_hint(first)
                 self._count(taken - before - 1, changed)
                 yield self._table.sieve.letter(batch, taken - 1, str(error))
