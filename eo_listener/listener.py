@@ -224,6 +224,8 @@ class OffsetCommitListener(StreamingQueryListener):
         self._drain(deadline)
         reached("close.before-flush")
         self._engine.close(deadline)
+        if self._driver is not None:
+            self._driver.queries.close()
         reached("close.after-flush")
 
     def _drain(self, deadline: float) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Hashable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from eo_listener import advice
@@ -32,7 +33,8 @@ from eo_listener.events import (
 )
 from eo_listener.offsets import TopicPartition
 
-_REMEMBERED = 1000  # things said once each; a program with more has said enough
+_REMEMBERED = 1000  # things said once each; of more, those that were met last
+_OVER = 600.0  # what was not met for so long is over: when it comes again it is news
 
 logger = logging.getLogger("eo_listener")
 
@@ -60,13 +62,16 @@ class _Trouble:
 class Logbook:
     """An observer that writes to the logger `eo_listener`.
 
-    A trouble that lasts is said when it begins, again when its kind changes, and when it ends;
-    the single failures between are on level DEBUG. Memory is bounded by the number of groups.
+    Commits that fail are said when that begins, again when the cause changes, and when it ends;
+    the single failures between are on level DEBUG. Refusals, other writers and malfunctions are
+    said once while they last, and again when they come back after ten minutes without. Memory is
+    bounded by the number of groups. `clock` is monotonic.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._troubles: dict[tuple[str, str], _Trouble] = {}
-        self._said: set[Hashable] = set()
+        self._met: OrderedDict[Hashable, float] = OrderedDict()  # when, the oldest first
         self._committing: set[tuple[str, str]] = set()
 
     def __call__(self, event: Event) -> None:
@@ -124,11 +129,12 @@ class Logbook:
                 _of_batch(event)
 
     def _is_new(self, what: Hashable) -> bool:
-        """Whether this has not been said before; false when enough was said."""
-        if what in self._said or len(self._said) >= _REMEMBERED:
-            return False
-        self._said.add(what)
-        return True
+        """Whether this has not been met for a while, and is to be said."""
+        now, before = self._clock(), self._met.pop(what, None)
+        self._met[what] = now
+        while len(self._met) > _REMEMBERED:
+            self._met.popitem(last=False)
+        return before is None or now - before > _OVER
 
     def _committed(self, event: Committed) -> None:
         key = (event.cluster, event.group)
@@ -146,7 +152,7 @@ class Logbook:
                     event.group,
                     event.cluster,
                     trouble.failures,
-                    time.monotonic() - trouble.since,
+                    self._clock() - trouble.since,
                 )
         if key not in self._committing:
             self._committing.add(key)
@@ -155,7 +161,7 @@ class Logbook:
 
     def _failed(self, event: CommitFailed) -> None:
         key = (event.cluster, event.group)
-        trouble = self._troubles.setdefault(key, _Trouble(since=time.monotonic()))
+        trouble = self._troubles.setdefault(key, _Trouble(since=self._clock()))
         trouble.failures += 1
         trouble.partitions |= event.errors.keys()
         level = logging.DEBUG if event.cause in trouble.causes else logging.WARNING

@@ -15,6 +15,11 @@ from eo_listener.events import (
     CommitRefused,
     Committed,
     Event,
+    EventsMissed,
+    EventsRepeated,
+    ForeignCommit,
+    Malfunction,
+    QueryNoticed,
     Refusal,
     SourceIgnored,
     StateLeftBehind,
@@ -92,16 +97,65 @@ def test_the_next_outage_is_news_though_a_partition_is_in_trouble_still(
 
 def test_a_rewind_is_said_once_a_group(caplog: pytest.LogCaptureFixture) -> None:
     """Two queries that fight over a group do not fill the log."""
-    refused = CommitRefused(
-        cluster="k:9092",
+    lines = told(caplog, refused(), refused())
+    assert len(lines) == 1
+    assert "share the group" in lines[0][1]
+
+
+def refused(cluster: str = "k:9092") -> CommitRefused:
+    return CommitRefused(
+        cluster=cluster,
         group="g",
         refusal=Refusal.BELOW_COMMITTED,
         offered=Offsets({P0: 3}),
         held=Offsets({P0: 5}),
     )
-    lines = told(caplog, refused, refused)
-    assert len(lines) == 1
-    assert "share the group" in lines[0][1]
+
+
+def foreign() -> ForeignCommit:
+    return ForeignCommit(
+        cluster="k:9092",
+        group="g",
+        found=Offsets({P0: 3}),
+        ours=Offsets({P0: 5}),
+        writer=None,
+        zombie=False,
+    )
+
+
+MALFUNCTION = Malfunction(where="query q", problem="TypeError")
+
+
+@pytest.mark.parametrize("event", [refused(), foreign(), MALFUNCTION])
+def test_what_comes_back_after_a_while_is_news(
+    caplog: pytest.LogCaptureFixture, event: Event
+) -> None:
+    """A fight that goes on is one line; the same trouble some weeks later is another."""
+    now = [0.0]
+    logbook = Logbook(lambda: now[0])
+    for minute in range(120):
+        now[0] = minute * 60.0
+        logbook(event)
+    assert len(caplog.records) == 1
+    now[0] += 599.0
+    logbook(event)
+    assert len(caplog.records) == 1
+    now[0] += 601.0
+    logbook(event)
+    assert len(caplog.records) == 2
+
+
+def test_a_thousand_troubles_do_not_silence_the_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What was met last is remembered; new trouble is always told."""
+    logbook = Logbook(lambda: 0.0)
+    for number in range(3_000):
+        logbook(refused(f"k{number}:9092"))
+    assert len(caplog.records) == 3_000
+    logbook(refused("k2500:9092"))
+    assert len(caplog.records) == 3_000
+    assert len(logbook._met) == 1000
 
 
 @pytest.mark.parametrize(("wrong", "level"), [(True, logging.WARNING), (False, logging.INFO)])
@@ -153,3 +207,24 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
     assert "t-0 5..7, t-1 1..2" in lines[0][1]
     assert "nothing of it was written again" in lines[2][1]
     assert lines[3][1].endswith("GapError: a gap. Likely a cause. To do: a fix")
+
+
+def test_what_is_wrong_with_events_is_told_with_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Events that come twice or never are warnings, a query's kind is an information."""
+    at = {"query": "flights", "run_id": "r"}
+    twice, never, noticed = told(
+        caplog,
+        EventsRepeated(**at, batch_id=3),
+        EventsMissed(**at, after_batch=3, before_batch=7),
+        QueryNoticed(**at, what="continuous", meaning="some seconds later"),
+    )
+    assert [level for level, _ in (twice, never, noticed)] == [
+        logging.WARNING,
+        logging.WARNING,
+        logging.INFO,
+    ]
+    assert "batch 3 came more than once" in twice[1]
+    assert "removeListener" in twice[1]
+    assert "between batch 3 and 7" in never[1]

@@ -43,27 +43,33 @@ class Router:
         self._look_at_all = False
         self._busy = False
         self._stopping = False
+        self._told_late = False
         self._thread = threading.Thread(target=self._work, name="eo-listener-router", daemon=True)
         self._thread.start()
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
         """Hand over that a run has begun; returns at once."""
         with self._changed:
-            self._inbox.started(Started(query_id=query_id, run_id=run_id, name=name))
-            self._changed.notify_all()
+            if not self._stopping:
+                self._inbox.started(Started(query_id=query_id, run_id=run_id, name=name))
+                self._changed.notify_all()
 
     def progressed(self, progress: Progress) -> None:
-        """Hand an event over; returns at once. After `close` it is refused with a log line."""
+        """Hand an event over; returns at once. After `close` it is refused, once with a log line.
+
+        A listener may stay registered after its close, and is called for every batch then.
+        """
         if progress.sources and all(source.end is None for source in progress.sources):
             return
         with self._changed:
-            late = self._stopping
-            if not late:
+            late, self._told_late = self._stopping and not self._told_late, self._stopping
+            if not self._stopping:
                 self._inbox.progressed(progress)
                 self._changed.notify_all()
         if late:
             logger.warning(
-                "query %s: batch %d came after the listener was closed and is not committed",
+                "query %s: batch %d came after the listener was closed and is not committed, nor "
+                "is any later one. To do: spark.streams.removeListener(listener) with its close()",
                 progress.query,
                 progress.batch_id,
             )
@@ -71,14 +77,16 @@ class Router:
     def unreadable(self, error: FormatError) -> None:
         """Hand over that an event could not be read; returns at once."""
         with self._changed:
-            self._inbox.unreadable(error)
-            self._changed.notify_all()
+            if not self._stopping:
+                self._inbox.unreadable(error)
+                self._changed.notify_all()
 
     def ended(self, run_id: str) -> None:
         """Hand over that a run has ended: what waits for a retry is tried now. Returns at once."""
         with self._changed:
-            self._inbox.ended(run_id)
-            self._changed.notify_all()
+            if not self._stopping:
+                self._inbox.ended(run_id)
+                self._changed.notify_all()
 
     def flush(self, deadline: float) -> bool:
         """Wait until all that is durable is offered, or the monotonic clock passes `deadline`."""

@@ -29,16 +29,24 @@ class LiveQueries:
     def __init__(self) -> None:
         self._held: OrderedDict[str, RunningQuery] = OrderedDict()
         self._session: SparkSession | None = None
+        self._closed = False
 
     def attach(self, session: SparkSession) -> None:
         """Ask this session for queries that were running before the listener was added."""
         self._session = session
 
     def started(self, query: RunningQuery) -> None:
-        """Hold a query; returns at once."""
+        """Hold a query; returns at once. After `close` none is held."""
+        if self._closed:
+            return
         self._held[query.run_id] = query
         while len(self._held) > _KEPT:
             self._held.popitem(last=False)
+
+    def close(self) -> None:
+        """Let go of all queries: a listener may stay registered, and be told of more."""
+        self._closed = True
+        self._held.clear()
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
         """Reader options of the Kafka sources by index. Raises JvmError."""

@@ -25,7 +25,9 @@ def test_held_until_forgotten(spark: SparkSession, start: Start) -> None:
     live.attach(spark)
     reader: QueryReader = live
     assert reader.options(*ids) == {}
+    assert not reader.has_ended(*ids)
     query.stop()
+    assert reader.has_ended(*ids)
     assert find(spark, *ids) is None
     assert reader.mode(*ids) is QueryMode.MICRO_BATCH
     position = reader.position(*ids)
@@ -41,13 +43,27 @@ def test_unknown_query(spark: SparkSession) -> None:
     """A query of which nobody knows is a JvmError, with a session to ask and without one."""
     ids = str(uuid.uuid4()), str(uuid.uuid4())
     live = LiveQueries()
-    for question in (live.options, live.mode, live.position):
+    for question in (live.options, live.mode, live.position, live.has_ended):
         with pytest.raises(JvmError, match="not running in this driver"):
             question(*ids)
     live.attach(spark)
+    assert live.has_ended(*ids)
     for question in (live.options, live.mode, live.position):
         with pytest.raises(JvmError, match="not running in this driver"):
             question(*ids)
+
+
+def test_a_closed_one_holds_nothing(spark: SparkSession, start: Start) -> None:
+    """A listener that stays registered after its close keeps no query of the JVM."""
+    query = start(spark.readStream.format("rate").load())
+    ids = str(query.id), str(query.runId)
+    live = LiveQueries()
+    live.attach(spark)
+    assert not live.has_ended(*ids)
+    assert len(live._held) == 1
+    live.close()
+    assert not live.has_ended(*ids)
+    assert not live._held
 
 
 def test_not_a_query(spark: SparkSession) -> None:
