@@ -33,8 +33,10 @@ def outlive_signals() -> None:
     A Ctrl-C, a closed terminal and a cluster manager reach all processes of a driver at once,
     this one too, which then has the last offsets still to commit.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None:  # Windows has no SIGHUP
+            signal.signal(number, signal.SIG_IGN)
 
 
 def wake_with_driver() -> None:

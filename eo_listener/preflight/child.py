@@ -1,8 +1,8 @@
 """A look at a cluster in a child process, so that nothing that happens there can hurt this one.
 
 librdkafka's requests for groups end a process now and then, at a broker's restart above all. The
-child is `python -m eo_listener preflight --stdin --json`; what it is to look at, secrets included,
-goes over its standard input and nowhere else.
+child is `eo-listener preflight --stdin --json`; what it is to look at, secrets included, goes over
+its standard input and nowhere else.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from eo_listener.errors import FormatError, UnavailableError
 from eo_listener.preflight.findings import Finding
@@ -24,6 +26,17 @@ UNREACHABLE = 3
 _FOUND = (0, 1, UNREACHABLE)  # the exits of `preflight` with findings on its standard output
 _POLITE = 10  # niceness, added to the parent's
 TRIES = 3
+_PACKAGES: Final = Path(__file__).parents[2]
+
+# `python -m` looks for modules in the working directory first, and so does `-c` as it starts: a
+# `rich.py` that lies there would be executed. PYTHONSAFEPATH forbids it only from Python 3.11. Where
+# this very package was found comes last, for one that is on no path of a new interpreter.
+_PROGRAM: Final = """\
+import sys
+sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]
+from eo_listener.cli import main
+main()
+"""
 
 
 class BrokenOffError(UnavailableError):
@@ -49,7 +62,7 @@ def look(request: Request, *, polite: bool = False) -> Answer:
 def start(*, polite: bool = False) -> subprocess.Popen[str]:
     """Start a child that waits for its request; a polite one gives way to its parent."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "eo_listener", "preflight", "--stdin", "--json"],
+        [sys.executable, "-c", _PROGRAM, str(_PACKAGES), "preflight", "--stdin", "--json"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # it may quote what it was given

@@ -140,6 +140,16 @@ def test_signals_are_left_to_the_driver(number: signal.Signals) -> None:
         assert jvm.ended() == 0
 
 
+def test_a_system_without_a_signal() -> None:
+    """Where there is no SIGHUP (Windows) the others are ignored all the same."""
+    code = (
+        "import signal; del signal.SIGHUP; from eo_listener.bridge import process; "
+        "process.outlive_signals(); print(signal.getsignal(signal.SIGTERM) is signal.SIG_IGN)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
 def test_a_stopped_bridge_does_not_outlive_its_driver() -> None:
     """One that is stopped when its driver is killed goes on, sees that, and ends."""
     parent = subprocess.Popen(

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import psutil
 import pytest
@@ -59,6 +60,21 @@ def test_what_matters_is_logged_once(broker: Broker, caplog: pytest.LogCaptureFi
     assert line.getMessage().startswith(f"preflight, problem, group {group}: it is beyond the end")
     assert ". To do: start the query with a new checkpoint" in line.getMessage()
     check.close()
+
+
+def test_modules_of_the_working_directory_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies where the driver runs is not executed, whatever standard module it is named as."""
+    trap = "import os, pathlib; pathlib.Path(os.environ['EO_TRAP']).touch(); raise SystemExit(7)"
+    for name in ("rich", "typer", "queue", "logging", "sitecustomize", "eo_listener"):
+        (tmp_path / f"{name}.py").write_text(trap)
+    monkeypatch.setenv("EO_TRAP", str(tmp_path / "executed"))
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    findings = ask(start(), NOWHERE, 60.0).findings
+    assert [one for one in findings if "127.0.0.1:1" in one.about]
+    assert not (tmp_path / "executed").exists()
 
 
 @pytest.mark.kafka
