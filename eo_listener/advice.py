@@ -203,6 +203,12 @@ def applied(event: BatchApplied) -> str:
             f". {lost} offsets before or in it are lost, and were accepted as lost: {ranges}. To "
             'do: leave out on_gap="accept" again, lest the next gap pass unseen'
         )
+    if event.skipped:
+        ranges = few(f"{tp} {span}" for tp, span in event.skipped.items())
+        told += (
+            f". Its ledger begins here; of what comes before it nothing is known: {ranges}. To "
+            'do: leave out on_first="accept" again, lest a ledger that is emptied pass unseen'
+        )
     return told
 
 

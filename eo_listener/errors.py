@@ -8,6 +8,7 @@ EoListenerError
 │   ├── GapError               offsets before it were never applied, or are lost
 │   ├── OverlapError           a part of it was applied before
 │   ├── RegressionError        it goes back behind what was applied
+│   ├── NotInLedgerError       read before, and not in the ledger under this name
 │   ├── MixedReplayError       some partitions were applied before, others not
 │   ├── TopicRecreatedError    the ledger speaks of an older topic of that name
 │   ├── PartitionVanishedError a partition in the ledger is no longer read
@@ -97,6 +98,13 @@ class OverlapError(GuardError):
 
 class RegressionError(GuardError):
     """The batch goes back behind what was applied. `ranges`: the offsets between."""
+
+
+class NotInLedgerError(GuardError):
+    """Earlier batches have read the partitions, and the ledger has no head of them.
+
+    `ranges`: the offsets before the batch, or where the head stands that another name has.
+    """
 
 
 class MixedReplayError(GuardError):

@@ -315,7 +315,9 @@ class BatchApplied(Event):
     (rows put aside) are None when the answer to COMMIT was lost and the ledger told the rest.
     `ranges` are the offsets that the ledger has moved over, where they end is what it holds now;
     `replayed` are partitions that the sink had before, `holes` offsets that are lost and were
-    accepted as lost. `seconds` is from the batch's begin to here, `attempts` counts its writes.
+    accepted as lost, `skipped` those before a ledger that begins in mid-stream, by
+    `on_first="accept"`: they are not in it, lost or not. `seconds` is from the batch's begin to
+    here, `attempts` counts its writes.
     """
 
     query: str
@@ -327,6 +329,7 @@ class BatchApplied(Event):
     ranges: Mapping[TopicPartition, Span]
     replayed: Mapping[TopicPartition, Span]
     holes: Mapping[TopicPartition, Span]
+    skipped: Mapping[TopicPartition, Span]
     attempts: int
     seconds: float
 

@@ -25,6 +25,13 @@ class Verdict(Enum):
     REPLAY = "replay"
 
 
+class LedgerKey(NamedTuple):
+    """What heads are kept under: the sink's key, and the name of the query."""
+
+    sink: str
+    query: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """The last range of one partition that a sink has applied; `span.until` is what comes next.

@@ -204,7 +204,10 @@ class Logbook:
 def _of_batch(event: BatchApplied | BatchReplayed | BatchHalted | StateLeftBehind) -> None:
     if isinstance(event, BatchApplied):
         quiet = logging.INFO if event.attempts > 1 or event.dead else logging.DEBUG
-        level, told = logging.WARNING if event.holes else quiet, advice.applied(event)
+        level, told = (
+            logging.WARNING if event.holes or event.skipped else quiet,
+            advice.applied(event),
+        )
     elif isinstance(event, BatchReplayed):
         level, told = logging.INFO, advice.replayed(event)
     elif isinstance(event, StateLeftBehind):

@@ -18,7 +18,8 @@ class Plan:
     (aggregation, stream-stream join, deduplication): it must run each batch, also one whose rows
     are discarded (SPARK-52008). `topic_ids`, `log_starts` and `log_ends` are Kafka's answers from
     before any task could read. Where Kafka was `asked`, they leave out what does not exist, else
-    they are empty.
+    they are empty. `continued` are the partitions that an earlier batch of the checkpoint has read:
+    they start where that one ended.
     """
 
     query_id: str
@@ -32,6 +33,7 @@ class Plan:
     log_starts: Mapping[TopicPartition, int]
     log_ends: Mapping[TopicPartition, int]
     asked: bool = False
+    continued: frozenset[TopicPartition] = frozenset()
 
     def ranges(self) -> dict[TopicPartition, Span]:
         """All partitions of all sources, in order.

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from eo_listener.errors import KafkaError
-from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import Offsets, Position, TopicPartition
 from eo_listener.plan import Plan
 
@@ -146,8 +146,9 @@ class Sink(Protocol):
     """A store in which a batch's rows and its ledger entry become visible together, or not at all.
 
     `label` names it to people and holds no secret; `key` names the target within the store's
-    ledger and never changes. With `per_partition` each partition of the batch has a transaction of
-    its own, and is judged alone. Used by one thread at a time, the query's.
+    ledger, and never changes once `applied` has returned. With `per_partition` each partition of
+    the batch has a transaction of its own, and is judged alone. Used by one thread at a time, the
+    query's.
     `eo_listener.testing.conformance` proves an implementation.
     """
 
@@ -164,6 +165,14 @@ class Sink(Protocol):
         """Read the heads of `query`, from what is durable. Makes the ledger when there is none.
 
         Raises SinkError when the store cannot be asked.
+        """
+        ...
+
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+        """Read all heads of the store's ledger that `query_id` has moved last, under any key.
+
+        Asked after `applied`, and only where that has no head for a partition that is read. None
+        where the sink keeps no ledger: then no missing head is doubted. Raises SinkError.
         """
         ...
 

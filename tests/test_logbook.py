@@ -180,6 +180,7 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
         ranges={},
         replayed={},
         holes={},
+        skipped={},
         attempts=1,
         seconds=0.2,
     )

@@ -11,8 +11,9 @@ from typing import Any
 
 from eo_listener.batches.frames import Frames
 from eo_listener.batches.retry import Retry
+from eo_listener.batches.runs import OF_THIS_PROCESS, Runs
 from eo_listener.batches.writer import Writer
-from eo_listener.errors import EoListenerError, SettingsError
+from eo_listener.errors import EoListenerError, ForeignWriterError, GuardError, SettingsError
 from eo_listener.events import (
     BatchApplied,
     BatchHalted,
@@ -22,8 +23,17 @@ from eo_listener.events import (
     StateLeftBehind,
 )
 from eo_listener.fault_points import reached
-from eo_listener.guard import Judgement, OnGap, OnRecreated, is_of_another_topic, judge_batch
-from eo_listener.ledger import Head, Verdict
+from eo_listener.guard import (
+    Elsewhere,
+    Judgement,
+    OnFirst,
+    OnGap,
+    OnRecreated,
+    is_of_another_topic,
+    is_unknown,
+    judge_batch,
+)
+from eo_listener.ledger import Head, LedgerKey, Verdict
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.protocols import PlanReader, Sink
@@ -70,22 +80,27 @@ class Batches:
         transform: Transform | None = None,
         name: str | None = None,
         on_gap: OnGap = "halt",
+        on_first: OnFirst = "halt",
         on_recreated: OnRecreated = "halt",
         observers: Iterable[Observer] = (),
         retry: Retry | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        runs: Runs = OF_THIS_PROCESS,
     ) -> None:
-        _refuse(sinks, on_gap, on_recreated)
+        _refuse(on_gap=on_gap, on_first=on_first, on_recreated=on_recreated)
+        _refuse_twice(sinks)
         self._plans = plans
         self._sinks = tuple(sinks)
         self._frames = frames
         self._transform = transform
         self._name = name
         self._on_gap: OnGap = on_gap
+        self._on_first: OnFirst = on_first
         self._on_recreated: OnRecreated = on_recreated
         self._observers = tuple(observers)
         self._writer = Writer(retry or Retry(), sleep, clock)
+        self._runs = runs
         self._tried: tuple[tuple[str, int], set[int]] = ("", -1), set()
 
     def run(self, frame: Any, batch_id: int) -> None:
@@ -122,6 +137,7 @@ class Batches:
 
     def _bring(self, frame: Any, course: _Course) -> None:
         heads = [self._applied(sink, course) for sink in self._sinks]
+        _refuse_twice(self._sinks)  # by keys that are certain now
         restart = self._on_recreated == "restart"
         if restart and any(is_of_another_topic(course.plan, found) for found in heads):
             # A plan from before the topic was made anew, of a driver that stood still, would put
@@ -146,11 +162,27 @@ class Batches:
         if due:
             with self._made(frame, plan, due) as made:
                 for one in due:
-                    self._write(one, made[one.place], course)
+                    if not self._write(one, made[one.place], course) and plan.stateful:
+                        self._frames.discard(frame)
 
     def _applied(self, sink: Sink, course: _Course) -> Mapping[TopicPartition, Head]:
         course.sink = sink
-        return self._writer.read(sink, course.name)
+        heads = self._writer.read(sink, course.name)
+        self._runs.add(course.plan.run_id, LedgerKey(sink.key, course.name))
+        return heads
+
+    def _elsewhere(
+        self, sink: Sink, heads: Mapping[TopicPartition, Head], course: _Course
+    ) -> Elsewhere | None:
+        """Where else the ledger has the query; asked where a partition has no head."""
+        if not is_unknown(course.plan, heads):
+            return None
+        moved = self._writer.ask(lambda: sink.moved_by(course.plan.query_id))
+        if moved is None:
+            return None
+        ours = self._runs.of(course.plan.run_id)
+        others = {key: found for key, found in moved.items() if key not in ours}
+        return Elsewhere(sink=sink.key, heads=others)
 
     def _judge(self, place: int, heads: Mapping[TopicPartition, Head], course: _Course) -> _Due:
         plan, sink = course.plan, self._sinks[place]
@@ -161,8 +193,10 @@ class Batches:
             name=course.name,
             sink=sink.label,
             on_gap=self._on_gap,
+            on_first=self._on_first,
             on_recreated=self._on_recreated,
             per_partition=sink.per_partition,
+            elsewhere=self._elsewhere(sink, heads, course),
         )
         if place not in self._tried_of(plan):
             _refuse_another_of_the_run(plan, sink, heads, judgement)
@@ -180,10 +214,24 @@ class Batches:
             self._tried = batch, set()
         return self._tried[1]
 
-    def _write(self, due: _Due, frame: Any, course: _Course) -> None:
+    def _write(self, due: _Due, frame: Any, course: _Course) -> bool:
+        """Write what a sink lacks; whether it did, when its turn came, still lack it."""
         course.sink = due.sink
-        self._tried_of(course.plan).add(due.place)
-        written = self._writer.write(due.sink, frame, due.judgement.entry, course.plan)
+        tried = self._tried_of(course.plan)
+        before = due.place in tried
+        tried.add(due.place)
+        try:
+            written = self._writer.write(due.sink, frame, due.judgement.entry, course.plan)
+        except ForeignWriterError as foreign:
+            if not (before or self._writer.doubtful or due.sink.per_partition):
+                tried.discard(due.place)  # nothing of this run's can be ours
+            due = self._again(due, course, foreign)
+            tried.add(due.place)
+            if due.judgement.verdict is Verdict.REPLAY:
+                self._tell(_replayed(course, due.sink, discarded=course.plan.stateful))
+                course.sink = None
+                return False
+            written = self._writer.write(due.sink, frame, due.judgement.entry, course.plan)
         reached("batch.applied")
         self._tell(
             BatchApplied(
@@ -196,11 +244,27 @@ class Batches:
                 ranges={tp: move.span for tp, move in due.judgement.entry.moves.items()},
                 replayed=due.judgement.replayed,
                 holes=due.judgement.holes,
+                skipped=due.judgement.skipped,
                 attempts=written.attempts,
                 seconds=time.monotonic() - course.began,
             )
         )
         course.sink = None
+        return True
+
+    def _again(self, due: _Due, course: _Course, foreign: ForeignWriterError) -> _Due:
+        """Judge once more, after the ledger was moved between the reading and the writing of it.
+
+        A driver that was on its way to its end may have written this very batch: then all is well,
+        and the batch is a replay. Raises `foreign` where it is anything else than that.
+        """
+        heads = self._applied(due.sink, course)
+        if is_of_another_topic(course.plan, heads):
+            raise foreign  # the plan may be the older of the two
+        try:
+            return self._judge(due.place, heads, course)
+        except GuardError as error:
+            raise foreign from error
 
     @contextmanager
     def _made(self, frame: Any, plan: Plan, due: Sequence[_Due]) -> Iterator[Sequence[Any]]:
@@ -242,18 +306,18 @@ class Batches:
                 logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
 
 
-def _refuse(sinks: Sequence[Sink], on_gap: str, on_recreated: str) -> None:
+def _refuse(**given: str) -> None:
+    for name, value in given.items():
+        consent = "restart" if name == "on_recreated" else "accept"
+        if value not in ("halt", consent):
+            raise SettingsError(f"{name}={value!r} is not known", fix=f'Use "halt" or "{consent}"')
+
+
+def _refuse_twice(sinks: Sequence[Sink]) -> None:
     if not sinks:
         raise SettingsError(
             "exactly_once was given no sink",
             fix="Pass at least one: exactly_once(PostgresSink(dsn, table=...))",
-        )
-    if on_gap not in ("halt", "accept"):
-        raise SettingsError(f"on_gap={on_gap!r} is not known", fix='Use "halt" or "accept"')
-    if on_recreated not in ("halt", "restart"):
-        raise SettingsError(
-            f"on_recreated={on_recreated!r} is not known",
-            fix='Use "halt" or "restart"',
         )
     named = [(sink.label, sink.key) for sink in sinks]
     for label, _ in {one for one in named if named.count(one) > 1}:
@@ -273,8 +337,9 @@ def _refuse_another_of_the_run(
         raise SettingsError(
             f"{sink.label} got batch {plan.batch_id} in this run already, from another "
             "exactly_once(...)",
-            cause="one foreachBatch calls two of them for one sink under one name, and the second "
-            "would see the batch as applied and write nothing",
+            cause="one foreachBatch calls two of them for one sink under one name, or two sinks "
+            "of one name the same table; the second would see the batch as applied and write "
+            "nothing",
             fix="Union both DataFrames, and write them by one exactly_once(...), or give each a "
             'name of its own: exactly_once(..., name="...")',
         )

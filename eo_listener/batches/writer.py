@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from eo_listener.batches.retry import Retry
 from eo_listener.errors import (
@@ -20,6 +20,8 @@ from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.protocols import Sink
 
+_Answer = TypeVar("_Answer")
+
 logger = logging.getLogger("eo_listener")
 
 
@@ -32,24 +34,32 @@ class Written:
 
 
 class Writer:
-    """Writes entries; what to do after each kind of failure is decided here."""
+    """Writes entries; what to do after each kind of failure is decided here.
+
+    `doubtful` says of the last write whether a COMMIT of it was not answered.
+    """
 
     def __init__(
         self, retry: Retry, sleep: Callable[[float], None], clock: Callable[[], float]
     ) -> None:
+        self.doubtful = False
         self._retry = retry
         self._sleep = sleep
         self._clock = clock
 
     def read(self, sink: Sink, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`, from a store that may be away for a while.
+        """Read the heads of `query`. Raises SinkError."""
+        return self.ask(lambda: sink.applied(query))
+
+    def ask(self, ask: Callable[[], _Answer]) -> _Answer:
+        """Read something of a ledger, in a store that may be away for a while.
 
         Raises SinkError.
         """
         pauses = self._pauses()
         while True:
             try:
-                return sink.applied(query)
+                return ask()
             except (TryAgainError, SinkBusyError) as error:
                 self._pause(pauses, error, "reading the ledger is repeated")
 
@@ -59,7 +69,7 @@ class Writer:
         Raises ForeignWriterError, and SinkError when the store could not be made to take it, or
         could not be asked whether it has.
         """
-        left, doubtful = entry, False
+        left, self.doubtful = entry, False
         pauses = self._pauses()
         again = f"batch {entry.batch_id} of {entry.query!r} is repeated"
         attempts = 0
@@ -72,11 +82,11 @@ class Writer:
                 # It may be ourselves: what was in doubt can land while the next attempt waits
                 # for its locks, after the ledger was read.
                 before = left
-                left = self._missing(sink, entry) if doubtful else left
+                left = self._missing(sink, entry) if self.doubtful else left
                 if len(left.moves) == len(before.moves):
                     raise
             except OutcomeUnknownError as unknown:
-                doubtful = True
+                self.doubtful = True
                 left = self._found_out(sink, entry, unknown)
                 if left.moves:
                     self._pause(pauses, unknown, again)

@@ -78,6 +78,7 @@ class CheckpointPlans:
             log_starts=logs.starts,
             log_ends=logs.ends,
             asked=self._look is not None,
+            continued=frozenset(tp for offsets in before.values() for tp in offsets),
         )
 
     def _check_batch(self, batch_id: int) -> None:

@@ -14,7 +14,7 @@ from eo_listener.events import Observer
 from eo_listener.foreach_batch.frames import SparkFrames
 from eo_listener.foreach_batch.planning import Planning
 from eo_listener.foreach_batch.transform import Transform, adapted
-from eo_listener.guard import OnGap, OnRecreated
+from eo_listener.guard import OnFirst, OnGap, OnRecreated
 from eo_listener.logbook import Logbook
 from eo_listener.metrics.opening import CountWhereServed
 from eo_listener.protocols import Sink
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _PATIENCE: Final = 5.0  # seconds that the last batch of a stopped query may still take to return
-_PARTS: Final = ("label", "key", "per_partition", "applied", "apply", "close")
+_PARTS: Final = ("label", "key", "per_partition", "applied", "moved_by", "apply", "close")
 
 
 def exactly_once(
@@ -32,6 +32,7 @@ def exactly_once(
     transform: Transform | None = None,
     name: str | None = None,
     on_gap: OnGap = "halt",
+    on_first: OnFirst = "halt",
     on_recreated: OnRecreated = "halt",
     checkpoint: str | None = None,
     options: Mapping[str, str] = _NONE,
@@ -43,6 +44,8 @@ def exactly_once(
     `transform(df)`, or `transform(df, batch)` with a `Batch`, makes what is written; returning a
     list gives each sink its own. `name` is what the ledgers are kept under, by default the
     query's name. `on_gap="accept"` goes on after lost offsets and records them.
+    `on_first="accept"` takes up a query that has run before without this sink or under another
+    name, at its next batch, and records the offsets before it as not in the ledger.
     `on_recreated="restart"` takes a topic that was deleted and made anew from its log's start, as
     a new checkpoint from `starting_offsets(..., recreated="earliest")` reads it. Nothing else is
     accepted. `observers` get events, after the log; a listener of this process that serves
@@ -61,6 +64,7 @@ def exactly_once(
         transform=transform,
         name=name,
         on_gap=on_gap,
+        on_first=on_first,
         on_recreated=on_recreated,
         checkpoint=checkpoint,
         options=options,
@@ -88,6 +92,7 @@ class ExactlyOnce:
             transform=adapted(given["transform"]),
             name=given["name"],
             on_gap=given["on_gap"],
+            on_first=given["on_first"],
             on_recreated=given["on_recreated"],
             retry=Retry(timeout=given["retry_timeout"]),
             observers=(Logbook(), CountWhereServed(given["observers"]), *given["observers"]),

@@ -4,17 +4,28 @@
 planned by what a sink has applied, before anything is written.
 """
 
-from eo_listener.guard.batch import Judgement, OnGap, OnRecreated, is_of_another_topic, judge_batch
+from eo_listener.guard.batch import (
+    Judgement,
+    OnFirst,
+    OnGap,
+    OnRecreated,
+    is_of_another_topic,
+    judge_batch,
+)
+from eo_listener.guard.first import Elsewhere, is_unknown
 from eo_listener.guard.sequence import Guard, Sequence, Verdict, judge
 
 __all__ = [
+    "Elsewhere",
     "Guard",
     "Judgement",
+    "OnFirst",
     "OnGap",
     "OnRecreated",
     "Sequence",
     "Verdict",
     "is_of_another_topic",
+    "is_unknown",
     "judge",
     "judge_batch",
 ]

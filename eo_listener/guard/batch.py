@@ -16,12 +16,16 @@ from typing import Literal
 
 from eo_listener.errors import SettingsError
 from eo_listener.guard.breaches import Breaches, Kind
+from eo_listener.guard.first import Elsewhere, doubt, is_late
 from eo_listener.ledger import Entry, Head, Move, Verdict
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
 
 OnGap = Literal["halt", "accept"]
 """What a gap leads to."""
+
+OnFirst = Literal["halt", "accept"]
+"""What a batch leads to that is not the first of its query, and is the first in the ledger."""
 
 OnRecreated = Literal["halt", "restart"]
 """What a topic that was deleted and made anew leads to."""
@@ -43,8 +47,20 @@ class Judgement:
     @property
     def holes(self) -> dict[TopicPartition, Span]:
         """The offsets that are lost, and accepted as lost."""
-        moves = self.entry.moves.items()
-        return {tp: move.hole for tp, move in moves if move.hole is not None}
+        return {
+            tp: move.hole
+            for tp, move in self.entry.moves.items()
+            if move.hole is not None and not _begins_late(move)
+        }
+
+    @property
+    def skipped(self) -> dict[TopicPartition, Span]:
+        """The offsets before a ledger that begins in mid-stream, by consent."""
+        return {
+            tp: move.hole
+            for tp, move in self.entry.moves.items()
+            if move.hole is not None and _begins_late(move)
+        }
 
 
 def judge_batch(
@@ -54,22 +70,33 @@ def judge_batch(
     name: str,
     sink: str,
     on_gap: OnGap = "halt",
+    on_first: OnFirst = "halt",
     on_recreated: OnRecreated = "halt",
     per_partition: bool = False,
+    elsewhere: Elsewhere | None = None,
 ) -> Judgement:
     """Judge `plan` by the heads that a sink's ledger holds under `name`.
 
-    `sink` is its label, for the words of errors. With `on_recreated="restart"` a partition of a
-    topic that was made anew counts as never applied, and must be read from its log's start; where
-    `is_of_another_topic`, the plan must be younger than `applied` then.
+    `sink` is its label, for the words of errors. `elsewhere` is needed where `is_unknown`: without
+    it each partition that has no head counts as a first one, as in a sink without a ledger. With
+    `on_recreated="restart"` a partition of a topic that was made anew counts as never applied, and
+    must be read from its log's start; where `is_of_another_topic`, the plan must be younger than
+    `applied` then.
 
     Raises SettingsError for a plan that cannot be judged, else of all that is wrong the gravest
     GuardError, with all its partitions: TopicRecreatedError, PartitionVanishedError,
-    RegressionError, OverlapError, GapError, MixedReplayError.
+    RegressionError, OverlapError, NotInLedgerError, GapError, MixedReplayError.
     """
     _refuse_what_cannot_be_judged(plan, name)
     ranges = plan.ranges()
-    bench = _Bench(plan, applied, accept=on_gap == "accept", restart=on_recreated == "restart")
+    bench = _Bench(
+        plan,
+        applied,
+        elsewhere,
+        accept=on_gap == "accept",
+        adopt=on_first == "accept",
+        restart=on_recreated == "restart",
+    )
     bench.find_vanished(ranges)
     if plan.stateful and not ranges:
         bench.find_unmarkable()
@@ -81,7 +108,9 @@ def judge_batch(
         for tp, span in bench.replayed.items():
             bench.breaches.add(Kind.MIXED, tp, span)
     bench.breaches.raise_gravest(plan, name=name, sink=sink)
-    moves = bench.moves if bench.continues or not bench.replayed else {}
+    # Alone, a partition without offsets gets its head in a transaction after those of the others.
+    wanted = bench.continues or per_partition or not bench.replayed
+    moves = bench.moves if wanted else {}
     entry = Entry(
         query=name,
         query_id=plan.query_id,
@@ -89,7 +118,7 @@ def judge_batch(
         batch_id=plan.batch_id,
         moves=moves,
     )
-    return Judgement(verdict=bench.verdict(), entry=entry, replayed=bench.replayed)
+    return Judgement(verdict=bench.verdict(moves), entry=entry, replayed=bench.replayed)
 
 
 def is_of_another_topic(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
@@ -112,13 +141,17 @@ class _Bench:
         self,
         plan: Plan,
         applied: Mapping[TopicPartition, Head],
+        elsewhere: Elsewhere | None,
         *,
         accept: bool,
+        adopt: bool,
         restart: bool,
     ) -> None:
         self._plan = plan
         self._applied = applied
+        self._elsewhere = elsewhere
         self._accept = accept
+        self._adopt = adopt
         self._restart = restart
         self._sources = _by_partition(plan)
         self._only = next(iter(plan.sources))
@@ -127,13 +160,12 @@ class _Bench:
         self.replayed: dict[TopicPartition, Span] = {}
         self.continues = False  # something is FIRST or NEXT, a new head at an empty range aside
 
-    def verdict(self) -> Verdict:
-        """That of the whole batch."""
-        if self.replayed and not self.continues:
+    def verdict(self, moves: Mapping[TopicPartition, Move]) -> Verdict:
+        """That of the whole batch, of which `moves` are to be written."""
+        if self.replayed and not moves:
             return Verdict.REPLAY
         known = any(
-            move.found is not None and move.verdict is not Verdict.FIRST
-            for move in self.moves.values()
+            move.found is not None and move.verdict is not Verdict.FIRST for move in moves.values()
         )
         return Verdict.NEXT if known or self.replayed else Verdict.FIRST
 
@@ -190,7 +222,7 @@ class _Bench:
             elif start != until:
                 self._judge_range(tp, span, head)
             elif head is None:
-                moves[tp] = self._move(tp, span, None, None)
+                self._begin(tp, span)
         self.continues = any(move.verdict is not None for move in moves.values())
 
     def _is_recreated(self, tp: TopicPartition, head: Head | None) -> bool:
@@ -223,8 +255,26 @@ class _Bench:
             kind = Kind.BEHIND if until < reached else Kind.OVERLAP
             self.breaches.add(kind, tp, Span(start, reached))
         elif self._is_there(tp, span):
-            verdict = Verdict.FIRST if head is None else Verdict.NEXT
-            self._continue(tp, span, head, reached, verdict)
+            if head is None:
+                self._begin(tp, span)
+            else:
+                self._continue(tp, span, head, reached, Verdict.NEXT)
+
+    def _begin(self, tp: TopicPartition, span: Span) -> None:
+        """Make the head of a partition that has none, where nothing speaks against it."""
+        plan, elsewhere = self._plan, self._elsewhere
+        if elsewhere is not None and doubt(
+            plan, tp, span, elsewhere, self.breaches, accept=self._adopt
+        ):
+            return
+        if span.start != span.until:
+            self._continue(tp, span, None, span.start, Verdict.FIRST)
+        else:
+            self.moves[tp] = self._move(tp, span, None, None)
+        if elsewhere is not None and is_late(plan, tp, span) and tp in self.moves:
+            move = self.moves[tp]
+            skipped = Span(0, span.start if move.hole is None else move.hole.until)
+            self.moves[tp] = move._replace(hole=skipped)
 
     def _is_there(self, tp: TopicPartition, span: Span) -> bool:
         """Whether the log reaches as far as the range, as far as Kafka was asked."""
@@ -259,7 +309,7 @@ class _Bench:
                 self._begin_anew(tp, span, head)
                 self.continues |= tp in self.moves
             elif head is None:
-                self.moves[tp] = self._move(tp, span, None, None)
+                self._begin(tp, span)
             elif head.span.until != span.start:
                 strays[tp] = (span, head)  # it is judged by its next offsets
             elif head.query_id != plan.query_id or head.batch_id < plan.batch_id:
@@ -301,6 +351,10 @@ class _Bench:
             found=found,
             hole=hole,
         )
+
+
+def _begins_late(move: Move) -> bool:
+    return move.found is None and move.hole is not None and move.hole.start < move.span.start
 
 
 def _ids(plan: Plan, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:

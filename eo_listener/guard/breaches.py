@@ -10,6 +10,7 @@ from eo_listener.errors import (
     GapError,
     GuardError,
     MixedReplayError,
+    NotInLedgerError,
     OverlapError,
     PartitionVanishedError,
     RegressionError,
@@ -40,7 +41,7 @@ _ALONE = "read that topic in a separate query, with a name and a table of its ow
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The error of a kind, and its text; `{name}` stands for the query's."""
+    """The error of a kind, and its text; `{name}` stands for the query's, `{old}` for a former."""
 
     error: type[GuardError]
     what: str
@@ -121,6 +122,34 @@ class Kind(Enum):
         "end, or another query has this name",
         _FROM_LEDGER,
     )
+    UNDER_OLD_NAME = _Words(
+        NotInLedgerError,
+        "the sink has it already, under another name in the ledger",
+        "the query was renamed when its last batch was in the sink, and not yet in the commits of "
+        "the checkpoint; under the new name its rows would be written a second time",
+        "Start it under the old name, exactly_once(..., name={old}). When it has written its next "
+        'batch, the name can be changed: exactly_once(..., on_first="accept"). If the old name '
+        "belongs to another exactly_once(...) of the same function, call that one first",
+    )
+    RENAMED = _Words(
+        NotInLedgerError,
+        "the ledger has the query under another name",
+        "queryName or name= was changed, or the sink's table= or schema=",
+        "To go on as before, give the old name again, exactly_once(..., name={old}), and the old "
+        "table. To begin at this batch under the new name, and have recorded that the offsets "
+        'before it are not under it: exactly_once(..., on_first="accept")',
+    )
+    UNKNOWN = _Words(
+        NotInLedgerError,
+        "earlier batches of the query have read these partitions, and the ledger does not have "
+        "them",
+        "the store was emptied or restored from a copy, or the query's rows in eo_ledger were "
+        "deleted; or the sink is new to a query that has run without it",
+        "If the store has lost rows, restore it, or fill it again. " + _FROM_LEDGER + ". If the "
+        "sink is new to the query: "
+        'exactly_once(..., on_first="accept") begins at this batch, and records that the offsets '
+        "before it are not in the ledger",
+    )
     GAP = _Words(
         GapError,
         "offsets before it are not in the sink",
@@ -151,6 +180,7 @@ class Breaches:
 
     def __init__(self) -> None:
         self._found: dict[Kind, dict[TopicPartition, tuple[Span, str]]] = {}
+        self.old_name = "..."  # of the query, where another name has what is missing
 
     def add(self, kind: Kind, tp: TopicPartition, span: Span, note: str = "") -> None:
         """Add a partition, with the offsets in question."""
@@ -170,8 +200,12 @@ class Breaches:
             f"{_few(found)}",
             ranges={tp: span for tp, (span, _) in found.items()},
             cause=words.cause,
-            fix=words.fix.format(name=json.dumps(name, ensure_ascii=False)) + loses,
+            fix=words.fix.format(name=_literal(name), old=_literal(self.old_name)) + loses,
         )
+
+
+def _literal(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
 
 
 def _few(found: dict[TopicPartition, tuple[Span, str]]) -> str:

@@ -69,7 +69,7 @@ class LivePlans:
         with asking(_WHAT):
             run = self._run_of(frame)
             _check_batch(run.query, batch_id)
-            sources = self._sources(run, batch_id)
+            sources, continued = self._sources(run, batch_id)
         looks = [self._look(run.options[index], ranges.keys()) for index, ranges in sources.items()]
         return Plan(
             query_id=run.query.query_id,
@@ -83,18 +83,23 @@ class LivePlans:
             log_starts={tp: start for look in looks for tp, start in look.starts.items()},
             log_ends={tp: end for look in looks for tp, end in look.ends.items()},
             asked=True,
+            continued=continued,
         )
 
-    def _sources(self, run: _Run, batch_id: int) -> dict[int, dict[TopicPartition, Span]]:
+    def _sources(
+        self, run: _Run, batch_id: int
+    ) -> tuple[dict[int, dict[TopicPartition, Span]], frozenset[TopicPartition]]:
+        """The ranges of each source, and the partitions that an earlier batch has read."""
         execution = run.query.execution
         starts = _offsets(execution.committedOffsets(), run.streams, batch_id)
         ends = _offsets(execution.availableOffsets(), run.streams, batch_id)
-        return {
+        sources = {
             index: spans(
                 starts[index] if index in starts else self._first(run, index, batch_id), until
             )
             for index, until in ends.items()
         }
+        return sources, frozenset(tp for offsets in starts.values() for tp in offsets)
 
     def _first(self, run: _Run, index: int, batch_id: int) -> Offsets:
         """Where a source began to read: what Spark itself starts from where it has no start."""

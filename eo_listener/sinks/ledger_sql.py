@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from eo_listener.errors import ForeignWriterError, FormatError
-from eo_listener.ledger import FORMAT, Entry, Head, Move
+from eo_listener.ledger import FORMAT, Entry, Head, LedgerKey, Move
 from eo_listener.offsets import Span, TopicPartition
 
 HEADS: Final = "eo_ledger"
@@ -105,6 +105,15 @@ class LedgerSql:
             f"WHERE {self._each(('sink', 'query'), ' AND ')}"
         )
         return Statement(text, (sink, query))
+
+    def moved_by(self, query_id: str) -> Statement:
+        """Read all heads that a query id has moved last; `moved` reads the answer."""
+        text = (
+            'SELECT sink, query, format, topic, "partition", topic_id, start_offset, next_offset, '
+            f"batch_id, query_id, run_id, CAST(moved_at AS text) FROM {self._table(HEADS)} "
+            f"WHERE query_id = {self.placeholder}"
+        )
+        return Statement(text, (query_id,))
 
     def insert(self, sink: str, entry: Entry, now: datetime) -> Many:
         """Make the heads that `entry` has found missing."""
@@ -226,6 +235,15 @@ def standing(row: Sequence[Any]) -> Standing:
         batch_id=batch_id,
     )
     return Standing(TopicPartition(topic, partition), head, moved_at)
+
+
+def moved(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition, Head]]:
+    """Read the rows of `LedgerSql.moved_by`. Raises FormatError as `standing` does."""
+    found: dict[LedgerKey, dict[TopicPartition, Head]] = {}
+    for sink, query, *rest in rows:
+        there = standing(rest)
+        found.setdefault(LedgerKey(sink, query), {})[there.partition] = there.head
+    return found
 
 
 def foreign_writer(

@@ -143,3 +143,27 @@ def _checked(apply: object) -> tuple[str, ...] | Function | None:
             fix="Give it SQL as text, one statement each, or a function of connection and entry",
         )
     return texts
+
+
+def refuse_dropped(label: str, key: str, entry: Entry) -> None:
+    """Raise SettingsError for a table that is not there, where the ledger says that it has rows.
+
+    Made anew it would go on in the middle. A sink without a ledger has found nothing, and passes.
+    """
+    held = {tp: move.found.span.until for tp, move in entry.moves.items() if move.found}
+    stands = {tp: until for tp, until in sorted(held.items()) if until > 0}
+    if not stands:
+        return
+    tp, until = next(iter(stands.items()))
+    more = f", and {len(stands) - 1} more" if len(stands) > 1 else ""
+    raise SettingsError(
+        f"{label} does not exist, and its ledger says that {tp} was written up to {until}{more}",
+        cause="the table was dropped or renamed after that",
+        fix="Restore the table, or give it its name again. To begin anew with an empty one: "
+        f"DELETE FROM {HEADS} WHERE sink = {_text(key)} AND query = {_text(entry.query)}, and "
+        "start with a new checkpointLocation",
+    )
+
+
+def _text(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"

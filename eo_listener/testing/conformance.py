@@ -180,8 +180,7 @@ class SinkConformance:
         spans = {TopicPartition("wide", number): Span(0, 1) for number in range(1000)}
         with self.opened() as sink:
             sink.applied(QUERY)
-            first = entry_of({}, spans)
-            self.write(sink, first, [])
+            self.write(sink, entry_of({}, spans), [])
             later = {tp: Span(1, 2) for tp in spans}
             second = entry_of(sink.applied(QUERY), later, batch_id=1)
             self.write(sink, second, [])
@@ -264,6 +263,22 @@ class SinkConformance:
             assert dict(sink.applied("other")) == heads_of(yours)
         assert sorted(self.read_rows("second")) == sorted(rows_of(mine))
         self.check([*rows_of(mine), *rows_of(yours)], heads_of(mine))
+
+    def test_what_a_query_id_has_moved_is_found_under_any_name(self) -> None:
+        """Its heads in all sinks and queries of a store, and no others; the keys are the sinks'."""
+        mine = entry_of({}, {_TP: Span(0, 2), _OTHER: Span(0, 1)})
+        old = entry_of({}, {_TP: Span(10, 11)}, query=HOSTILE[0])
+        taken = entry_of(heads_of(mine), {_TP: Span(2, 3)})
+        with self.opened() as sink, self.opened("second") as second:
+            assert not any((sink.applied(QUERY), second.applied(QUERY), sink.moved_by("query-1")))
+            for entry in (mine, old, replace(taken, query_id="query-2")):
+                self.write(sink, entry)
+            self.write(second, mine)
+            assert sink.moved_by("query-1") == {
+                (sink.key, QUERY): {_OTHER: mine.head(_OTHER)},  # the other was moved by query-2
+                (sink.key, HOSTILE[0]): heads_of(old),
+                (second.key, QUERY): heads_of(mine),
+            }
 
     def test_names_are_data(self) -> None:
         """Quotes, line ends, placeholders and SQL in any name or value come back as they were."""
@@ -378,9 +393,8 @@ class SinkConformance:
     def test_closing_is_not_the_end(self) -> None:
         """A sink can be closed twice, and closing loses nothing."""
         entry = entry_of({}, {_TP: Span(0, 2)})
-        sink = self.open_sink(_TARGET)
-        sink.applied(QUERY)
-        self.write(sink, entry)
-        sink.close()
-        sink.close()
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            self.write(sink, entry)
+            sink.close()
         self.check(rows_of(entry), heads_of(entry))

@@ -16,7 +16,7 @@ from eo_listener.errors import (
     TryAgainError,
 )
 from eo_listener.fault_points import reached
-from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.testing.store import MemoryStore, Transaction
@@ -77,6 +77,10 @@ class MemorySink:
             self.unreadable -= 1
             raise SinkError(f"{self.label} cannot be read")
         return self.store.read(self._key, query)
+
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+        """Read what a query id has moved."""
+        return self.store.moved_by(query_id)
 
     def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:  # noqa: ARG002  # the protocol's
         """Write the rows and the entry, in one transaction or one a partition."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eo_listener.errors import SinkBusyError
-from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 
 Ledger = dict[tuple[str, str], dict[TopicPartition, Head]]
@@ -37,6 +37,14 @@ class MemoryStore:
     def read(self, key: str, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads that are durable."""
         return dict(self.heads.get((key, query), {}))
+
+    def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
+        """Read the heads that a query id has moved last, of each sink and query that has any."""
+        found = {
+            LedgerKey(*key): {tp: head for tp, head in heads.items() if head.query_id == query_id}
+            for key, heads in self.heads.items()
+        }
+        return {key: heads for key, heads in found.items() if heads}
 
 
 class Transaction:

@@ -9,6 +9,7 @@ from typing import Any
 
 from eo_listener import fault_points
 from eo_listener.batches import Batches, Retry
+from eo_listener.batches.runs import Runs
 from eo_listener.events import Event
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
@@ -79,6 +80,7 @@ class Plans:
     stateful: bool = False
     query_id: str = "q"
     topic_id: str = "T"
+    continued: frozenset[TopicPartition] = frozenset()
     drivers: int = 0
 
     def plan(self, frame: Any, batch_id: int) -> Plan:
@@ -94,6 +96,7 @@ class Plans:
             topic_ids={"t": self.topic_id},
             log_starts={},
             log_ends={},
+            continued=self.continued,
         )
 
 
@@ -134,6 +137,7 @@ class Stage:
     events: list[Event] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
     took: float = 0.0
+    runs: Runs = field(default_factory=Runs)
 
     def batches(self, **how: Any) -> Batches:
         """The steps, as a driver that starts now would have them."""
@@ -146,6 +150,7 @@ class Stage:
             observers=[self.events.append],
             sleep=self.slept.append,
             clock=lambda: self.took + sum(self.slept),
+            runs=self.runs,
             **how,
         )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eo_listener.errors import ForeignWriterError
-from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
 
@@ -37,6 +37,13 @@ class FileSink:
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         return self.read()[1].get(query, {})
+
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
+        return {
+            LedgerKey(self.key, query): heads
+            for query, heads in self.read()[1].items()
+            if any(head.query_id == query_id for head in heads.values())
+        }
 
     def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
         new = [tuple(row) for row in frame.collect()]

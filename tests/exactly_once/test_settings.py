@@ -37,6 +37,7 @@ PLAN = Plan(
         (["delays"], {}, "str is not a sink"),
         ([MemorySink(), MemorySink()], {}, "named twice"),
         ([MemorySink()], {"on_gap": "ignore"}, "on_gap='ignore'"),
+        ([MemorySink()], {"on_first": "restart"}, "on_first='restart'"),
         ([MemorySink()], {"on_recreated": "yes"}, "on_recreated='yes'"),
         ([MemorySink()], {"name": " "}, "name is ' '"),
         ([MemorySink()], {"name": 3}, "name is 3"),

@@ -14,12 +14,14 @@ from eo_listener.errors import (
     GapError,
     GuardError,
     MixedReplayError,
+    NotInLedgerError,
     OverlapError,
     PartitionVanishedError,
     RegressionError,
     SettingsError,
     TopicRecreatedError,
 )
+from eo_listener.guard import Elsewhere
 from eo_listener.guard.breaches import Breaches, Kind
 from eo_listener.ledger import Head, Verdict
 from eo_listener.offsets import Span, TopicPartition
@@ -181,6 +183,17 @@ def test_a_new_partition_does_not_make_a_replay_mixed() -> None:
     assert not found.entry.moves
 
 
+def test_a_new_partition_that_is_alone_gets_its_head_after_the_others() -> None:
+    """Of a batch that was broken off before it did, the head is all that is missing."""
+    plan, heads = plan_of({P0: (0, 5), P1: (3, 3)}, batch_id=0), {P0: head_of(0, 5)}
+    found = judged(plan, heads, per_partition=True)
+    assert list(found.entry.moves) == [P1]
+    assert found.verdict is Verdict.NEXT
+    assert found.replayed == {P0: Span(0, 5)}
+    after = heads | {P1: found.entry.head(P1)}
+    assert judged(plan, after, per_partition=True).verdict is Verdict.REPLAY
+
+
 @pytest.mark.parametrize(
     ("heads", "batch_id", "verdict", "moved"),
     [
@@ -319,6 +332,7 @@ GRAVITY: list[tuple[type[GuardError], Ranges]] = [
     (PartitionVanishedError, {}),  # P2 is missing
     (RegressionError, {TopicPartition("t", 3): (0, 4), TopicPartition("t", 4): (9, 8)}),
     (OverlapError, {TopicPartition("t", 5): (4, 9)}),
+    (NotInLedgerError, {TopicPartition("t", 8): (4, 9)}),
     (GapError, {TopicPartition("t", 6): (6, 9)}),
     (MixedReplayError, {TopicPartition("t", 7): (0, 5)}),
 ]
@@ -330,6 +344,7 @@ def test_the_gravest_of_a_batch_is_raised_with_all_its_partitions(least: int) ->
     error, named = GRAVITY[least]
     ranges = {P0: (5, 9)} | {tp: span for _, more in GRAVITY[least:] for tp, span in more.items()}
     heads = {tp: head_of(0, 5) for tp in ranges if tp.topic == "t"}
+    heads.pop(TopicPartition("t", 8), None)
     heads |= {U0: head_of(0, 8, topic_id="older"), TopicPartition("t", 4): head_of(0, 9)}
     if least > 1:
         ranges[P2] = (5, 9)
@@ -338,8 +353,9 @@ def test_the_gravest_of_a_batch_is_raised_with_all_its_partitions(least: int) ->
         del heads[U0]
     if TopicPartition("t", 4) not in ranges:
         del heads[TopicPartition("t", 4)]
+    plan = plan_of(ranges, continued=frozenset(ranges))
     with pytest.raises(GuardError) as raised:
-        judged(plan_of(ranges), heads)
+        judged(plan, heads, elsewhere=Elsewhere(sink="delays", heads={}))
     assert type(raised.value) is error
     assert set(raised.value.ranges) == (set(named) or {P2})
 

@@ -51,6 +51,7 @@ APPLIED = BatchApplied(
     ranges={P0: Span(5, 9)},
     replayed={},
     holes={},
+    skipped={},
     attempts=1,
     seconds=0.1,
 )

@@ -6,7 +6,7 @@ import contextlib
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import psycopg
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from eo_listener.batches.retry import Retry
 from eo_listener.batches.writer import Writer, Written
 from eo_listener.errors import SinkError, TryAgainError
-from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.sinks.postgres import PostgresSink
@@ -50,6 +50,9 @@ class Bare:
 
     def applied(self, query: str) -> dict[TopicPartition, Head]:
         return dict(self.sink.applied(query))
+
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+        return self.sink.moved_by(query_id)
 
     def apply(self, frame: object, entry: Entry, plan: Plan) -> Applied:
         return bare.write(self.sink, entry)

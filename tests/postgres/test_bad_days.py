@@ -16,8 +16,12 @@ from collections.abc import Iterator
 import psutil
 import psycopg
 import pytest
+from pyspark.sql import SparkSession
 
+from eo_listener.batches import Batches
 from eo_listener.errors import ForeignWriterError, OutcomeUnknownError, SinkBusyError, SinkError
+from eo_listener.events import BatchReplayed
+from eo_listener.foreach_batch.frames import SparkFrames
 from eo_listener.ledger import Entry
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.connection import Link
@@ -25,6 +29,8 @@ from eo_listener.sinks.postgres.layout import Layout
 from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, heads_of
+from tests.batches.overlap import Overlap
+from tests.batches.stage import Plans, Run
 from tests.postgres.bare import SCHEMA, TABLE, write
 from tests.postgres.course import TP, another_role, ask, at, next_entry, script
 from tests.postgres_server import PostgresServer, running, with_schema
@@ -424,3 +430,20 @@ def test_another_query_of_ours_is_no_zombie(dsn: str) -> None:
     first.close()
     write(second, entry)
     second.close()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_predecessor_on_its_way_to_its_end(spark: SparkSession, dsn: str, number: int) -> None:
+    """A restart that waits for its lock finds the batch written: a replay, and no other driver."""
+    plans = Plans({0: {TP: (0, 2)}, 1: {TP: (2, 4)}})
+    old, new = PostgresSink(dsn, TABLE), PostgresSink(dsn, TABLE)
+    if number:
+        Batches(Run(plans, 0), [old], SparkFrames()).run(spark.range(2), 0)
+    overlap = Overlap(plans, SparkFrames())
+    overlap.run([old], [new], spark.range(2, 4), number)
+    assert overlap.failed == []
+    assert [type(event) for event in overlap.events] == [BatchReplayed]
+    assert ask(dsn, f"SELECT count(*) FROM {TABLE}") == [2 + 2 * number]
+    old.close()
+    new.close()

@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from eo_listener.batches import Batches
 from eo_listener.errors import SettingsError, SinkError
+from eo_listener.foreach_batch.frames import SparkFrames
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import QUERY, plan_of
+from tests.batches.stage import Plans, Run
 from tests.postgres.course import (
     FLIGHTS,
     ROADS,
     STAGES,
+    TP,
     ask,
     flights,
     next_entry,
@@ -180,3 +184,39 @@ def test_own_statements_may_not_commit(spark: SparkSession, dsn: str, statements
     with pytest.raises((SettingsError, SinkError), match=r"transaction|multiple commands"):
         write(PostgresSink(dsn, "a", apply=statements), spark.range(2))
     assert ask(dsn, "SELECT * FROM a") == []
+
+
+@ROADS
+def test_a_dropped_table_is_not_made_anew(spark: SparkSession, dsn: str, road: Any) -> None:
+    """The ledger has rows of it: made anew it would begin in the middle."""
+    sink = PostgresSink(dsn, "t's", road=road)
+    frame = spark.range(2).toDF("v")
+    write(sink, frame)
+    script(dsn, 'ALTER TABLE "t\'s" RENAME TO kept')
+    with pytest.raises(SettingsError, match="flights-0 was written up to 10") as raised:
+        write(sink, frame)
+    assert ask(dsn, "SELECT next_offset FROM eo_ledger") == [10]
+    assert ask(dsn, """SELECT to_regclass('"t''s"')""") == [None]
+    script(dsn, str(raised.value.fix).partition("empty one: ")[2].rpartition(", and")[0])
+    write(sink, frame)
+    assert ask(dsn, 'SELECT count(*) FROM "t\'s"') == [2]
+
+
+def test_a_sink_without_a_ledger_makes_its_table_anew(spark: SparkSession, dsn: str) -> None:
+    """In mode idempotent nothing says that there were rows."""
+    sink = PostgresSink(dsn, "t", mode="idempotent", keys="v")
+    for _ in range(2):
+        write(sink, spark.range(2).toDF("v"))
+        assert ask(dsn, "SELECT v FROM t ORDER BY v") == [0, 1]
+        assert sink.moved_by("query-1") is None
+        script(dsn, "DROP TABLE t")
+
+
+def test_one_table_by_two_names_is_told(spark: SparkSession, dsn: str) -> None:
+    """With its schema named and without, the ledger has one key for it: nothing is written."""
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    plans = Plans({0: {TP: (0, 2)}})
+    sinks = [PostgresSink(dsn, "t"), PostgresSink(dsn, "t", schema=schema)]
+    with pytest.raises(SettingsError, match="named twice"):
+        Batches(Run(plans, 0), sinks, SparkFrames()).run(spark.range(2).toDF("v"), 0)
+    assert ask(dsn, "SELECT to_regclass('t')") == [None]

@@ -8,7 +8,7 @@ from typing import Any
 
 from eo_listener.errors import ForeignWriterError
 from eo_listener.fault_points import reached
-from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.testing import MemorySink, MemoryStore, Transaction
@@ -271,7 +271,32 @@ class DropsOtherHeads(Broken):
         return applied
 
 
+class KnowsItselfOnly(Broken):
+    """What a query id has moved is sought in this sink alone."""
+
+    def moved_by(self, query_id: str) -> dict[LedgerKey, Mapping[TopicPartition, Head]]:
+        found = self.store.moved_by(query_id).items()
+        return {key: heads for key, heads in found if key.sink == self.key}
+
+
+class KnowsNoQueryId(Broken):
+    """All heads count as those of the query id."""
+
+    def moved_by(self, query_id: str) -> dict[LedgerKey, Mapping[TopicPartition, Head]]:
+        return {LedgerKey(*key): heads for key, heads in self.store.heads.items()}
+
+
+class HasNoLedger(Broken):
+    """It says that no ledger is kept."""
+
+    def moved_by(self, query_id: str) -> None:
+        return None
+
+
 BUGS = (
+    KnowsItselfOnly,
+    KnowsNoQueryId,
+    HasNoLedger,
     WritesOneChunk,
     DropsOtherHeads,
     LedgerOfItsOwn,

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from eo_listener.errors import FormatError
-from eo_listener.ledger import Entry
+from eo_listener.ledger import Entry, LedgerKey
 from eo_listener.offsets import Span, TopicPartition
-from eo_listener.sinks.ledger_sql import LedgerSql, foreign_writer, standing
+from eo_listener.sinks.ledger_sql import LedgerSql, foreign_writer, moved, standing
 from eo_listener.testing.entries import QUERY, entry_of, heads_of
 
 LEDGER = LedgerSql(placeholder="?", moment="text")
@@ -43,6 +43,21 @@ def test_what_is_written_is_read(connection: sqlite3.Connection) -> None:
     (found,) = map(standing, connection.execute(*LEDGER.heads("s", QUERY)))
     assert {found.partition: found.head} == heads_of(entry)
     assert datetime.fromisoformat(found.moved_at) == NOW
+
+
+def test_what_a_query_id_has_moved_is_read(connection: sqlite3.Connection) -> None:
+    """By sink and query, with the heads of that id alone."""
+    entry = entry_of({}, {TP: Span(0, 5), TopicPartition("flights", 1): Span(0, 1)})
+    put(connection, entry)
+    put(connection, replace(entry, query="renamed"))
+    put(connection, replace(entry, query="foreign", query_id="another"))
+    assert moved(connection.execute(*LEDGER.moved_by(entry.query_id))) == {
+        LedgerKey("s", QUERY): heads_of(entry),
+        LedgerKey("s", "renamed"): heads_of(entry),
+    }
+    connection.execute("UPDATE eo_ledger SET format = 2")
+    with pytest.raises(FormatError, match="newer"):
+        moved(connection.execute(*LEDGER.moved_by(entry.query_id)))
 
 
 def test_a_newer_format_is_not_read(connection: sqlite3.Connection) -> None:

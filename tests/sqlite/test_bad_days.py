@@ -13,12 +13,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from eo_listener.batches import Batches
 from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError
+from eo_listener.events import BatchReplayed
+from eo_listener.foreach_batch.frames import SparkFrames
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.sinks.sqlite import file as sqlite_file
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY
-from tests.sqlite.database import ask, write
+from tests.batches.overlap import Overlap
+from tests.batches.stage import Plans, Run
+from tests.sqlite.database import TP, ask, write
 
 pytestmark = pytest.mark.spark
 
@@ -120,3 +125,17 @@ def test_a_disk_that_fails_at_the_commit_leaves_it_open(spark: SparkSession, pat
         write(sink, frame, batch_id=1)
     assert ask(path, "SELECT v FROM t ORDER BY v") == [0, 1, 2, 3]
     assert ask(path, "SELECT next_offset FROM eo_ledger") == [20]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_predecessor_on_its_way_to_its_end(spark: SparkSession, path: Path, number: int) -> None:
+    """A restart that waits for its lock finds the batch written: a replay, and no other driver."""
+    plans = Plans({0: {TP: (0, 2)}, 1: {TP: (2, 4)}})
+    old, new = SqliteSink(path, "t"), SqliteSink(path, "t")
+    if number:
+        Batches(Run(plans, 0), [old], SparkFrames()).run(spark.range(2).toDF("v"), 0)
+    overlap = Overlap(plans, SparkFrames())
+    overlap.run([old], [new], spark.range(2, 4).toDF("v"), number)
+    assert overlap.failed == []
+    assert [type(event) for event in overlap.events] == [BatchReplayed]
+    assert ask(path, "SELECT count(*) FROM t") == [2 + 2 * number]

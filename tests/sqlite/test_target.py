@@ -207,3 +207,30 @@ def test_arguments_that_cannot_be_are_refused(given: dict[str, Any], text: str) 
     """At once, and by what is wrong."""
     with pytest.raises(SettingsError, match=text):
         SqliteSink(**{"path": "x.db", "table": "t", **given})
+
+
+def test_a_dropped_table_is_not_made_anew(spark: SparkSession, path: Path) -> None:
+    """The ledger has rows of it: made anew it would begin in the middle."""
+    sink = SqliteSink(path, "t's", mode="append")
+    frame = spark.range(2).toDF("v")
+    write(sink, frame.limit(0), count=0)
+    script(path, 'DROP TABLE "t\'s"')  # nothing was ever in it
+    write(sink, frame)
+    script(path, 'ALTER TABLE "t\'s" RENAME TO kept')
+    with pytest.raises(SettingsError, match="flights-0 was written up to 10") as raised:
+        write(sink, frame, batch_id=1)
+    assert ask(path, "SELECT name FROM sqlite_schema WHERE name LIKE 't%'") == []
+    assert ask(path, "SELECT next_offset FROM eo_ledger") == [10]
+    script(path, str(raised.value.fix).partition("empty one: ")[2].rpartition(", and")[0])
+    write(sink, frame)
+    assert ask(path, 'SELECT count(*) FROM "t\'s"') == [2]
+
+
+def test_a_sink_without_a_ledger_makes_its_table_anew(spark: SparkSession, path: Path) -> None:
+    """In mode idempotent nothing says that there were rows."""
+    sink = SqliteSink(path, "t", mode="idempotent", keys="v")
+    for number in range(2):
+        write(sink, spark.range(2).toDF("v"), batch_id=number)
+        assert ask(path, "SELECT v FROM t ORDER BY v") == [0, 1]
+        assert sink.moved_by("query-1") is None
+        script(path, "DROP TABLE t")

@@ -15,12 +15,13 @@ from eo_listener.sinks.ledger_sql import (
     Standing,
     Statement,
     foreign_writer,
+    moved,
     standing,
 )
 from eo_listener.sinks.postgres.statements import identifier, making, run, run_many
 
 if TYPE_CHECKING:
-    from eo_listener.ledger import Entry
+    from eo_listener.ledger import Entry, Head, LedgerKey
     from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.postgres.connection import Link
 
@@ -87,6 +88,10 @@ class Ledger:
         """Read the heads of `query`, or that of one partition."""
         rows = run(link, self._heads(query, only)).fetchall()
         return {found.partition: found for found in map(standing, rows)}
+
+    def moved_by(self, link: Link, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
+        """Read all heads that `query_id` has moved last, of any sink and query."""
+        return moved(run(link, self._sql().moved_by(query_id)).fetchall())
 
     def hold(self, link: Link, entry: Entry) -> None:
         """Lock the heads of `entry`, and compare them with what it has found.

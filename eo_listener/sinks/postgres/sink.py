@@ -14,7 +14,7 @@ import psycopg
 
 from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.jvm.tasks import task_ranges
-from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.sinks.fetching import TASK_ROWS, planned_rows
@@ -33,7 +33,7 @@ from eo_listener.sinks.postgres.statements import schema_of
 from eo_listener.sinks.postgres.tables import check_durable, columns, make_target
 from eo_listener.sinks.postgres.writing import Writer
 from eo_listener.sinks.rows import is_far
-from eo_listener.sinks.target import Apply, Target
+from eo_listener.sinks.target import Apply, Target, refuse_dropped
 from eo_listener.sinks.task_size import TaskSize
 
 if TYPE_CHECKING:
@@ -144,11 +144,8 @@ class PostgresSink:
 
     @property
     def key(self) -> str:
-        """The table with its schema, if one was given, as SQL writes it.
-
-        In the ledger it has its schema always.
-        """
-        return _named(self._access.schema, self._target.table)
+        """The table with its schema, as SQL writes it; without, until the schema was looked up."""
+        return _named((self._located or self._access).schema, self._target.table)
 
     @property
     def per_partition(self) -> bool:
@@ -165,6 +162,17 @@ class PostgresSink:
             self._settle(link)
             writer.ledger.make(link, create=self._target.create)
             return {tp: one.head for tp, one in writer.ledger.read(link, query).items()}
+        except psycopg.Error as error:
+            raise translated(error, self.label, "reading its ledger") from error
+
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+        """Read the heads that `query_id` has moved in the ledger of this schema."""
+        if not self._target.has_ledger:
+            return None
+        writer = self._writer(self._query or "")
+        link = self._connection(writer)
+        try:
+            return writer.ledger.moved_by(link, query_id)
         except psycopg.Error as error:
             raise translated(error, self.label, "reading its ledger") from error
 
@@ -187,7 +195,7 @@ class PostgresSink:
             _refuse_far(frame, "per_partition=True")
         staged = not self._per_partition and self._staged(plan, frame)
         direct = writer.direct and not staged
-        layout = self._layout(link, frame, direct=direct)
+        layout = self._layout(link, frame, entry, direct=direct)
         rows = told(frame, layout.forms)
         if staged:
             staging = Staging(writer=writer, layout=layout, logged=self._logged)
@@ -297,13 +305,14 @@ class PostgresSink:
                 link.execute(_END, self._doubt)
             sleep(0.05)
 
-    def _layout(self, link: Link, frame: DataFrame, *, direct: bool) -> Layout:
+    def _layout(self, link: Link, frame: DataFrame, entry: Entry, *, direct: bool) -> Layout:
         target, schema = self._target, self._placed().schema
         there = None if target.apply else columns(link, schema, target.table)
         if there is not None:
             check_durable(link, schema, target.table)
         layout = Layout.of(frame.schema.jsonValue(), there, target, direct=direct)
         if there is None and target.apply is None:
+            refuse_dropped(self.label, self.key, entry)
             where = (schema, target.table)
             make_target(link, layout, target.keys, where, create=target.create)
         if target.dead_letters is not None:

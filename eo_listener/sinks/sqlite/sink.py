@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from eo_listener.errors import EoListenerError, SettingsError, SinkError
 from eo_listener.fault_points import reached
-from eo_listener.ledger import Applied, Entry, Head
+from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.sinks.fetching import TASK_ROWS
@@ -29,6 +29,7 @@ from eo_listener.sinks.ledger_sql import (
     Many,
     Standing,
     foreign_writer,
+    moved,
     standing,
 )
 from eo_listener.sinks.poison import DeadLetter, DeadLetterSql
@@ -39,7 +40,7 @@ from eo_listener.sinks.sqlite.file import Connection, DatabaseFile
 from eo_listener.sinks.sqlite.merging import STAGE, Merge
 from eo_listener.sinks.sqlite.table import SCHEMA, columns_of, in_file, target_table
 from eo_listener.sinks.sqlite.writing import Writing
-from eo_listener.sinks.target import Apply, Target
+from eo_listener.sinks.target import Apply, Target, refuse_dropped
 from eo_listener.sinks.task_size import TaskSize
 
 _LEDGER = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
@@ -135,6 +136,15 @@ class SqliteSink:
             raise
         return {tp: there.head for tp, there in found.items()}
 
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+        """Read the heads that `query_id` has moved in the ledger of this file."""
+        if not self._target.has_ledger:
+            return None
+        try:
+            return moved(self._file.connection().execute(*_LEDGER.moved_by(query_id)))
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+
     def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
         """Write the rows of `frame` and `entry` in one transaction."""
         schema = schema_of(frame)
@@ -183,6 +193,8 @@ class SqliteSink:
         batches: Iterable[pa.RecordBatch],
         entry: Entry,
     ) -> Applied:
+        if self._target.apply is None and not columns_of(connection, self._target.table):
+            refuse_dropped(self.label, self.key, entry)
         table = target_table(connection, self._target, schema)
         writing = Writing(connection, table)
         if self._letters is not None and self._target.create:

@@ -160,6 +160,7 @@ def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
         log_starts=dict(log.starts),
         log_ends=dict(log.ends),
         asked=True,
+        continued=frozenset(driver.ends) if driver.batch else frozenset(),
     )
     read = {tp: range(*span) for tp, span in batch.spans}
     if stateful:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eo_listener.batches import Batches, Retry
+from eo_listener.batches.runs import Runs
 from eo_listener.errors import EoListenerError
 from eo_listener.guard import OnGap, OnRecreated
 from eo_listener.ledger import Applied, Entry, Head
@@ -38,10 +39,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a batch asks of the world. The names: plan, read, history, lock, commit, rollback."""
+    """What a batch asks of the world.
+
+    The names: plan, read, moved, history, lock, commit, rollback.
+    """
 
     name: str
     key: str = ""  # the sink's
+    query_id: str = ""
     rows: tuple[Row, ...] = ()
     moves: tuple[tuple[TopicPartition, Head | None, Head], ...] = ()
     holes: tuple[tuple[TopicPartition, Span], ...] = ()
@@ -145,6 +150,9 @@ class TapeStore:
         heads: Heads = self.tape.ask(Call("read", key))
         return heads
 
+    def moved_by(self, query_id: str) -> Any:
+        return self.tape.ask(Call("moved", self.key, query_id))
+
     def read_history(self, key: str) -> Heads:
         """The heads as the last entries of the history alone have them: only a bug asks."""
         heads: Heads = self.tape.ask(Call("history", key))
@@ -187,7 +195,7 @@ class TapeTransaction:
 
     def commit(self) -> None:
         call = Call(
-            "commit", self.store.key, tuple(self.rows), tuple(self.moved), tuple(self.holes)
+            "commit", self.store.key, "", tuple(self.rows), tuple(self.moved), tuple(self.holes)
         )
         try:
             self.store.tape.ask(call)
@@ -231,6 +239,7 @@ def play(how: How, batch_id: int, answers: tuple[Answer, ...]) -> Stand:
         retry=RETRY,
         sleep=slept.append,
         clock=lambda: sum(slept),
+        runs=Runs(),
     )
     try:
         steps.run(tape, batch_id)

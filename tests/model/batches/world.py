@@ -20,6 +20,7 @@ from eo_listener.errors import (
     SinkError,
     TryAgainError,
 )
+from eo_listener.ledger import LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import Look
 from eo_listener.starting.choice import EARLIEST, Policy, Recreated, choose
@@ -305,6 +306,10 @@ class World:
             driver.ids = self.log.ids
             return planned(driver, self.log, stateful=self.scope.stateful)
         table = self.tables[call.key]
+        if call.name == "moved":
+            heads = {tp: one for tp, one in table.heads.items() if one.query_id == call.query_id}
+            moved = {LedgerKey(call.key, NAME): heads} if heads else {}
+            return Answer(moved, frozenset(heads.items()))
         if call.name == "history":
             heads = table.remembered()
             return Answer(heads, frozenset(heads.items()))

@@ -1,0 +1,182 @@
+"""A first batch that is none, over a store in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eo_listener.batches import Batches
+from eo_listener.batches.runs import Runs
+from eo_listener.errors import NotInLedgerError
+from eo_listener.events import BatchApplied, BatchReplayed
+from eo_listener.ledger import LedgerKey
+from eo_listener.offsets import Span
+from eo_listener.testing import MemorySink, MemoryStore
+from tests.batches.stage import P0, P1, Crash, Plans, Run, Stage, crashing, frame_of
+
+TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
+READ = frozenset([P0, P1])
+
+
+def stage_of(*sinks: MemorySink, **how: Any) -> Stage:
+    return Stage(Plans(TWO, **how), list(sinks))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_renamed_query_doubles_nothing(number: int) -> None:
+    """Renamed when its last batch was in the sink and not in Spark's commits: it halts."""
+    sink = MemorySink()
+    stage = stage_of(sink)
+    for batch in range(number + 1):
+        stage.run(batch)
+    stage.plans.continued = READ if number else frozenset()
+    held = len(sink.rows)
+    for on_first in ("halt", "accept"):
+        with pytest.raises(NotInLedgerError, match='name="flights"'):
+            stage.run(number, name="new", on_first=on_first)
+    assert len(sink.rows) == held
+    stage.run(number, name="flights")
+    assert isinstance(stage.events[-1], BatchReplayed)
+
+
+def test_a_query_may_be_renamed_between_two_batches() -> None:
+    """With on_first="accept", and what comes before is told to be elsewhere."""
+    sink = MemorySink()
+    stage = stage_of(sink, continued=READ)
+    stage.plans.continued = frozenset()
+    stage.run(0)
+    stage.plans.continued = READ
+    with pytest.raises(NotInLedgerError, match="under another name"):
+        stage.run(1, name="new")
+    stage.run(1, name="new", on_first="accept")
+    assert len(sink.rows) == 7
+    told = stage.events[-1]
+    assert isinstance(told, BatchApplied)
+    assert (told.holes, told.skipped) == ({}, {P0: Span(0, 2), P1: Span(0, 1)})
+
+
+def test_an_emptied_store_halts() -> None:
+    """Batch 1 of a query of which the sink has nothing is no first batch."""
+    sink = MemorySink()
+    stage = stage_of(sink)
+    stage.run(0)
+    stage.plans.continued = READ
+    heads = sink.store.heads["rows", "flights"]
+    for left in ({}, {P1: heads[P1]}):
+        sink.store.heads["rows", "flights"] = left
+        with pytest.raises(NotInLedgerError):
+            stage.run(1)
+    sink.store.heads["rows", "flights"] = heads
+    stage.run(1)
+    assert len(sink.rows) == 7
+
+
+def test_a_sink_that_is_added_is_taken_up_by_consent_alone() -> None:
+    """Beside one that has the query, in the same store, it begins in the middle."""
+    store = MemoryStore()
+    one, two = MemorySink(store, key="one"), MemorySink(store, key="two")
+    stage = stage_of(one)
+    stage.run(0)
+    stage.sinks.append(two)
+    stage.plans.continued = READ
+    with pytest.raises(NotInLedgerError, match="new to a query"):
+        stage.run(1)
+    assert (len(one.rows), len(two.rows)) == (3, 0)
+    stage.run(1, on_first="accept")
+    assert (len(one.rows), len(two.rows)) == (7, 4)
+    stage.run(1)  # the consent is needed no more
+
+
+def test_a_crash_between_two_sinks_accuses_nobody() -> None:
+    """In the first batch the one that lacks it is first, though the store has the query."""
+    store = MemoryStore()
+    sinks = MemorySink(store, key="one"), MemorySink(store, key="two")
+    stage = stage_of(*sinks)
+    with crashing("batch.applied"), pytest.raises(Crash):
+        stage.run(0)
+    stage.run(0)
+    assert [len(sink.rows) for sink in sinks] == [3, 3]
+
+
+@pytest.mark.parametrize("names", [("one", "two"), ("two", "one")])
+def test_a_crash_between_two_functions_accuses_nobody(names: tuple[str, str]) -> None:
+    """Two exactly_once(...) of one sink, a name each: after a crash the second is not renamed."""
+    sink = MemorySink()
+    stage = stage_of(sink)
+
+    def both(number: int) -> None:
+        run = Run(stage.plans, number)
+        for name in names:
+            each = Batches(run, stage.sinks, stage.frames, name=name, runs=stage.runs)
+            each.run(frame_of(TWO[0]), 0)
+
+    with crashing("batch.applied"), pytest.raises(Crash):
+        both(1)
+    both(2)
+    both(3)
+    assert len(sink.rows) == 6
+
+
+def test_a_table_that_was_renamed_in_the_first_batch_is_told() -> None:
+    """Under another key of the store the query has it, and no sink of this run is meant."""
+    store = MemoryStore()
+    stage = stage_of(MemorySink(store, key="old"))
+    stage.run(0)
+    stage.sinks[:] = [MemorySink(store, key="new")]
+    with pytest.raises(NotInLedgerError, match="of old"):
+        stage.run(0)
+    stage.run(0, on_first="accept")
+    assert len(store.rows["new"]) == 3
+
+
+def test_a_sink_without_a_ledger_goes_on() -> None:
+    """It never has a head, and is not asked for one."""
+
+    class Bare(MemorySink):
+        def applied(self, query: str) -> Any:
+            return {}
+
+        def moved_by(self, query_id: str) -> None:
+            return None
+
+        def _move(self, transaction: Any, entry: Any) -> None:
+            pass
+
+    sink = Bare()
+    stage = stage_of(sink)
+    stage.run(0)
+    stage.plans.continued = READ
+    stage.run(1)
+    assert len(sink.rows) == 7
+
+
+def test_the_other_names_are_asked_for_only_where_a_head_is_missing() -> None:
+    """One question in the first batch, none in those that follow."""
+    asked: list[str] = []
+
+    class Asked(MemorySink):
+        def moved_by(self, query_id: str) -> Any:
+            asked.append(query_id)
+            return super().moved_by(query_id)
+
+    stage = stage_of(Asked())
+    for number in (0, 1, 1):
+        stage.run(number)
+        stage.plans.continued = READ
+    assert asked == ["q"]
+
+
+def test_the_newest_runs_are_remembered() -> None:
+    """A process that starts queries for ever does not grow."""
+    runs = Runs()
+    keys = [LedgerKey("rows", str(number)) for number in range(3)]
+    for key in keys[:2]:
+        runs.add("r", key)
+    assert runs.of("r") == frozenset(keys[:2])
+    assert runs.of("other") == frozenset()
+    for number in range(1000):
+        runs.add(str(number), keys[2])
+    assert runs.of("r") == frozenset()
+    assert runs.of("0") == runs.of("999") == frozenset(keys[2:])
+    assert len(runs._names) == 1000
