@@ -29,8 +29,8 @@ TRIES = 3
 _PACKAGES: Final = Path(__file__).parents[2]
 
 # `python -m` looks for modules in the working directory first, and so does `-c` as it starts: a
-# `rich.py` that lies there would be executed. PYTHONSAFEPATH forbids it only from Python 3.11. Where
-# this very package was found comes last, for one that is on no path of a new interpreter.
+# `rich.py` that lies there would be executed. Before Python 3.11 no option or variable forbids it.
+# Where this package was found comes last, for one that is on no path of a new interpreter.
 _PROGRAM: Final = """\
 import sys
 sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]
