@@ -53,6 +53,11 @@ class Claims:
         """Whether the run has fed this group before."""
         return run_id in self._claims.get((commit.cluster, commit.group), {})
 
+    @property
+    def clusters(self) -> frozenset[Cluster]:
+        """Those that live runs feed."""
+        return frozenset(cluster for cluster, _ in self._claims)
+
     def rivals(self, run_id: str, commit: Commit) -> tuple[str, ...]:
         """The other runs that feed one of these partitions."""
         claims = self._claims.get((commit.cluster, commit.group), {})

@@ -6,17 +6,19 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from eo_listener import advice
 from eo_listener.committer.policy import Policy, Retry
 from eo_listener.committer.waiting import Groups, Waiting
 from eo_listener.committer.worker import Worker
-from eo_listener.events import CommitFailed, Event, Observer
+from eo_listener.events import CommitFailed, CommitterFenced, Event, Observer
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import GroupStore
 from eo_listener.routing import Cluster, Commit
+
+REST = 300.0  # seconds; a job that runs every few minutes finds its clients open
 
 logger = logging.getLogger("eo_listener")
 
@@ -25,7 +27,9 @@ class Committer:
     """Commits positions to the groups of any number of clusters, a thread for each cluster.
 
     Every method but `flush` and `close` returns at once. The greatest offset of a partition
-    wins, however offers arrive; nothing is dropped but by `close`.
+    wins, however offers arrive; nothing is dropped but by `close`. The thread and the clients of a
+    cluster that nothing feeds any more are given back `rest` seconds later, when all is confirmed:
+    each set of credentials is a cluster of its own.
     """
 
     def __init__(
@@ -35,12 +39,15 @@ class Committer:
         observers: Iterable[Observer] = (),
         retry: Retry | None = None,
         policy: Policy | None = None,
+        rest: float = REST,
     ) -> None:
         self._open_store = open_store
+        self._rest = rest
         self._observers = tuple(observers)
         self._retry = retry
         self._policy = policy
         self._workers: dict[Cluster, Worker] = {}
+        self._groups: dict[Cluster, set[str]] = {}  # what has been handed over to each worker
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._closed = False
@@ -88,7 +95,24 @@ class Committer:
             worker = self._workers.get(commit.cluster)
             if worker is None:
                 worker = self._workers[commit.cluster] = self._start(commit.cluster)
+            worker.wake()
+            self._groups.setdefault(commit.cluster, set()).add(commit.group)
             return worker
+
+    def feed(self, clusters: Collection[Cluster]) -> None:
+        """Say which clusters are fed by runs; others may be given back until they are fed again."""
+        with self._lock:
+            for cluster, worker in self._workers.items():
+                if cluster not in clusters:
+                    worker.rest()
+
+    def _may_end(self, cluster: Cluster) -> bool:
+        """Whether a worker is of no use any more; from then on another takes its place."""
+        with self._lock:
+            over = not self._closed and self._workers[cluster].has_rested(self._rest)
+            if over:
+                del self._workers[cluster], self._groups[cluster]
+            return over
 
     def hurry(self, groups: Groups) -> None:
         """Try what waits for a retry in these groups now."""
@@ -141,14 +165,42 @@ class Committer:
             f"eo-listener-commit-{next(self._numbers)}",
             lambda: self._open_store(cluster),
             cluster=str(cluster),
-            observe=lambda event: self.observe(_with_command(event, cluster)),
+            observe=lambda event: self.observe(self._explained(event, cluster)),
             retry=self._retry,
             policy=self._policy,
+            may_end=lambda: self._may_end(cluster),
         )
+
+    def _explained(self, event: Event, cluster: Cluster) -> Event:
+        """Add what only this side knows of it."""
+        if isinstance(event, CommitterFenced):
+            with self._lock:
+                others = {
+                    other
+                    for other, groups in self._groups.items()
+                    if other != cluster and event.group in groups
+                }
+            return _by_ourselves(event, others) if others else event
+        return _with_command(event, cluster)
 
     def _all(self) -> tuple[Worker, ...]:
         with self._lock:
             return tuple(self._workers.values())
+
+
+def _by_ourselves(event: CommitterFenced, others: Iterable[Cluster]) -> Event:
+    """Say that this driver may be the one that has taken over, by another way to the cluster.
+
+    Whether it is the same cluster only its brokers know: the servers may have other names.
+    """
+    ways = " and ".join(sorted({str(other) for other in others}))
+    return replace(
+        event,
+        cause=f"this driver commits to a group of that name at {ways} too, with other settings: "
+        f"where that is the same cluster, it has taken over from itself; else {event.cause}",
+        fix="give all sources of a cluster the same kafka.bootstrap.servers and credentials, or "
+        f"each way its own group; else {event.fix}",
+    )
 
 
 def _with_command(event: Event, cluster: Cluster) -> Event:

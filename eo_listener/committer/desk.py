@@ -191,6 +191,7 @@ class Desk:
         """Let the others that feed its partitions go on without it."""
         for commit in self._claims.drop(run_id):
             self._committer.offer(commit)
+        self._committer.feed(self._claims.clusters)
 
     # Events
 

@@ -32,7 +32,8 @@ class Worker:
     """Commits to the groups of one cluster; offers never block on Kafka.
 
     `open_store` is called on the thread itself, at the first commit: building a client may
-    take time, and must not take the caller's.
+    take time, and must not take the caller's. `may_end` is asked, where nothing feeds the cluster
+    any more, whether the thread is to end and to close the store.
     """
 
     def __init__(
@@ -45,7 +46,10 @@ class Worker:
         retry: Retry | None = None,
         policy: Policy | None = None,
         request_timeout: float = REQUEST_TIMEOUT,
+        may_end: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._may_end = may_end
+        self._rested: float | None = None
         self._open_store = open_store
         self._observe = observe
         self._request_timeout = request_timeout
@@ -72,6 +76,23 @@ class Worker:
             self._changed.notify_all()
         if refused is not None:
             self._tell((refused,))
+
+    def rest(self) -> None:
+        """Nothing feeds this cluster any more; returns at once."""
+        with self._changed:
+            self._rested = self._rested or time.monotonic()
+
+    def wake(self) -> None:
+        """Something is about to be handed over; returns at once."""
+        with self._changed:
+            self._rested = None
+
+    def has_rested(self, seconds: float) -> bool:
+        """Whether nothing has fed it for so long, and all is confirmed and nothing to be done."""
+        with self._changed:
+            now = time.monotonic()
+            rested = self._rested is not None and now - self._rested >= seconds
+            return rested and self._board.complete() and self._board.wait(now) is None
 
     def withhold(self, group: str, positions: Positions) -> None:
         """Hand over that the guard holds positions back; returns at once."""
@@ -145,6 +166,8 @@ class Worker:
                     )
                     time.sleep(_PAUSE)
                 self._tend()
+                if self._rested is not None and self._may_end():
+                    break
         finally:
             if self._store is not None:
                 self._store.close()

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from eo_listener.committer import Committer, Retry, Router
+from eo_listener.committer import Committer, Retry, Router, worker
 from eo_listener.committer.board import Board
 from eo_listener.errors import KafkaError
 from eo_listener.events import (
     CommitAbandoned,
     CommitFailed,
     Committed,
+    CommitterFenced,
     Event,
     GuardViolation,
     Malfunction,
@@ -31,7 +32,7 @@ from eo_listener.testing import Fault, MemoryGroups, MemoryQueries
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 K = Cluster.of({"bootstrap.servers": "k:9092"})
 OTHER = Cluster.of({"bootstrap.servers": "other:9092"})
-QUICK = Retry(first=0.01, longest=0.05, refused_first=30.0)
+QUICK = Retry(first=0.01, longest=0.05, refused_first=30.0, doubt=0.01)
 
 
 def commit(offset: int, tp: TopicPartition = P0, cluster: Cluster = K, group: str = "g") -> Commit:
@@ -53,10 +54,14 @@ class House:
     def __init__(self) -> None:
         self.stores: dict[Cluster, MemoryGroups] = {}
         self.events: list[Event] = []
-        self.committer = Committer(self.open, observers=[self.events.append], retry=QUICK)
+        self.opened: list[MemoryGroups] = []
+        self.committer = Committer(
+            self.open, observers=[self.events.append], retry=QUICK, rest=0.05
+        )
 
     def open(self, cluster: Cluster) -> MemoryGroups:
-        return self.store(cluster)
+        self.opened.append(self.store(cluster))
+        return self.opened[-1]
 
     def store(self, cluster: Cluster = K) -> MemoryGroups:
         return self.stores.setdefault(cluster, MemoryGroups())
@@ -324,3 +329,95 @@ def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFi
     for thread in threading.enumerate():
         if thread.name == "eo-listener-router":
             thread.join(5.0)
+
+
+def workers() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith("eo-listener-commit")]
+
+
+def test_what_nothing_feeds_any_more_is_given_back(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster's thread and client go some time after its last run, and come when they are needed.
+
+    So forty passwords, one after the other, are one thread at a time.
+    """
+    monkeypatch.setattr(worker, "_TEND_EVERY", 0.01)
+    clusters = [
+        Cluster.of({"bootstrap.servers": "k:9092", "sasl.password": str(number)})
+        for number in range(40)
+    ]
+    for cluster in clusters:
+        house.committer.offer(commit(5, cluster=cluster))
+        house.committer.offer(commit(5, cluster=OTHER))
+        assert house.committer.flush(5.0)
+        house.committer.feed([OTHER])
+        deadline = time.monotonic() + 10.0
+        while len(workers()) > 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert house.store(cluster).closed
+    assert not house.store(OTHER).closed
+    house.committer.offer(commit(6, cluster=clusters[0]))
+    assert house.committer.flush(5.0)
+    assert house.store(clusters[0]).groups["g"][P0].offset == 6
+    assert house.opened.count(house.store(clusters[0])) == 2
+
+
+def test_what_is_not_confirmed_is_not_given_back(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Kafka refuses is kept, and tried, though its run has ended long ago."""
+    monkeypatch.setattr(worker, "_TEND_EVERY", 0.01)
+    house.store().faults.append(lambda g, p: dict.fromkeys(p, "UNKNOWN_MEMBER_ID"))
+    house.committer.offer(commit(5))
+    assert not house.committer.flush(5.0)
+    house.committer.feed(())
+    time.sleep(0.3)
+    assert len(workers()) == 1
+    house.committer.hurry([(str(K), "g")])
+    assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 5
+
+
+def test_a_run_that_has_ended_feeds_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The router says so; while another run feeds the same cluster it stays open."""
+    monkeypatch.setattr(worker, "_TEND_EVERY", 0.01)
+    router = Router(Rules(), MemoryQueries(OPTIONS), house.committer)
+    second = replace(progress(0, 5), query_id="q2", run_id="r2", name="second")
+    router.progressed(progress(0, 5))
+    router.progressed(second)
+    assert router.flush(time.monotonic() + 5.0)
+    router.ended("r1")
+    assert router.flush(time.monotonic() + 5.0)
+    assert house.committer.flush(5.0)
+    time.sleep(0.3)
+    assert len(workers()) == 1
+    router.ended("r2")
+    deadline = time.monotonic() + 10.0
+    while workers():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert house.store().closed
+    router.close(time.monotonic() + 2.0)
+
+
+def test_a_driver_that_fences_itself_is_told_so(house: House) -> None:
+    """One cluster in two spellings is two committers: the event names the other spelling."""
+    again = Cluster.of({"bootstrap.servers": "k:9092,l:9092"})
+    house.committer.offer(commit(5, cluster=again))
+    house.committer.offer(commit(5, cluster=OTHER, group="other"))
+    assert house.committer.flush(5.0)
+    house.store(K).faults.append(lambda g, p: dict.fromkeys(p, "FENCED_INSTANCE_ID"))
+    house.committer.offer(commit(5))
+    house.committer.flush(5.0)
+    (fenced,) = house.of(CommitterFenced)
+    assert isinstance(fenced, CommitterFenced)
+    assert "group of that name at k:9092,l:9092 too" in fenced.cause
+    assert "same kafka.bootstrap.servers" in fenced.fix
+    house.store(OTHER).faults.append(lambda g, p: dict.fromkeys(p, "FENCED_INSTANCE_ID"))
+    house.committer.offer(commit(6, cluster=OTHER, group="other"))
+    house.committer.flush(5.0)
+    alone = house.of(CommitterFenced)[-1]
+    assert isinstance(alone, CommitterFenced)
+    assert "this driver" not in alone.cause

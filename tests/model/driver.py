@@ -5,7 +5,7 @@ What `Router` does with an inbox and a desk, and `Worker` with a board, is done 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from eo_listener.committer.board import STANDSTILL, Board
@@ -17,7 +17,7 @@ from eo_listener.committer.waiting import Groups
 from eo_listener.events import Event
 from eo_listener.guard import Guard
 from eo_listener.offsets import TopicPartition
-from eo_listener.routing import Commit, Rules
+from eo_listener.routing import Cluster, Commit, Rules
 from tests.model.spark import Phase, Queries, QueryRun
 
 
@@ -56,6 +56,9 @@ class Front:
 
     def log_starts(self, commit: Commit) -> Mapping[TopicPartition, tuple[int, float]]:
         return self.board.log_starts(commit.group)
+
+    def feed(self, clusters: Collection[Cluster]) -> None:
+        """What the model does not have: threads and connections to give back."""
 
     def hurry(self, groups: Groups) -> None:
         self.board.hurry(group for _, group in groups)
