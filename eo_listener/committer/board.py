@@ -153,10 +153,10 @@ class Board:
         """True when all that is pending was refused: waiting a little will not help."""
         return all(lane.stuck(now) for lane in self._active.values() if not lane.idle())
 
-    def log_starts(self, group: str) -> Mapping[TopicPartition, tuple[int, float]]:
-        """The first offset of each log as last seen, and when that was."""
+    def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:
+        """The first offset of each log, as it was known by then."""
         lane = self._lanes.get(group)
-        return {} if lane is None else lane.log_starts()
+        return {} if lane is None else lane.log_starts(by)
 
     def abandon(self) -> tuple[CommitAbandoned, ...]:
         """Give up what is still pending, and say what that is."""

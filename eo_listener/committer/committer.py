@@ -76,11 +76,11 @@ class Committer:
         if worker is not None:
             worker.withhold(commit.group, commit.positions)
 
-    def log_starts(self, commit: Commit) -> Mapping[TopicPartition, tuple[int, float]]:
-        """The first offset of each log of a group as last seen, and when (monotonic clock)."""
+    def log_starts(self, commit: Commit, by: float) -> Mapping[TopicPartition, int]:
+        """The first offset of each log of a group, as it was known by then (monotonic clock)."""
         with self._lock:
             worker = self._workers.get(commit.cluster)
-        return {} if worker is None else worker.log_starts(commit.group)
+        return {} if worker is None else worker.log_starts(commit.group, by)
 
     def _worker(self, commit: Commit) -> Worker | None:
         with self._lock:

@@ -243,8 +243,7 @@ class Desk:
             starts = {
                 tp: start
                 for commit in self._route(run, progress.only([source.index])).commits
-                for tp, (start, seen) in self._committer.log_starts(commit).items()
-                if seen <= planned
+                for tp, start in self._committer.log_starts(commit, planned).items()
             }
             if starts and source.end is not None and source.start is not None:
                 findings = judge(source.start, source.start, source.end, starts)

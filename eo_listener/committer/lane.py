@@ -205,7 +205,8 @@ class Lane:
                 elif code is None and slot is not None and slot.miss():
                     missing.setdefault(NO_PARTITION, {})[tp] = NO_PARTITION
                 continue
-            slot.looked, slot.log_start = inspection.started, (look.starts.get(tp, 0), now)
+            slot.looked = inspection.started
+            slot.see_start(look.starts.get(tp, 0), now)
             before, confirmed = slot.wanted, slot.confirmed
             for sight in slot.see(look.held.get(tp), look.ends[tp], self._policy):
                 sights.setdefault(sight, []).append(tp)
@@ -314,10 +315,10 @@ class Lane:
         self._fenced = True
         return (self._tell.fenced(code, self._forget(tuple(self._slots))),)
 
-    def log_starts(self) -> Mapping[TopicPartition, tuple[int, float]]:
-        """The first offset of each log as last seen, and when that was."""
-        slots = self._slots.items()
-        return {tp: slot.log_start for tp, slot in slots if slot.log_start is not None}
+    def log_starts(self, by: float) -> Mapping[TopicPartition, int]:
+        """The first offset of each log, as it was known by then."""
+        starts = {tp: slot.log_start(by) for tp, slot in self._slots.items()}
+        return {tp: start for tp, start in starts.items() if start is not None}
 
     def distrust(self) -> None:
         """Forget what was seen: look again before anything is committed."""

@@ -14,6 +14,8 @@ from eo_listener.committer.policy import OnRewind, Policy
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position
 
+_STARTS_KEPT = 20  # moves of a log's start: some minutes of them, where it moves at each look
+
 
 class Sight(Enum):
     """What a look at the group brought to light for one partition."""
@@ -48,8 +50,8 @@ class Slot:
     stands. `repeat` is when a confirmed position is to be sent once more, because an earlier
     request may have been on its way still, and have landed after it: one of unknown outcome, or
     the last one of a driver that was killed.
-    `looked` is when the group and the log were last looked at, `log_start` what the log began
-    with and by when that was known; `watched` asks for a look though
+    `looked` is when the group and the log were last looked at, `log_starts` what the log began
+    with and by when that was known, the newest last; `watched` asks for a look though
     there is nothing to commit. `stranger` is what somebody else left there and was told of.
     """
 
@@ -62,7 +64,7 @@ class Slot:
     repeat: float | None = None
     looked: float | None = None
     watched: bool = False
-    log_start: tuple[int, float] | None = None
+    log_starts: tuple[tuple[int, float], ...] = ()
     stranger: Position | None = None
     trouble: Trouble | None = None
 
@@ -191,6 +193,15 @@ class Slot:
             self.pending = _rewinding(wanted, found.offset)
         else:
             yield from self._refuse(wanted, found.offset, Sight.BELOW_GROUP)
+
+    def see_start(self, start: int, now: float) -> None:
+        """Take in where the log begins; a batch that lasts long is judged by earlier ones."""
+        if not self.log_starts or self.log_starts[-1][0] != start:
+            self.log_starts = (*self.log_starts[-_STARTS_KEPT:], (start, now))
+
+    def log_start(self, by: float) -> int | None:
+        """Where the log was known to begin by then; None where nobody had looked."""
+        return next((start for start, known in reversed(self.log_starts) if known <= by), None)
 
     def _keep_quiet(self, found: Position | None, end: int) -> None:
         """Where the group or the log is not as it was left, send nothing before the next look."""

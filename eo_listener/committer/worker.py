@@ -100,10 +100,10 @@ class Worker:
             self._board.withhold(group, positions)
             self._changed.notify_all()
 
-    def log_starts(self, group: str) -> Mapping[TopicPartition, tuple[int, float]]:
-        """The first offset of each log as last seen, and when (monotonic clock)."""
+    def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:
+        """The first offset of each log, as it was known by then (monotonic clock)."""
         with self._changed:
-            return self._board.log_starts(group)
+            return self._board.log_starts(group, by)
 
     def hurry(self, groups: Iterable[str]) -> None:
         """Try what waits for a retry in these groups now; returns at once."""

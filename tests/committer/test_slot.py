@@ -179,3 +179,23 @@ def test_what_is_withheld_is_renewed_where_it_stands() -> None:
     slot.land(landed, 0.0, 60.0)
     slot.offer(by(9), REFUSE, renew=True)
     assert slot.sendable(0.0) == landed
+
+
+def test_where_a_log_began_is_known_for_earlier_moments_too() -> None:
+    """A batch that lasts for minutes is judged by what was known when it was planned."""
+    slot = Slot()
+    assert slot.log_start(100.0) is None
+    for start, now in ((0, 10.0), (0, 15.0), (35, 20.0), (35, 25.0), (80, 30.0)):
+        slot.see_start(start, now)
+    known = [slot.log_start(by) for by in (9.0, 10.0, 19.0, 20.0, 29.0, 30.0, 99.0)]
+    assert known == [None, 0, 0, 35, 35, 80, 80]
+
+
+def test_of_a_log_that_moves_at_each_look_the_newest_starts_are_kept() -> None:
+    """Some twenty of them: a bound, with minutes of retention in it."""
+    slot = Slot()
+    for number in range(1000):
+        slot.see_start(number, 5.0 * number)
+    assert 15 <= len(slot.log_starts) <= 25
+    assert slot.log_start(5.0 * 985) == 985
+    assert slot.log_start(0.0) is None

@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from eo_listener.committer import lane as lanes
+from eo_listener.committer import runs
 from eo_listener.committer import slot as slots
 from eo_listener.committer.board import Board
 from eo_listener.committer.claims import Claims
@@ -20,7 +21,7 @@ from eo_listener.committer.lane import Lane
 from eo_listener.committer.reasons import explain
 from eo_listener.committer.runs import Run
 from eo_listener.committer.slot import Slot
-from eo_listener.guard import Sequence
+from eo_listener.guard import Guard, Sequence
 from eo_listener.protocols import LivePosition
 from eo_listener.routing import Rules
 from tests.model.spark import Phase, Queries
@@ -178,6 +179,48 @@ def _repeat_of_what_is_gone(self: Slot) -> bool:
     return self.wanted is not None or self.mark is not None
 
 
+def _unforgetting(self: Sequence, progress: Any) -> Any:
+    """An event that comes again is a batch that comes again."""
+    self._ranges = ()
+    return _follow(self, progress)
+
+
+def _never_at_end(position: LivePosition, event: Any) -> bool:
+    return False
+
+
+def _no_losses(self: Desk, run: Run, progress: Any, moment: Any) -> Any:
+    return []
+
+
+def _newest_start(self: Slot, start: int, now: float) -> None:
+    """Only the last look is remembered."""
+    self.log_starts = ((start, now),)
+
+
+def _other_guard(self: Desk, *about: Any) -> None:
+    """Withholds where it is to warn, and warns where it is to withhold."""
+    guard = self._guard
+    self._guard = Guard.WARN if guard is Guard.WITHHOLD else Guard.WITHHOLD
+    _violated(self, *about)
+    self._guard = guard
+
+
+_violated = Desk._violated
+
+
+def _lives_for_ever(self: Desk, run: Run) -> bool:
+    return False
+
+
+def _all_rivals(self: Lane, positions: Any, **how: Any) -> Any:
+    """No query but the very same one may go back."""
+    return _lane_offer(self, positions, **{**how, "rivals": positions})
+
+
+_lane_offer = Lane.offer
+
+
 BUGS = (
     Bug("commit offset + 1", "calm", ((Board, "offer", _one_more),)),
     Bug("commit the planned end", "calm", ((Queries, "position", _planned_end),)),
@@ -208,4 +251,12 @@ BUGS = (
     Bug("repeat for a topic that is gone", "deleted", ((Slot, "miss", _repeat_of_what_is_gone),)),
     Bug("what a look showed is forgotten", "standstill", ((Slot, "_keep_quiet", _nothing),)),
     Bug("looks outlive a standstill", "zombie", ((Lane, "distrust", _nothing),)),
+    Bug("an event counts each time", "twice", ((Sequence, "follow", _unforgetting),)),
+    Bug("a position's number is exact", "behind", ((runs, "_is_at_end", _never_at_end),)),
+    Bug("lost records are not looked for", "lossy", ((Desk, "_losses", _no_losses),)),
+    Bug("one start of a log is kept", "lossy", ((Slot, "see_start", _newest_start),)),
+    Bug("the guard withholds nothing", "guard", ((Desk, "_violated", _other_guard),)),
+    Bug("the guard withholds all the same", "warned", ((Desk, "_violated", _other_guard),)),
+    Bug("an end must be told", "mute", ((Desk, "_has_ended", _lives_for_ever),)),
+    Bug("a new checkpoint stays ahead", "anew", ((Lane, "offer", _all_rivals),)),
 )

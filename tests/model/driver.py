@@ -54,8 +54,8 @@ class Front:
     def withhold(self, commit: Commit) -> None:
         self.board.withhold(commit.group, commit.positions)
 
-    def log_starts(self, commit: Commit) -> Mapping[TopicPartition, tuple[int, float]]:
-        return self.board.log_starts(commit.group)
+    def log_starts(self, commit: Commit, by: float) -> Mapping[TopicPartition, int]:
+        return self.board.log_starts(commit.group, by)
 
     def feed(self, clusters: Collection[Cluster]) -> None:
         """What the model does not have: threads and connections to give back."""
@@ -81,16 +81,23 @@ class Driver:
     """A driver process."""
 
     def __init__(
-        self, name: str, rules: Rules, setting: Setting, options: Mapping[str, Mapping[str, str]]
+        self,
+        name: str,
+        rules: Rules,
+        setting: Setting,
+        options: Mapping[str, Mapping[str, str]],
+        *,
+        behind: bool = False,
     ) -> None:
         self.name = name
+        self.untold = 0  # runs of whose end Spark said nothing
         self.stopped = False
         self.stopped_at = 0.0
         self.fenced = False  # Kafka has told it so
         self.zombie = False  # was stopped once
         self.outstanding: Attempt | Inspection | None = None
         self.on_its_way = False  # the answer is lost, whatever becomes of the request
-        self.queries = Queries(options)
+        self.queries = Queries(options, behind=behind)
         self.runs: dict[str, QueryRun] = {}
         self.inbox = Inbox()
         self.board = Board("k:9092", setting.retry, Steady(), setting.policy)  # type: ignore[arg-type]  # it draws one number
@@ -109,11 +116,14 @@ class Driver:
         self.queries.runs[run.run] = run
         self.inbox.started(Started(query_id=run.checkpoint.id, run_id=run.run, name=run.query))
 
-    def end(self, run: QueryRun) -> None:
-        """A run is over, and Spark says so."""
+    def end(self, run: QueryRun, *, told: bool = True) -> None:
+        """A run is over, and mostly Spark says so."""
         run.phase = Phase.OVER
         self.runs.pop(run.query, None)
-        self.inbox.ended(run.run)
+        if told:
+            self.inbox.ended(run.run)
+        else:
+            self.untold += 1
 
     def due(self, now: float) -> float | None:
         """When the router has something to do."""

@@ -21,7 +21,14 @@ _CONSTANT = frozenset({"Policy", "Retry", "Teller", "Rules", "Steady", "Scope"})
 _DURATIONS = frozenset({"delay", "heartbeat", "_heartbeat"})
 
 # How old a moment can be and still matter.
-_AGED = {"planned": -60.0, "looked": -60.0, "not_before": 0.0, "due": 0.0, "silence": 0.0}
+_AGED = {
+    "planned": -60.0,
+    "log_starts": -60.0,
+    "looked": -60.0,
+    "not_before": 0.0,
+    "due": 0.0,
+    "silence": 0.0,
+}
 # What stands elsewhere in the state already.
 _ELSEWHERE = frozenset({"_hash", "_active", "_committer", "_queries", "_plan"})
 # Counters whose value no longer matters from here on.

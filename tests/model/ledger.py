@@ -41,6 +41,7 @@ class Seen:
     """What a driver's last look at a partition showed, and whether others have written since."""
 
     topic_id: str
+    start: int
     end: int
     looked: float
     raised: bool = False
@@ -78,6 +79,8 @@ class Truth:
         if batch.glitch is not None or any(one.glitch is not None for one in hidden):
             self.excused.setdefault(run, {})[number] = before
         certain = batch.glitch is Glitch.BACKWARD or not (first or hidden)
+        if batch.glitch is Glitch.LOST:
+            certain = batch.known
         if batch.glitch is not None and certain:
             self.owed.setdefault(run, set()).add(number)
 
@@ -127,7 +130,8 @@ class Truth:
             at = (driver, tp.topic)
             if self.first_ids.setdefault(at, topic.id) != topic.id:
                 self.closed.add(at)
-            self.seen[driver, tp] = Seen(topic.id, topic.ends[tp.partition], now)
+            start, end = topic.starts[tp.partition], topic.ends[tp.partition]
+            self.seen[driver, tp] = Seen(topic.id, start, end, now)
 
     def stood_still(self, driver: str) -> None:
         """A driver was stopped for so long that what it had seen must not count any more."""

@@ -20,6 +20,8 @@ _WEIGHTS = {
     "again": 20.0,
     "end": 0.3,
     "drop": 0.5,
+    "twice": 0.5,
+    "forget": 0.1,
     "land": 0.7,
     "tick": 4.0,
     "pause": 0.3,

@@ -9,7 +9,7 @@ from eo_listener.committer.policy import OnRewind, Policy, Retry
 from eo_listener.guard import Guard
 from eo_listener.offsets import TopicPartition
 from tests.model.driver import Setting
-from tests.model.spark import Glitch
+from tests.model.spark import PLANNED, Glitch
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 GROUP = "g"
@@ -22,11 +22,12 @@ STEPS: tuple[Mapping[TopicPartition, int], ...] = ({P0: 2, P1: 2}, {P0: 2}, {P0:
 class Scope:
     """The bounds of a search: how often each kind of trouble may come, by its name.
 
-    The names: `crash`, `zombie`, `drop` (a lost event), `lost`, `unanswered`, `delayed`, `missing`
-    and `partial` (answers to commits), `look` (a look that fails), `rewind` and `fresh` (the
-    checkpoint at a restart), `restart` (in the same driver), `glitch`, and what administrators do:
-    `delete`, `recreate`, `truncate`, `expire`, `members`, `reset`; in a `pause` nobody does
-    anything for a while.
+    The names: `crash`, `zombie`, `drop` (a lost event), `twice` (one that comes again), `mute` (an
+    end that is not told), `lost`, `unanswered`, `delayed`, `missing` and `partial` (answers to
+    commits), `look` (a look that fails), `rewind` and `fresh` (the checkpoint at a restart),
+    `restart` (in the same driver), `glitch`, and what administrators do: `delete`, `recreate`,
+    `truncate`, `expire`, `members`, `reset`, `forget` (records go that nobody has read); in a
+    `pause` nobody does anything for a while.
     """
 
     name: str
@@ -36,13 +37,14 @@ class Scope:
     fencing: bool = False
     on_rewind: OnRewind = OnRewind.REFUSE
     guard: Guard = Guard.WITHHOLD
-    glitches: tuple[Glitch, ...] = tuple(Glitch)
+    glitches: tuple[Glitch, ...] = PLANNED
     doubt: float = 60.0
     look_every: float = 60.0
     heartbeat: float = 300.0
     polite: bool = False  # a query whose driver stood still goes no further
     ticks: int = 4  # how often time may pass before all comes to rest
-    lossy: bool = False
+    lossy: bool = False  # failOnDataLoss=false
+    behind: bool = False  # a position's number is that of the batch before
     steps: tuple[Mapping[TopicPartition, int], ...] = field(default=STEPS)
 
     def setting(self) -> Setting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eo_listener.committer.policy import OnRewind
+from eo_listener.guard import Guard
 from tests.model.scope import P0, P1, Scope
 
 _TWO = ({P0: 2, P1: 2}, {P0: 2})
@@ -39,6 +40,19 @@ SMALL = {
         Scope("mark", {"glitch": 1, "crash": 1}, batches=2, steps=_TWO, ticks=0),
         Scope("new", {"drop": 1}, batches=2, steps=({P0: 2}, {P0: 2, P1: 2}), ticks=1),
         Scope("shared", {}, batches=2, steps=_TWO, queries=("q1", "q2"), ticks=0),
+        Scope("twice", {"twice": 2, "drop": 1}, batches=2, steps=_TWO, ticks=0),
+        Scope("behind", {"crash": 1, "glitch": 1}, batches=2, steps=_TWO, ticks=1, behind=True),
+        Scope("lossy", {"forget": 1}, batches=2, steps=_TWO, ticks=2, lossy=True),
+        Scope("warned", {"glitch": 1}, batches=2, steps=_TWO, ticks=0, guard=Guard.WARN),
+        Scope("mute", {"mute": 1, "fresh": 1}, batches=2, steps=_TWO, ticks=1),
+        Scope(
+            "anew",
+            {"restart": 1, "fresh": 1},
+            batches=2,
+            steps=_TWO,
+            ticks=0,
+            on_rewind=OnRewind.ALLOW,
+        ),
     )
 }
 

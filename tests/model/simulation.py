@@ -31,7 +31,10 @@ KINDS = (
     ),
     endless(Scope("administrators", {}), "expire", "reset", "members", "crash", *_ANSWERS),
     endless(Scope("topics", {}), "recreate", "truncate", "delete", "crash", *_ANSWERS),
-    endless(Scope("guard", {}), "glitch", "drop", "crash", "restart"),
+    endless(Scope("guard", {}), "glitch", "drop", "crash", "restart", "twice"),
+    endless(Scope("untold", {}), "mute", "fresh", "twice", "crash", *_ANSWERS),
+    endless(Scope("behind", {}, behind=True), "glitch", "drop", "crash", "restart", "twice"),
+    endless(Scope("lossy", {}, lossy=True), "forget", "drop", "crash", "restart", *_ANSWERS),
     endless(Scope("guard warns", {}, guard=Guard.WARN), "glitch", "drop", *_PROCESS, *_ANSWERS),
     endless(Scope("two queries", {}, queries=("q1", "q2")), "crash", "drop", "pause", *_ANSWERS),
 )

@@ -19,6 +19,10 @@ class Glitch(Enum):
     REPEAT = "repeat"
     BACKWARD = "backward"
     VANISHED = "vanished"
+    LOST = "lost"  # Kafka had deleted records before it was planned
+
+
+PLANNED = (Glitch.GAP, Glitch.REPEAT, Glitch.BACKWARD, Glitch.VANISHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class Batch:
     start: Offsets | None
     end: Offsets
     glitch: Glitch | None = None
+    known: bool = False  # by its driver, before it was planned
 
 
 @dataclass(slots=True)
@@ -80,6 +85,8 @@ class QueryRun:
     told: Offsets = field(default_factory=Offsets)  # the end of the last event
     reported: Offsets = field(default_factory=Offsets)  # and of the last that was served
     untold: list[Batch] = field(default_factory=list)  # finished since the last event came through
+    planned: float | None = None  # when the batch was, where the event is to say so
+    posted: Progress | None = None  # the last event, where it may come again
 
     @property
     def query(self) -> str:
@@ -114,7 +121,7 @@ class QueryRun:
         self.phase = Phase.DONE
         return True
 
-    def event(self, planned: float | None) -> Progress:
+    def event(self) -> Progress:
         """The progress event of the batch that was just finished."""
         batch = self.current
         assert batch is not None
@@ -126,7 +133,7 @@ class QueryRun:
             batch_id=self.batch,
             timestamp="",
             sources=(source,),
-            planned=planned,
+            planned=self.planned,
         )
 
     def go_on(self) -> None:
@@ -140,6 +147,7 @@ class Queries:
     """The `QueryReader` over the runs of one driver, those that have ended included."""
 
     options_of: Mapping[str, Mapping[str, str]]
+    behind: bool = False
     runs: dict[str, QueryRun] = field(default_factory=dict)
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
@@ -160,7 +168,8 @@ class Queries:
         if not run.restored:
             return None
         committed = {0: run.committed} if run.last >= 0 else {}
-        return LivePosition(batch_id=run.last, committed=committed)
+        number = max(-1, run.last - 1) if self.behind else run.last
+        return LivePosition(batch_id=number, committed=committed)
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
         """Whether the run is over."""

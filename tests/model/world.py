@@ -7,11 +7,13 @@ one and checks the rules. Time passes only while no running driver has anything 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from eo_listener.committer.board import STANDSTILL
 from eo_listener.committer.lane import Attempt, Inspection
 from eo_listener.events import Committed, GuardViolation
 from eo_listener.group_names import GroupNames
+from eo_listener.guard import Guard
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.routing import Rules
 from tests.model.broker import Cluster, Request
@@ -20,7 +22,15 @@ from tests.model.driver import Driver
 from tests.model.freeze import freeze
 from tests.model.ledger import Broken, Truth, require
 from tests.model.scope import GROUP, Scope
-from tests.model.spark import Checkpoint, Phase, QueryRun, following, spoilt
+from tests.model.spark import (
+    Batch,
+    Checkpoint,
+    Glitch,
+    Phase,
+    QueryRun,
+    following,
+    spoilt,
+)
 
 Step = tuple[str, ...]
 
@@ -29,7 +39,16 @@ REQUEST = 8.0  # a request that is not answered takes so long
 _PATIENCE = 60  # requests at one instant: more is a driver that turns on the spot
 
 _ANSWERS = ("lost", "unanswered", "delayed", "missing", "partial")
-_ADMINISTRATORS = ("pause", "delete", "recreate", "truncate", "expire", "members", "reset")
+_ADMINISTRATORS = (
+    "pause",
+    "delete",
+    "recreate",
+    "truncate",
+    "expire",
+    "members",
+    "reset",
+    "forget",
+)
 
 
 class World:
@@ -81,6 +100,10 @@ class World:
     def _still(self, driver: Driver) -> float:
         return min(STANDSTILL + 1.0, self.now - driver.stopped_at) if driver.stopped else 0.0
 
+    def wanted(self, checkpoint: Checkpoint) -> int:
+        """How many batches it is to have; a new one fewer, so that it stays below the old."""
+        return max(1, self.scope.batches - checkpoint.life + 1)
+
     def right(self) -> dict[TopicPartition, int]:
         """Where the group should be: where the slowest query is that reads the partition."""
         right: dict[TopicPartition, int] = {}
@@ -105,7 +128,13 @@ class World:
         return f"{letter}{self.names}"
 
     def _driver(self) -> Driver:
-        driver = Driver(self._name("d"), RULES, self.setting, self.scope.options())
+        driver = Driver(
+            self._name("d"),
+            RULES,
+            self.setting,
+            self.scope.options(),
+            behind=self.scope.behind,
+        )
         self.drivers[driver.name] = driver
         for query in self.scope.queries:
             self._run(driver, query)
@@ -164,13 +193,18 @@ class World:
         return [("answer", driver.name, kind) for kind in ("well", *faults)]
 
     def _of_spark(self, driver: Driver, run: QueryRun) -> list[Step]:
+        again = self.left.get("twice") and run.posted is not None
+        twice: list[Step] = [("twice", driver.name, run.query)] if again else []
+        return [*self._of_run(driver, run), *twice]
+
+    def _of_run(self, driver: Driver, run: QueryRun) -> list[Step]:
         at = (driver.name, run.query)
         match run.phase:
             case Phase.NEW:
                 return [("restore", *at)]
             case Phase.IDLE | Phase.PLANNED if driver.zombie and self.scope.polite:
                 return []
-            case Phase.IDLE if run.batch < self.scope.batches and self.kafka.topics:
+            case Phase.IDLE if run.batch < self.wanted(run.checkpoint) and self.kafka.topics:
                 steps: list[Step] = [("plan", *at)]
                 if self.left.get("glitch") and run.batch:
                     steps += [("plan", *at, glitch.value) for glitch in self.scope.glitches]
@@ -191,10 +225,11 @@ class World:
             for query in self.scope.queries:
                 if query not in driver.runs:
                     steps.append(("again", driver.name, query, "same"))
-                    if self.left.get("rewind"):
-                        steps.append(("again", driver.name, query, "rewind"))
-                elif self.left.get("restart"):
-                    steps.append(("end", driver.name, query))
+                    kinds = [kind for kind in ("rewind", "fresh") if self.left.get(kind)]
+                    steps += [("again", driver.name, query, kind) for kind in kinds]
+                else:
+                    kinds = [kind for kind in ("restart", "mute") if self.left.get(kind)]
+                    steps += [("end", driver.name, query, kind) for kind in kinds]
         return steps
 
     def next_moment(self) -> float | None:
@@ -223,7 +258,11 @@ class World:
             self.truth.tell(driver.name, event, self.right())
             if isinstance(event, Committed):
                 self._confirmed(event)
-            if isinstance(event, GuardViolation) and event.withheld:
+            if isinstance(event, GuardViolation):
+                withheld = self.scope.guard is Guard.WITHHOLD
+                require(event.withheld == withheld, f"{driver.name}: withheld={event.withheld}")
+                if not withheld:
+                    continue
                 before = self.truth.excused[event.run_id][event.batch_id]
                 ceiling = before.merge(driver.front.offered)
                 self.truth.withheld(driver.name, self._partitions(), ceiling)
@@ -258,6 +297,7 @@ class World:
     def _do_restore(self, driver: str, query: str) -> None:
         _, run = self._at(driver, query)
         run.restore()
+        run.planned = self.now if self.scope.lossy else None
         self.truth.durable(run.run, run.committed)
 
     def _do_plan(self, driver: str, query: str, glitch: str | None = None) -> None:
@@ -273,8 +313,23 @@ class World:
             self._spend("glitch")
             how = next(one for one in self.scope.glitches if one.value == glitch)
             batch = spoilt(last, step, how)
+        batch = self._with_losses(owner, batch)
         self.kafka.grow(batch.end)
         run.plan(batch)
+        run.planned = self.now if self.scope.lossy else None
+
+    def _with_losses(self, owner: Driver, batch: Batch) -> Batch:
+        """Note whether Kafka has deleted what the batch is to read, and whether that was seen."""
+        tp = min(self._partitions())
+        topic = self.kafka.topics.get(tp.topic)
+        start = None if batch.start is None else batch.start.get(tp)
+        if topic is None or start is None or batch.glitch is not None:
+            return batch
+        if not start < min(topic.starts[tp.partition], batch.end.get(tp, 0)):
+            return batch
+        seen = self.truth.seen.get((owner.name, tp))
+        known = seen is not None and seen.topic_id == topic.id and seen.start > start
+        return replace(batch, glitch=Glitch.LOST, known=known)
 
     def _do_finish(self, driver: str, query: str) -> None:
         owner, run = self._at(driver, query)
@@ -287,10 +342,17 @@ class World:
         owner, run = self._at(driver, query)
         assert run.current is not None
         self.truth.delivered(run.run, run.batch, run.current, tuple(run.untold))
-        owner.inbox.progressed(run.event(self.now if self.scope.lossy else None))
+        owner.inbox.progressed(run.event())
+        run.posted = run.event() if self.left.get("twice") else None
         run.told = run.current.end
         run.untold.clear()
         run.go_on()
+
+    def _do_twice(self, driver: str, query: str) -> None:
+        self._spend("twice")
+        owner, run = self._at(driver, query)
+        assert run.posted is not None
+        owner.inbox.progressed(run.posted)
 
     def _do_drop(self, driver: str, query: str) -> None:
         self._spend("drop")
@@ -462,10 +524,10 @@ class World:
         if how in self.left:
             self._spend(how)
 
-    def _do_end(self, driver: str, query: str) -> None:
-        self._spend("restart")
+    def _do_end(self, driver: str, query: str, how: str) -> None:
+        self._spend(how)
         its, run = self._at(driver, query)
-        its.end(run)
+        its.end(run, told=how != "mute")
 
     def _do_again(self, driver: str, query: str, how: str) -> None:
         self._prepare(self.checkpoints[query], how)
@@ -492,6 +554,15 @@ class World:
         topic = self.kafka.topics[min(self.kafka.topics)]
         topic.ends[0] = max(0, topic.ends[0] - 3)
         self._meddle(self._partitions())
+
+    def _do_forget(self) -> None:
+        """Something is written to the first partition, and deleted before anybody has read it."""
+        self._spend("forget")
+        self.pass_to(self.now + 1.0)
+        tp = min(self._partitions())
+        topic = self.kafka.topics[tp.topic]
+        topic.ends[tp.partition] += 1
+        topic.starts[tp.partition] = topic.ends[tp.partition]
 
     def _do_expire(self) -> None:
         self._spend("expire")
