@@ -10,11 +10,7 @@ SHIM_SOURCES := jvm-shim/pom.xml $(shell find jvm-shim/src -name '*.java')
 SPARKS := 3.5.7 4.0.0 4.2.0
 # Each of these has a broker and a Spark of its own, 2 GB together; two leave a processor idle.
 JOBS ?= 3
-PYTEST := -m pytest -n $(JOBS) --dist loadfile
-# Servers, drivers and time-outs share the machine with two other processes of tests. What fails in
-# that company is run once more alone, and must pass then; both runs are shown.
-ALONE = test $$? -eq 1 && echo "== once more, alone: what failed beside the others" && \
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+TESTS := -m tests.run --jobs $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -56,18 +52,18 @@ junit: $(SHIM)
 
 test: ## every test but the slow ones
 	@$(MAKE) --no-print-directory --jobs=2 ready
-	@$(BIN)/python $(PYTEST) -m "not slow" $(ARGS) || { $(ALONE); }
+	@$(BIN)/python $(TESTS) --select "not slow" $(ARGS)
 
 test-all: ## every test, the slow ones too, and the listener on Kafka 3.9
 	@$(MAKE) --no-print-directory --jobs=2 ready
-	@$(BIN)/python $(PYTEST) $(ARGS)
-	@EO_TEST_KAFKA=3.9.2 $(BIN)/python $(PYTEST) -m "not slow" tests/kafka tests/listener $(ARGS)
+	@$(BIN)/python $(TESTS) $(ARGS)
+	@EO_TEST_KAFKA=3.9.2 $(BIN)/python $(TESTS) --select "not slow" tests/kafka tests/listener $(ARGS)
 
 test-matrix: $(SPARKS:%=test-spark-%) ## the Spark tests on each supported Spark
 
 test-spark-%: $(VENV)-spark-%/.ready $(SHIM) $(VENV)-spark-%/.connector
 	@echo "== pyspark $*"
-	@$(VENV)-spark-$*/bin/python $(PYTEST) -m "spark and not slow" $(ARGS)
+	@$(VENV)-spark-$*/bin/python $(TESTS) --select "spark and not slow" $(ARGS)
 
 $(VENV)-spark-%/.ready: $(STAMP)
 	@echo "== virtual environment with pyspark $*"

@@ -1,0 +1,95 @@
+"""Run the tests: most beside each other, those marked `alone` one at a time, and say how it went.
+
+    python -m tests.run --jobs 3 --select "not slow" [arguments of pytest ...]
+
+What fails beside the others is run once more, alone. That tells a race from a fault, and excuses
+neither: what fails twice has failed, and of those that pass then one at most is let through. Each
+is named in the last lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.outcomes import Outcome, read
+
+ALLOWED = 1  # tests that fail beside the others and pass alone, before they fail the run
+OK, FAILED, NOTHING = 0, 1, 5  # pytest's own exit codes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How a run ends: its last lines, and its exit code."""
+
+    lines: tuple[str, ...]
+    code: int
+
+
+def judge(
+    beside: Mapping[str, Outcome], alone: Mapping[str, Outcome], again: Mapping[str, Outcome]
+) -> Verdict:
+    """Judge the outcomes of the three runs; `again` holds those that failed beside the others."""
+    failed = [test for test, outcome in {**beside, **alone}.items() if outcome == "failed"]
+    unsteady = [test for test in failed if test in beside and again.get(test) == "passed"]
+    fast = [test for test in failed if test not in unsteady]
+    lines = [f"FAILED {test}" for test in fast]
+    lines += [f"PASSED ONLY ALONE {test}" for test in unsteady]
+    if unsteady:
+        lines.append(
+            f"{len(unsteady)} depend on the speed of the machine; {ALLOWED} is let through: "
+            "find out why"
+        )
+    lost = len(fast) + (len(unsteady) if len(unsteady) > ALLOWED else 0)
+    skipped = sum(outcome == "skipped" for outcome in (*beside.values(), *alone.values()))
+    passed = len({**beside, **alone}) - lost - skipped
+    lines.append(f"tests: {passed} passed, {lost} failed, {skipped} skipped")
+    return Verdict(lines=tuple(lines), code=FAILED if lost else OK)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run them all; return the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--select", default="")
+    options, rest = parser.parse_known_args(arguments)
+    among = f"({options.select}) and " if options.select else ""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("beside", "alone", "again")]
+        shared = ["-n", str(options.jobs), "--dist", "loadfile"] if options.jobs > 1 else []
+        codes = [_pytest(files[0], *shared, "-m", f"{among}not alone", *rest)]
+        if codes[0] in (OK, FAILED, NOTHING):
+            _say("== alone: what needs the machine to itself")
+            codes.append(_pytest(files[1], "-m", f"{among}alone", *rest))
+        beside, alone = read(files[0]), read(files[1])
+        broken = [code for code in codes if code not in (OK, FAILED, NOTHING)]
+        if broken:
+            return broken[0]
+        lost = [test for test, outcome in beside.items() if outcome == "failed"]
+        if lost:
+            _say("== once more, alone: what failed beside the others")
+            _pytest(files[2], *lost)
+        verdict = judge(beside, alone, read(files[2]))
+    _say("== how it went", *verdict.lines)
+    if FAILED in codes and verdict.code == OK and not lost:
+        return FAILED  # something that is no test: an error of a plugin, a warning at the end
+    return verdict.code if beside or alone else NOTHING
+
+
+def _pytest(outcomes: Path, *arguments: str) -> int:
+    command = [sys.executable, "-m", "pytest", "-p", "tests.outcomes", "--outcomes", str(outcomes)]
+    return subprocess.run([*command, *arguments], check=False).returncode
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

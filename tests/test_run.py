@@ -1,0 +1,103 @@
+"""How `make test` judges a run: a test that failed once is never passed over in silence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.outcomes import Outcome
+from tests.run import judge
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("beside", "alone", "again", "code", "last"),
+    [
+        ({"a": "passed"}, {}, {}, 0, "tests: 1 passed, 0 failed, 0 skipped"),
+        ({"a": "passed"}, {"b": "failed"}, {}, 1, "tests: 1 passed, 1 failed, 0 skipped"),
+        ({"a": "failed"}, {}, {"a": "failed"}, 1, "tests: 0 passed, 1 failed, 0 skipped"),
+        ({"a": "failed"}, {}, {}, 1, "tests: 0 passed, 1 failed, 0 skipped"),
+        ({"a": "failed"}, {}, {"a": "skipped"}, 1, "tests: 0 passed, 1 failed, 0 skipped"),
+        (
+            {"a": "failed", "b": "skipped"},
+            {},
+            {"a": "passed"},
+            0,
+            "tests: 1 passed, 0 failed, 1 skipped",
+        ),
+        (
+            {"a": "failed", "b": "failed", "c": "passed"},
+            {"d": "passed"},
+            {"a": "passed", "b": "passed"},
+            1,
+            "tests: 2 passed, 2 failed, 0 skipped",
+        ),
+    ],
+)
+def test_what_failed_decides(
+    beside: dict[str, Outcome],
+    alone: dict[str, Outcome],
+    again: dict[str, Outcome],
+    code: int,
+    last: str,
+) -> None:
+    """Failed twice, or alone: red. Failed beside the others only: named, and red from two on."""
+    verdict = judge(beside, alone, again)
+    assert (verdict.code, verdict.lines[-1]) == (code, last)
+    named = {line.split()[-1] for line in verdict.lines[:-1]}
+    failed = {test for test, outcome in {**beside, **alone}.items() if outcome == "failed"}
+    assert failed <= named
+    assert not named & ({*beside, *alone} - failed)
+
+
+TESTS = """
+import pathlib, pytest
+seen = pathlib.Path(__file__).with_name("seen")
+
+def test_steady():
+    pass
+
+def test_racy():
+    first = not seen.exists()
+    seen.touch()
+    assert not first
+
+@pytest.mark.alone
+def test_that_needs_the_machine(request):
+    assert not hasattr(request.config, "workerinput")
+"""
+
+
+@pytest.mark.parametrize(
+    ("select", "code", "said"),
+    [
+        ("test_", 0, ["PASSED ONLY ALONE", "::test_racy", "tests: 3 passed, 0 failed, 0 skipped"]),
+        ("steady", 0, ["tests: 1 passed, 0 failed, 0 skipped"]),
+        ("nosuch", 5, []),
+    ],
+)
+def test_a_run_with_a_race_names_it(
+    select: str, code: int, said: list[str], tmp_path: Path
+) -> None:
+    """Two workers, one test that fails once and one that is run alone: the last lines tell."""
+    (tmp_path / "test_sample.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone\n")
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.run", "--jobs", "2", "-q", "-k", select],
+        cwd=tmp_path,
+        env={**clean, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert answer.returncode == code, answer.stdout + answer.stderr
+    ending = answer.stdout.partition("== how it went")[2]
+    for words in said:
+        assert words in ending, answer.stdout
