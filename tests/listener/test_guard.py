@@ -99,22 +99,24 @@ def test_records_that_retention_took_first_are_seen(
     tp = TopicPartition(topic, 0)
     topics.fill(topic, 20)
     listener = recording.add(OffsetCommitListener(guard=guard, observers=[recording.events.append]))
-    data = queries.read(subscribe=topic, eo__commit__group=group, failOnDataLoss="false")
-    # The next trigger comes long after the records have gone, and the listener has looked.
-    query = (
-        data.writeStream.format("noop")
-        .option("checkpointLocation", str(queries.folder / "c"))
-        .trigger(processingTime="8 seconds")
-        .start()
+    # The second batch begins when there are 30 new records: not before the first of them are gone.
+    data = queries.read(
+        subscribe=topic,
+        eo__commit__group=group,
+        failOnDataLoss="false",
+        minOffsetsPerTrigger="30",
+        maxTriggerDelay="1h",
     )
+    query = queries.start(data, drain=False)
     try:
         deadline = time.monotonic() + 60
         while queries.positions(group).get(tp, Position(offset=0)).offset != 20:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        topics.fill(topic, 30)
+        topics.fill(topic, 29)
         topics.forget_before(topic, {0: 35})
         listener.flush()  # commits nothing new, and has the log looked at
+        topics.fill(topic, 1)
         query.processAllAvailable()
     finally:
         query.stop()
