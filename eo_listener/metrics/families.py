@@ -53,6 +53,9 @@ class Families:
 
     def draw(self, numbers: Numbers) -> Iterator[Metric]:
         """All families, also those that are empty: dashboards look for them."""
+        return map(_encodable, self._draw(numbers))
+
+    def _draw(self, numbers: Numbers) -> Iterator[Metric]:
         log_ends = _log_ends(numbers.runs)
         yield InfoMetricFamily("eo_listener_build", "This version.", {"version": __version__})
         of_applied = Room(self._limit)
@@ -123,6 +126,22 @@ class Families:
                 beyond,
                 self._limit,
             )
+
+
+def _encodable(family: Metric) -> Metric:
+    """The family, with an escape for what UTF-8 cannot encode: it would spoil the whole scrape.
+
+    A name may hold half of a character: Java's strings can, and Python's from a broken locale.
+    """
+    for at, sample in enumerate(family.samples):
+        labels = {key: _escaped(value) for key, value in sample.labels.items()}
+        if labels != sample.labels:
+            family.samples[at] = sample._replace(labels=labels)
+    return family
+
+
+def _escaped(label: str) -> str:
+    return label.encode("utf-8", "backslashreplace").decode()
 
 
 def _commits(numbers: Numbers) -> Iterator[Metric]:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import logging
-import socket
-import socketserver
-import sys
-import threading
 from collections.abc import Iterable
-from http.server import ThreadingHTTPServer
-from typing import Any
 
-from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.exposition import MetricsHandler
-from prometheus_client.registry import Collector
-
-from eo_listener.errors import UnavailableError
+from eo_listener.errors import MissingExtraError, SettingsError, UnavailableError
 from eo_listener.events import Event
-from eo_listener.metrics.families import Families
 from eo_listener.metrics.tally import Tally
 from eo_listener.settings import LOOPBACK, require_address, require_port
 
+try:
+    from prometheus_client import CollectorRegistry, Metric
+    from prometheus_client.registry import Collector
+
+    from eo_listener.metrics.families import Families
+    from eo_listener.metrics.server import MetricsServer
+except ImportError as error:
+    raise MissingExtraError("metrics", package="prometheus_client", extra="metrics") from error
+
 PARTITIONS = 10_000
 _GROUPS = 2_000  # groups, and queries and runs, that have numbers of their own
-
-logger = logging.getLogger("eo_listener")
 
 
 class Prometheus(Collector):
@@ -42,8 +37,15 @@ class Prometheus(Collector):
         self._tally = Tally(_GROUPS)
         self._families = Families(partitions)
         self._registry = CollectorRegistry() if registry is None else registry
-        self._registry.register(self)
-        self._server: _Server | None = None
+        try:
+            self._registry.register(self)
+        except ValueError as error:
+            raise SettingsError(
+                "this registry has the metrics of eo_listener already",
+                cause="there is another Prometheus() on it",
+                fix="Give that one as observer to all who are to be counted",
+            ) from error
+        self._server: MetricsServer | None = None
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
@@ -54,8 +56,8 @@ class Prometheus(Collector):
         return list(self._families.draw(self._tally.numbers()))
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: so that registering does not ask for numbers."""
-        return ()
+        """The families without numbers: the registry needs the names, for `?name[]=`."""
+        return list(Families(0).draw(Tally(0).numbers()))
 
     @property
     def port(self) -> int | None:
@@ -74,7 +76,7 @@ class Prometheus(Collector):
         require_address(address)
         self.close()
         try:
-            self._server = _Server(address, port, self._registry)
+            self._server = MetricsServer(address, port, self._registry)
         except OSError as error:
             raise UnavailableError(
                 f"metrics cannot be served at {address}:{port}: {error.strerror or error}",
@@ -90,40 +92,3 @@ class Prometheus(Collector):
         server, self._server = self._server, None
         if server is not None:
             server.stop()
-
-
-class _Server(ThreadingHTTPServer):
-    """Answers scrapes, each on a thread of its own that ends with the answer."""
-
-    daemon_threads = True
-
-    def __init__(self, address: str, port: int, registry: CollectorRegistry) -> None:
-        # A scraper that connects and says nothing must not keep its thread for ever.
-        handler = type("_Handler", (MetricsHandler,), {"registry": registry, "timeout": 10.0})
-        if ":" in address:
-            self.address_family = socket.AF_INET6
-        super().__init__((address, port), handler)
-        self._thread = threading.Thread(
-            target=self.serve_forever, args=(0.1,), name="eo-listener-metrics", daemon=True
-        )
-
-    def server_bind(self) -> None:
-        """Bind; HTTPServer's own asks a name server for the host's name, which may take long."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # the library's
-        """A scraper that hung up is no news; socketserver would print a traceback of it."""
-        fault = sys.exc_info()[1]
-        level = logging.DEBUG if isinstance(fault, OSError) else logging.ERROR
-        logger.log(level, "metrics: a request could not be answered: %r", fault)
-
-    def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Close the port, and end the thread."""
-        self.shutdown()
-        self.server_close()
-        self._thread.join(5.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import socket
 import sys
@@ -18,9 +20,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eo_listener.committer import Committer, Router
 from eo_listener.errors import KafkaError, SettingsError, UnavailableError
+from eo_listener.events import OffsetsVanished
+from eo_listener.metrics import server
 from eo_listener.metrics.opening import open_metrics
 from eo_listener.metrics.prometheus import Prometheus
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.offsets import Offsets, Position, TopicPartition
 from eo_listener.progress import Progress
 from eo_listener.routing import Rules
 from eo_listener.testing import MemoryGroups, MemoryQueries
@@ -116,6 +120,84 @@ def test_one_who_connects_and_says_nothing_holds_up_nobody(observer: Prometheus)
         assert "eo_listener_build_info" in scrape(observer)
 
 
+def ask(observer: Prometheus, request: str) -> bytes:
+    with socket.create_connection(("127.0.0.1", observer.port or 0), timeout=10) as client:
+        client.sendall(f"{request} HTTP/1.0\r\n\r\n".encode())
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def test_names_can_be_chosen_in_the_request(observer: Prometheus) -> None:
+    """`?name[]=`, as `params` of a Prometheus job make it, returns that metric and no other."""
+    answer = ask(observer, "GET /metrics?name[]=eo_listener_build_info")
+    assert b"\neo_listener_build_info{" in answer
+    assert b"eo_listener_malfunctions" not in answer
+
+
+def test_only_its_own_path_has_the_metrics(observer: Prometheus) -> None:
+    """HEAD is answered there too, without the numbers; any other path is 404."""
+    assert ask(observer, "GET /metrics").startswith(b"HTTP/1.0 200")
+    head = ask(observer, "HEAD /metrics")
+    assert head.startswith(b"HTTP/1.0 200")
+    assert b"eo_listener" not in head
+    for request in ("GET /", "GET /foo", "HEAD /", "GET /metrics/x"):
+        assert ask(observer, request).startswith(b"HTTP/1.0 404"), request
+
+
+def test_a_name_that_cannot_be_encoded_spoils_no_scrape(observer: Prometheus) -> None:
+    """Half of a character in a name is shown escaped, and all other numbers with it."""
+    observer(OffsetsVanished(cluster="k:9092", group="g\udcfc", offsets=Offsets({})))
+    text = scrape(observer)
+    assert 'consumergroup="g\\\\udcfc"' in text
+    assert "eo_listener_build_info" in text
+
+
+def test_a_fault_is_logged_in_short(
+    observer: Prometheus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its text may hold all the numbers there are."""
+
+    def fail() -> None:
+        raise ValueError("x" * 1_000_000)
+
+    monkeypatch.setattr(observer, "collect", fail)
+    ask(observer, "GET /metrics")
+    (record,) = [one for one in caplog.records if "could not be answered" in one.message]
+    assert "ValueError" in record.message
+    assert len(record.message) < 400
+
+
+def test_one_who_sends_a_byte_now_and_then_is_closed(
+    observer: Prometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is never silent, but its request takes too long."""
+    monkeypatch.setattr(server, "_LONGEST", 1.0)
+    with socket.create_connection(("127.0.0.1", observer.port or 0), timeout=30) as client:
+        closed = threading.Event()
+
+        def drip() -> None:
+            with contextlib.suppress(OSError):  # it was closed
+                while not closed.wait(0.05):
+                    client.sendall(b"x")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            assert client.recv(1) == b""
+        except ConnectionResetError:
+            pass  # the same, with bytes that were not read any more
+        finally:
+            closed.set()
+            dripping.join()
+
+
+def test_a_registry_takes_one_observer() -> None:
+    """A second one would give every number twice; it is told what to do."""
+    registry = CollectorRegistry()
+    Prometheus(registry)
+    with pytest.raises(SettingsError, match="already"):
+        Prometheus(registry)
+
+
 def test_closing_frees_the_port() -> None:
     """Another listener can have it at once."""
     first = open_metrics(0)
@@ -150,8 +232,13 @@ def test_an_address_of_another_machine_is_one_clear_error() -> None:
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """prometheus_client is no dependency of its own accord."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    for module in [name for name in sys.modules if name.startswith("eo_listener.metrics.")]:
+        monkeypatch.delitem(sys.modules, module)
     with pytest.raises(SettingsError, match=r"eo-listener\[metrics\]"):
         open_metrics(0)
+    with pytest.raises(ImportError, match=r"eo-listener\[metrics\]") as lacking:
+        importlib.import_module("eo_listener.metrics.prometheus")
+    assert lacking.value.name == "prometheus_client"
 
 
 def test_a_registry_of_the_users_own_has_the_numbers() -> None:
