@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from eo_listener.errors import SettingsError
+from eo_listener.errors import MissingExtraError
 from eo_listener.version import __version__
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def __getattr__(name: str) -> Any:
         lacking = (error.name or "").partition(".")[0]
         if lacking not in _EXTRAS:
             raise
-        raise SettingsError(
-            f"{name} needs {lacking}, which is not installed here",
-            cause=str(error),
-            fix=f"pip install 'eo-listener[{_EXTRAS[lacking]}]'",
-        ) from None
+        raise MissingExtraError(name, package=lacking, extra=_EXTRAS[lacking]) from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,6 +1,25 @@
-"""`python -m eo_listener`, the same as the command `eo-listener`."""
+"""The command `eo-listener`, and `python -m eo_listener`."""
 
-from eo_listener.cli import main
+from __future__ import annotations
+
+import signal
+
+
+def main() -> None:
+    """Run the command line.
+
+    Importing it takes a moment. A Ctrl-C in that moment ends the process as the system does, and
+    not with the traceback of whatever library is just being loaded.
+    """
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if usual:  # else it is ignored, as for what a shell has put into the background
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from eo_listener import cli  # noqa: PLC0415  # see above
+
+    if usual:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

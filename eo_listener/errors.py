@@ -2,7 +2,8 @@
 
 EoListenerError
 ├── SettingsError          what the user gave cannot be used            exit 2
-│   └── TooLateError       right, but the JVM is already running
+│   ├── TooLateError       right, but the JVM is already running
+│   └── MissingExtraError  a package that it needs is not installed; an ImportError too
 ├── FormatError            a text from outside is not what it should be exit 3
 ├── GuardError             a batch must not be applied                  exit 1
 │   ├── GapError               offsets before it were never applied, or are lost
@@ -38,8 +39,8 @@ class EoListenerError(Exception):
     """Base of every error that eo_listener raises on purpose.
 
     `problem` says what happened, `cause` what most likely led to it, `fix` what to change
-    or to type. `str()` joins those that are there into one line. None of them ever holds a
-    secret.
+    or to type. `str()` joins those that are there into one line: "problem. Cause: ... Fix: ...".
+    None of them ever holds a secret.
     """
 
     exit_code = 3
@@ -51,7 +52,8 @@ class EoListenerError(Exception):
         super().__init__(problem, cause, fix)
 
     def __str__(self) -> str:
-        return ". ".join(part.rstrip(".") for part in (self.problem, self.cause, self.fix) if part)
+        labelled = (("", self.problem), ("Cause: ", self.cause), ("Fix: ", self.fix))
+        return ". ".join(f"{label}{part.rstrip('.')}" for label, part in labelled if part)
 
 
 class SettingsError(EoListenerError):
@@ -62,6 +64,17 @@ class SettingsError(EoListenerError):
 
 class TooLateError(SettingsError):
     """The setting is right, but the JVM that should read it is already running."""
+
+
+class MissingExtraError(SettingsError, ImportError):
+    """A package of one of our extras is not installed: `name`, as ImportError calls it."""
+
+    def __init__(self, what: str, *, package: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs {package}, which is not installed",
+            fix=f"pip install 'eo-listener[{extra}]'",
+        )
+        self.name = package
 
 
 class FormatError(EoListenerError):

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import sys
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 
 def main(servers: str, topic: str) -> None:
     """Write 40 lines, and wait until Kafka has them."""
-    producer = Producer({"bootstrap.servers": servers})
+    producer = Producer({"bootstrap.servers": servers, "delivery.timeout.ms": 20_000})
+    written = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            written.append(message)
+
     for line in ["to be or not to be", "to see"] * 20:
-        producer.produce(topic, line)
-    left = producer.flush(30)
-    print(f"{left} lines could not be written" if left else f"40 lines are in {topic}")
+        producer.produce(topic, line, on_delivery=delivered)
+    producer.flush(30)
+    if len(written) < 40:
+        sys.exit(f"{40 - len(written)} of 40 lines could not be written")
+    print(f"40 lines are in {topic}")
 
 
 if __name__ == "__main__":

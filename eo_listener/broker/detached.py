@@ -16,7 +16,7 @@ import psutil
 
 from eo_listener.artifacts import CACHE_VARIABLE, cache_folder
 from eo_listener.broker.cluster import STOP_PATIENCE, Broker
-from eo_listener.broker.record import NodeRecord, Record
+from eo_listener.broker.record import NodeRecord, Record, not_ours
 from eo_listener.broker.storage import make_folder
 from eo_listener.broker.versions import DEFAULT
 from eo_listener.errors import BrokerError
@@ -84,11 +84,16 @@ def start(
 def stop(data: Path) -> tuple[NodeRecord, ...]:
     """End the broker that runs on `data`; return the nodes that ran, none when nothing did.
 
-    Raises BrokerError when a process does not end.
+    Raises BrokerError when a process does not end, or a broker is just being started there.
     """
-    record = Record.read(data)
-    if record is None:
+    if not data.is_dir():
         return ()
+    with _alone(data):
+        record = Record.read(data)
+        return () if record is None else _end(record)
+
+
+def _end(record: Record) -> tuple[NodeRecord, ...]:
     ended = record.running()
     processes = [process for node in ended if (process := node.process()) is not None]
     for process in processes:
@@ -118,11 +123,16 @@ def stop_command(data: Path) -> str:
 
 @contextlib.contextmanager
 def _alone(data: Path) -> Iterator[None]:
-    with (data / ".lock").open("w") as handle:
+    try:
+        handle = (data / ".lock").open("w")
+    except PermissionError as error:
+        raise not_ours(data) from error
+    with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BrokerError(
-                f"A broker is just being started on {data}", fix="Wait for it, or choose --data"
+                f"A broker is just being started or stopped on {data}",
+                fix="Try again in a moment, or name another folder with --data",
             ) from None
         yield

@@ -11,17 +11,17 @@ from eo_listener.errors import SettingsError
 
 # Setting one of these would cut the broker off from what this package knows about it.
 OURS: Final = {
-    "process.roles": "nodes",
-    "node.id": "nodes",
-    "broker.id": "nodes",
-    "controller.quorum.voters": "nodes",
-    "controller.quorum.bootstrap.servers": "nodes",
-    "controller.listener.names": "nodes",
-    "listeners": "port and listeners",
-    "advertised.listeners": "listeners",
-    "log.dir": "data",
-    "log.dirs": "data",
-    "metadata.log.dir": "data",
+    "process.roles": "--nodes, or Broker(nodes=)",
+    "node.id": "--nodes, or Broker(nodes=)",
+    "broker.id": "--nodes, or Broker(nodes=)",
+    "controller.quorum.voters": "--nodes, or Broker(nodes=)",
+    "controller.quorum.bootstrap.servers": "--nodes, or Broker(nodes=)",
+    "controller.listener.names": "--nodes, or Broker(nodes=)",
+    "listeners": "--port, or Broker(port=, listeners=)",
+    "advertised.listeners": "Broker(listeners=)",
+    "log.dir": "--data, or Broker(data=)",
+    "log.dirs": "--data, or Broker(data=)",
+    "metadata.log.dir": "--data, or Broker(data=)",
 }
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f", "\\": "\\\\"}
@@ -33,7 +33,7 @@ def require_settable(wanted: Mapping[str, str]) -> None:
         if name in OURS:
             raise SettingsError(
                 f"The broker property {name} cannot be set directly",
-                fix=f"Use the parameter {OURS[name]} instead",
+                fix=f"Use {OURS[name]}",
             )
 
 

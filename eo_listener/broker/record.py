@@ -11,7 +11,7 @@ import psutil
 
 from eo_listener.broker.listeners import HOST
 from eo_listener.broker.storage import replace_text
-from eo_listener.errors import FormatError
+from eo_listener.errors import BrokerError, FormatError
 
 _CLOSE = 0.5  # seconds; Linux counts a process's creation in hundredths since boot
 
@@ -49,7 +49,7 @@ class Record:
 
     @classmethod
     def read(cls, data: Path) -> Record | None:
-        """Return the record that lies in `data`, or None. Raises FormatError."""
+        """Return the record that lies in `data`, or None. Raises FormatError and BrokerError."""
         file = _file(data)
         try:
             fields = json.loads(file.read_text())
@@ -58,9 +58,17 @@ class Record:
             return cls(**fields, nodes=nodes, properties=properties)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except PermissionError as error:
+            raise not_ours(data) from error
+        except OSError as error:
+            raise BrokerError(
+                f"{file} could not be read",
+                cause=str(error),
+                fix="Try again when it can be read: it says which processes the broker has",
+            ) from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise FormatError(
-                f"{file} cannot be read",
+                f"{file} is damaged",
                 cause=str(error),
                 fix="End the broker's Java process yourself, then remove this file",
             ) from error
@@ -104,6 +112,15 @@ class Record:
     def running(self) -> tuple[NodeRecord, ...]:
         """Return the nodes whose process is there."""
         return tuple(node for node in self.nodes if node.process() is not None)
+
+
+def not_ours(data: Path) -> BrokerError:
+    """Another user has made the folder, whose broker is theirs alone."""
+    return BrokerError(
+        f"{data} belongs to another user",
+        cause="what a broker keeps there can be read and changed by the user who has started it",
+        fix="Run this as that user, or name a folder of your own with --data",
+    )
 
 
 def _node(fields: object) -> NodeRecord:

@@ -40,7 +40,7 @@ class Release:
         if self.number[:2] < OLDEST:
             raise SettingsError(
                 f"Kafka {self.version} is too old: the oldest that can be started is 3.9",
-                fix=f"Tested: {', '.join(known())}",
+                fix=f"Use a later one; tested: {', '.join(known())}",
             )
 
     @property

@@ -3,22 +3,59 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import traceback
-from typing import Annotated, NoReturn
+from collections.abc import Iterator
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from eo_listener import __version__
 from eo_listener.cli import broker, demo, follow, jar, preflight, status
 from eo_listener.errors import EoListenerError
 
+_CTRL_C = 130  # what a shell says of a program that SIGINT has ended
+_READER_GONE = 141  # and SIGPIPE: `eo-listener status ... | head -1`
+
+
+class _Stopped(Exception):  # noqa: N818  # not always an error
+    """Ctrl-C, or output that could not be written: typer would give them exit status 1."""
+
+    def __init__(self, reason: OSError | KeyboardInterrupt) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class _Commands(TyperGroup):
+    """The commands, whose errors typer does not see."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _passed_on():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, *arguments: Any, **options: Any) -> Any:
+        with _passed_on():
+            return super().invoke(*arguments, **options)
+
+
+@contextlib.contextmanager
+def _passed_on() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, KeyboardInterrupt) as reason:
+        raise _Stopped(reason) from reason
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="eo-listener",
     help="Knowing, and proving, where Spark stands in Kafka.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its tables cut the names of options on a narrow terminal
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -30,7 +67,8 @@ def _print_version(asked: bool) -> None:
 
 
 @app.callback(
-    epilog="Exit status: 0 fine, 1 something was found, 2 wrong use, 3 something could not be had."
+    epilog="Exit status: 0 fine, 1 something was found, 2 wrong use, 3 something could not be had, "
+    "70 a fault in eo-listener, 130 Ctrl-C."
 )
 def root(
     version: Annotated[
@@ -57,23 +95,65 @@ def main() -> None:
     A fault of ours keeps its traceback, and exits with 70 (EX_SOFTWARE): 1 would say that
     something was found.
     """
+    _require_streams()
     try:
         try:
             app()
         finally:
             sys.stdout.flush()  # at exit it would be too late to say that it failed
+    except _Stopped as stopped:
+        _end_stopped(stopped.reason)
+    except (OSError, KeyboardInterrupt) as reason:
+        _end_stopped(reason)
     except EoListenerError as error:
         _end(str(error), error.exit_code)
-    except OSError as error:
-        _end(str(error), 3)
     except Exception:  # noqa: BLE001  # the last place there is: said in full, with a code of its own
-        traceback.print_exc()
-        sys.exit(70)
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        _leave(70)
+
+
+def _require_streams() -> None:
+    """Make sure that the first files opened are not taken for standard output or error."""
+    if sys.stderr is None:
+        sys.stderr = _nowhere(2)
+    if sys.stdout is None:
+        sys.stdout = _nowhere(1)
+        _end("standard output is closed. Fix: redirect it, > /dev/null", 3)
+
+
+def _nowhere(descriptor: int) -> TextIO:
+    opened = os.open(os.devnull, os.O_RDWR)
+    if opened != descriptor:
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    return open(descriptor, "w", encoding="utf-8")  # for good
+
+
+def _end_stopped(reason: OSError | KeyboardInterrupt) -> NoReturn:
+    if isinstance(reason, KeyboardInterrupt):
+        _end("stopped", _CTRL_C)
+    if isinstance(reason, BrokenPipeError):
+        _leave(_READER_GONE)
+    _end(str(reason), 3)
 
 
 def _end(line: str, code: int) -> NoReturn:
-    print(f"eo-listener: {line}", file=sys.stderr)
-    # What could not be written would be tried once more at exit, and end in another error.
     with contextlib.suppress(OSError):
-        sys.stdout.close()
+        print(f"eo-listener: {line}", file=sys.stderr, flush=True)
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End with this code, also where something printed could not be written.
+
+    Python would try once more to write it, fail, and end with a code of its own.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
     sys.exit(code)

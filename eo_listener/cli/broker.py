@@ -20,7 +20,9 @@ from eo_listener.broker.record import Record
 from eo_listener.cli.output import console, print_json
 
 app = typer.Typer(
-    help="A real Kafka broker on this machine, for development and tests.", no_args_is_help=True
+    help="A real Kafka broker on this machine, for development and tests.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Data = Annotated[

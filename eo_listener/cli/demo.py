@@ -55,7 +55,7 @@ def demo(
     chaos: Chaos = False,
     kills: Kills = None,
 ) -> None:
-    """Stream real flights through a real Kafka and a real Spark query, to lag 0.
+    """Stream real flights through Kafka and Spark, to lag 0.
 
     With --sink each flight is written exactly once, and at the end that is proved, by counting.
     Exit status: 0 when group end = log end, lag 0 and all rows are there; 1 when one is not so.

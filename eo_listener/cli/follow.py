@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from eo_listener.cli import follow_options as options
-from eo_listener.cli.options import KafkaProperties
+from eo_listener.cli.options import KafkaProperties, seconds
 from eo_listener.cli.output import print_json
 from eo_listener.errors import SettingsError
 from eo_listener.follow import Follower, Report, Target
@@ -44,7 +44,7 @@ def follow(
     timeout: options.Timeout = None,
     as_json: options.Json = False,
 ) -> None:
-    """Commit what queries have made durable, from their checkpoints alone.
+    """Commit for queries, from their checkpoints alone.
 
     A service until SIGTERM or Ctrl-C: no code, no jar and no restart in the query. With --once:
     exit status 0 when all is confirmed, 1 when something was found, 3 when a part could not be had.
@@ -73,7 +73,7 @@ def follow(
     _begin_log(logging.WARNING if once else logging.INFO)
     follower = options.build(targets, service)
     if once:
-        _once(follower, options.seconds("timeout", timeout or _ONCE, least=1.0), as_json)
+        _once(follower, seconds("timeout", timeout or _ONCE, least=1.0), as_json)
     else:
         _serve(follower, len(targets))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from eo_listener.cli.options import as_properties
+from eo_listener.cli.options import as_properties, seconds
 from eo_listener.committer import CommitMode, OnRewind, Policy
 from eo_listener.errors import SettingsError
 from eo_listener.follow import Follower, Target
@@ -168,12 +167,3 @@ def _choice(kind: type[_Choice], option: str, value: str) -> _Choice:
     except ValueError:
         known = ", ".join(one.value for one in kind)
         raise SettingsError(f"--{option} {value!r} is not known", fix=f"Use {known}") from None
-
-
-def seconds(option: str, value: float, *, least: float) -> float:
-    """Return a time to wait. Raises SettingsError."""
-    if not least <= value < threading.TIMEOUT_MAX:
-        raise SettingsError(
-            f"--{option} {value!r} is no time to wait", fix=f"Give seconds, at least {least:g}"
-        )
-    return float(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import Annotated
 
 import typer
@@ -49,3 +50,13 @@ def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
         properties[key.strip()] = value
     check(properties)
     return properties
+
+
+def seconds(option: str, value: float, *, least: float) -> float:
+    """Return a time to wait. Raises SettingsError."""
+    if not least <= value < threading.TIMEOUT_MAX:
+        raise SettingsError(
+            f"--{option} {value!r} is not a time that can be waited for",
+            fix=f"Give seconds, at least {least:g}",
+        )
+    return float(value)

@@ -8,13 +8,19 @@ import sys
 from rich.console import Console
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `main`; rich would end the program with 1, which means a finding here."""
+        raise  # noqa: PLE0704  # rich calls this while it handles the BrokenPipeError
+
+
 def console() -> Console:
     """A console on stdout: colours only on a terminal, wide lines elsewhere.
 
     Square brackets are text: names of groups, topics and queries may hold them.
     """
     width = None if sys.stdout.isatty() else 200
-    return Console(width=width, highlight=False, markup=False, emoji=False)
+    return _Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def print_json(value: object) -> None:

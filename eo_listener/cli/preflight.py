@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.cli.options import KafkaProperties, as_properties
+from eo_listener.cli.options import KafkaProperties, as_properties, seconds
 from eo_listener.cli.output import console, print_json
 from eo_listener.client_texts import require_name
 from eo_listener.committer.router import HEARTBEAT
@@ -48,16 +48,17 @@ def preflight(
         str, typer.Option(help="How commits will be made: simple, member or transactional.")
     ] = "simple",
     heartbeat: Annotated[
-        float, typer.Option(min=1.0, help="Seconds after which all is committed once more.")
+        float, typer.Option(help="Seconds after which all is committed once more.")
     ] = HEARTBEAT,
     properties: KafkaProperties = None,
     stdin: Annotated[bool, typer.Option("--stdin", hidden=True)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Look at Kafka, its groups and topics, and at this machine, before a query does.
+    """Look at Kafka and at this machine before a query does.
 
     Changes nothing. Clocks are not compared: Kafka tells a client nothing of its own.
     """
+    heartbeat = seconds("heartbeat", heartbeat, least=1.0)
     request = _request(servers, groups, topics, mode, heartbeat, properties)
     if stdin:  # the child of such a command, or of a driver, where Spark and Java are there anyhow
         answer = _look(Request.parse(sys.stdin.read()))

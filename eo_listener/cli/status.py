@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from typing import Annotated
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener import lag
-from eo_listener.cli.options import BootstrapServers, KafkaProperties, as_properties
+from eo_listener.cli.options import BootstrapServers, KafkaProperties, as_properties, seconds
 from eo_listener.cli.output import console, print_json
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka import ClusterReader
@@ -32,28 +33,22 @@ def status(
         typer.Option(min=0, help="Exit with 1 when the group is further behind than this."),
     ] = None,
     watch: Annotated[
-        float | None, typer.Option(min=0.2, help="Look again every so many seconds, until Ctrl-C.")
+        float | None, typer.Option(help="Look again every so many seconds, until Ctrl-C.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document for each look.")
     ] = False,
 ) -> None:
-    """Show committed offset, log end and lag of each partition of a group.
+    """Show committed offset, log end and lag of each partition.
 
     A lag of `-` is unknown: the topic is gone, or nothing is committed there yet.
     """
     if not group.strip():
         raise SettingsError("the group is empty", fix="Name the consumer group to look at")
+    if watch is not None:
+        watch = seconds("watch", watch, least=0.2)
     reader = ClusterReader(as_properties(servers, properties))
-    try:
-        rows = _look(reader, group)
-    except KafkaError as error:
-        raise KafkaError(
-            error.problem,
-            code=error.code,
-            cause=error.cause,
-            fix=f"{error.fix or 'Check the rights of this client'} (-b/--bootstrap-server, -X)",
-        ) from error
+    rows = _look(reader, group)
     if watch is None:
         _print(group, rows, as_json)
     else:
@@ -63,9 +58,17 @@ def status(
 
 
 def _look(reader: ClusterReader, group: str) -> Rows:
-    committed = reader.group(group)
-    topics = {tp.topic for tp in committed}
-    return lag.compare(committed, reader.log_ends(reader.partitions(topics)))
+    try:
+        committed = reader.group(group)
+        topics = {tp.topic for tp in committed}
+        return lag.compare(committed, reader.log_ends(reader.partitions(topics)))
+    except KafkaError as error:
+        raise KafkaError(
+            error.problem,
+            code=error.code,
+            cause=error.cause,
+            fix=f"{error.fix or 'Check the rights of this client'} (-b/--bootstrap-server, -X)",
+        ) from error
 
 
 def _over(rows: Rows, max_lag: int | None) -> bool:
@@ -76,20 +79,35 @@ def _over(rows: Rows, max_lag: int | None) -> bool:
 
 
 def _watch(reader: ClusterReader, group: str, rows: Rows, every: float, as_json: bool) -> None:
+    """Look again and again; a Kafka that is away is told of at each look, and asked again."""
     out = console()
     try:
         if as_json or not out.is_terminal:
+            _print(group, rows, as_json)
             while True:
-                _print(group, rows, as_json)
                 time.sleep(every)
-                rows = _look(reader, group)
+                try:
+                    _print(group, _look(reader, group), as_json)
+                except KafkaError as error:
+                    _print_error(group, error, as_json)
         with Live(_table(group, rows), console=out, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
-                rows = _look(reader, group)
-                live.update(_table(group, rows), refresh=True)
+                try:
+                    rows = _look(reader, group)
+                    live.update(_table(group, rows), refresh=True)
+                except KafkaError as error:
+                    told = Text(f"as of the last answer; now: {error}", style="red")
+                    live.update(Group(_table(group, rows), told), refresh=True)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
+
+
+def _print_error(group: str, error: KafkaError, as_json: bool) -> None:
+    if as_json:
+        print_json({"group": group, "error": str(error)})
+    else:
+        print(f"eo-listener: {error}", file=sys.stderr, flush=True)
 
 
 def _print(group: str, rows: Rows, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Final, TextIO
 
 from eo_listener.broker import Broker
+from eo_listener.broker.versions import Release
 from eo_listener.demo import flights
 from eo_listener.demo.course import Course, Query, prepared
 from eo_listener.demo.outcome import Outcome
@@ -24,6 +25,7 @@ from eo_listener.demo.readings import OurReading, Repeater, ToolReading
 from eo_listener.demo.scoreboard import Scoreboard
 from eo_listener.demo.screen import output_to, shown
 from eo_listener.demo.settings import LOG, TOPIC, DemoSettings
+from eo_listener.demo.target import require_reachable
 from eo_listener.errors import BrokerError, EoListenerError, UnavailableError
 
 STALL: Final = 60.0  # seconds without any progress after which the wait for lag 0 is given up
@@ -40,6 +42,8 @@ def run(settings: DemoSettings, stream: TextIO) -> Outcome:
     logs is left, and named, when the demo failed. To be called in the main thread, once in a
     process. Raises KeyboardInterrupt after Ctrl-C, when all has ended, and EoListenerError.
     """
+    Release(version=settings.kafka_version)
+    require_reachable(settings)  # both before anything is started, or said to be
     board = Scoreboard(wanted=min(settings.rows or flights.TOTAL, flights.TOTAL))
     with _interrupted_once(board):
         folder = Path(tempfile.mkdtemp(prefix="eo-demo-"))

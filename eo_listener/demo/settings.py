@@ -72,5 +72,5 @@ def _require(modules: Mapping[str, str], install: str) -> None:
     missing = [what for name, what in modules.items() if not importlib.util.find_spec(name)]
     if missing:
         raise UnavailableError(
-            f"The demo needs {' and '.join(missing)}", cause="it is not installed", fix=install
+            f"The demo needs {' and '.join(missing)}, not installed here", fix=install
         )

@@ -78,6 +78,12 @@ class Target:
         return "?" if self.store is Store.SQLITE else "%s"
 
 
+def require_reachable(settings: DemoSettings) -> None:
+    """Raise UnavailableError when a PostgreSQL of the user's does not answer."""
+    if settings.store is Store.POSTGRES and settings.dsn is not None:
+        _connect(settings.dsn).close()
+
+
 @contextlib.contextmanager
 def opened(settings: DemoSettings, folder: Path) -> Iterator[Target]:
     """The target that was asked for; what was made for it alone is gone afterwards.

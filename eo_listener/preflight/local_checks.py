@@ -9,6 +9,7 @@ from typing import Final
 
 from eo_listener.errors import EoListenerError
 from eo_listener.preflight.findings import Finding, fine, note, problem, warning
+from eo_listener.spark_home import INSTALL
 
 _ABOUT: Final = "this machine"
 _CONNECTOR: Final = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)[-:](\d[^,\s]*?)(?:\.jar)?")
@@ -19,7 +20,7 @@ class LocalFacts:
     """What is installed here.
 
     `spark` and `scala` are versions, of the Spark in `home`; `pyspark` is that of the Python
-    package, None where there is none. `connectors` and `shims` are file names among Spark's own
+    package. What is not here is None. `connectors` and `shims` are file names among Spark's own
     jars; `packages` Maven coordinates in spark-defaults.conf, without the organisation. `shim` is
     the jar in this package. The errors say why a fact is missing.
     """
@@ -49,9 +50,17 @@ def judge_local(facts: LocalFacts) -> Iterator[Finding]:
     )
     if facts.spark_error is not None:
         yield _failed(facts.spark_error)
-    else:
+    elif facts.spark is not None:
         yield from _spark(facts)
-    if facts.java_error is not None:
+    else:
+        yield note(
+            _ABOUT,
+            "there is no Spark here",
+            f"only a query on this machine needs it: {INSTALL}",
+        )
+    if facts.java_error is not None and facts.spark is None and facts.spark_error is None:
+        yield note(_ABOUT, _text(facts.java_error), facts.java_error.fix or "")
+    elif facts.java_error is not None:
         yield _failed(facts.java_error)
     elif facts.java is not None:
         yield fine(_ABOUT, f"Java {facts.java} fits")
@@ -110,5 +119,8 @@ def _shim(facts: LocalFacts) -> Iterator[Finding]:
 
 
 def _failed(error: EoListenerError) -> Finding:
-    cause = f" ({error.cause})" if error.cause else ""
-    return problem(_ABOUT, f"{error.problem}{cause}", error.fix or "")
+    return problem(_ABOUT, _text(error), error.fix or "")
+
+
+def _text(error: EoListenerError) -> str:
+    return f"{error.problem} ({error.cause})" if error.cause else error.problem

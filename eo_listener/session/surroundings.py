@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from eo_listener import java, shim
+from eo_listener import java, shim, spark_home
 from eo_listener.errors import EoListenerError, JavaError, SettingsError, UnavailableError
 from eo_listener.preflight.local_checks import LocalFacts
 from eo_listener.session import properties
@@ -27,10 +27,11 @@ def look_around() -> LocalFacts:
         "kafka_client": f"confluent-kafka {_version('confluent-kafka')}",
         "pyspark": next((found for name in _PYSPARK if (found := _version(name))), None),
     }
+    spark: Installation | None = None
     try:
-        spark: Installation | None = Installation.find()
+        if spark_home.homes():  # a machine without Spark may be one that only commits
+            spark = Installation.find()
     except SettingsError as error:
-        spark = None
         facts["spark_error"] = error
     if spark is not None:
         facts |= _of_spark(spark)

@@ -107,7 +107,7 @@ def test_a_broker_is_started_found_and_stopped(data: Path) -> None:
         (("--port", "99999"), 2, "99999 is no port"),
         (("--version", "3.8.0"), 2, "too old"),
         (("--property", "oops"), 2, "key=value"),
-        (("--property", "log.dirs=elsewhere"), 2, "the parameter data"),
+        (("--property", "log.dirs=elsewhere"), 2, "Use --data"),
         (("--nodes", "0"), 2, "--nodes 1"),
         (("--data", "/dev/null/x"), 2, "--data"),
     ],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +19,9 @@ import pytest
 
 from eo_listener.broker import detached
 from eo_listener.broker.record import NodeRecord, Record
-from eo_listener.errors import FormatError
+from eo_listener.errors import BrokerError, EoListenerError, FormatError
+
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -45,6 +50,50 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path, other: psutil.Proces
     assert "hunter2" not in repr(record)
     assert stat.S_IMODE((tmp_path / "broker.json").stat().st_mode) == 0o600
     assert os.listdir(tmp_path) == ["broker.json"]  # noqa: PTH208 - names are what is meant
+
+
+@pytest.fixture
+def of_another_user(other: psutil.Process) -> Iterator[Path]:
+    """The data folder of another user's broker; where tests are run by root, they become nobody."""
+    folder = Path(
+        tempfile.mkdtemp(prefix="eo-another-user-")
+    )  # one below tmp_path could be entered by root alone
+    record_of(other, folder).write()
+    root = os.geteuid() == 0
+    if not root:
+        (folder / "broker.json").chmod(0)
+    folder.chmod(0o555)
+    if root:
+        os.seteuid(NOBODY)
+    try:
+        yield folder
+    finally:
+        if root:
+            os.seteuid(0)
+        folder.chmod(0o700)
+        shutil.rmtree(folder)
+
+
+def test_a_broker_of_another_user_is_left_to_them(
+    of_another_user: Path, other: psutil.Process
+) -> None:
+    """Nobody is told to kill it or to remove its record: only whose it is."""
+    for ask in (Record.read, detached.stop, detached.start):
+        with pytest.raises(EoListenerError, match=r"another user|may not write") as refused:
+            ask(of_another_user)
+        assert "remove" not in str(refused.value)
+        assert "End the" not in str(refused.value)
+    assert other.is_running()
+
+
+def test_a_stop_does_not_overtake_a_start(tmp_path: Path) -> None:
+    """While a broker is being started, `stop` says so, and not that none was running."""
+    with (tmp_path / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BrokerError, match="just being started") as told:
+            detached.stop(tmp_path)
+    assert told.value.exit_code == 3
+    assert detached.stop(tmp_path) == ()
 
 
 def test_a_recycled_process_id_is_left_alone(tmp_path: Path, other: psutil.Process) -> None:

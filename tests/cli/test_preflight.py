@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from eo_listener import cli, spark_home
 from eo_listener.broker import Broker
 from tests.cli.test_status import commit, run
 from tests.topics import Topics, unique
@@ -62,6 +63,20 @@ def test_without_a_cluster_only_this_machine_is_looked_at() -> None:
         assert word in whole
 
 
+def test_a_machine_without_spark_can_be_all_right(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`follow` needs neither pyspark nor Java: that they are missing is a note."""
+    monkeypatch.setattr(spark_home, "homes", lambda: ())
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    cli.app(["preflight", "--json"], standalone_mode=False)
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert "problem" not in {one["level"] for one in findings}
+    notes = [one["what"] for one in findings if one["level"] == "note"]
+    assert any("no Spark" in what for what in notes)
+    assert any("Java" in what for what in notes)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -71,6 +86,7 @@ def test_without_a_cluster_only_this_machine_is_looked_at() -> None:
         (["-b", "127.0.0.1:1", "-t", ""], ["a topic is empty"]),
         (["-b", "127.0.0.1:1", "--mode", "fast"], ["fast", "transactional"]),
         (["-b", "127.0.0.1:1", "-X", "nosuch=1"], ["nosuch"]),
+        (["--heartbeat", "inf"], ["--heartbeat inf", "at least 1"]),
     ],
 )
 def test_wrong_use_is_one_line(arguments: list[str], words: list[str]) -> None:

@@ -15,6 +15,7 @@ from eo_listener.broker import Broker
 from eo_listener.kafka import ClusterReader, ConfluentGroups
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
+from tests.conftest import StartBroker
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka
@@ -114,9 +115,40 @@ def test_watch_looks_again_until_it_is_interrupted(broker: Broker, topic: str) -
     assert said == ""
 
 
+def test_watch_goes_on_when_the_broker_comes_back(start_broker: StartBroker) -> None:
+    """Each look without Kafka is told with its error, and the next one asks again."""
+    broker = start_broker()
+    servers, group = broker.bootstrap_servers, unique("g")
+    topic = Topics(servers).create(partitions=1)
+    commit(servers, group, topic, {0: 0})
+    words, pipe = ["status", group, "-b", servers, "--json", "--watch", "0.3"], subprocess.PIPE
+    with subprocess.Popen([*COMMAND, *words], stdout=pipe, stderr=pipe, text=True) as watching:
+        try:
+            assert watching.stdout is not None
+            assert "partitions" in json.loads(watching.stdout.readline())
+            broker.kill()
+            while "error" not in (told := json.loads(watching.stdout.readline())):
+                pass
+            assert told["group"] == group
+            assert "-b/--bootstrap-server" in told["error"]
+            broker.restart()
+            while "partitions" not in (told := json.loads(watching.stdout.readline())):
+                pass
+            assert told["partitions"][0]["committed"] == 0
+            watching.send_signal(signal.SIGINT)
+            _, said = watching.communicate(timeout=20)
+        finally:
+            watching.kill()
+    assert watching.returncode == 0
+    assert said == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
+        (["g", "-b", "127.0.0.1:1", "--watch", "inf"], 2, ["--watch inf", "at least 0.2"]),
+        (["g", "-b", "127.0.0.1:1", "--watch", "1e30"], 2, ["--watch 1e+30", "at least 0.2"]),
+        (["g", "-b", "127.0.0.1:1", "--watch", "nan"], 2, ["--watch nan", "at least 0.2"]),
         (["g", "-b", "127.0.0.1:1"], 3, ["Connection refused", "--bootstrap-server"]),
         (["g", "-b", ""], 2, ["host:port"]),
         (["g", "-b", "host:abc"], 2, ["host:port"]),

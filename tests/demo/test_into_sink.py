@@ -125,12 +125,12 @@ def test_a_driver_that_dies_unasked_ends_the_demo(victim: str, tmp_path: Path) -
         assert "log: " in line
 
 
-@pytest.mark.slow
 def test_a_server_that_is_not_there_is_named() -> None:
-    """Before Spark is started, in one line without the password."""
+    """Before anything is started, in one line without the password."""
     nowhere = "postgresql://me:geheim@127.0.0.1:1/x"
     with demo("--sink", "postgres", EO_LISTENER_DEMO_DSN=nowhere) as running:
         assert running.end() == 3
+        assert running.out == []
         (line,) = running.err
         assert "PostgreSQL could not be reached" in line
         assert "geheim" not in "".join([*running.err, *running.out])

@@ -76,6 +76,13 @@ def test_by_configuration(broker: Broker, tmp_path: Path) -> None:
     assert sum(row.current_offset or 0 for row in rows if row.topic == topic) == 50
 
 
+def test_lines_that_were_not_written_are_no_success(tmp_path: Path) -> None:
+    """Without a broker: how many, and exit status 1."""
+    answer = example("write_words.py", "127.0.0.1:1", "words", folder=tmp_path)
+    assert answer.returncode == 1
+    assert "40 of 40 lines could not be written" in answer.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

@@ -90,7 +90,9 @@ def test_a_trigger_that_leaves_rows_out_is_named(
         "CREATE TRIGGER odd BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION odd()",
     )
     sink = PostgresSink(dsn, "t", road=road)
-    with pytest.raises(SinkError, match=r"took 5 rows of 10: nothing was written\. a trigger"):
+    with pytest.raises(
+        SinkError, match=r"took 5 rows of 10: nothing was written\. Cause: a trigger"
+    ):
         write(sink, spark.range(10))
     assert ask(dsn, "SELECT * FROM t") == []
     assert sink.applied(QUERY) == {}

@@ -185,7 +185,7 @@ FIELDS = {name: getattr(LOCAL, name) for name in LocalFacts.__dataclass_fields__
         ({"shim": "eo-listener-shim-0.0.9.jar"}, "another version than this package"),
         ({"shims": ("eo-listener-shim-0.1.0.jar",)}, "among Spark's own jars"),
         ({"java": None, "java_error": JavaError("No Java", fix="install one")}, "No Java"),
-        ({"spark": None, "spark_error": SettingsError("No Spark", fix="pip")}, "No Spark"),
+        ({"spark": None, "spark_error": SettingsError("Spark is old", fix="pip")}, "Spark is old"),
         ({"shim": None, "shim_error": SettingsError("No shim", fix="make jar")}, "No shim"),
     ],
 )
