@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +24,7 @@ from eo_listener.sinks.newest import ORIGIN
 
 REASON: Final = "eo_poison"
 
+TOLD: Final = "eo_told"
 _LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", "put_at")
 
 
@@ -31,7 +32,8 @@ _LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", 
 class DeadLetter:
     """A row that is put aside; where it came from is None where the frame does not tell.
 
-    `row` is the row as a JSON object (`json_text` says how). NUL, which PostgreSQL's texts cannot
+    `row` is the row as a JSON object (`json_text` says how). `told` is the reason without a value
+    of the row, which may go into logs; None: as `reason`. NUL, which PostgreSQL's texts cannot
     hold, is escaped in all of them.
     """
 
@@ -40,32 +42,49 @@ class DeadLetter:
     offset: int | None
     reason: str
     row: str
+    told: str | None = None
 
     def __post_init__(self) -> None:
         """Escape NUL."""
-        for name in ("topic", "reason", "row"):
+        for name in ("topic", "reason", "row", "told"):
             text = getattr(self, name)
             if text is not None and "\x00" in text:
                 object.__setattr__(self, name, text.replace("\x00", "\\x00"))
+
+    @property
+    def shown(self) -> str:
+        """The reason, for logs."""
+        return self.reason if self.told is None else self.told
+
+    def place(self) -> tuple[TopicPartition | None, str]:
+        """Where the row came from, and in words."""
+        if self.topic is None or self.partition is None:
+            return None, "a row without topic, partition and offset"
+        tp = TopicPartition(self.topic, self.partition)
+        return tp, f"the row from offset {self.offset} of {tp}"
 
     def error(self, label: str) -> PoisonRowError:
         """Say that this row stopped the batch of the sink `label`.
 
         No value of the row is in it: an error ends up in logs.
         """
-        if self.topic is None or self.partition is None:
-            tp, keep = None, ", and keep topic, partition and offset to be told where it came from"
-            where = "a row without topic, partition and offset"
-        else:
-            tp, keep = TopicPartition(self.topic, self.partition), ""
-            where = f"the row from offset {self.offset} of {tp}"
+        tp, where = self.place()
+        keep = ", and keep topic, partition and offset to be told where it came from"
         return PoisonRowError(
-            f"{where} cannot be written to {label}: {self.reason}",
+            f"{where} cannot be written to {label}: {self.shown}",
             partition=tp,
             offset=self.offset,
             cause="the batch halts at such a row, and nothing of it was written",
-            fix=f'Name a table for such rows, dead_letters="...", or filter them out{keep}',
+            fix='Name a table for such rows, dead_letters="...", or filter them out'
+            + ("" if tp else keep),
         )
+
+
+class Why(NamedTuple):
+    """Why a row is refused, and what of it may go into logs."""
+
+    reason: str
+    told: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +176,9 @@ class Sieve:
         ]
         return rows.filter(pc.is_null(marks)), letters
 
-    def letter(self, rows: pa.RecordBatch, index: int, reason: str) -> DeadLetter:
+    def letter(
+        self, rows: pa.RecordBatch, index: int, reason: str, told: str | None = None
+    ) -> DeadLetter:
         """Return row `index` of `rows`, which the store refuses for `reason`, as a dead letter."""
         row = rows.slice(index, 1)
         topic, partition, offset = (_value(row, name) for name in ORIGIN)
@@ -166,6 +187,7 @@ class Sieve:
             partition=partition if isinstance(partition, int) else None,
             offset=offset if isinstance(offset, int) else None,
             reason=reason,
+            told=told,
             row=json_row(row.drop_columns([REASON]) if self.marked else row),
         )
 
@@ -192,30 +214,40 @@ class Sieve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSql:
-    """The statements on a dead-letter table; `table` is quoted, with its schema if it has one."""
+    """The statements on a dead-letter table; `table` is quoted, with its schema if it has one.
+
+    With `told` it has a column more, TOLD, for the reason without values.
+    """
 
     table: str
     placeholder: str
     moment: str
+    told: bool = False
 
     def create(self) -> str:
         """Make the table where it is missing."""
+        more = f", {TOLD} text" if self.told else ""
         return (
             f"CREATE TABLE IF NOT EXISTS {self.table} (query text NOT NULL, query_id text "
             "NOT NULL, run_id text NOT NULL, batch_id bigint NOT NULL, topic text, "
             '"partition" integer, "offset" bigint, reason text NOT NULL, "row" text NOT NULL, '
-            f"put_at {self.moment} NOT NULL)"
+            f"put_at {self.moment} NOT NULL{more})"
         )
 
     def insert(self, entry: Entry, letters: Sequence[DeadLetter], now: datetime) -> Many:
         """Put rows aside."""
-        columns = ", ".join(f'"{name}"' for name in _LETTER)
-        places = ", ".join([self.placeholder] * len(_LETTER))
+        names = (*_LETTER, TOLD) if self.told else _LETTER
+        columns = ", ".join(f'"{name}"' for name in names)
+        places = ", ".join([self.placeholder] * len(names))
         batch = (entry.query, entry.query_id, entry.run_id, entry.batch_id)
+        put_at = now_text(now)
         return Many(
             f"INSERT INTO {self.table} ({columns}) VALUES ({places})",
             [
-                (*batch, one.topic, one.partition, one.offset, one.reason, one.row, now_text(now))
+                (
+                    *(*batch, one.topic, one.partition, one.offset, one.reason, one.row, put_at),
+                    *((one.shown,) if self.told else ()),
+                )
                 for one in letters
             ],
         )

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from eo_listener.errors import SettingsError
 from eo_listener.ledger import Entry
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY
+from eo_listener.sinks.refusals import SHARE, DeadLetterLimit
 
 STAGED: Final = "eo_batch"
 """The table in which `apply=` finds the batch's rows, there for one transaction only."""
@@ -42,6 +43,7 @@ class Target:
     apply: tuple[str, ...] | Function | None
     create: bool
     dead_letters: str | None
+    limit: DeadLetterLimit
 
     @classmethod
     def of(
@@ -54,6 +56,7 @@ class Target:
         apply: Apply | None,
         create: bool,
         dead_letters: str | None,
+        max_dead_letters: float = SHARE,
     ) -> Target:
         """Check the arguments of a sink; raises SettingsError."""
         names = (keys,) if isinstance(keys, str) else tuple(keys)
@@ -79,6 +82,7 @@ class Target:
             apply=_checked(apply),
             create=create,
             dead_letters=dead_letters,
+            limit=DeadLetterLimit(max_dead_letters),
         )
 
     @property

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from eo_listener.errors import PoisonRowError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import QUERY
-from tests.postgres.course import ROADS, TP, ask, script, write
+from tests.postgres.course import ROADS, STAGES, TP, ask, script, write
 
 pytestmark = [pytest.mark.spark]
 
@@ -67,6 +67,28 @@ def test_without_a_table_the_batch_halts(spark: SparkSession, dsn: str, road: An
     assert caught.value.offset == 1
     assert ask(dsn, "SELECT * FROM t") == []
     assert sink.applied(QUERY) == {}
+
+
+@ROADS
+def test_too_many_bad_rows_halt(spark: SparkSession, dsn: str, road: Any) -> None:
+    """They are counted over the whole batch: nothing is written, and the error says why without a
+    value.
+    """
+    script(dsn, TABLE)
+    sink = PostgresSink(dsn, "t", road=road, dead_letters="dead", max_dead_letters=0.5)
+    good = [(f"good {number}", number, None) for number in range(20, 34)]
+    bad = [("huge", 40_007, None), *((f"bad {number}", 13, None) for number in range(15))]
+    frame = spark.createDataFrame(traced(*good, *bad), TRACED).repartition(3)
+    with pytest.raises(PoisonRowError, match=r"16 rows of 30 .*\(15 times\): .*check") as halted:
+        write(sink, frame)
+    assert halted.value.partition == TP
+    assert "40007" not in str(halted.value)
+    assert ask(dsn, "SELECT * FROM t") == ask(dsn, "SELECT * FROM dead") == []
+    assert sink.applied(QUERY) == {}
+    assert ask(dsn, STAGES) == []
+    more = spark.createDataFrame(traced(*good, *bad, ("more", 1, None), ("again", 2, None)), TRACED)
+    assert write(sink, more.repartition(3)).dead == 16
+    assert ask(dsn, "SELECT count(*) FROM dead") == [16]
 
 
 def test_a_double_key_is_a_bad_row(spark: SparkSession, dsn: str) -> None:

@@ -132,16 +132,80 @@ def test_nor_does_one_of_the_users_own_sql(dsn: str, way: str) -> None:
         dsn,
         "CREATE TABLE t (k int, v text)",
         "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS "
-        "'BEGIN RAISE EXCEPTION ''never''; END'",
+        "'BEGIN RAISE EXCEPTION ''%'', NEW.v; END'",
         "CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION no()",
     )
     text = "SELECT v::uuid FROM eo_batch"
     does: Any = {"statement": [text], "function": lambda link, _: link.execute(text)}.get(way)
     sink = PostgresSink(dsn, "t", apply=does)
-    with pytest.raises(SinkError, match=r"uuid|never") as refused:
+    with pytest.raises((SinkError, PoisonRowError), match=r"uuid|P0001") as refused:
         rows_put(sink, {"k": "integer", "v": "string"}, (1, value, 0))
     assert value not in "".join(traceback.format_exception(refused.value))
     sink.close()
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("raised", ["RAISE EXCEPTION '%', NEW.v", "ASSERT NEW.v < 9, NEW.v::text"])
+def test_a_row_that_a_trigger_refuses_is_a_dead_letter(dsn: str, mode: Any, raised: str) -> None:
+    """Only that row; the trigger's text, which may hold a value, is in the table alone."""
+    script(
+        dsn,
+        "CREATE TABLE t (k int PRIMARY KEY, v int)",
+        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$BEGIN IF NEW.v > 99 THEN {raised}; END IF; RETURN NEW; END$$",
+        "CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION no()",
+    )
+    value = 4242 * 100 + 42
+    keys = "k" if mode == "upsert" else ()
+    rows = [(1, 1, 0), (2, value, 1), (3, 3, 2)]
+    sink = PostgresSink(dsn, "t", mode=mode, keys=keys, dead_letters="dead")
+    assert rows_put(sink, KV, *rows).dead == 1
+    assert ask(dsn, "SELECT k FROM t ORDER BY k") == [1, 3]
+    assert ask(dsn, 'SELECT "offset", reason FROM dead') == [(1, str(value))]
+    sink.close()
+    script(dsn, "TRUNCATE t")
+    sink = PostgresSink(dsn, "t", mode=mode, keys=keys)
+    with pytest.raises(PoisonRowError, match=r"offset 1 .*P000") as refused:
+        rows_put(sink, KV, *rows)
+    assert str(value) not in "".join(traceback.format_exception(refused.value))
+    sink.close()
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_batch_of_refused_rows_halts(dsn: str, mode: Any) -> None:
+    """Over the limit nothing is written, no dead letter either; the error says why, without a
+    value.
+    """
+    script(dsn, "CREATE TABLE t (k int PRIMARY KEY, v int CHECK (v < 100), w int NOT NULL)")
+    kinds = {**KV, "w": "integer"}
+    keys = "k" if mode == "upsert" else ()
+    good = [(at, 7, 1, at) for at in range(20)]
+    bad = [(20, 500, 1, 20), *((at, 7, None, at) for at in range(21, 35))]
+    for most, rows, fits in (
+        (0.5, [*good, *bad], True),
+        (0.4, [*good, *bad], False),
+        (15, [*good, *bad], True),
+        (14, [*good, *bad], False),
+        (0, [*good, *bad], False),
+        (1.0, bad, False),
+        (1000, bad, False),
+        (1.0, bad[:9], True),
+    ):
+        script(dsn, "TRUNCATE t", "DROP TABLE IF EXISTS dead")
+        sink = PostgresSink(
+            dsn, "t", mode=mode, keys=keys, dead_letters="dead", max_dead_letters=most
+        )
+        before = sink.applied(QUERY)
+        if fits:
+            assert rows_put(sink, kinds, *rows).dead == len([row for row in rows if row in bad])
+        else:
+            with pytest.raises(PoisonRowError, match=r"check|not-null|every row") as halted:
+                rows_put(sink, kinds, *rows)
+            assert (halted.value.partition, halted.value.offset) == (TP, 20)
+            assert "500" not in str(halted.value)
+            assert ask(dsn, "SELECT * FROM t") == ask(dsn, "SELECT * FROM dead") == []
+            assert sink.applied(QUERY) == before
+        sink.close()
 
 
 def test_a_double_key_is_named_without_its_value(dsn: str) -> None:

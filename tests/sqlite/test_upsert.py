@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,54 @@ def test_a_version_without_one_order_is_refused(
     sink = SqliteSink(path, "t", mode="upsert", keys="k", version_column="v")
     with pytest.raises(SettingsError, match=f"version_column='v' is .*{said}"):
         put(sink, rows((1, value, 0)))
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_batch_of_refused_rows_halts(path: Path, mode: Any) -> None:
+    """Over the limit nothing is written, no dead letter either; the error says why."""
+    script(path, "CREATE TABLE t (k INTEGER PRIMARY KEY, v INTEGER CHECK (v < 100), w NOT NULL)")
+    keys = "k" if mode == "upsert" else ()
+    good = [(at, 7, 1, at) for at in range(20)]
+    bad = [(20, 500, 1, 20), *((at, 7, None, at) for at in range(21, 35))]
+    for most, told, fits in (
+        (0.5, [*good, *bad], True),
+        (0.4, [*good, *bad], False),
+        (15, [*good, *bad], True),
+        (14, [*good, *bad], False),
+        (1.0, bad, False),
+        (1000, bad, False),
+        (1.0, bad[:9], True),
+    ):
+        script(path, "DELETE FROM t; DROP TABLE IF EXISTS dead")
+        sink = SqliteSink(
+            path, "t", mode=mode, keys=keys, dead_letters="dead", max_dead_letters=most
+        )
+        before = sink.applied(QUERY)
+        batch = rows(*told, names=("k", "v", "w"))
+        if fits:
+            assert put(sink, batch).dead == len([row for row in told if row in bad])
+        else:
+            with pytest.raises(PoisonRowError, match=r"CHECK|NOT NULL|every row") as halted:
+                put(sink, batch)
+            assert (halted.value.partition, halted.value.offset) == (TP, 20)
+            assert ask(path, "SELECT * FROM t") == []
+            assert sink.applied(QUERY) == before
+        sink.close()
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_the_text_of_a_trigger_is_in_no_error(path: Path, mode: Any) -> None:
+    """It may hold a value: it is in the table of dead letters alone."""
+    script(
+        path,
+        "CREATE TABLE t (k INTEGER PRIMARY KEY, v); CREATE TRIGGER no BEFORE INSERT ON t "
+        "WHEN NEW.v = 'secret' BEGIN SELECT RAISE(ABORT, 'not a secret'); END",
+    )
+    keys = "k" if mode == "upsert" else ()
+    told = rows((1, "x", 0), (2, "secret", 1), (3, "y", 2))
+    with pytest.raises(PoisonRowError, match=r"offset 1 .*a trigger") as refused:
+        put(SqliteSink(path, "t", mode=mode, keys=keys), told)
+    assert "secret" not in "".join(traceback.format_exception(refused.value))
+    sink = SqliteSink(path, "t", mode=mode, keys=keys, dead_letters="dead")
+    assert put(sink, told).dead == 1
+    assert ask(path, "SELECT reason FROM dead") == ["not a secret"]

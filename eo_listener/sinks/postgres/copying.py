@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.sinks.poison import DeadLetter
+from eo_listener.sinks.poison import DeadLetter, Why
 from eo_listener.sinks.postgres import sending
 from eo_listener.sinks.postgres.failures import REFUSED, left_out
 from eo_listener.sinks.postgres.lines import Lines
@@ -110,7 +110,7 @@ class Copier:
         parts = sent.halves()
         if parts is None:
             (only,) = sent.parts
-            yield self.layout.sieve.letter(only.batch, only.start, why)
+            yield self.layout.sieve.letter(only.batch, only.start, *why)
             return
         for part in parts:
             self._send(part)
@@ -121,7 +121,7 @@ class Copier:
         self.link.execute("SAVEPOINT eo_chunk")
         sending.send(self.link, self.statement, (lines.text() for lines in chunk.parts))
 
-    def _heard(self, sent: Chunk) -> str | None:
+    def _heard(self, sent: Chunk) -> Why | None:
         """Say why what was sent was refused; None: it is there, whole."""
         try:
             landed = sending.answer(self.link)

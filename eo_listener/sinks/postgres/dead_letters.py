@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.ledger_sql import Statement
-from eo_listener.sinks.poison import DeadLetter, DeadLetterSql
+from eo_listener.sinks.poison import DeadLetter, DeadLetterSql, Why
 from eo_listener.sinks.postgres.failures import reason
 from eo_listener.sinks.postgres.ledger import MOMENT, PLACE
 from eo_listener.sinks.postgres.statements import making, oid, run, run_many, spelt
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
     from eo_listener.ledger import Entry
     from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.refusals import Refusals
 
 
 @dataclass(kw_only=True)
 class DeadLetters:
-    """Puts rows aside on `link`, in the transaction that it is in; `count` is how many.
+    """Puts rows aside on `link`, in the transaction that it is in.
 
-    `table` is None where the user has named none.
+    `table` is None where the user has named none. `staged`: it is one of ours, from which the
+    letters are brought into the user's later.
     """
 
     link: Link
@@ -32,24 +34,38 @@ class DeadLetters:
     schema: str | None
     table: str | None
     entry: Entry
-    count: int = 0
+    refusals: Refusals
+    staged: bool = False
 
-    def told(self, error: psycopg.Error) -> str:
-        """Return why a row was refused: with its values into the table, without into an error."""
-        return reason(error, values=self.table is not None)
+    @property
+    def count(self) -> int:
+        """How many were put aside."""
+        return self.refusals.count
+
+    def told(self, error: psycopg.Error) -> Why:
+        """Return why a row was refused: with its values for the table, without for an error."""
+        told = reason(error, values=False)
+        return Why(told if self.table is None else reason(error), told)
 
     def put(self, letters: list[DeadLetter]) -> None:
-        """Write them; raises PoisonRowError for the first where there is no table for them."""
+        """Write them.
+
+        Raises PoisonRowError for the first where there is no table for them, or where they are
+        more than may be.
+        """
         if self.table is None:
             raise letters[0].error(self.label)
-        statements = statements_on(self.link, self.schema, self.table)
+        self.refusals.add(letters)
+        statements = statements_on(self.link, self.schema, self.table, staged=self.staged)
         run_many(self.link, statements.insert(self.entry, letters, datetime.now(timezone.utc)))
-        self.count += len(letters)
 
 
-def statements_on(link: Link, schema: str | None, table: str) -> DeadLetterSql:
+def statements_on(
+    link: Link, schema: str | None, table: str, *, staged: bool = False
+) -> DeadLetterSql:
     """Return the statements on a table of dead letters."""
-    return DeadLetterSql(table=spelt(link, schema, table), placeholder=PLACE, moment=MOMENT)
+    name = spelt(link, schema, table)
+    return DeadLetterSql(table=name, placeholder=PLACE, moment=MOMENT, told=staged)
 
 
 def make(link: Link, schema: str | None, table: str, *, create: bool) -> None:

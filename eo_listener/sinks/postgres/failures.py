@@ -10,9 +10,17 @@ from psycopg import errors
 
 from eo_listener.errors import SinkBusyError, SinkError, TryAgainError
 
-REFUSED: Final = (psycopg.DataError, psycopg.IntegrityError, errors.ProgramLimitExceeded)
-"""A row's own values are not taken: classes 22 and 23, what psycopg itself cannot send, and values
-too large for a page or an index (54000).
+REFUSED: Final = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    errors.ProgramLimitExceeded,
+    errors.RaiseException,
+    errors.AssertFailure,
+    errors.NoDataFound,
+    errors.TooManyRows,
+)
+"""A row's own values are not taken: classes 22 and 23, what psycopg itself cannot send, values too
+large for a page or an index (54000), and what a trigger raises (P0001 to P0004).
 """
 
 _VALUES: Final = re.compile(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from eo_listener.sinks.newest import ORIGIN, STAGED_ORIGIN, Newest, tie
-from eo_listener.sinks.poison import DeadLetter
+from eo_listener.sinks.poison import DeadLetter, Why
 from eo_listener.sinks.postgres.failures import REFUSED, left_out
 from eo_listener.sinks.postgres.layout import (
     ALIAS,
@@ -323,7 +323,7 @@ class Merge:
         each = [sql.SQL(text).format(_of(there, name), _of(given, name)) for name in names]
         return sql.SQL(" AND ").join(each)
 
-    def _letter(self, number: int, why: str) -> DeadLetter:
+    def _letter(self, number: int, why: Why) -> DeadLetter:
         origin = listed(STAGED_ORIGIN)
         unknown = sql.SQL("NULL::text, NULL::int, NULL::bigint")
         whole = "jsonb_build_object('topic', {}, 'partition', {}, 'offset', {}) || "
@@ -340,7 +340,14 @@ class Merge:
         )
         found: tuple[Any, ...] | None = self.link.execute(query).fetchone()
         row, topic, partition, offset = found or ("{}", None, None, None)
-        return DeadLetter(topic=topic, partition=partition, offset=offset, reason=why, row=row)
+        return DeadLetter(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            reason=why.reason,
+            told=why.told,
+            row=row,
+        )
 
 
 def _of(row: sql.Composable, name: str) -> sql.Composed:

@@ -32,6 +32,7 @@ from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.sinks.postgres.statements import schema_of
 from eo_listener.sinks.postgres.tables import check_durable, columns, make_target
 from eo_listener.sinks.postgres.writing import Writer
+from eo_listener.sinks.refusals import SHARE
 from eo_listener.sinks.rows import is_far
 from eo_listener.sinks.target import Apply, Target, refuse_dropped
 from eo_listener.sinks.task_size import TaskSize
@@ -63,7 +64,8 @@ class PostgresSink:
     batch that is repeated with other rows leaves the old ones behind. `apply`: your own SQL
     statements, or a function of (connection, entry), run in the transaction on the rows, which are
     then in the table eo_batch; `table` is then only the sink's name in the ledger. `dead_letters`
-    names a table for rows that cannot be written.
+    names a table for rows that cannot be written, at most `max_dead_letters` of a transaction: a
+    number, or a share of its rows as a float.
 
     `road`: "driver" brings rows through the driver, at most two tasks of `task_rows` planned rows
     at a time; "staging" has the executors write them into a table of ours first (`logged_staging`:
@@ -87,6 +89,7 @@ class PostgresSink:
         apply: Apply | None = None,
         create: bool = True,
         dead_letters: str | None = None,
+        max_dead_letters: float = SHARE,
         road: Literal["auto", "driver", "staging"] = "auto",
         per_partition: bool = False,
         task_rows: int = TASK_ROWS,
@@ -104,6 +107,7 @@ class PostgresSink:
             apply=apply,
             create=create,
             dead_letters=dead_letters,
+            max_dead_letters=max_dead_letters,
         )
         named = (schema, dead_letters)
         check_names([table, *self._target.keys, *(one for one in named if one is not None)])
@@ -115,15 +119,7 @@ class PostgresSink:
             lock_timeout=lock_timeout,
             statement_timeout=statement_timeout,
         )
-        if per_partition and road == "staging":
-            raise SettingsError(
-                "per_partition=True has no staging: each task writes its own partition",
-                fix='Drop road="staging"',
-            )
-        if road not in ("auto", "driver", "staging"):
-            raise SettingsError(
-                f"road={road!r} is not known", fix='Use "auto", "driver" or "staging"'
-            )
+        _check_road(road, per_partition=per_partition)
         self._road = road
         self._per_partition = per_partition
         self._size = TaskSize(task_rows)
@@ -327,6 +323,16 @@ def _named(schema: str | None, table: str) -> str:
         for name in (schema, table)
         if name is not None
     )
+
+
+def _check_road(road: str, *, per_partition: bool) -> None:
+    if per_partition and road == "staging":
+        raise SettingsError(
+            "per_partition=True has no staging: each task writes its own partition",
+            fix='Drop road="staging"',
+        )
+    if road not in ("auto", "driver", "staging"):
+        raise SettingsError(f"road={road!r} is not known", fix='Use "auto", "driver" or "staging"')
 
 
 def _refuse_far(frame: DataFrame, what: str) -> None:

@@ -20,6 +20,8 @@ from eo_listener.errors import OutcomeUnknownError, SinkError, TryAgainError
 from eo_listener.fault_points import reached
 from eo_listener.ledger import Applied, Entry
 from eo_listener.sinks.ledger_sql import Statement
+from eo_listener.sinks.newest import ORIGIN
+from eo_listener.sinks.poison import TOLD, DeadLetter
 from eo_listener.sinks.postgres import tables
 from eo_listener.sinks.postgres.applying import apply_users
 from eo_listener.sinks.postgres.connection import begin, commit, roll_back
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from eo_listener.sinks.postgres.layout import Layout
     from eo_listener.sinks.postgres.outcomes import Outcome
     from eo_listener.sinks.postgres.writing import Tally, Writer
+    from eo_listener.sinks.refusals import Refusals
 
 _SETTING: Final = "eo.attempt"
 _LEFT_OVER: Final = """
@@ -66,7 +69,7 @@ class StageTask:
         access = self.writer.access
         table = identifier(access.schema, self.stage)
         with self.writer.open() as link:
-            aside = self.writer.aside(link, self.entry)
+            aside = self.writer.aside(link, self.entry, staged=True)
             copier = Copier(
                 link=link,
                 statement=self.layout.copy(table, ATTEMPT).as_bytes(link),
@@ -140,7 +143,8 @@ class Staging:
             link.execute(sql.SQL(text).format(kind, made, shape))
             link.execute(_add_attempt(made, sql.NULL))
             if aside is not None:
-                run(link, Statement(statements_on(link, schema, aside).create()))
+                letters = statements_on(link, schema, aside, staged=True)
+                run(link, Statement(letters.create()))
                 # Letters are inserted by statements that know of no attempts.
                 this = sql.SQL("current_setting({}, true)::bigint").format(sql.Literal(_SETTING))
                 link.execute(_add_attempt(identifier(schema, aside), this))
@@ -169,8 +173,9 @@ class Staging:
         which = sql.SQL("{} = ANY ({})").format(sql.Identifier(ATTEMPT), attempts)
         wanted = sum(one.rows for one in done)
         dead = sum(one.dead for one in done)
+        tally.given = wanted + dead
         if aside is not None and dead:
-            tally.aside.count = self._move_dead(link, identifier(schema, aside), aside, which)
+            self._move_dead(link, identifier(schema, aside), aside, which, tally.aside.refusals)
         if tally.aside.count != dead:
             raise self._emptied()
         if not self.writer.direct and _count(link, staged, which) != wanted:
@@ -193,15 +198,33 @@ class Staging:
             raise left_out(self.writer.label, moved, wanted)
 
     def _move_dead(
-        self, link: Link, staged: sql.Identifier, name: str, which: sql.Composable
-    ) -> int:
+        self,
+        link: Link,
+        staged: sql.Identifier,
+        name: str,
+        which: sql.Composable,
+        refusals: Refusals,
+    ) -> None:
         schema, target = self.writer.access.schema, self.writer.target
         there = tables.columns(link, schema, name) or {}
-        letter = listed([column for column in there if column != ATTEMPT])
+        letter = listed([column for column in there if column not in (ATTEMPT, TOLD)])
         text = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {}").format(
             identifier(schema, target.dead_letters or ""), letter, letter, staged, which
         )
-        return link.execute(text).rowcount
+        moved = link.execute(text).rowcount
+        told, first = sql.Identifier(TOLD), listed((*ORIGIN, TOLD))
+        asked = sql.SQL("SELECT {}, '' FROM {} WHERE {} ORDER BY {} LIMIT 1").format(
+            first, staged, which, listed(("offset", "partition", "topic"))
+        )
+        for topic, partition, offset, reason, row in link.execute(asked):
+            refusals.first = DeadLetter(
+                topic=topic, partition=partition, offset=offset, reason=reason, row=row
+            )
+        counted = sql.SQL(
+            "SELECT {0}, count(*) FROM {1} WHERE {2} GROUP BY 1 ORDER BY 2 DESC LIMIT 100"
+        ).format(told, staged, which)
+        refusals.reasons.update(dict(link.execute(counted).fetchall()))
+        refusals.count = moved
 
     def _emptied(self) -> TryAgainError:
         return TryAgainError(

@@ -27,6 +27,7 @@ from eo_listener.sinks.postgres.layout import Layout
 from eo_listener.sinks.postgres.ledger import Ledger
 from eo_listener.sinks.postgres.merging import Merge
 from eo_listener.sinks.postgres.statements import identifier
+from eo_listener.sinks.refusals import Refusals
 from eo_listener.sinks.target import STAGED, Mode, Target
 
 if TYPE_CHECKING:
@@ -39,10 +40,11 @@ _STAGE: Final = sql.Identifier("pg_temp", STAGED)
 
 @dataclass(kw_only=True)
 class Tally:
-    """What one transaction has written so far."""
+    """What one transaction has written so far, and how many rows it was given."""
 
     aside: DeadLetters
     rows: int = 0
+    given: int = 0
 
     def applied(self) -> Applied:
         """As the caller of a sink is told."""
@@ -108,7 +110,7 @@ class Writer:
             first = next(gathered, None)
             rows = chain([] if first is None else [first], gathered)
             with self.transaction(link, entry) as tally:
-                tally.rows = self._rows(link, layout, rows, tally.aside, entry)
+                tally.rows = self._rows(link, layout, rows, tally, entry)
         return tally.applied()
 
     @contextmanager
@@ -127,6 +129,7 @@ class Writer:
             link.may_end = self.alone
             yield tally
             link.may_end = True
+            tally.aside.refusals.check(tally.given)
             reached("sink.rows-written")
             if self.target.has_ledger:
                 self.ledger.move(link, entry, rows=tally.rows)
@@ -139,7 +142,7 @@ class Writer:
             raise
         reached("sink.committed")
 
-    def aside(self, link: Link, entry: Entry) -> DeadLetters:
+    def aside(self, link: Link, entry: Entry, *, staged: bool = False) -> DeadLetters:
         """Return what takes the rows that cannot be written."""
         return DeadLetters(
             link=link,
@@ -147,6 +150,8 @@ class Writer:
             schema=self.access.schema,
             table=self.target.dead_letters,
             entry=entry,
+            refusals=Refusals(label=self.label, limit=self.target.limit),
+            staged=staged,
         )
 
     def merge(
@@ -163,7 +168,7 @@ class Writer:
         )
 
     def _rows(
-        self, link: Link, layout: Layout, rows: Iterable[Chunk], aside: DeadLetters, entry: Entry
+        self, link: Link, layout: Layout, rows: Iterable[Chunk], tally: Tally, entry: Entry
     ) -> int:
         if not self.direct:
             shape = layout.shape(None if self.target.apply is not None else self.table)
@@ -173,14 +178,15 @@ class Writer:
             link=link,
             statement=layout.copy(self.table if self.direct else _STAGE).as_bytes(link),
             layout=layout,
-            aside=aside,
+            aside=tally.aside,
         )
         for chunk in rows:
             copier.take(chunk)
         copier.settle()
+        tally.given = copier.rows + tally.aside.count
         if self.direct:
             return copier.rows
         if self.target.apply is not None:
             apply_users(link, self.target, entry, self.label)
             return copier.rows
-        return self.merge(link, layout, _STAGE, sql.SQL("true")).run(aside)
+        return self.merge(link, layout, _STAGE, sql.SQL("true")).run(tally.aside)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from eo_listener.errors import OutcomeUnknownError, SinkBusyError, SinkError
+from eo_listener.sinks.poison import Why
 from eo_listener.sinks.sqlite.holders import holders
 
 _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
@@ -37,6 +39,15 @@ _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.DataError)
 """A row's own values are not taken."""
 
+_CONSTRAINT: Final = re.compile(
+    r"(UNIQUE|NOT NULL|CHECK|FOREIGN KEY|PRIMARY KEY) constraint failed.*|datatype mismatch|"
+    r"cannot store \w+ value in \w+ column .*",
+    re.DOTALL,
+)
+"""What SQLite itself says of a refused row: names of ours and the user's, never a value."""
+
+_TRIGGER: Final = "SQLITE_CONSTRAINT_TRIGGER"
+
 _BUSY: Final = ("database is locked", "database table is locked", "locking protocol")
 
 
@@ -48,15 +59,24 @@ def is_busy(error: Failure) -> bool:
     return any(part in str(error) for part in _BUSY)
 
 
+def why(error: sqlite3.Error) -> Why:
+    """Return why a row was refused; the text of a trigger's RAISE may hold what the row holds."""
+    text = str(error)
+    by_trigger = getattr(error, "sqlite_errorname", None) == _TRIGGER  # from Python 3.11 on
+    if by_trigger or _CONSTRAINT.fullmatch(text) is None:
+        return Why(text, "a trigger of the database has raised an error")
+    return Why(text, text)
+
+
 def check_open(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
     """Raise SinkError where a refused row has ended the transaction: ON CONFLICT ROLLBACK, or a
     trigger's.
     """
     if not connection.in_transaction:
         raise SinkError(
-            f"the database has ended the transaction itself: {error}",
+            f"the database has ended the transaction itself: {why(error).told}",
             fix="Take ROLLBACK out of its constraints and triggers: ABORT is enough",
-        ) from error
+        ) from None
 
 
 def explained(error: Failure, path: Path, *, waited: float) -> SinkError:
@@ -66,7 +86,8 @@ def explained(error: Failure, path: Path, *, waited: float) -> SinkError:
     for part, (cause, fix) in _KNOWN.items():
         if part in str(error).lower():
             return SinkError(f"{path} cannot be used: {error}", cause=cause, fix=fix)
-    return SinkError(f"{path} did not take the batch: {error}", cause="nothing of it was written")
+    said = why(error).told if isinstance(error, sqlite3.IntegrityError) else error
+    return SinkError(f"{path} did not take the batch: {said}", cause="nothing of it was written")
 
 
 def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: float) -> SinkError:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,9 +19,9 @@ import pyarrow as pa
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.ledger_sql import quoted
 from eo_listener.sinks.newest import ORIGIN, STAGED_ORIGIN, Newest, tie, unordered
-from eo_listener.sinks.poison import DeadLetter
+from eo_listener.sinks.poison import DeadLetter, Why
 from eo_listener.sinks.sqlite.columns import affinity
-from eo_listener.sinks.sqlite.failures import REFUSED, check_open
+from eo_listener.sinks.sqlite.failures import REFUSED, check_open, why
 from eo_listener.sinks.target import Target
 
 STAGE: Final = "temp.eo_upsert"
@@ -163,12 +164,16 @@ class Merge:
         self._row: Sequence[Any] = ()
         self._offered = 0
 
-    def run(self) -> Iterator[DeadLetter]:
+    def run(self) -> Generator[DeadLetter, None, None]:
         """Write them, and yield those that were refused.
 
         Raises SettingsError where the newest of the rows with one key cannot be told.
         """
-        rows = self._newest()
+        # An open query would hold its lock beyond the transaction.
+        with closing(self._connection.execute(self._upsert.choose())) as chosen:
+            yield from self._written(self._newest(chosen))
+
+    def _written(self, rows: Iterator[Sequence[Any]]) -> Iterator[DeadLetter]:
         write = self._upsert.write()
         while True:
             offered, changed = self._offered, self._connection.total_changes
@@ -178,14 +183,14 @@ class Merge:
                 check_open(self._connection, error)
                 self._settled = False
                 self._count(self._offered - offered - 1, changed)
-                yield self._letter(str(error))
+                yield self._letter(why(error))
             else:
                 self._count(self._offered - offered, changed)
                 return
 
-    def _newest(self) -> Iterator[Sequence[Any]]:
+    def _newest(self, chosen: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
         clashes = False
-        for place, tied, clash, *row in self._connection.execute(self._upsert.choose()):
+        for place, tied, clash, *row in chosen:
             if place == 1:
                 self._refuse(clashes and self._settled, there=True)
                 self._settled = False
@@ -208,7 +213,7 @@ class Merge:
         """Count what was written: an older version is not, nor what a trigger ignores."""
         self.rows += min(tried, self._connection.total_changes - changed)
 
-    def _letter(self, why: str) -> DeadLetter:
+    def _letter(self, refused: Why) -> DeadLetter:
         topic, partition, offset = self._row[: len(ORIGIN)]
         cells: dict[str, Any] = {}
         if self._upsert.traced:
@@ -216,7 +221,14 @@ class Merge:
         for field, value in zip(self._upsert.columns, self._row[len(ORIGIN) :], strict=True):
             cells[field.name] = _plain(value, field.type)
         row = json.dumps(cells, ensure_ascii=False)
-        return DeadLetter(topic=topic, partition=partition, offset=offset, reason=why, row=row)
+        return DeadLetter(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            reason=refused.reason,
+            told=refused.told,
+            row=row,
+        )
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:

@@ -8,9 +8,10 @@ it; those of a larger batch while the lock is held.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,7 @@ from eo_listener.sinks.ledger_sql import (
     standing,
 )
 from eo_listener.sinks.poison import DeadLetter, DeadLetterSql
+from eo_listener.sinks.refusals import SHARE, Refusals
 from eo_listener.sinks.rows import schema_of
 from eo_listener.sinks.sqlite.applying import run_apply
 from eo_listener.sinks.sqlite.failures import at_commit, explained
@@ -56,7 +58,8 @@ class SqliteSink:
     repeated batch with the same rows changes nothing.
     `apply`: SQL statements, one each, or a function of connection and entry, run on the batch's
     rows (in the temporary table `eo_batch`) instead of a write to `table`, in the same
-    transaction. `dead_letters` names a table for rows that cannot be written. `busy_timeout` is in
+    transaction. `dead_letters` names a table for rows that cannot be written, at most
+    `max_dead_letters` of a batch: a number, or a share of its rows as a float. `busy_timeout` is in
     seconds. With `create=False` neither file nor tables are made.
 
     Raises SettingsError for arguments that cannot be.
@@ -75,6 +78,7 @@ class SqliteSink:
         apply: Apply | None = None,
         create: bool = True,
         dead_letters: str | None = None,
+        max_dead_letters: float = SHARE,
         per_partition: bool = False,
         busy_timeout: float = 30.0,
         task_rows: int = TASK_ROWS,
@@ -97,6 +101,7 @@ class SqliteSink:
             apply=apply,
             create=create,
             dead_letters=dead_letters,
+            max_dead_letters=max_dead_letters,
         )
         self._file = DatabaseFile(
             Path(path).expanduser().absolute(), create=create, busy_timeout=busy_timeout
@@ -199,35 +204,39 @@ class SqliteSink:
         writing = Writing(connection, table)
         if self._letters is not None and self._target.create:
             connection.execute(self._letters.create())
-        dead = 0
+        refusals = Refusals(label=self.label, limit=self._target.limit)
+        aside = partial(self._put_aside, connection, entry, refusals)
+        given = 0
         for number, batch in enumerate(batches):
-            dead += self._put_aside(connection, entry, self._refused(writing.write(batch)))
+            given += batch.num_rows
+            aside(writing.write(batch))
             if number == 0:
                 reached("sink.copying")
         if self._target.apply is not None:
             run_apply(connection, self._target, entry)
-        if table.upsert is None:
-            return Applied(rows=writing.rows, dead=dead)
-        merge = Merge(connection, table.upsert)
-        dead += self._put_aside(connection, entry, self._refused(merge.run()))
-        connection.execute(f"DROP TABLE {STAGE}")
-        return Applied(rows=merge.rows, dead=dead)
-
-    def _refused(self, letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
-        for letter in letters:
-            if self._letters is None:
-                raise letter.error(self.label)
-            yield letter
+        rows = writing.rows
+        if table.upsert is not None:
+            merge = Merge(connection, table.upsert)
+            aside(merge.run())
+            connection.execute(f"DROP TABLE {STAGE}")
+            rows = merge.rows
+        refusals.check(given)
+        return Applied(rows=rows, dead=refusals.count)
 
     def _put_aside(
-        self, connection: Connection, entry: Entry, letters: Iterator[DeadLetter]
-    ) -> int:
-        count = 0
-        while refused := list(islice(letters, _LETTERS)):
-            if self._letters is not None:
+        self,
+        connection: Connection,
+        entry: Entry,
+        refusals: Refusals,
+        letters: Generator[DeadLetter, None, None],
+    ) -> None:
+        """Write them; raises PoisonRowError for the first where there is no table for them."""
+        with closing(letters):
+            while refused := list(islice(letters, 1 if self._letters is None else _LETTERS)):
+                if self._letters is None:
+                    raise refused[0].error(self.label)
+                refusals.add(refused)
                 connection.executemany(*self._letters.insert(entry, refused, _now()))
-            count += len(refused)
-        return count
 
     def _move(self, connection: Connection, entry: Entry, rows: int) -> bool:
         """Write the entry into the ledger; whether each head was as the entry has found it."""

@@ -7,7 +7,7 @@ of its own. So the rows go in as one stream, which goes on behind a row that was
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from operator import length_hint
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from eo_listener.sinks.poison import DeadLetter
 from eo_listener.sinks.sqlite.columns import flaws, unreadable, values
-from eo_listener.sinks.sqlite.failures import REFUSED, check_open
+from eo_listener.sinks.sqlite.failures import REFUSED, check_open, why
 from eo_listener.sinks.sqlite.table import Table
 
 
@@ -27,7 +27,7 @@ class Writing:
         self._connection = connection
         self._table = table
 
-    def write(self, batch: pa.RecordBatch) -> Iterator[DeadLetter]:
+    def write(self, batch: pa.RecordBatch) -> Generator[DeadLetter, None, None]:
         """Write the rows of `batch`, and yield those that were not written.
 
         Nothing more is written once the caller stops asking. Raises sqlite3.Error for what is no
@@ -55,7 +55,7 @@ class Writing:
         return [values(batch.column(name)) for name in self._table.columns]
 
     def _letters(self, batch: pa.RecordBatch, found: Mapping[int, str]) -> Iterator[DeadLetter]:
-        return (self._table.sieve.letter(batch, at, why) for at, why in sorted(found.items()))
+        return (self._table.sieve.letter(batch, at, flaw) for at, flaw in sorted(found.items()))
 
     def _insert(self, batch: pa.RecordBatch, columns: list[list[Any]]) -> Iterator[DeadLetter]:
         first = iter(columns[0])  # it knows how many of its values were taken
@@ -69,7 +69,7 @@ class Writing:
                 check_open(self._connection, error)
                 taken = batch.num_rows - length_hint(first)
                 self._count(taken - before - 1, changed)
-                yield self._table.sieve.letter(batch, taken - 1, str(error))
+                yield self._table.sieve.letter(batch, taken - 1, *why(error))
             else:
                 taken = batch.num_rows
                 self._count(taken - before, changed)
