@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_listener.events import Breach, Finding
-from eo_listener.guard import judge
+from eo_listener.guard import Sequence, judge
+from eo_listener.guard.sequence import Verdict
 from eo_listener.offsets import Offsets, TopicPartition
+from eo_listener.progress import Progress, SourceProgress
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -77,6 +81,63 @@ def test_records_gone_before_the_batch_are_lost() -> None:
     assert judge(start, start, end, {P0: 7, P1: 5}) == (found(Breach.LOST, 5, 7),)
     assert judge(start, start, end, {P0: 50}) == (found(Breach.LOST, 5, 9),)
     assert judge(end, end, end, {P0: 50}) == ()  # nothing was read, so nothing was skipped
+
+
+def followed(*batches: tuple[Any, ...]) -> list[Verdict]:
+    """What a sequence says of these events: number, then start and end of each source."""
+    sequence = Sequence()
+    return [
+        sequence.follow(
+            Progress(
+                query_id="q",
+                run_id="r",
+                name=None,
+                batch_id=number,
+                timestamp="",
+                sources=tuple(
+                    SourceProgress(index=index, description="", start=start, end=end)
+                    for index, (start, end) in enumerate(ranges)
+                ),
+            )
+        )
+        for number, *ranges in batches
+    ]
+
+
+def test_a_source_without_an_end_is_passed_over() -> None:
+    """One of two sources has nothing yet: the other is judged all the same."""
+    five, seven, nine = Offsets({P0: 5}), Offsets({P0: 7}), Offsets({P0: 9})
+    verdicts = followed(
+        (0, (None, five), (None, None)),
+        (1, (seven, nine), (None, None)),
+        (2, (nine, nine), (None, seven)),
+        (3, (nine, nine), (nine, nine)),
+    )
+    assert [list(one.findings) for one in verdicts] == [[], [0], [], [1]]
+    assert not any(one.missed_after is not None or one.repeated for one in verdicts)
+
+
+def test_what_lies_between_batches_that_nobody_told_of_is_no_gap() -> None:
+    """It is unknown where offsets are missing too; all else is as wrong as ever."""
+    five, seven, nine = Offsets({P0: 5}), Offsets({P0: 7}), Offsets({P0: 9})
+    verdicts = followed((0, (None, five)), (4, (seven, nine)), (6, (nine, nine)), (9, (five, nine)))
+    assert [one.missed_after for one in verdicts] == [None, 0, None, None]
+    assert [list(one.findings) for one in verdicts] == [[], [], [], [0]]
+
+
+def test_an_event_that_was_judged_is_not_judged_again() -> None:
+    """The same number and ranges, or a lower number: nothing new, and nothing wrong."""
+    five, nine = Offsets({P0: 5}), Offsets({P0: 9})
+    verdicts = followed(
+        (0, (None, five)),
+        (0, (None, five)),
+        (1, (five, nine)),
+        (0, (None, five)),
+        (1, (five, nine)),
+        (1, (five, five)),
+    )
+    assert [one.repeated for one in verdicts] == [False, True, False, True, True, False]
+    assert [list(one.findings) for one in verdicts] == [[], [], [], [], [], [0]]
 
 
 MAPS = st.dictionaries(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -64,3 +65,52 @@ def test_the_text_of_another_program_is_nobodys(text: str | None) -> None:
 def test_a_trailing_nul_is_dropped() -> None:
     """confluent-kafka stores a NUL after the text; other readers show it."""
     assert CommitMetadata.parse(metadata().text() + "\0") == metadata()
+
+
+@pytest.mark.parametrize("name", ["x" * 200, "\N{ROLLING ON THE FLOOR LAUGHING}" * 100, '"' * 200])
+def test_a_long_name_gives_way(name: str) -> None:
+    """As much of it as fits stays, and a mark that it was cut."""
+    text = metadata(name).text()
+    assert 120 - 6 <= len(text.encode()) <= 120
+    read = CommitMetadata.parse(text)
+    assert read is not None
+    assert read.name.endswith("~")
+    assert name.startswith(read.name[:-1])
+
+
+def test_a_name_that_just_fits_is_whole() -> None:
+    """It is cut only where it must be."""
+    room = MAX_BYTES - len(metadata("").text().encode())
+    whole = CommitMetadata.parse(metadata("x" * room).text())
+    cut = CommitMetadata.parse(metadata("x" * (room + 1)).text())
+    assert whole is not None
+    assert cut is not None
+    assert (whole.name, cut.name) == ("x" * room, "x" * (room - 1) + "~")
+
+
+def test_what_a_commit_may_carry_besides() -> None:
+    """Where it was rewound from, and the guard's mark; each is read back."""
+    rewound = metadata().rewinding(150)
+    assert '"w":150' in rewound.text()
+    assert CommitMetadata.parse(rewound.text()) == rewound
+    withheld = metadata().withholding()
+    assert '"g":1' in withheld.text()
+    assert CommitMetadata.parse(withheld.text()) == withheld
+    assert CommitMetadata.parse(metadata().text()) == metadata()
+    odd = metadata().text().replace('"b"', '"w":"x","g":2,"b"')
+    assert CommitMetadata.parse(odd) == metadata()
+
+
+def test_a_writer_is_a_run_of_a_query() -> None:
+    """Neither another run nor another query is the same writer, nor is a stranger."""
+    one = metadata()
+    assert one.same_writer(metadata(batch_id=99))
+    assert not one.same_writer(replace(one, run_id="x"))
+    assert not one.same_writer(replace(one, query_id="x"))
+    assert not one.same_writer(None)
+
+
+def test_a_writer_is_named_as_people_look_for_it() -> None:
+    """By its name where it has one, and by its ids."""
+    assert str(metadata()) == "query 'flights', id 00000010, run 00000020, batch 41"
+    assert str(metadata(None)) == "id 00000010, run 00000020, batch 41"

@@ -160,6 +160,8 @@ def test_event_times_are_read_in_seconds_since_the_epoch() -> None:
     measures = Progress.parse(event(eventTime=times)).measures
     assert measures.newest == 1357034400.5
     assert measures.watermark is None
+    times["watermark"] = "2013-01-01T09:50:00.000Z"
+    assert Progress.parse(event(eventTime=times)).measures.watermark == 1357033800.0
 
 
 @pytest.mark.parametrize("number", ["fast", None, float("nan"), float("inf"), 10**400])

@@ -338,7 +338,9 @@ class Desk:
             return
         meaning = run.meaning() if known else UNKNOWN_MODE
         if meaning is not None and (run.options or not known):
-            what = run.mode.value if run.mode is not None else "a query that cannot be asked"
+            what = "a query that cannot be asked"
+            if known and run.mode is not None:
+                what = run.mode.value
             self._committer.observe(
                 QueryNoticed(query=run.query, run_id=run.run_id, what=what, meaning=meaning)
             )

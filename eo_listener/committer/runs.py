@@ -133,13 +133,14 @@ class Run:
 
     def asked(self, now: float) -> None:
         """Plan a look for when this one comes to nothing: else it would be due for ever."""
-        self.due, self.silence = now + _SILENCE, None
+        self.due = now + _SILENCE
+        self._used_up(now)
 
     def looked(
         self, position: LivePosition | None, now: float, heartbeat: float, *, early: bool
     ) -> bool:
         """Plan the next look; say whether this is the time for the full map."""
-        self.silence = None
+        self._used_up(now)
         pause = min(_POLL, heartbeat) if self.is_watched else heartbeat
         if early:
             self.due = now + min(_POLL, heartbeat)
@@ -159,6 +160,11 @@ class Run:
         elif self.renewed is not None:
             self.due = min(self.due, max(self.renewed + heartbeat, now + _RESTORING))
         return self.renewed == now
+
+    def _used_up(self, now: float) -> None:
+        """This look is the one after a silence, if that was to be by now; else it is to come."""
+        if self.silence is not None and self.silence <= now:
+            self.silence = None
 
     def heard(self, now: float) -> None:
         """Plan a look for when its events have fallen silent: the last one may have been lost."""

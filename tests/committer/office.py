@@ -58,6 +58,8 @@ class Office:
     def pass_until(self, moment: float, since: float = 0.0) -> None:
         """Serve whenever something is due, up to a moment."""
         now = since
+        if self.inbox:
+            self.serve(now)
         for _ in range(10_000):
             due = self.desk.due()
             if due is None or due > moment:

@@ -512,3 +512,35 @@ def test_partitions_that_are_gone_do_not_keep_a_look_from_others() -> None:
     assert request.partitions[0] == P0
     assert len(request.partitions) == LOOKED_AT
     assert lane.send(200.0).positions.keys() == {P0}
+
+
+def test_an_idle_partition_that_vanished_comes_back_too() -> None:
+    """A look for one partition shows that another is gone from the group: both are sent."""
+    lane = seasoned()
+    lane.kafka.held.clear()
+    lane.offer({P1: by(7)})
+    assert set(lane.see(130.0).partitions) == {P0, P1}
+    (vanished,) = [one for one in lane.take() if isinstance(one, OffsetsVanished)]
+    assert vanished.offsets == {P0: 5}
+    assert lane.send(130.0).positions == {P0: by(5), P1: by(7)}
+
+
+def test_an_idle_partition_that_is_gone_is_no_failure() -> None:
+    """A deleted topic with nothing to commit is nobody's trouble, look after look."""
+    kafka = Kafka()
+    lane = seasoned(kafka)
+    del kafka.ends[P0]
+    lane.offer({P1: by(7)})
+    lane.see(130.0)
+    assert lane.take() == []
+    lane.land(lane.send(130.0), 130.0)
+    assert lane.complete()
+
+
+def test_log_starts_are_those_of_the_looks_so_far() -> None:
+    """By then, of each partition that was looked at."""
+    lane = Driven(Kafka())
+    assert lane.log_starts(1e9) == {}
+    lane.commit({P0: by(5)}, 10.0)
+    assert lane.log_starts(9.0) == {}
+    assert lane.log_starts(10.0) == {P0: 0}

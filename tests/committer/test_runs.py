@@ -76,6 +76,18 @@ def test_events_that_fall_silent_lead_to_a_look() -> None:
     assert one.next_look == HOUR
 
 
+def test_a_look_soon_after_an_event_does_not_stand_for_the_one_after_the_silence() -> None:
+    """What comes between that look and the end of the minute may have been dropped too."""
+    one = run()
+    one.heard(0.0)
+    one.looked(at(3), 0.1, HOUR, early=False)
+    one.asked(2.1)
+    one.looked(at(3), 2.1, HOUR, early=False)
+    assert one.next_look == 60.0
+    one.looked(at(3), 60.0, HOUR, early=False)
+    assert one.next_look > HOUR / 2
+
+
 def test_a_position_waits_for_its_event_but_not_for_ever() -> None:
     """What is ahead of the newest event is not judged yet; a dropped event holds it up once."""
     one = run()
@@ -165,3 +177,44 @@ def test_the_first_position_is_what_was_restored() -> None:
     one.looked(at(3, 10), 1.0, HOUR, early=False)
     one.looked(at(9, 90), 2.0, HOUR, early=False)
     assert one.restored == at(3, 10)
+
+
+def test_a_position_that_waits_for_its_event_is_asked_for_soon() -> None:
+    """Five seconds, not a heartbeat: the event may have been dropped."""
+    one = run()
+    one.looked(at(3), 0.0, HOUR, early=False)
+    one.looked(at(3), 2.0, HOUR, early=False)
+    one.looked(at(4), 100.0, HOUR, early=True)
+    assert one.next_look == 105.0
+    one.looked(at(4), 105.0, 2.0, early=True)
+    assert one.next_look == 107.0
+
+
+def test_the_full_map_is_due_with_each_heartbeat_alone() -> None:
+    """Looks that come more often renew nothing; one a little early counts."""
+    one = Run(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
+    assert one.looked(at(1), 0.0, 100.0, early=False)
+    renewed = [now for now in range(1, 301) if one.looked(at(1), float(now), 100.0, early=False)]
+    assert renewed == [90, 180, 270]
+
+
+def test_without_position_and_event_there_is_nothing_to_renew() -> None:
+    """The heartbeat waits for something to send."""
+    one = run()
+    assert not one.looked(None, 0.0, HOUR, early=False)
+    one.newest = event(0, None, 5)
+    assert one.looked(None, 1.0, HOUR, early=False)
+
+
+def test_doubt_brings_a_look_at_once_or_within_the_minute() -> None:
+    """One that holds another up is asked whether it is there; a look that is due comes first."""
+    one = run()
+    one.due = HOUR
+    one.doubt(10.0, at_once=False)
+    assert one.next_look == 70.0
+    one.doubt(50.0, at_once=False)
+    assert one.next_look == 70.0
+    one.doubt(60.0, at_once=True)
+    assert one.next_look == 60.0
+    one.doubt(65.0, at_once=True)
+    assert one.next_look == 60.0

@@ -199,3 +199,21 @@ def test_of_a_log_that_moves_at_each_look_the_newest_starts_are_kept() -> None:
     assert 15 <= len(slot.log_starts) <= 25
     assert slot.log_start(5.0 * 985) == 985
     assert slot.log_start(0.0) is None
+
+
+def test_only_what_was_to_be_done_can_be_missed() -> None:
+    """A partition that is gone fails what waits for it, and nothing else."""
+    assert not settled(5).miss()
+    assert not Slot().miss()
+    assert fresh(5).miss()
+    refused = settled(5)
+    refused.refused = by(9)
+    assert refused.miss()
+    marking = Slot()
+    marking.withhold(by(5).metadata)
+    assert marking.miss()
+    repeated = settled(5)
+    repeated.repeat = 60.0
+    repeated.watched = True
+    assert not repeated.miss()
+    assert repeated.next_try(REFUSE) is None

@@ -254,3 +254,72 @@ def test_before_the_first_batch() -> None:
     assert kinds(one.saw(planned, 0.0)) == [NoticeKind.NOTHING_DURABLE]
     assert kinds(one.saw(planned, 5.0)) == []
     assert committed(one.saw(at(0, {0: 5}), 10.0)) == {"g": {0: 5}}
+
+
+def test_a_source_that_gets_its_first_offset_has_no_past() -> None:
+    """Spark writes no offset for a source without data; one that comes later is committed."""
+    empty = SourceOffsets(id="1", text="-", offsets=None)
+    one = watch()
+    first = batch(1, {0: 50})
+    one.saw(Sight(query_id=ID, durable=replace(first, sources=(*first.sources, empty))), 0.0)
+    step = one.saw(at(2, {0: 60}, {5: 7}), 5.0)
+    assert step.events == ()
+    assert committed(step) == {"g": {0: 60, 5: 7}}
+    gone = batch(3, {0: 70})
+    step = one.saw(Sight(query_id=ID, durable=replace(gone, sources=(*gone.sources, empty))), 10.0)
+    assert committed(step) == {"g": {0: 70}}
+
+
+def test_a_damaged_file_before_the_first_batch_is_told_and_waited_for() -> None:
+    """Nothing is durable, and something cannot be read: that is said, and not that it is new."""
+    torn = Sight(query_id=ID, findings=(TORN,))
+    one = watch()
+    one.saw(torn, 0.0)
+    step = one.saw(torn, 5.0)
+    assert kinds(step) == [NoticeKind.UNREADABLE]
+    assert (step.commits, step.pause) == ((), 5.0)
+    assert committed(one.saw(at(0, {0: 5}), 10.0)) == {"g": {0: 5}}
+
+
+def test_a_last_look_waits_for_no_other() -> None:
+    """At the end a sight is believed at once: what is torn is told, what went back is offered."""
+    one = watch()
+    one.saw(at(8, {0: 60}), 0.0)
+    step = one.saw(at(5, {0: 30}), 5.0, settled=True)
+    assert kinds(step) == [NoticeKind.REWOUND]
+    assert committed(step) == {"g": {0: 30}}
+
+
+def test_a_doubt_that_changes_is_a_new_doubt() -> None:
+    """Two looks must show the same; a good one between them ends it."""
+    one = watch()
+    one.saw(at(8, {0: 60}), 0.0)
+    assert one.saw(at(5, {0: 30}), 5.0).commits == ()
+    assert one.saw(at(4, {0: 20}), 10.0).commits == ()
+    assert committed(one.saw(at(9, {0: 70}), 15.0)) == {"g": {0: 70}}
+    assert one.saw(at(4, {0: 20}), 20.0).commits == ()
+    assert committed(one.saw(at(4, {0: 20}), 25.0)) == {"g": {0: 20}}
+
+
+def test_a_checkpoint_that_is_gone_has_no_say_any_more() -> None:
+    """Not there twice: its groups stay, and others that share them are let go on."""
+    one = watch()
+    one.saw(at(8, {0: 60}), 0.0)
+    absent = Sight()
+    first = one.saw(absent, 5.0)
+    assert (first.released, first.events) == (False, ())
+    second = one.saw(absent, 10.0)
+    assert second.released
+    assert kinds(second) == [NoticeKind.GONE]
+    assert kinds(one.saw(absent, 15.0)) == []
+    assert kinds(one.saw(at(8, {0: 60}), 20.0)) == [NoticeKind.RECOVERED]
+
+
+def test_what_the_guard_withheld_is_free_with_another_query() -> None:
+    """A query that was started anew is not held for what the one before did."""
+    one = watch()
+    one.saw(at(1, {0: 50}), 0.0)
+    one.saw(at(2, {0: 40}), 5.0)
+    assert one.saw(at(3, {0: 60}), 10.0).commits == ()
+    one.saw(at(0, {0: 3}, query=OTHER), 15.0)
+    assert committed(one.saw(at(1, {0: 4}, query=OTHER), 20.0)) == {"g": {0: 4}}
