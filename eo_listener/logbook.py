@@ -36,6 +36,8 @@ from eo_listener.offsets import TopicPartition
 _REMEMBERED = 1000  # things said once each; of more, those that were met last
 _OVER = 600.0  # what was not met for so long is over: when it comes again it is news
 
+LONGEST = 2000  # characters of a line: what collects logs cuts or refuses longer ones
+
 logger = logging.getLogger("eo_listener")
 
 
@@ -84,7 +86,8 @@ class Logbook:
                 new = self._is_new((event.cluster, event.group, event.refusal))
                 self._group(event, advice.refused(event), once=new)
             case CommitAbandoned():
-                logger.error(
+                _say(
+                    logging.ERROR,
                     "group %s at %s: closed before these offsets were confirmed, the group stays "
                     "behind until the query commits again: %s",
                     event.group,
@@ -92,7 +95,7 @@ class Logbook:
                     event.offsets,
                 )
             case Malfunction() if self._is_new(event):
-                logger.error("%s: %s", event.where, event.problem)
+                _say(logging.ERROR, "%s: %s", event.where, event.problem)
             case _:
                 self._of_group(event)
                 self._of_query(event)
@@ -116,13 +119,13 @@ class Logbook:
         match event:
             case GuardViolation():
                 where = f"query {event.query}, source {event.source}"
-                logger.error("%s: %s", where, advice.violation(event))
+                _say(logging.ERROR, "%s: %s", where, advice.violation(event))
             case EventsMissed():
-                logger.warning("query %s: %s", event.query, advice.missed(event))
+                _say(logging.WARNING, "query %s: %s", event.query, advice.missed(event))
             case EventsRepeated():
-                logger.warning("query %s: %s", event.query, advice.repeated(event))
+                _say(logging.WARNING, "query %s: %s", event.query, advice.repeated(event))
             case QueryNoticed():
-                logger.info("query %s: %s: %s", event.query, event.what, event.meaning)
+                _say(logging.INFO, "query %s: %s: %s", event.query, event.what, event.meaning)
             case SourceIgnored():
                 self._ignored(event)
             case BatchApplied() | BatchReplayed() | BatchHalted() | StateLeftBehind():
@@ -147,7 +150,8 @@ class Logbook:
             trouble.causes = {c: tps for c, tps in trouble.causes.items() if not tps & landed}
             if not trouble.partitions:
                 del self._troubles[key]
-                logger.info(
+                _say(
+                    logging.INFO,
                     "group %s at %s: committed again, after %d failures in %.1f s",
                     event.group,
                     event.cluster,
@@ -156,8 +160,10 @@ class Logbook:
                 )
         if key not in self._committing:
             self._committing.add(key)
-            logger.info("group %s at %s: commits have begun", event.group, event.cluster)
-        logger.debug("group %s at %s: committed %s", event.group, event.cluster, event.offsets)
+            _say(logging.INFO, "group %s at %s: commits have begun", event.group, event.cluster)
+        _say(
+            logging.DEBUG, "group %s at %s: committed %s", event.group, event.cluster, event.offsets
+        )
 
     def _failed(self, event: CommitFailed) -> None:
         key = (event.cluster, event.group)
@@ -166,7 +172,7 @@ class Logbook:
         trouble.partitions |= event.errors.keys()
         level = logging.DEBUG if event.cause in trouble.causes else logging.WARNING
         trouble.causes.setdefault(event.cause, set()).update(event.errors)
-        logger.log(
+        _say(
             level,
             "group %s at %s: not committed (%s on %d partitions%s): %s%s. To do: %s. The query "
             "runs on; the newest offsets are kept and tried again",
@@ -184,13 +190,13 @@ class Logbook:
         self, event: _OfGroup, told: str, level: int = logging.WARNING, *, once: bool = True
     ) -> None:
         """Say something of a group; what is not said for the first time, on level DEBUG."""
-        logger.log(
+        _say(
             level if once else logging.DEBUG, "group %s at %s: %s", event.group, event.cluster, told
         )
 
     def _ignored(self, event: SourceIgnored) -> None:
         where = "" if event.source is None else f", source {event.source}"
-        logger.log(
+        _say(
             logging.WARNING if event.wrong else logging.INFO,
             "query %s%s: %s (%s). To do: %s",
             event.query,
@@ -214,4 +220,15 @@ def _of_batch(event: BatchApplied | BatchReplayed | BatchHalted | StateLeftBehin
         level, told = logging.WARNING, advice.left_behind(event)
     else:
         level, told = logging.ERROR, advice.halted(event)
-    logger.log(level, "query %s, batch %d: %s", event.query, event.batch_id, told)
+    _say(level, "query %s, batch %d: %s", event.query, event.batch_id, told)
+
+
+def _say(level: int, text: str, *args: object) -> None:
+    """Write a line; one of many long names loses its middle, and keeps what to do."""
+    if not logger.isEnabledFor(level):
+        return
+    line = text % args
+    if len(line) > LONGEST:
+        head, tail = LONGEST * 2 // 3, LONGEST // 4
+        line = f"{line[:head]} [{len(line) - head - tail} characters left out] {line[-tail:]}"
+    logger.log(level, "%s", line)

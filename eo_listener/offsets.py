@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
+
+_SHOWN = 5  # partitions named in a line
 
 
 class TopicPartition(NamedTuple):
@@ -73,6 +76,12 @@ class Offsets(Mapping[TopicPartition, int]):
 
     def __repr__(self) -> str:
         return f"Offsets({', '.join(f'{tp}: {offset}' for tp, offset in self._map.items())})"
+
+    def __str__(self) -> str:
+        """Name the first few, and how many more there are: for people, and for lines of a log."""
+        shown = ", ".join(f"{tp}: {at}" for tp, at in islice(self._map.items(), _SHOWN))
+        more = len(self) - _SHOWN
+        return f"{shown} and {more} more" if more > 0 else shown or "none"
 
     def topics(self) -> tuple[str, ...]:
         """The topics named, each once, in order."""

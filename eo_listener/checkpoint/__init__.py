@@ -1,7 +1,7 @@
 """Read the checkpoint of a Spark query, wherever it lies; changes nothing."""
 
 from eo_listener.checkpoint.findings import CheckpointError, Finding, FindingKind
-from eo_listener.checkpoint.location import Location, has_scheme
+from eo_listener.checkpoint.location import Location, has_scheme, shown
 from eo_listener.checkpoint.offset_log import BatchOffsets, SourceOffsets
 from eo_listener.checkpoint.plans import CheckpointPlans
 from eo_listener.checkpoint.reader import Batches, Checkpoint, Durable
@@ -18,4 +18,5 @@ __all__ = [
     "Location",
     "SourceOffsets",
     "has_scheme",
+    "shown",
 ]

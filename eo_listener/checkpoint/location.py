@@ -30,7 +30,10 @@ _PACKAGES = {
     "dbfs": "requests",
 }
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)(.*)", re.DOTALL)
-_SECRET = re.compile(r"(?<=://)[^/@]*:[^/@]*@")
+# A password may hold an `@` itself: it ends at the last one before the path. What follows a `?` is
+# a signature (Azure's SAS, presigned links) more often than not.
+_SECRET = re.compile(r"(?<=://)[^/\s]*:[^/\s]*@")
+_QUERY = re.compile(r"(://[^\s?]*\?)[^\s]+")
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -46,7 +49,8 @@ class Location:
             raise SettingsError(
                 f"checkpoint {url!r} is no location", fix="Name the folder, or its URL"
             )
-        self._shown = _SECRET.sub("***@", url)
+        self._shown = shown(url)
+        self._options = dict(options)
         self._scheme, target = _translate(url)
         try:
             # An instance of its own: fsspec would share one, and its listing cache, with others.
@@ -129,7 +133,7 @@ class Location:
     def _failed(self, name: str, error: Exception) -> StorageError:
         return StorageError(
             f"{self}{'/' if name else ''}{name} cannot be read ({type(error).__name__})",
-            cause=_reason(error),
+            cause=_reason(error, self._options),
             fix="Check the address, the rights and the credentials of this process",
         )
 
@@ -139,10 +143,15 @@ def _reason(error: Exception, options: Mapping[str, Any] = NONE) -> str | None:
     lines = str(error).strip().splitlines()
     if not lines:
         return None
-    told = _SECRET.sub("***@", lines[0])
+    told = shown(lines[0])
     for value in map(str, options.values()):
         told = told.replace(value, "***") if value else told
     return told[:200]
+
+
+def shown(text: str) -> str:
+    """A URL, or a text with URLs in it, without their secrets."""
+    return _QUERY.sub(r"\1***", _SECRET.sub("***@", text))
 
 
 def has_scheme(url: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from eo_listener import advice
+from eo_listener.advice import few
 from eo_listener.committer.policy import Policy, Retry
 from eo_listener.committer.waiting import Groups, Waiting
 from eo_listener.committer.worker import Worker
@@ -89,7 +90,7 @@ class Committer:
                     "group %s: offsets arrived after the committer was closed and are not "
                     "committed: %s",
                     commit.group,
-                    sorted(commit.positions),
+                    few(sorted(commit.positions)),
                 )
                 return None
             worker = self._workers.get(commit.cluster)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from eo_listener.checkpoint import Location
+from eo_listener.checkpoint import Location, shown
 from eo_listener.errors import SettingsError
 from eo_listener.group_names import require_group
 from eo_listener.routing import Cluster
@@ -34,7 +34,8 @@ class Target:
     def __post_init__(self) -> None:
         if not self.groups:
             raise SettingsError(
-                f"no group is named for {self.location}", fix="Name one: -g GROUP, or group = '...'"
+                f"no group is named for {shown(self.location)}",
+                fix="Name one: -g GROUP, or group = '...'",
             )
         for topic, group in self.groups.items():
             if not topic.strip() or not group.strip() or len(group) > _LONGEST_GROUP:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from eo_listener.advice import few
 from eo_listener.clusters import librdkafka_properties
 from eo_listener.errors import SettingsError
 from eo_listener.jvm.hands import JvmHands
@@ -60,13 +61,13 @@ class SourceCluster:
             there = set(self._reader.partitions({tp.topic for tp in wanted.assigned}))
             absent = sorted(wanted.assigned - there)
             if absent:
-                raise _lacking(f"partition {', '.join(map(str, absent))}", "assign")
+                raise _lacking(f"partition {few(absent)}", "assign")
             return tuple(sorted(wanted.assigned))
         topics = wanted.topics or frozenset()
         found = self._reader.partitions(topics)
         missing = sorted(topics - {tp.topic for tp in found})
         if missing:
-            raise _lacking(f"topic {', '.join(missing)}", "topics=")
+            raise _lacking(f"topic {few(missing)}", "topics=")
         return found
 
     def of_group(self, group: str, partitions: Collection[TopicPartition]) -> Origin:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from eo_listener import jvm
-from eo_listener.checkpoint import Checkpoint, has_scheme
+from eo_listener.checkpoint import Checkpoint, has_scheme, shown
 from eo_listener.errors import SettingsError
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import Sink
@@ -168,7 +168,7 @@ def _milliseconds(timestamp: object, wanted: Wanted | None) -> int:
 def _refuse_existing(location: str | None) -> None:
     if location is not None and Checkpoint(_where(location)).exists():
         raise SettingsError(
-            f"there is a checkpoint at {location} already",
+            f"there is a checkpoint at {shown(location)} already",
             cause="Spark goes on from it and ignores startingOffsets",
             fix="Give the query another checkpointLocation, or move that folder away; without "
             "startingOffsets it continues where it was",

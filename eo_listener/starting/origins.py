@@ -11,6 +11,7 @@ from eo_listener.checkpoint import (
     Finding,
     FindingKind,
     has_scheme,
+    shown,
 )
 from eo_listener.errors import SettingsError
 from eo_listener.offsets import TopicPartition
@@ -66,19 +67,19 @@ def of_checkpoint(location: str) -> Origin:
     if durable is None or durable.offsets is None:
         found = "; ".join(map(str, durable.findings)) if durable is not None else ""
         raise SettingsError(
-            f"the checkpoint {location} has no finished batch",
+            f"the checkpoint {shown(location)} has no finished batch",
             cause=found or "the query has not finished one yet, or the path is another one",
             fix="Check the path; it is the query's checkpointLocation",
         )
     newest = checkpoint.batches().committed[-1]
     if durable.findings or durable.offsets.batch < newest:
         lost = Finding(file=f"offsets/{newest}", kind=FindingKind.MISSING)
-        raise CheckpointError(location, durable.findings[0] if durable.findings else lost)
+        raise CheckpointError(shown(location), durable.findings[0] if durable.findings else lost)
     offsets: dict[TopicPartition, int] = {}
     for held in durable.offsets.kafka().values():
         for tp, offset in held.items():  # of a topic that is read twice, what both have
             offsets[tp] = min(offset, offsets.get(tp, offset))
-    return Origin(what=f"batch {durable.offsets.batch} of {location}", offsets=offsets)
+    return Origin(what=f"batch {durable.offsets.batch} of {shown(location)}", offsets=offsets)
 
 
 def _refuse_disagreement(

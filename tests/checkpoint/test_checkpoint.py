@@ -13,7 +13,7 @@ import pytest
 from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from eo_listener.checkpoint import Checkpoint, CheckpointError, FindingKind, Location
+from eo_listener.checkpoint import Checkpoint, CheckpointError, FindingKind, Location, shown
 from eo_listener.errors import SettingsError, StorageError
 from tests.attack import surgery
 from tests.checkpoint.recorded import read, unpack
@@ -294,3 +294,42 @@ def test_secrets_are_not_shown() -> None:
     with pytest.raises(StorageError) as caught:
         Location("s3a://key:hunter2@bucket/c", {"secret": "hunter2"})
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("sftp://user:p@ss@host/c", "sftp://***@host/c"),
+        ("sftp://user:p@ss:word@host:22/c/a@b", "sftp://***@host:22/c/a@b"),
+        ("https://host/c?sig=hunter2&x=1", "https://host/c?***"),
+        ("https://user:hunter2@host/c?sig=x", "https://***@host/c?***"),
+        (
+            "abfss://box@account.dfs.core.windows.net/c",
+            "abfss://box@account.dfs.core.windows.net/c",
+        ),
+        ("hdfs://node:8020/c", "hdfs://node:8020/c"),
+        ("/data/a:b@c?d", "/data/a:b@c?d"),
+        (
+            "no s3://k:p@q@b/x, nor http://h/y?z=1 today",
+            "no s3://***@b/x, nor http://h/y?*** today",
+        ),
+    ],
+)
+def test_what_is_shown_of_a_url(url: str, told: str) -> None:
+    """No password, whatever is in it, and no signature; also where a driver quotes it."""
+    assert shown(url) == told
+
+
+def test_a_driver_that_quotes_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says of a file that cannot be read is told without them."""
+    location = Location("memory://c", {"token": "hunter2"})
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("token hunter2 of sftp://u:p@ss@h/c is refused")
+
+    monkeypatch.setattr(location._files, "open", refuse)
+    monkeypatch.setattr(location._files, "ls", refuse)
+    for ask in (lambda: location.read("x", 10), location.names):
+        with pytest.raises(StorageError) as failed:
+            ask()
+        assert failed.value.cause == "token *** of sftp://***@h/c is refused"
