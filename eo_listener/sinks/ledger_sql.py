@@ -78,21 +78,21 @@ class LedgerSql:
         span = "start_offset bigint NOT NULL, next_offset bigint NOT NULL"
         writer = "batch_id bigint NOT NULL, query_id text NOT NULL, run_id text NOT NULL"
         heads = (
-            f"CREATE TABLE IF NOT EXISTS {self._table(HEADS)} (format integer NOT NULL, {key}, "
+            f"CREATE TABLE IF NOT EXISTS {self.table(HEADS)} (format integer NOT NULL, {key}, "
             f'topic text NOT NULL, "partition" integer NOT NULL, topic_id text, {span}, {writer}, '
             f'moved_at {self.moment} NOT NULL, PRIMARY KEY (sink, query, topic, "partition"))'
         )
         history = (
-            f"CREATE TABLE IF NOT EXISTS {self._table(HISTORY)} (format integer NOT NULL, {key}, "
+            f"CREATE TABLE IF NOT EXISTS {self.table(HISTORY)} (format integer NOT NULL, {key}, "
             f'source integer NOT NULL, topic text NOT NULL, topic_id text, "partition" integer '
             f'NOT NULL, {span}, {writer}, "rows" bigint NOT NULL, verdict text NOT NULL, '
             f"hole_start bigint, hole_until bigint, applied_at {self.moment} NOT NULL)"
         )
         index, table = HISTORY + "_order", HISTORY
         names = (
-            (self._table(index), quoted(table))
+            (self.table(index), quoted(table))
             if self.index_in_schema
-            else (quoted(index), self._table(table))
+            else (quoted(index), self.table(table))
         )
         order = f"CREATE INDEX IF NOT EXISTS {names[0]} ON {names[1]} (sink, query, applied_at)"
         return history, order, heads
@@ -101,7 +101,7 @@ class LedgerSql:
         """Read all heads of a sink and query; `standing` reads a row of the answer."""
         text = (
             'SELECT format, topic, "partition", topic_id, start_offset, next_offset, batch_id, '
-            f"query_id, run_id, CAST(moved_at AS text) FROM {self._table(HEADS)} "
+            f"query_id, run_id, CAST(moved_at AS text) FROM {self.table(HEADS)} "
             f"WHERE {self._each(('sink', 'query'), ' AND ')}"
         )
         return Statement(text, (sink, query))
@@ -110,7 +110,7 @@ class LedgerSql:
         """Read all heads that a query id has moved last; `moved` reads the answer."""
         text = (
             'SELECT sink, query, format, topic, "partition", topic_id, start_offset, next_offset, '
-            f"batch_id, query_id, run_id, CAST(moved_at AS text) FROM {self._table(HEADS)} "
+            f"batch_id, query_id, run_id, CAST(moved_at AS text) FROM {self.table(HEADS)} "
             f"WHERE query_id = {self.placeholder}"
         )
         return Statement(text, (query_id,))
@@ -118,7 +118,7 @@ class LedgerSql:
     def insert(self, sink: str, entry: Entry, now: datetime) -> Many:
         """Make the heads that `entry` has found missing."""
         text = (
-            f"INSERT INTO {self._table(HEADS)} (next_offset, start_offset, topic_id, batch_id, "
+            f"INSERT INTO {self.table(HEADS)} (next_offset, start_offset, topic_id, batch_id, "
             'query_id, run_id, moved_at, format, sink, query, topic, "partition") '
             f"VALUES ({self._places(12)}) ON CONFLICT DO NOTHING"
         )
@@ -137,7 +137,7 @@ class LedgerSql:
         wanted = ("sink", "query", "topic", '"partition"')
         found = ("next_offset", "batch_id", "query_id", "run_id")
         text = (
-            f"UPDATE {self._table(HEADS)} SET {self._each((*fields, 'moved_at'), ', ')} "
+            f"UPDATE {self.table(HEADS)} SET {self._each((*fields, 'moved_at'), ', ')} "
             f"WHERE {self._each((*wanted, *found), ' AND ')}"
         )
         return Many(
@@ -156,7 +156,7 @@ class LedgerSql:
     def history(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Many:
         """Write down each range that is not empty, and each hole; `rows` are the batch's."""
         text = (
-            f"INSERT INTO {self._table(HISTORY)} (format, sink, query, source, topic, "
+            f"INSERT INTO {self.table(HISTORY)} (format, sink, query, source, topic, "
             '"partition", topic_id, start_offset, next_offset, batch_id, query_id, run_id, "rows", '
             f"verdict, hole_start, hole_until, applied_at) VALUES ({self._places(17)})"
         )
@@ -166,7 +166,7 @@ class LedgerSql:
             [
                 (
                     *(FORMAT, sink, entry.query, move.source, *tp, move.topic_id, *move.span),
-                    *(*batch, _verdict(move), *(move.hole or (None, None)), now_text(now)),
+                    *(*batch, verdict(move), *(move.hole or (None, None)), now_text(now)),
                 )
                 for tp, move in entry.moves.items()
                 if move.verdict is not None or move.hole is not None
@@ -176,22 +176,25 @@ class LedgerSql:
     def prune(self, sink: str, entry: Entry, kept: int = KEPT_BATCHES) -> Statement | None:
         """Drop the history of all but the newest `kept` batches or more; None if it is not yet due.
 
-        They are told by time, since batch ids begin again with each new checkpoint, and by rows: a
-        batch has one a head at most, whether in one transaction or in one for each partition.
+        Where a partition began, and which offsets were given up, is kept for ever: nothing else
+        says so. Batches are told by time, since batch ids begin again with each new checkpoint, and
+        by rows: a batch has one a head at most, in one transaction or in one for each partition.
         """
         if entry.batch_id % _PRUNE_EVERY:
             return None
-        table = self._table(HISTORY)
+        table = self.table(HISTORY)
         ours = self._each(("sink", "query"), " AND ")
         text = (
-            f"DELETE FROM {table} WHERE {ours} AND applied_at <= (SELECT applied_at FROM {table} "
+            f"DELETE FROM {table} WHERE {ours} AND verdict <> 'first' AND hole_start IS NULL "
+            f"AND applied_at <= (SELECT applied_at FROM {table} "
             f"WHERE {ours} ORDER BY applied_at DESC LIMIT 1 OFFSET {self.placeholder} * "
-            f"(SELECT count(*) FROM {self._table(HEADS)} WHERE {ours}))"
+            f"(SELECT count(*) FROM {self.table(HEADS)} WHERE {ours}))"
         )
         key = (sink, entry.query)
         return Statement(text, (*key, *key, kept, *key))
 
-    def _table(self, name: str) -> str:
+    def table(self, name: str) -> str:
+        """Return one of the ledger's tables as a statement names it."""
         where = f"{quoted(self.schema)}.{quoted(name)}" if self.schema else quoted(name)
         return where.replace("%", "%%") if self.placeholder == "%s" else where
 
@@ -209,7 +212,8 @@ class LedgerSql:
         )
 
 
-def _verdict(move: Move) -> str:
+def verdict(move: Move) -> str:
+    """Return the word that the history has for a range."""
     if move.hole is not None:
         return "gap accepted"
     return move.verdict.value if move.verdict else "empty"
@@ -250,10 +254,12 @@ def foreign_writer(
     label: str, entry: Entry, there: Mapping[TopicPartition, Standing]
 ) -> ForeignWriterError:
     """Say that `entry` does not fit what is now in the ledger of the sink `label`."""
+    heads = {tp: there[tp].head if tp in there else None for tp in entry.moves}
+    # Where the entry was refused at its end, it has moved all others itself, and they are no news.
     wrong = [
         tp
         for tp, move in entry.moves.items()
-        if move.found != (there[tp].head if tp in there else None)
+        if heads[tp] != move.found and heads[tp] != entry.head(tp)
     ] or list(entry.moves)
     shown = "; ".join(_who(tp, there.get(tp)) for tp in wrong[:_SHOWN])
     more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""

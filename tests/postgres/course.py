@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -41,10 +42,16 @@ def write(sink: Sink, frame: Any, count: int = 10) -> Applied:
 
 
 def put(
-    sink: PostgresSink, fields: Mapping[str, str], batches: Generator[pa.RecordBatch, None, None]
+    sink: PostgresSink,
+    fields: Mapping[str, str],
+    batches: Generator[pa.RecordBatch, None, None],
+    **how: Any,
 ) -> Applied:
-    """Write record batches, as they come, as the sink's next batch: what it does without Spark."""
-    writer = sink._writer(QUERY)
+    """Write record batches, as they come, as the sink's next batch: what it does without Spark.
+
+    `how` are other fields of the writer.
+    """
+    writer = replace(sink._writer(QUERY), **how)
     link = sink._connection(writer)
     schema, target = writer.access.schema, sink._target
     if target.dead_letters is not None:

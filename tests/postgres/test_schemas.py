@@ -9,7 +9,7 @@ import pytest
 
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.tables import check_durable, columns
+from eo_listener.sinks.postgres.tables import check_durable, columns, look
 from eo_listener.testing.entries import QUERY
 from tests.postgres.bare import TABLE, write
 from tests.postgres.course import TP, another_role, ask, next_entry, script
@@ -128,11 +128,13 @@ def test_a_target_that_a_crash_empties_is_refused(dsn: str, made: str, fleeting:
     sink = PostgresSink(dsn, "t")
     link = sink._connection(sink._writer(QUERY))
     schema = sink._writer(QUERY).access.schema
+    found = look(link, schema, ["t", "nowhere"])
+    assert list(found) == ["t"]
     if not fleeting:
-        check_durable(link, schema, "t")
+        check_durable(link, schema, "t", found["t"])
     else:
         with pytest.raises(SettingsError, match="SET LOGGED"):
-            check_durable(link, schema, "t")
+            check_durable(link, schema, "t", found["t"])
     sink.close()
 
 

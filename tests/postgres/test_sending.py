@@ -11,8 +11,9 @@ import pytest
 
 from eo_listener.errors import PoisonRowError, SinkError
 from eo_listener.sinks.postgres import PostgresSink, copying, sending
+from eo_listener.sinks.postgres.copying import RefusedLateError
 from eo_listener.testing.entries import QUERY
-from tests.postgres.course import TP, ask, put, script
+from tests.postgres.course import TP, ask, at, put, script
 
 TABLE = "CREATE TABLE t (n int CHECK (n <> 13), v text)"
 SCHEMA = pa.schema(
@@ -138,4 +139,37 @@ def test_what_a_trigger_says_is_in_no_error(dsn: str, code: str) -> None:
     with pytest.raises((PoisonRowError, SinkError), match=code) as failed:
         put(sink, FIELDS, (batch(some, value) for some in [[1]]))
     assert value not in "".join(traceback.format_exception(failed.value))
+    sink.close()
+
+
+OVERFLOWED = (
+    "SELECT bool_or(x.subxact_overflowed), max(x.subxact_count) "
+    "FROM pg_stat_get_backend_idset() AS one, pg_stat_get_backend_subxact(one) AS x"
+)
+
+
+def test_many_chunks_do_not_overflow_the_cache_of_subtransactions(dsn: str) -> None:
+    """The 64 subtransactions that the server remembers are enough, however many chunks there are:
+    more would slow down whoever takes a snapshot.
+    """
+    script(dsn, TABLE)
+    seen = []
+    sink = PostgresSink(dsn, "t")
+    with at({"sink.rows-written": lambda: seen.extend(ask(dsn, OVERFLOWED))}):
+        assert put(sink, FIELDS, (batch([n]) for n in range(100, 200))).rows == 100
+    assert seen == [(False, 60)]
+    sink.close()
+
+
+def test_a_row_that_is_refused_behind_all_savepoints(dsn: str) -> None:
+    """The batch begins anew, with a savepoint for each chunk, and the row is put aside."""
+    script(dsn, TABLE)
+    sink = PostgresSink(dsn, "t", dead_letters="dead")
+    numbers = [*range(100, 180), 13, *range(180, 190)]
+    with pytest.raises(RefusedLateError, match="behind 60 COPYs"):
+        put(sink, FIELDS, (batch([n]) for n in numbers))
+    assert ask(dsn, "SELECT count(*) FROM t") == [0]
+    done = put(sink, FIELDS, (batch([n]) for n in numbers), savepoints=None)
+    assert (done.rows, done.dead) == (90, 1)
+    assert ask(dsn, 'SELECT "offset" FROM dead') == [13]
     sink.close()

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from eo_listener.errors import FormatError
-from eo_listener.ledger import Entry, LedgerKey
+from eo_listener.ledger import Entry, Head, LedgerKey
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.sinks.ledger_sql import LedgerSql, foreign_writer, moved, standing
 from eo_listener.testing.entries import QUERY, entry_of, heads_of
@@ -88,6 +88,7 @@ def test_the_history_is_bounded(connection: sqlite3.Connection) -> None:
         put(connection, replace(entry, batch_id=number % 10), NOW + timedelta(seconds=number))
     other = replace(entry, query="other")
     put(connection, other)
+    connection.execute("UPDATE eo_ledger_history SET verdict = 'next'")
     assert LEDGER.prune("s", replace(entry, batch_id=7)) is None
     due = LEDGER.prune("s", replace(entry, batch_id=200), kept=12)
     assert due is not None
@@ -103,6 +104,28 @@ def test_the_history_is_bounded(connection: sqlite3.Connection) -> None:
     assert connection.execute(*due).rowcount == 0
 
 
+def test_losses_and_beginnings_are_never_forgotten(connection: sqlite3.Connection) -> None:
+    """What was given up, and where a partition began, outlive all other history."""
+    heads: dict[TopicPartition, Head] = {}
+    for number in range(30):
+        hole = Span(number * 10, number * 10 + 2) if number == 7 else None
+        span = Span(number * 10 + (2 if hole else 0), number * 10 + 10)
+        entry = entry_of(heads, {TP: span}, batch_id=number, hole=hole)
+        put(connection, entry, NOW + timedelta(seconds=number))
+        heads = heads_of(entry)
+    due = LEDGER.prune("s", entry_of({}, {}, batch_id=200), kept=3)
+    assert due is not None
+    connection.execute(*due)
+    found = connection.execute(
+        "SELECT batch_id, verdict, hole_start, hole_until FROM eo_ledger_history ORDER BY batch_id"
+    ).fetchall()
+    assert found == [
+        (0, "first", None, None),
+        (7, "gap accepted", 70, 72),
+        *((number, "next", None, None) for number in (27, 28, 29)),
+    ]
+
+
 def test_a_batch_of_many_transactions_is_one_batch(connection: sqlite3.Connection) -> None:
     """Where each partition has a time of its own, the newest batches stay as well, and whole."""
     both = [TP, TopicPartition("flights", 1)]
@@ -110,6 +133,7 @@ def test_a_batch_of_many_transactions_is_one_batch(connection: sqlite3.Connectio
         for at, tp in enumerate(both):
             entry = entry_of({}, {tp: Span(0, 5)}, batch_id=batch_id)
             put(connection, entry, NOW + timedelta(seconds=2 * batch_id + at))
+    connection.execute("UPDATE eo_ledger_history SET verdict = 'next'")
     due = LEDGER.prune("s", entry_of({}, {}, batch_id=200), kept=12)
     assert due is not None
     connection.execute(*due)

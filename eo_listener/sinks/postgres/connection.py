@@ -29,21 +29,27 @@ Row: TypeAlias = tuple[Any, ...]
 Cursor: TypeAlias = psycopg.Cursor[Row]
 
 _SESSION: Final = """
-SELECT pg_is_in_recovery(), count(set_config(
-    name, CASE name WHEN 'DateStyle' THEN 'ISO' ELSE '0' END, false))
-FROM pg_settings WHERE name IN ('DateStyle', 'idle_session_timeout')
+SELECT pg_is_in_recovery(), pid, backend_start,
+       (SELECT count(set_config(name, CASE name WHEN 'DateStyle' THEN 'ISO' ELSE '0' END, false))
+        FROM pg_settings WHERE name IN ('DateStyle', 'idle_session_timeout'))
+FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """
 """psycopg reads no other style of dates; Spark may compute for long before the first row. And a
 standby is never asked for the ledger: what it says is old.
 """
 
-_IDENTITY: Final = """
+_BEGIN: Final = """
 SELECT pid, backend_start, xact_start,
        set_config('synchronous_commit', CASE current_setting('synchronous_commit')
-                  WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
+                  WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true),
+       set_config('statement_timeout', %s, true),
+       set_config('lock_timeout', %s, true),
+       set_config('idle_in_transaction_session_timeout', '0', true)
 FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """
-"""And a COMMIT that was answered is on disk: what is lost later takes the ledger's word with it."""
+"""A COMMIT that was answered is on disk: what is lost later takes the ledger's word with it. And
+Spark may compute for long between two chunks.
+"""
 
 _GRACE: Final = 10.0  # seconds by which the server must have kept its own time limits
 
@@ -63,7 +69,7 @@ class Link(psycopg.Connection[Row]):
     `limit` seconds closes the connection: a server that is stopped answers nothing, not even that.
     `may_end` tells whether another connection of the same sink and query that is in the way is a
     rival. `sealed`: COMMIT and ROLLBACK are not for whoever uses it now. `identity` is that of the
-    last transaction: behind a pooler another backend may answer outside of it.
+    last transaction: behind a pooler libpq knows another process.
     """
 
     patience: float = 3600.0
@@ -150,35 +156,34 @@ def connect(access: Access, label: str, application: str) -> Link:
     if row is None or row[0]:
         link.close()
         raise standby(label)
+    link.identity = Identity(row[1], row[2], None)
     return link
 
 
 def usable(link: Link | None) -> bool:
-    """Tell whether a kept connection still answers."""
-    if link is None or link.closed:
-        return False
-    try:
-        link.execute("SELECT 1")
-    except psycopg.Error:
-        link.close()  # it was idle, so nothing is lost with it
-        return False
-    return link.info.transaction_status == TransactionStatus.IDLE
+    """Tell whether a kept connection may be used; whether it still answers shows when it is."""
+    return (
+        link is not None
+        and not link.closed
+        and link.info.transaction_status == TransactionStatus.IDLE
+    )
 
 
-def begin(link: Link, access: Access) -> None:
-    """Begin a transaction with our own limits, whatever the role's are."""
-    link.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-    limits = {
-        "statement_timeout": access.statement_timeout,
-        # Ours comes first, and finds out who it is; the server's is the second line.
-        "lock_timeout": access.lock_timeout + _GRACE,
-        "idle_in_transaction_session_timeout": 0,  # Spark may compute for long between two chunks
-    }
-    each = ", ".join(["set_config(%s, %s, true)"] * len(limits))
-    values = [text for name, it in limits.items() for text in (name, f"{int(it * 1000)}ms")]
-    link.execute(f"SELECT {each}".encode(), values)
-    row = link.execute(_IDENTITY).fetchone()
-    link.identity = None if row is None else Identity(*row[:3])
+def begin(link: Link, access: Access, first: Callable[[], Cursor] | None = None) -> Cursor | None:
+    """Begin a transaction with our own limits, whatever the role's are; all in one round trip.
+
+    `first` runs a statement in it, whose answer is returned.
+    """
+    # Ours comes first, and finds out who it is; the server's is the second line.
+    limits = (access.statement_timeout, access.lock_timeout + _GRACE)
+    with link.pipeline():
+        link.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+        who = link.execute(_BEGIN, [f"{int(it * 1000)}ms" for it in limits])
+        answer = None if first is None else first()
+    row = who.fetchone()
+    if row is not None:
+        link.identity = Identity(*row[:3])
+    return answer
 
 
 def roll_back(link: Link, after: psycopg.Error | None = None) -> None:

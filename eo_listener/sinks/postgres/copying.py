@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from eo_listener.errors import TryAgainError
 from eo_listener.sinks.poison import DeadLetter, Why
 from eo_listener.sinks.postgres import sending
-from eo_listener.sinks.postgres.failures import REFUSED, left_out
+from eo_listener.sinks.postgres.failures import REFUSED, left_out, reason
 from eo_listener.sinks.postgres.lines import Lines
 
 if TYPE_CHECKING:
+    import psycopg
     import pyarrow as pa
 
     from eo_listener.sinks.postgres.connection import Link
@@ -20,7 +22,18 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 8 << 20
 CHUNK_ROWS: Final = 40_000
-"""What one COPY and its savepoint take at least; a refused row is looked for within it."""
+"""What one COPY takes at least; a refused row is looked for within it."""
+
+SAVEPOINTS: Final = 60
+"""How many COPYs of a transaction have a savepoint to return to when a row is refused.
+
+The server keeps 64 subtransactions of a backend in memory. Of more, every snapshot that anybody
+takes, on standbys too, has to look into files (pg_subtrans) until the transaction ends.
+"""
+
+
+class RefusedLateError(TryAgainError):
+    """A row was refused in a COPY that had no savepoint: the transaction must begin anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,22 +83,26 @@ class Copier:
 
     The server takes a chunk while the next one is made: what became of it is heard only then, or
     by `settle`, before which nothing else may be asked of `link`. `aside` takes the rows that
-    cannot be written. `rows` counts what was copied.
+    cannot be written. `rows` counts what was copied. `savepoints` is how many COPYs have one, None
+    for all: raises RefusedLateError for a row that is refused in another.
     """
 
     link: Link
     statement: bytes
     layout: Layout
     aside: DeadLetters
+    savepoints: int | None
     rows: int = 0
     _sent: Chunk | None = None
+    _saved: int = 0
+    _is_saved: bool = False  # the COPY that was sent last
 
     def take(self, chunk: Chunk) -> None:
         """Copy a chunk."""
         self.settle()
         self._put_aside(iter(chunk.marked))
         if len(chunk):
-            self._send(chunk)
+            self._send(chunk, save=self.savepoints is None or self._saved < self.savepoints)
             self._sent = chunk
 
     def settle(self) -> None:
@@ -116,20 +133,33 @@ class Copier:
             self._send(part)
             yield from self._refused(part)
 
-    def _send(self, chunk: Chunk) -> None:
+    def _send(self, chunk: Chunk, *, save: bool = True) -> None:
         """Send a chunk; the savepoint is what a refused row leaves the rest of it by."""
-        self.link.execute("SAVEPOINT eo_chunk")
-        sending.send(self.link, self.statement, (lines.text() for lines in chunk.parts))
+        statement = self.statement
+        if save:
+            self._saved += 1
+            statement = b"SAVEPOINT eo_chunk; " + statement + b"; RELEASE SAVEPOINT eo_chunk"
+        self._is_saved = save
+        sending.send(self.link, statement, (lines.text() for lines in chunk.parts))
 
     def _heard(self, sent: Chunk) -> Why | None:
         """Say why what was sent was refused; None: it is there, whole."""
         try:
             landed = sending.answer(self.link)
         except REFUSED as error:
+            if not self._is_saved:
+                raise self._late(error) from None  # what the server says may quote a row
             self.link.execute("ROLLBACK TO SAVEPOINT eo_chunk; RELEASE SAVEPOINT eo_chunk")
             return self.aside.told(error)
-        self.link.execute("RELEASE SAVEPOINT eo_chunk")
         if landed != len(sent):
             raise left_out(self.aside.label, landed, len(sent))
         self.rows += landed
         return None
+
+    def _late(self, error: psycopg.Error) -> RefusedLateError:
+        return RefusedLateError(
+            f"{self.aside.label}: a row was refused behind {self._saved} COPYs: "
+            f"{reason(error, values=False)}",
+            cause="so many COPYs of a batch have a savepoint, and more would slow down the server",
+            fix="The batch is written anew, with a savepoint for each COPY",
+        )

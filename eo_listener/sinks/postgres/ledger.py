@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
+from psycopg import errors
+
 from eo_listener.errors import SettingsError
 from eo_listener.fault_points import reached
 from eo_listener.sinks.ledger_sql import (
@@ -18,12 +20,15 @@ from eo_listener.sinks.ledger_sql import (
     moved,
     standing,
 )
-from eo_listener.sinks.postgres.statements import identifier, making, run, run_many
+from eo_listener.sinks.postgres.ledger_arrays import LedgerArrays
+from eo_listener.sinks.postgres.statements import identifier, making, run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eo_listener.ledger import Entry, Head, LedgerKey
     from eo_listener.offsets import TopicPartition
-    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.connection import Cursor, Link, Row
 
 MOMENT: Final = "timestamp with time zone"
 PLACE: Final = "%s"
@@ -47,20 +52,24 @@ class Ledger:
 
     def make(self, link: Link, *, create: bool) -> None:
         """Make the tables where they are missing; without `create` raise SettingsError instead."""
-        there = {name: rest for name, *rest in run(link, self._there()).fetchall()}
-        if len(there) == len(_GRANTS):
-            for name, (kept, granted) in there.items():
+        if not self._check_all(link, run(link, self._there()).fetchall(), create=create):
+            with making(link):
+                for one in self._sql().create():
+                    run(link, Statement(one))
+
+    def _check_all(self, link: Link, found: Sequence[Row], *, create: bool) -> bool:
+        """Tell whether both tables are there; raise SettingsError where they cannot be used."""
+        if len(found) == len(_GRANTS):
+            for name, kept, granted in found:
                 self._check(link, name, kept=kept, granted=granted)
-            return
-        statements = self._sql().create()
+            return True
         if not create:
+            statements = self._sql().create()
             raise SettingsError(
                 f"{self.label} has no ledger, and create=False forbids creating it",
                 fix=f"As a role that may create it: {'; '.join(statements).replace('%%', '%')};",
             )
-        with making(link):
-            for one in statements:
-                run(link, Statement(one))
+        return False
 
     def _there(self) -> Statement:
         return Statement(
@@ -82,6 +91,22 @@ class Ledger:
                 fix=f"GRANT {_GRANTS[name]} ON {table} TO the role of the dsn",
             )
 
+    def applied(self, link: Link, query: str, *, create: bool) -> dict[TopicPartition, Head]:
+        """Read the heads of `query`, in one round trip where the ledger is there.
+
+        Otherwise it is made, or SettingsError is raised, as `make` does.
+        """
+        try:
+            with link.pipeline():
+                there = run(link, self._there())
+                heads = run(link, self._heads(query))
+        except (errors.UndefinedTable, errors.InsufficientPrivilege):
+            self.make(link, create=create)
+            return {tp: one.head for tp, one in self.read(link, query).items()}
+        if not self._check_all(link, there.fetchall(), create=create):
+            self.make(link, create=create)
+        return {one.partition: one.head for one in map(standing, heads.fetchall())}
+
     def read(
         self, link: Link, query: str, only: TopicPartition | None = None
     ) -> dict[TopicPartition, Standing]:
@@ -93,45 +118,50 @@ class Ledger:
         """Read all heads that `query_id` has moved last, of any sink and query."""
         return moved(run(link, self._sql().moved_by(query_id)).fetchall())
 
-    def hold(self, link: Link, entry: Entry) -> None:
-        """Lock the heads of `entry`, and compare them with what it has found.
+    def hold(self, link: Link, entry: Entry) -> Cursor:
+        """Lock the heads of `entry`, and compare them with what it has found; `held` reads that.
 
         So a driver that has lost finds out before it writes much. Locks are taken in one order
-        everywhere: heads by topic and partition, then rows, then (at the end) new heads. Raises
-        ForeignWriterError.
+        everywhere: heads by topic and partition, then rows, then (at the end) new heads. Heads of
+        other partitions are left alone: of topics that are read no more there may be any number.
         """
-        # A partition's own transaction leaves the others their heads.
-        only = next(iter(entry.moves)) if len(entry.moves) == 1 else None
-        text, values = self._heads(entry.query, only)
-        locked = Statement(f'{text} ORDER BY topic, "partition" FOR UPDATE', values)
-        there = {one.partition: one for one in map(standing, run(link, locked).fetchall())}
-        for tp, move in entry.moves.items():
-            if move.found != (there[tp].head if tp in there else None):
-                raise foreign_writer(self.label, entry, there)
+        return run(link, self._arrays().hold(self.key, entry))
+
+    def held(self, link: Link, entry: Entry, answer: Cursor) -> None:
+        """Raise ForeignWriterError where the heads are not what `entry` has found."""
+        found = sum(move.found is not None for move in entry.moves.values())
+        if answer.fetchone() != (found, found):
+            raise foreign_writer(self.label, entry, self.read(link, entry.query))
 
     def move(self, link: Link, entry: Entry, *, rows: int) -> None:
-        """Move the heads by compare-and-set, and write the history.
+        """Move the heads by compare-and-set, and write the history, in one round trip.
 
         Raises ForeignWriterError where not exactly one row changed for each partition.
         """
         now = datetime.now(timezone.utc)
-        ours = self._sql()
-        for many in (ours.insert(self.key, entry, now), ours.move(self.key, entry, now)):
-            if run_many(link, many) != len(many.rows):
-                raise foreign_writer(self.label, entry, self.read(link, entry.query))
-        run_many(link, ours.history(self.key, entry, rows=rows, now=now))
-        due = ours.prune(self.key, entry)
-        if due is not None:
-            run(link, due)
+        ours, due = self._arrays(), self._sql().prune(self.key, entry)
+        with link.pipeline():
+            made = run(link, ours.insert(self.key, entry, now))
+            changed = run(link, ours.move(self.key, entry, now))
+            run(link, ours.write_down(self.key, entry, rows=rows, now=now))
+            if due is not None:
+                run(link, due)
+        new = sum(move.found is None for move in entry.moves.values())
+        if (made.rowcount, changed.rowcount) != (new, len(entry.moves) - new):
+            raise foreign_writer(self.label, entry, self.read(link, entry.query))
         reached("sink.ledger-moved")
 
-    def _heads(self, query: str, only: TopicPartition | None) -> Statement:
+    def _heads(self, query: str, only: TopicPartition | None = None) -> Statement:
         every = self._sql().heads(self.key, query)
         if only is None:
             return every
         return Statement(
             f'{every.text} AND topic = %s AND "partition" = %s', (*every.values, *only)
         )
+
+    def _arrays(self) -> LedgerArrays:
+        ours = self._sql()
+        return LedgerArrays(heads=ours.table(HEADS), history=ours.table(HISTORY), moment=MOMENT)
 
     def _sql(self) -> LedgerSql:
         return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=self.schema)

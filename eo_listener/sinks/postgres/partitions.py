@@ -78,7 +78,8 @@ class Partitions:
         }
         self._check(entry)
         read = {tp for one in tasks.values() for tp in one.moves}
-        done = outcomes(rows, PartitionTask(writer=self.writer, layout=self.layout, entries=tasks))
+        writer = replace(self.writer, savepoints=None)  # a task's rows come once
+        done = outcomes(rows, PartitionTask(writer=writer, layout=self.layout, entries=tasks))
         rest = {tp: move for tp, move in entry.moves.items() if tp not in read}
         if rest:
             self._move_empty(link, replace(entry, moves=rest))

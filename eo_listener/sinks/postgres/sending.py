@@ -26,7 +26,10 @@ _SLICE: Final = 1 << 20
 
 
 def send(link: Link, statement: bytes, data: Iterable[memoryview]) -> None:
-    """Send a COPY FROM STDIN and all its lines. Nothing else may be asked before `answer`."""
+    """Send a COPY FROM STDIN and all its lines. Nothing else may be asked before `answer`.
+
+    Other statements may stand before and behind it, with semicolons between: they cost no wait.
+    """
     wire = link.pgconn
     link.wait(_begun(wire, statement))
     for part in data:
@@ -47,10 +50,13 @@ def answer(link: Link) -> int:
 def _begun(wire: PGconn, statement: bytes) -> PQGen[None]:
     wire.send_query(statement)
     yield from _flushed(wire)
-    result = yield from _result(wire)
-    if result is None or result.status != ExecStatus.COPY_IN:
-        yield from _drained(wire)
-        raise _error(result)
+    while (result := (yield from _result(wire))) is not None:
+        if result.status == ExecStatus.COPY_IN:
+            return
+        if result.status != ExecStatus.COMMAND_OK:
+            break
+    yield from _drained(wire)
+    raise _error(result)
 
 
 def _lines(wire: PGconn, data: memoryview) -> PQGen[None]:
@@ -66,11 +72,16 @@ def _ended(wire: PGconn) -> PQGen[None]:
 
 
 def _answer(wire: PGconn) -> PQGen[int]:
-    result = yield from _result(wire)
-    yield from _drained(wire)
-    if result is None or result.status != ExecStatus.COMMAND_OK:
-        raise _error(result)
-    return result.command_tuples or 0
+    copied: int | None = None
+    refused: PGresult | None = None
+    while (result := (yield from _result(wire))) is not None:
+        if result.status != ExecStatus.COMMAND_OK:
+            refused = refused or result
+        elif (result.command_status or b"").startswith(b"COPY"):
+            copied = result.command_tuples or 0
+    if refused is not None or copied is None:
+        raise _error(refused)
+    return copied
 
 
 def _flushed(wire: PGconn) -> PQGen[None]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import psycopg
 
@@ -22,15 +22,16 @@ from eo_listener.sinks.postgres import dead_letters as letters_table
 from eo_listener.sinks.postgres.access import Access
 from eo_listener.sinks.postgres.applying import check_apply
 from eo_listener.sinks.postgres.connection import Identity, Link, connect, usable
+from eo_listener.sinks.postgres.copying import RefusedLateError
 from eo_listener.sinks.postgres.executors import check_modules
-from eo_listener.sinks.postgres.failures import translated
+from eo_listener.sinks.postgres.failures import lost, translated
 from eo_listener.sinks.postgres.layout import Layout, check_names
 from eo_listener.sinks.postgres.ledger import Ledger
 from eo_listener.sinks.postgres.nested import told
 from eo_listener.sinks.postgres.partitions import Partitions
 from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.sinks.postgres.statements import schema_of
-from eo_listener.sinks.postgres.tables import check_durable, columns, make_target
+from eo_listener.sinks.postgres.tables import check_durable, look, make_target
 from eo_listener.sinks.postgres.writing import Writer
 from eo_listener.sinks.refusals import SHARE
 from eo_listener.sinks.rows import is_far
@@ -40,6 +41,7 @@ from eo_listener.sinks.task_size import TaskSize
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_Answer = TypeVar("_Answer")
 _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _DOUBT: Final = """
 SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s AND backend_start = %s
@@ -152,12 +154,9 @@ class PostgresSink:
         """Read the heads of `query`. After a COMMIT of unknown outcome, waits for its end first."""
         if not self._target.has_ledger:
             return {}
-        writer = self._writer(query)
-        link = self._connection(writer)
         try:
-            self._settle(link)
-            writer.ledger.make(link, create=self._target.create)
-            return {tp: one.head for tp, one in writer.ledger.read(link, query).items()}
+            writer = self._writer(query)
+            return self._asked(writer, lambda link: self._heads(link, writer))
         except psycopg.Error as error:
             raise translated(error, self.label, "reading its ledger") from error
 
@@ -165,33 +164,34 @@ class PostgresSink:
         """Read the heads that `query_id` has moved in the ledger of this schema."""
         if not self._target.has_ledger:
             return None
-        writer = self._writer(self._query or "")
-        link = self._connection(writer)
         try:
-            return writer.ledger.moved_by(link, query_id)
+            writer = self._writer(self._query or "")
+            return self._asked(writer, lambda link: writer.ledger.moved_by(link, query_id))
         except psycopg.Error as error:
             raise translated(error, self.label, "reading its ledger") from error
 
+    def _heads(self, link: Link, writer: Writer) -> Mapping[TopicPartition, Head]:
+        self._settle(link)
+        return writer.ledger.applied(link, writer.query, create=self._target.create)
+
     def apply(self, frame: DataFrame, entry: Entry, plan: Plan) -> Applied:
         """Write the rows of `frame` and `entry` in one transaction."""
-        writer = self._writer(entry.query)
-        link = self._connection(writer)
         try:
-            return self._written(writer, link, frame, entry, plan)
+            return self._written(self._writer(entry.query), frame, entry, plan)
         except OutcomeUnknownError:
-            self._remember_doubt(link)
+            if self._link is not None:
+                self._remember_doubt(self._link)
             raise
         except psycopg.Error as error:
             raise translated(error, self.label, "looking at the table") from error
 
-    def _written(
-        self, writer: Writer, link: Link, frame: DataFrame, entry: Entry, plan: Plan
-    ) -> Applied:
+    def _written(self, writer: Writer, frame: DataFrame, entry: Entry, plan: Plan) -> Applied:
         if self._per_partition:
             _refuse_far(frame, "per_partition=True")
         staged = not self._per_partition and self._staged(plan, frame)
         direct = writer.direct and not staged
-        layout = self._layout(link, frame, entry, direct=direct)
+        layout = self._asked(writer, lambda link: self._layout(link, frame, entry, direct=direct))
+        link = self._connection(writer)
         rows = told(frame, layout.forms)
         if staged:
             staging = Staging(writer=writer, layout=layout, logged=self._logged)
@@ -202,7 +202,12 @@ class PostgresSink:
             self._check_executors(frame.sparkSession)
             parts = Partitions(writer=writer, layout=layout, ranges=ranges)
             return parts.write(link, rows, entry)
-        return writer.write(link, layout, self._size.stream(rows, plan), entry)
+        try:
+            return writer.write(link, layout, self._size.stream(rows, plan), entry)
+        except RefusedLateError as late:
+            logger.warning("%s", late)
+            writer = replace(writer, savepoints=None)
+            return writer.write(link, layout, self._size.stream(rows, plan), entry)
 
     def _staged(self, plan: Plan, frame: DataFrame) -> bool:
         """Choose the road; raises SettingsError where the user's choice cannot be gone."""
@@ -279,6 +284,21 @@ class PostgresSink:
             self._query = writer.query
         return link
 
+    def _asked(self, writer: Writer, ask: Callable[[Link], _Answer]) -> _Answer:
+        """Ask on the kept connection, and on a new one if that turns out to have ended meanwhile.
+
+        A firewall, a pooler or the server ends connections that are idle between two batches.
+        """
+        kept = self._link
+        link = self._connection(writer)
+        try:
+            return ask(link)
+        except psycopg.Error as error:
+            if link is not kept or not lost(error):
+                raise
+        self.close()
+        return ask(self._connection(writer))
+
     def _remember_doubt(self, link: Link) -> None:
         self._doubt = link.identity if link.closed else None
 
@@ -303,17 +323,18 @@ class PostgresSink:
 
     def _layout(self, link: Link, frame: DataFrame, entry: Entry, *, direct: bool) -> Layout:
         target, schema = self._target, self._placed().schema
-        there = None if target.apply else columns(link, schema, target.table)
-        if there is not None:
-            check_durable(link, schema, target.table)
-        layout = Layout.of(frame.schema.jsonValue(), there, target, direct=direct)
-        if there is None and target.apply is None:
+        main = None if target.apply else target.table
+        found = look(link, schema, [one for one in (main, target.dead_letters) if one is not None])
+        for name, table in found.items():
+            check_durable(link, schema, name, table)
+        there = found.get(main) if main is not None else None
+        columns = None if there is None else there.columns
+        layout = Layout.of(frame.schema.jsonValue(), columns, target, direct=direct)
+        if main is not None and there is None:
             refuse_dropped(self.label, self.key, entry)
-            where = (schema, target.table)
-            make_target(link, layout, target.keys, where, create=target.create)
-        if target.dead_letters is not None:
+            make_target(link, layout, target.keys, (schema, main), create=target.create)
+        if target.dead_letters is not None and target.dead_letters not in found:
             letters_table.make(link, schema, target.dead_letters, create=target.create)
-            check_durable(link, schema, target.dead_letters)
         return layout
 
 

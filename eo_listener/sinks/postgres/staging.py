@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -25,7 +26,7 @@ from eo_listener.sinks.poison import TOLD, DeadLetter
 from eo_listener.sinks.postgres import tables
 from eo_listener.sinks.postgres.applying import apply_users
 from eo_listener.sinks.postgres.connection import begin, commit, roll_back
-from eo_listener.sinks.postgres.copying import Copier, chunks
+from eo_listener.sinks.postgres.copying import SAVEPOINTS, Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import statements_on
 from eo_listener.sinks.postgres.executors import Batches, outcomes
 from eo_listener.sinks.postgres.failures import left_out, translated
@@ -53,7 +54,7 @@ WHERE c.relkind = 'r' AND starts_with(c.relname, %s) AND n.nspname = %s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTask:
-    """What one task does: its rows into the staging table, in one transaction. Is sent out."""
+    """What one task does: its rows into the staging table. Is sent out."""
 
     writer: Writer
     layout: Layout
@@ -61,13 +62,12 @@ class StageTask:
     entry: Entry
 
     def __call__(self, task: int, attempt: int, batches: Batches) -> tuple[int, int]:  # noqa: ARG002  # attempts have numbers of their own
-        """Write; every error means that this attempt has left nothing."""
+        """Write; after an error, what this attempt has left there does not count."""
         gathered = chunks(batches, self.layout, end=f"\t{attempt}\n")
         first = next(gathered, None)
         if first is None:
             return 0, 0
-        access = self.writer.access
-        table = identifier(access.schema, self.stage)
+        table = identifier(self.writer.access.schema, self.stage)
         with self.writer.open() as link:
             aside = self.writer.aside(link, self.entry, staged=True)
             copier = Copier(
@@ -75,22 +75,31 @@ class StageTask:
                 statement=self.layout.copy(table, ATTEMPT).as_bytes(link),
                 layout=self.layout,
                 aside=aside,
+                savepoints=None,
             )
             try:
-                begin(link, access)
-                if self.writer.target.dead_letters is not None:
-                    link.execute("SELECT set_config(%s, %s, true)", (_SETTING, str(attempt)))
-                copier.take(first)
-                for chunk in gathered:
+                for number, chunk in enumerate(chain([first], gathered)):
+                    if number % SAVEPOINTS == 0:  # what counts are the rows of this attempt
+                        if number:
+                            self._end(link, copier)
+                        self._begin(link, attempt)
                     copier.take(chunk)
-                copier.settle()
-                commit(link, self.writer.label, link.limit)
+                self._end(link, copier)
             except psycopg.Error as error:
                 raise translated(error, self.writer.label, "staging rows") from None
             except OutcomeUnknownError as error:
                 # What may lie there belongs to an attempt that has not succeeded.
                 raise TryAgainError(error.problem, cause=error.cause) from error
             return copier.rows, aside.count
+
+    def _begin(self, link: Link, attempt: int) -> None:
+        begin(link, self.writer.access)
+        if self.writer.target.dead_letters is not None:
+            link.execute("SELECT set_config(%s, %s, true)", (_SETTING, str(attempt)))
+
+    def _end(self, link: Link, copier: Copier) -> None:
+        copier.settle()
+        commit(link, self.writer.label, link.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +141,7 @@ class Staging:
         """Find out whether this driver still has the word, clean up, and make the tables."""
         schema, target = self.writer.access.schema, self.writer.target
         try:
-            begin(link, self.writer.access)
-            if target.has_ledger:
-                self.writer.ledger.hold(link, entry)
+            self.writer.begin(link, entry)
             left = link.execute(_LEFT_OVER, (self._prefix(), schema)).fetchall()
             shape = self.layout.shape(None if target.apply is not None else self.writer.table)
             kind = sql.SQL("" if self.logged else "UNLOGGED ")

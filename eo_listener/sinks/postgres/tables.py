@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from eo_listener.errors import SettingsError
-from eo_listener.sinks.postgres.statements import identifier, making, oid
+from eo_listener.sinks.postgres.statements import identifier, making
 from eo_listener.sinks.postgres.types import Existing
 
 if TYPE_CHECKING:
-    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.connection import Cursor, Link
     from eo_listener.sinks.postgres.layout import Layout
 
 _COLUMNS: Final = """
@@ -24,35 +26,57 @@ JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
 LEFT JOIN pg_type e ON COALESCE(b.typcategory, t.typcategory) = 'A'
                    AND e.oid = COALESCE(b.typelem, t.typelem)
-WHERE a.attrelid = %s::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
 
 _FLEETING: Final = """
-SELECT FROM pg_class WHERE relpersistence <> 'p' AND (oid = %s::bigint::oid
-    OR oid IN (SELECT relid FROM pg_partition_tree(%s::bigint::oid)))
+SELECT FROM pg_class WHERE relpersistence <> 'p' AND (oid = to_regclass(%s)
+    OR oid IN (SELECT relid FROM pg_partition_tree(to_regclass(%s))))
 LIMIT 1
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A table that is there. `fleeting`: a crash, or the end of a connection, empties it.
+
+    A partitioned table's own word says nothing of that: its parts are asked too.
+    """
+
+    columns: dict[str, Existing]
+    fleeting: bool
+
+
+def look(link: Link, schema: str | None, names: Sequence[str]) -> dict[str, Found]:
+    """Look at tables, those that are there, in one round trip."""
+    asked: list[tuple[Cursor, Cursor, Cursor]] = []
+    with link.pipeline():
+        for name in names:
+            text = identifier(schema, name).as_string(link)
+            there = link.execute("SELECT to_regclass(%s) IS NOT NULL", (text,))
+            columns = link.execute(_COLUMNS, (text,))
+            asked.append((there, columns, link.execute(_FLEETING, (text, text))))
+    found = {}
+    for name, (there, columns, fleeting) in zip(names, asked, strict=True):
+        if there.fetchone() == (True,):
+            kinds = {
+                one: Existing(base=base, element=part, modifier=limit, spelt=spelt, generated=made)
+                for one, base, part, limit, spelt, made in columns.fetchall()
+            }
+            found[name] = Found(columns=kinds, fleeting=fleeting.fetchone() is not None)
+    return found
+
+
 def columns(link: Link, schema: str | None, table: str) -> dict[str, Existing] | None:
     """Return the columns of a table, None where there is no such table."""
-    number = oid(link, schema, table)
-    if number is None:
-        return None
-    return {
-        name: Existing(base=base, element=element, modifier=modifier, spelt=spelt, generated=made)
-        for name, base, element, modifier, spelt, made in link.execute(_COLUMNS, (number,))
-    }
+    found = look(link, schema, [table]).get(table)
+    return None if found is None else found.columns
 
 
-def check_durable(link: Link, schema: str | None, table: str) -> None:
-    """Raise SettingsError for a table that a crash, or the end of a connection, empties.
-
-    A partitioned table's own word says nothing: its parts are asked too.
-    """
-    number = oid(link, schema, table)
-    if number is not None and link.execute(_FLEETING, (number, number)).fetchone() is not None:
+def check_durable(link: Link, schema: str | None, table: str, found: Found) -> None:
+    """Raise SettingsError for a table that a crash, or the end of a connection, empties."""
+    if found.fleeting:
         name = identifier(schema, table).as_string(link)
         raise SettingsError(
             f"the table {name} is UNLOGGED or temporary",

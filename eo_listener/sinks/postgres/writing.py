@@ -20,7 +20,7 @@ from eo_listener.sinks.postgres.access import Access, application_name
 from eo_listener.sinks.postgres.applying import apply_users
 from eo_listener.sinks.postgres.blockers import Patience
 from eo_listener.sinks.postgres.connection import Link, begin, commit, connect, roll_back
-from eo_listener.sinks.postgres.copying import Chunk, Copier, chunks
+from eo_listener.sinks.postgres.copying import SAVEPOINTS, Chunk, Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import DeadLetters
 from eo_listener.sinks.postgres.failures import translated
 from eo_listener.sinks.postgres.layout import Layout
@@ -55,7 +55,8 @@ class Tally:
 class Writer:
     """Writes batches of one sink and query. Holds no connection, so it may travel to executors.
 
-    `alone`: no other transaction of the same sink and query may be open beside it.
+    `alone`: no other transaction of the same sink and query may be open beside it. `savepoints` is
+    how many a transaction may have, None for any number.
     """
 
     access: Access
@@ -63,6 +64,7 @@ class Writer:
     target: Target
     query: str
     alone: bool
+    savepoints: int | None = SAVEPOINTS
 
     @property
     def label(self) -> str:
@@ -113,6 +115,18 @@ class Writer:
                 tally.rows = self._rows(link, layout, rows, tally, entry)
         return tally.applied()
 
+    def begin(self, link: Link, entry: Entry) -> None:
+        """Begin a transaction, and lock the heads of `entry` in it.
+
+        Raises ForeignWriterError where they are not what it has found.
+        """
+        if not self.target.has_ledger:
+            begin(link, self.access)
+            return
+        answer = begin(link, self.access, lambda: self.ledger.hold(link, entry))
+        if answer is not None:
+            self.ledger.held(link, entry, answer)
+
     @contextmanager
     def transaction(self, link: Link, entry: Entry) -> Iterator[Tally]:
         """Everything between BEGIN and COMMIT but the rows.
@@ -122,9 +136,7 @@ class Writer:
         tally = Tally(aside=self.aside(link, entry))
         try:
             link.may_end = True
-            begin(link, self.access)
-            if self.target.has_ledger:
-                self.ledger.hold(link, entry)
+            self.begin(link, entry)
             reached("sink.begun")
             link.may_end = self.alone
             yield tally
@@ -179,6 +191,7 @@ class Writer:
             statement=layout.copy(self.table if self.direct else _STAGE).as_bytes(link),
             layout=layout,
             aside=tally.aside,
+            savepoints=self.savepoints,
         )
         for chunk in rows:
             copier.take(chunk)
