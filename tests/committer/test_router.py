@@ -128,6 +128,30 @@ def test_each_batch_that_is_left_at_a_close_is_named(
     assert all("Spark did not answer in time" in text for text in said)
 
 
+def test_what_was_served_before_the_close_is_not_named(
+    routed: Routed, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several taken at one time only those are left that come after the one that hangs."""
+    working, release = threading.Event(), threading.Event()
+
+    def options(query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
+        if run_id == "r2":
+            working.set()
+            release.wait(10.0)
+        return OPTIONS
+
+    monkeypatch.setattr(queries, "options", options)
+    with routed.router._changed:  # all of them are taken at one time
+        for run in ("r1", "r2", "r3"):
+            routed.router._inbox.progressed(event(7, 0, 5, run=run, query=run))
+        routed.router._changed.notify_all()
+    assert working.wait(10.0)
+    routed.router.close(soon(0.05))
+    release.set()
+    left = [told.where for told in routed.events if isinstance(told, Malfunction)]
+    assert sorted(left) == ["query r2", "query r3"]
+
+
 def test_what_is_served_is_not_left(routed: Routed) -> None:
     """At a close in time nothing is named."""
     for batch in range(3):
