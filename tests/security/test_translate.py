@@ -399,3 +399,22 @@ def test_any_options_are_translated_or_refused(options: dict[str, str], gssapi: 
         assert not any("\0" in text for text in access.properties.values())
         shown = repr(access)
     assert SECRET not in shown
+
+
+def test_a_login_that_java_fills_in_is_not_read() -> None:
+    """Only where a config provider puts values in: any other is read, and may be refused."""
+    base = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+    providers = {"kafka.config.providers": "file"}
+    filled = {"kafka.sasl.jaas.config": "${file:/x:login}"}
+    assert translate({**base, **providers, **filled}).road == "java"
+    wrong = {"kafka.sasl.jaas.config": "nothing"}
+    for options in ({**base, **filled}, {**base, **providers, **wrong}, {**base, **wrong}):
+        with pytest.raises(SettingsError, match=r"sasl\.jaas\.config cannot be read"):
+            translate(options)
+
+
+def test_a_store_shows_no_password() -> None:
+    """Neither its own nor that of its key."""
+    store = Store(use="key", location="/k", type="JKS", password=SECRET, key_password=SECRET)
+    assert SECRET not in repr(store)
+    assert SECRET in store.argument()

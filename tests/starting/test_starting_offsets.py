@@ -29,11 +29,9 @@ from eo_listener.errors import (
 from eo_listener.kafka import ClusterReader, ConfluentGroups
 from eo_listener.ledger import Head
 from eo_listener.offsets import Offsets, Position, Span, TopicPartition
-from eo_listener.routing import TOKENS
 from eo_listener.testing import MemorySink
 from tests.topics import Topics, unique
 
-UTC = dt.timezone.utc
 pytestmark = pytest.mark.kafka
 
 
@@ -233,38 +231,10 @@ def test_from_a_time(topics: Topics) -> None:
     reader.close()
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        ({}, "exactly one of"),
-        ({"group": "g", "timestamp": 1}, "exactly one of"),
-        ({"group": "g", "missing": "none"}, "missing is 'none'"),
-        ({"group": "g", "out_of_range": "none"}, "out_of_range is 'none'"),
-        ({"group": "g", "bootstrap_servers": ""}, "bootstrap servers"),
-        ({"group": "g", "options": {TOKENS: "one"}}, "cannot be listed from Python"),
-        ({"group": "g", "topics": []}, "names no topic"),
-        ({"group": "g", "topics": "a,,b"}, "names no topic"),
-        ({"group": "g", "options": {"subscribePattern": "("}}, "pattern"),
-        ({"timestamp": 1}, "which topics"),
-        ({"timestamp": -1, "topics": "t"}, "no time"),
-        ({"timestamp": "noon", "topics": "t"}, "no time"),
-        ({"timestamp": 2**63, "topics": "t"}, "no time"),
-        ({"timestamp": dt.datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC), "topics": "t"}, "no t"),
-        ({"group": "g", "recreated": "none"}, "recreated is 'none'"),
-        ({"group": "g", "topics": "t", "options": {"assign": '{"t":[0]}'}}, "Leave one"),
-        ({"group": "g", "options": {"assign": '{"t":["0"]}'}}, "names no partitions"),
-        ({"group": "g", "options": {"assign": "t"}}, "names no partitions"),
-        ({"timestamp": dt.datetime(2026, 1, 1), "topics": "t"}, "no time zone"),  # noqa: DTZ001  # the mistake
-        ({"ledger": MemorySink()}, "by the name of the query"),
-        ({"ledger": [], "query": "q"}, "by the name of the query"),
-        ({"group": "g", "topics": "no-such-topic"}, "Kafka has no topic no-such-topic"),
-    ],
-)
-def test_bad_input(topics: Topics, given: dict[str, Any], problem: str) -> None:
-    """Each mistake is a SettingsError that says what to give."""
-    with pytest.raises(SettingsError, match=problem) as raised:
-        starting_offsets(**{"bootstrap_servers": topics.servers, **given})
-    assert raised.value.fix
+def test_a_topic_that_there_is_not(topics: Topics) -> None:
+    """It is named, since a misspelt one would be a query that reads nothing."""
+    with pytest.raises(SettingsError, match="Kafka has no topic no-such-topic"):
+        started(topics, group="g", topics="no-such-topic")
 
 
 def test_a_kafka_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
