@@ -59,6 +59,42 @@ def test_what_is_named_as_a_proof_is_there(path: Path) -> None:
         assert not test or f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
 
 
+def test_each_claim_of_the_readme_has_a_proof() -> None:
+    """What begins a point of "What it does" stands in docs/claims.md, with tests in its row."""
+    readme = (ROOT / "README.md").read_text()
+    does = readme.partition("## What it does\n")[2].partition("## What it does not do")[0]
+    claims = {claim.rstrip(".") for claim in re.findall(r"^- \*\*(.*?)\*\*", does, re.MULTILINE)}
+    assert len(claims) > 15
+    rows = re.findall(
+        r"^\| (.*?) \|.*\| (.*) \|$", (ROOT / "docs/claims.md").read_text(), re.MULTILINE
+    )
+    proved = {claim for claim, tests in rows if proofs(tests)}
+    assert claims <= proved, claims - proved
+
+
+def test_each_promise_names_its_test() -> None:
+    """Each row of a table with a column "test", and each point "Test:", names tests."""
+    text = (ROOT / "docs" / "guarantees.md").read_text()
+    column = None
+    rows = 0
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if not line.startswith("|"):
+            column = None
+        elif cells[-1].removesuffix(" |") == "test":
+            column = len(cells) - 1
+        elif column is not None and not line.startswith("|---"):
+            rows += 1
+            assert proofs(line) or "the same test" in line, line
+    assert rows > 15
+    for heading in (
+        text.partition("## What a sink holds")[2]
+        .partition("## What a sink does")[0]
+        .split("\n### ")[1:]
+    ):
+        assert proofs(heading.partition("- Test:")[2]), heading.partition("\n")[0]
+
+
 @of_each
 def test_links_lead_somewhere(path: Path) -> None:
     """Every link within the project leads to a file, and to a heading of it where one is named."""
