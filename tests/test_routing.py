@@ -96,6 +96,26 @@ class TestWhichGroup:
             assert why.problem.startswith(f"the group of this source {group!r}")
             assert why.fix
 
+    @pytest.mark.parametrize(
+        ("told", "lossy"),
+        [
+            ((None,), False),
+            (("true",), False),
+            (("FALSE",), True),
+            (("false", "true"), True),
+            (("true", "false"), True),
+        ],
+    )
+    def test_a_source_that_skips_losses(self, told: tuple[str | None, ...], lossy: bool) -> None:
+        """`failOnDataLoss=false` of one source counts for all that its group is committed."""
+        given = {
+            index: {**options(eo_commit_group="g"), **({"failondataloss": one} if one else {})}
+            for index, one in enumerate(told)
+        }
+        ends = [{f"t{index}": {0: 5}} for index in given]
+        (commit,) = Rules().route(progress(*ends), given).commits
+        assert commit.lossy is lossy
+
     def test_a_source_at_a_port_that_there_is_not(self) -> None:
         """librdkafka would connect to another one."""
         given = {**options(eo_commit_group="g"), "kafka.bootstrap.servers": "k:99999"}

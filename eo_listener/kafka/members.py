@@ -38,9 +38,9 @@ class MemberGroups(KeptGroups["_Member"]):
     """The consumer groups of one cluster: the `GroupStore` of the member commit mode.
 
     One member a group, with a fixed `group.instance.id`. It subscribes to the topics that it
-    commits for and pauses what it is assigned, so that it never fetches. In a classic group a
-    second driver takes its place, and it gets FENCED_INSTANCE_ID for good; in a group of the new
-    protocol (KIP-848) the second one gets UNRELEASED_INSTANCE_ID until the first is gone.
+    commits for, and fetches nothing of what it is assigned. In a classic group a second driver
+    takes its place, and it gets FENCED_INSTANCE_ID for good; in a group of the new protocol
+    (KIP-848) the second one gets UNRELEASED_INSTANCE_ID until the first is gone.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -187,15 +187,17 @@ class _Member:
         self._joins += 1
 
     def _on_assign(self, consumer: Consumer, partitions: list[Wire]) -> None:
-        # Paused in the same callback a partition is never fetched: before it could be, librdkafka
-        # has to ask for its end. With an offset that is known it would be a race.
-        parts = [Wire(part.topic, part.partition, OFFSET_END) for part in partitions]
         if self._by_increments:
+            # Paused in the same callback a partition is never fetched: before it could be,
+            # librdkafka has to ask for its end. With an offset that is known it would be a race.
+            parts = [Wire(part.topic, part.partition, OFFSET_END) for part in partitions]
             consumer.incremental_assign(parts)
+            if parts:
+                consumer.pause(parts)
         else:
-            consumer.assign(parts)
-        if parts:
-            consumer.pause(parts)
+            # The broker does not ask what a member of the classic protocol makes of its partitions.
+            # With 20,000 of them librdkafka would be busy with their ends for minutes.
+            consumer.assign([])
         self._assigned = True
 
     def _on_lost(self, consumer: Consumer, _: list[Wire]) -> None:

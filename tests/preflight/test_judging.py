@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -235,3 +236,15 @@ def test_a_request_travels_whole_and_shows_no_secret() -> None:
         with pytest.raises(SettingsError) as caught:
             Request.parse(broken)
         assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "mode", "wrong"), [
+    ("grüße", "transactional", True),
+    ("grüße", "simple", False),
+    ("grüße", "member", False),
+    ("greetings", "transactional", False),
+])  # fmt: skip
+def test_a_name_that_no_transaction_takes(name: str, mode: str, wrong: bool) -> None:
+    """librdkafka refuses a group that is not ASCII in that mode alone, and that is said before."""
+    found = group(replace(EMPTY, name=name), mode)
+    assert [one.level for one in found if "printable ASCII" in one.what] == [Level.PROBLEM] * wrong
