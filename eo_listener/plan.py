@@ -13,13 +13,14 @@ from eo_listener.offsets import Span, TopicPartition
 class Plan:
     """The offset ranges of one batch, by the index of the source, empty ones included.
 
-    `query` is the query's name, None when it has none; `others` are the indices of sources that
-    are not Kafka. `stateful` tells a query whose output is not a function of the batch's own rows
+    `query` is the query's name, None when it has none; `others` are the indices of sources that are
+    not Kafka. `stateful` tells a query whose output is not a function of the batch's own rows
     (aggregation, stream-stream join, deduplication): it must run each batch, also one whose rows
     are discarded (SPARK-52008). `topic_ids`, `log_starts` and `log_ends` are Kafka's answers from
     before any task could read. Where Kafka was `asked`, they leave out what does not exist, else
-    they are empty. `continued` are the partitions that an earlier batch of the checkpoint has read:
-    they start where that one ended.
+    they are empty. Without `deterministic` the rows may be others when they are computed again, as
+    Spark says of the plan before foreachBatch. `continued` are the partitions that an earlier batch
+    of the checkpoint has read: they start where that one ended.
     """
 
     query_id: str
@@ -33,6 +34,7 @@ class Plan:
     log_starts: Mapping[TopicPartition, int]
     log_ends: Mapping[TopicPartition, int]
     asked: bool = False
+    deterministic: bool = True
     continued: frozenset[TopicPartition] = frozenset()
 
     def ranges(self) -> dict[TopicPartition, Span]:
@@ -48,10 +50,13 @@ class Plan:
                 raise SettingsError(
                     f"two sources of the query read {twice[0]} (the second is source {index})",
                     cause="the ledger holds one position for each topic and partition, whatever "
-                    "cluster the topic is on",
-                    fix="Read the topic once, and use that DataFrame twice. If these are topics of "
-                    "one name on two clusters, read each in a query of its own, with a name of "
-                    'its own: exactly_once(..., name="...")',
+                    "cluster the topic is on. Where a stream is joined with itself, Spark makes "
+                    "two sources of it, and each reads up to an end of its own",
+                    fix="Read the topic once, and use that DataFrame twice: a union of it with "
+                    "itself is one source. A join of a stream with itself is not supported: group "
+                    "by its key instead, or join in a query of its own that writes to a topic. If "
+                    "these are topics of one name on two clusters, read each in a query of its "
+                    'own, with a name of its own: exactly_once(..., name="...")',
                 )
             found.update(spans)
         return {tp: found[tp] for tp in sorted(found)}

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from eo_listener.batches.frames import Frames
+from eo_listener.batches.halts import halted
 from eo_listener.batches.retry import Retry
 from eo_listener.batches.runs import OF_THIS_PROCESS, Runs
-from eo_listener.batches.writer import Writer
-from eo_listener.errors import EoListenerError, ForeignWriterError, GuardError, SettingsError
+from eo_listener.batches.writer import Writer, Written
+from eo_listener.errors import ForeignWriterError, GuardError, SettingsError
 from eo_listener.events import (
     BatchApplied,
-    BatchHalted,
     BatchReplayed,
     Event,
     Observer,
@@ -101,6 +101,7 @@ class Batches:
         self._observers = tuple(observers)
         self._writer = Writer(retry or Retry(), sleep, clock)
         self._runs = runs
+        self._asked: dict[str, str] = {}  # by the sink's key: the run in which it was asked
         self._tried: tuple[tuple[str, int], set[int]] = ("", -1), set()
 
     def run(self, frame: Any, batch_id: int) -> None:
@@ -121,7 +122,7 @@ class Batches:
             run_id = "" if plan is None else plan.run_id
             told = course.name if course is not None else self._name or ""
             sink = None if course is None or course.sink is None else course.sink.label
-            self._tell(_halted(error, query=told, run_id=run_id, batch_id=batch_id, sink=sink))
+            self._tell(halted(error, query=told, run_id=run_id, batch_id=batch_id, sink=sink))
             raise
 
     def _ledger(self, plan: Plan) -> str:
@@ -174,13 +175,19 @@ class Batches:
     def _elsewhere(
         self, sink: Sink, heads: Mapping[TopicPartition, Head], course: _Course
     ) -> Elsewhere | None:
-        """Where else the ledger has the query; asked where a partition has no head."""
-        if not is_unknown(course.plan, heads):
+        """Where else the ledger has the query.
+
+        Asked in the first batch of a run, as a name changes with a restart, and where a head is
+        missing.
+        """
+        plan = course.plan
+        if self._asked.get(sink.key) == plan.run_id and not is_unknown(plan, heads):
             return None
-        moved = self._writer.ask(lambda: sink.moved_by(course.plan.query_id))
+        moved = self._writer.ask(lambda: sink.moved_by(plan.query_id))
+        self._asked[sink.key] = plan.run_id
         if moved is None:
             return None
-        ours = self._runs.of(course.plan.run_id)
+        ours = self._runs.of(plan.run_id)
         others = {key: found for key, found in moved.items() if key not in ours}
         return Elsewhere(sink=sink.key, heads=others)
 
@@ -217,21 +224,11 @@ class Batches:
     def _write(self, due: _Due, frame: Any, course: _Course) -> bool:
         """Write what a sink lacks; whether it did, when its turn came, still lack it."""
         course.sink = due.sink
-        tried = self._tried_of(course.plan)
-        before = due.place in tried
-        tried.add(due.place)
-        try:
-            written = self._writer.write(due.sink, frame, due.judgement.entry, course.plan)
-        except ForeignWriterError as foreign:
-            if not (before or self._writer.doubtful or due.sink.per_partition):
-                tried.discard(due.place)  # nothing of this run's can be ours
-            due = self._again(due, course, foreign)
-            tried.add(due.place)
-            if due.judgement.verdict is Verdict.REPLAY:
-                self._tell(_replayed(course, due.sink, discarded=course.plan.stateful))
-                course.sink = None
-                return False
-            written = self._writer.write(due.sink, frame, due.judgement.entry, course.plan)
+        due, written = self._written(due, frame, course)
+        if written is None:
+            self._tell(_replayed(course, due.sink, discarded=course.plan.stateful))
+            course.sink = None
+            return False
         reached("batch.applied")
         self._tell(
             BatchApplied(
@@ -251,6 +248,29 @@ class Batches:
         )
         course.sink = None
         return True
+
+    def _written(self, due: _Due, frame: Any, course: _Course) -> tuple[_Due, Written | None]:
+        """Write what a sink lacks; None where another driver has written all of it meanwhile.
+
+        With a transaction for each partition two drivers may take turns, so it goes on as long as
+        there is less left to write.
+        """
+        tried, least = self._tried_of(course.plan), None
+        before = due.place in tried
+        while due.judgement.entry.moves:
+            tried.add(due.place)
+            try:
+                return due, self._writer.write(due.sink, frame, due.judgement.entry, course.plan)
+            except ForeignWriterError as foreign:
+                if not (before or self._writer.doubtful or due.sink.per_partition):
+                    tried.discard(due.place)  # nothing of this run's can be ours
+                due = self._again(due, course, foreign)
+                left = len(due.judgement.entry.moves)
+                if least is not None and left >= least:
+                    raise
+                least = left
+        tried.add(due.place)
+        return due, None
 
     def _again(self, due: _Due, course: _Course, foreign: ForeignWriterError) -> _Due:
         """Judge once more, after the ledger was moved between the reading and the writing of it.
@@ -361,23 +381,4 @@ def _replayed(course: _Course, sink: Sink, *, discarded: bool) -> BatchReplayed:
         batch_id=course.plan.batch_id,
         sink=sink.label,
         discarded=discarded,
-    )
-
-
-def _halted(
-    error: Exception, *, query: str, run_id: str, batch_id: int, sink: str | None
-) -> BatchHalted:
-    ours = error if isinstance(error, EoListenerError) else None
-    return BatchHalted(
-        query=query,
-        run_id=run_id,
-        batch_id=batch_id,
-        sink=sink,
-        error=type(error).__name__,
-        # A stranger's words may hold a secret; the query's own error has them.
-        problem=ours.problem if ours else "the transform or Spark failed, not eo_listener",
-        cause=ours.cause if ours else None,
-        fix=ours.fix
-        if ours
-        else "Read the query's own error: query.exception(), or the log of the driver",
     )

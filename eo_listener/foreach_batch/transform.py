@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from eo_listener import jvm
 from eo_listener.errors import SettingsError
@@ -14,6 +14,9 @@ from eo_listener.plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_NUMBERS: Final = frozenset({"batchid", "batchnumber", "epochid", "epoch"})
+"""What the second parameter of a function for foreachBatch is called; case and _ aside."""
 
 Transform: TypeAlias = "Callable[..., Any]"
 """Gets the batch's DataFrame, and as a second argument `batch`, where it has one, a `Batch`.
@@ -56,8 +59,18 @@ def adapted(transform: Transform | None) -> Callable[[Any, Plan], Any] | None:
         signature = inspect.signature(transform)
     except (TypeError, ValueError):  # a callable of C shows none
         return lambda frame, _: transform(frame)
+    wants = _wants_batch(transform, signature)
+    return lambda frame, plan: transform(
+        frame, *([Batch(id=plan.batch_id, ranges=plan.ranges(), frame=frame)] if wants else [])
+    )
+
+
+def _wants_batch(transform: Transform, signature: inspect.Signature) -> bool:
+    """Whether a transform asks for its batch, by a second parameter or by the name `batch`."""
+    named = signature.parameters.get("batch")
     for given in ((None,), (None, None)):
-        if _fits(signature, *given) and not (len(given) == 1 and "batch" in signature.parameters):
+        asked = named is not None and named.kind is not inspect.Parameter.KEYWORD_ONLY
+        if _fits(signature, *given) and not (len(given) == 1 and asked):
             wants = len(given) == 2
             break
     else:
@@ -65,9 +78,16 @@ def adapted(transform: Transform | None) -> Callable[[Any, Plan], Any] | None:
             f"the transform {getattr(transform, '__name__', transform)} takes {signature}",
             fix="Give it one parameter, the DataFrame, or two: (df, batch)",
         )
-    return lambda frame, plan: transform(
-        frame, *([Batch(id=plan.batch_id, ranges=plan.ranges(), frame=frame)] if wants else [])
-    )
+    second = list(signature.parameters)[1:2]
+    if wants and second and second[0].replace("_", "").lower() in _NUMBERS:
+        raise SettingsError(
+            f"the transform {getattr(transform, '__name__', transform)} takes {signature}: its "
+            f"second parameter would be a Batch, and is called {second[0]}",
+            cause="foreachBatch gives the number of the batch there, exactly_once all that a "
+            "transform may know of it",
+            fix="Call it batch, and use batch.id",
+        )
+    return wants
 
 
 def _fits(signature: inspect.Signature, *given: object) -> bool:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from eo_listener.errors import SettingsError
 from eo_listener.guard.breaches import Breaches, Kind
-from eo_listener.guard.first import Elsewhere, doubt, is_late
+from eo_listener.guard.first import Elsewhere, doubt, has_doubled, is_late
 from eo_listener.ledger import Entry, Head, Move, Verdict
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
@@ -77,8 +77,9 @@ def judge_batch(
 ) -> Judgement:
     """Judge `plan` by the heads that a sink's ledger holds under `name`.
 
-    `sink` is its label, for the words of errors. `elsewhere` is needed where `is_unknown`: without
-    it each partition that has no head counts as a first one, as in a sink without a ledger. With
+    `sink` is its label, for the words of errors. `elsewhere` is needed where `is_unknown`, and in
+    the first batch of a run: without it each partition that has no head counts as a first one, as
+    in a sink without a ledger. With
     `on_recreated="restart"` a partition of a topic that was made anew counts as never applied, and
     must be read from its log's start; where `is_of_another_topic`, the plan must be younger than
     `applied` then.
@@ -104,6 +105,7 @@ def judge_batch(
         bench.judge_ranges(ranges)
     else:
         bench.judge_number(ranges)
+    bench.find_doubled()
     if not per_partition and bench.continues:
         for tp, span in bench.replayed.items():
             bench.breaches.add(Kind.MIXED, tp, span)
@@ -183,6 +185,12 @@ class _Bench:
             let_go = _ids(self._plan, tp, head) and (self._restart or tp.topic in anew)
             if tp.topic in read and not let_go:
                 self.breaches.add(Kind.VANISHED, tp, Span(head.span.until, head.span.until))
+
+    def find_doubled(self) -> None:
+        """Find what the sink has already, under another name."""
+        if self._elsewhere is not None:
+            for tp, move in self.moves.items():
+                has_doubled(self._plan, tp, move.span, self._elsewhere, self.breaches)
 
     def find_unmarkable(self) -> None:
         """Find that nothing could tell whether the rows of Spark's state were written."""

@@ -48,22 +48,44 @@ def doubt(
     Where its query begins with it, it may: in the query's first batch, or as a new partition. With
     `accept` it may anywhere, but for rows that the same sink has under another name.
     """
+    if has_doubled(plan, tp, span, elsewhere, breaches):
+        return True
     lost = is_late(plan, tp, span)
     found = elsewhere.of(tp)
-    if found is not None:
+    if found is not None and not accept:
         key, head = found
-        has_it = head.batch_id >= plan.batch_id or head.span.until > span.start
-        same = key.sink == elsewhere.sink
-        if (has_it and same) or (not accept and (has_it or lost)):
-            kind = Kind.UNDER_OLD_NAME if has_it and same else Kind.RENAMED
-            where = "" if same else f" of {key.sink}"
+        if lost or _has_it(plan, span, head):
+            where = "" if key.sink == elsewhere.sink else f" of {key.sink}"
             breaches.old_name = key.query
-            breaches.add(kind, tp, head.span, f"batch {head.batch_id} of {key.query!r}{where}")
+            note = f"batch {head.batch_id} of {key.query!r}{where}"
+            breaches.add(Kind.RENAMED, tp, head.span, note)
             return True
     if lost and not accept:
         breaches.add(Kind.UNKNOWN, tp, Span(0, span.start))
         return True
     return False
+
+
+def has_doubled(
+    plan: Plan, tp: TopicPartition, span: Span, elsewhere: Elsewhere, breaches: Breaches
+) -> bool:
+    """Whether the same sink has the rows of a range under another name; adds it to `breaches`.
+
+    Also where this name has a head: a query may be renamed, and renamed back.
+    """
+    found = elsewhere.of(tp)
+    if found is None or found[0].sink != elsewhere.sink or not _has_it(plan, span, found[1]):
+        return False
+    key, head = found
+    breaches.old_name = key.query
+    note = f"batch {head.batch_id} of {key.query!r}"
+    breaches.add(Kind.UNDER_OLD_NAME, tp, head.span, note)
+    return True
+
+
+def _has_it(plan: Plan, span: Span, head: Head) -> bool:
+    """Whether a head of the plan's own checkpoint says that the range, or a part, was applied."""
+    return head.batch_id >= plan.batch_id or head.span.until > span.start
 
 
 def is_late(plan: Plan, tp: TopicPartition, span: Span) -> bool:

@@ -43,6 +43,7 @@ class _Run:
     others: tuple[int, ...]
     options: Mapping[int, Mapping[str, str]] = field(repr=False)
     stateful: bool
+    deterministic: bool
     checkpoint: str
 
 
@@ -79,6 +80,7 @@ class LivePlans:
             sources=MappingProxyType(sources),
             others=run.others,
             stateful=run.stateful,
+            deterministic=run.deterministic,
             topic_ids={topic: found for look in looks for topic, found in look.topic_ids.items()},
             log_starts={tp: start for look in looks for tp, start in look.starts.items()},
             log_ends={tp: end for look in looks for tp, end in look.ends.items()},
@@ -160,6 +162,7 @@ def _described(query: RunningQuery) -> _Run:
         others=tuple(index for index in range(len(streams)) if index not in kafka),
         options={source.index: source.options for source in found if source.kafka},
         stateful=_is_stateful(execution.lastExecution().executedPlan()),
+        deterministic=bool(execution.lastExecution().optimizedPlan().deterministic()),
         checkpoint=str(execution.resolvedCheckpointRoot()),
     )
 

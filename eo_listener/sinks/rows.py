@@ -58,7 +58,8 @@ def stream(
     were kept are lost.
     """
     schema = schema_of(frame)
-    changes = not (at_once or is_far(frame)) and _may_change(frame)
+    # Of what stands before foreachBatch the frame itself shows shuffles alone.
+    changes = not (at_once or is_far(frame)) and (not plan.deterministic or _may_change(frame))
     wanted = None if at_once else tasks_wanted(plan, _partitions(frame), task_rows)
     if wanted:
         frame = _cut(frame, wanted, ordered=ordered)

@@ -11,10 +11,11 @@ from eo_listener.batches.runs import Runs
 from eo_listener.errors import NotInLedgerError
 from eo_listener.events import BatchApplied, BatchReplayed
 from eo_listener.ledger import LedgerKey
-from eo_listener.offsets import Span
+from eo_listener.offsets import Span, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore
 from tests.batches.stage import P0, P1, Crash, Plans, Run, Stage, crashing, frame_of
 
+P2 = TopicPartition("t", 2)
 TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
 READ = frozenset([P0, P1])
 
@@ -152,7 +153,7 @@ def test_a_sink_without_a_ledger_goes_on() -> None:
 
 
 def test_the_other_names_are_asked_for_only_where_a_head_is_missing() -> None:
-    """One question in the first batch, none in those that follow."""
+    """Once in a run, and once more for a partition that is new; never again."""
     asked: list[str] = []
 
     class Asked(MemorySink):
@@ -160,11 +161,27 @@ def test_the_other_names_are_asked_for_only_where_a_head_is_missing() -> None:
             asked.append(query_id)
             return super().moved_by(query_id)
 
-    stage = stage_of(Asked())
-    for number in (0, 1, 1):
-        stage.run(number)
-        stage.plans.continued = READ
-    assert asked == ["q"]
+    more = {2: {P0: (5, 6), P1: (2, 2), P2: (0, 1)}, 3: {P0: (6, 7), P1: (2, 2), P2: (1, 1)}}
+    stage = Stage(Plans({**TWO, **more}), [Asked()])
+    for numbers, times in (((0, 1, 1), 1), ((1, 2, 3), 3), ((3, 3), 4)):
+        batches = stage.batches()
+        for number in numbers:
+            batches.run(frame_of(stage.plans.ranges[number]), number)
+        assert len(asked) == times
+    assert set(asked) == {"q"}
+
+
+def test_a_query_that_is_renamed_back_doubles_nothing() -> None:
+    """Its first name has heads too, at which the batch would continue."""
+    sink = MemorySink()
+    stage = stage_of(sink)
+    stage.run(0, name="one")
+    stage.plans.continued = READ
+    stage.run(1, name="two", on_first="accept")
+    for on_first in ("halt", "accept"):
+        with pytest.raises(NotInLedgerError, match='name="two"'):
+            stage.run(1, name="one", on_first=on_first)
+    assert len(sink.rows) == 7
 
 
 def test_the_newest_runs_are_remembered() -> None:

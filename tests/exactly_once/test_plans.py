@@ -90,6 +90,21 @@ def test_the_plan_of_each_batch(jobs: Jobs, topics: Topics, recorder: Recorder) 
     assert recorder.files[0].query_id == query.id
 
 
+def test_what_spark_knows_of_rows_that_change(
+    jobs: Jobs, topics: Topics, recorder: Recorder
+) -> None:
+    """A random filter or a UDF before foreachBatch, of which the batch's frame shows nothing."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 3)
+    once = F.udf(lambda value: value, "string").asNondeterministic()
+    data = jobs.read(topic)
+    for number, frame in enumerate(
+        (data, data.where("rand() < 2"), data.withColumn("value", once("value")))
+    ):
+        jobs.drain(frame, recorder, checkpoint=str(number))
+        assert recorder.plans[-1].deterministic is (number == 0)
+
+
 def test_new_partitions_begin_at_zero(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
     """A partition that joins a running query is planned from 0, and idle ones with empty ranges."""
     topic = topics.create(partitions=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ PLAN = Plan(
         ([MemorySink()], {"transform": lambda: None}, "takes"),
         ([MemorySink()], {"transform": lambda a, b, c: None}, "takes"),
         ([MemorySink()], {"transform": lambda *, df: None}, "takes"),
+        ([MemorySink()], {"transform": lambda df, batch_id: df}, "is called batch_id"),
+        ([MemorySink()], {"transform": lambda df, epochId: df}, "is called epochId"),  # noqa: N803  # as Spark's own page has it
     ],
 )
 def test_bad_arguments(sinks: list[Any], given: dict[str, Any], problem: str) -> None:
@@ -96,6 +99,10 @@ class Method:
         (any_number, False),
         (Method().make, True),
         (lambda df, b: (df, b), True),
+        (partial(one), False),
+        (partial(two), True),
+        (partial(defaulted, batch=None), False),
+        (partial(another_default, limit=3), False),
     ],
 )
 def test_who_is_given_the_batch(transform: Callable[..., Any], asks: bool) -> None:

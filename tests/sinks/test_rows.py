@@ -8,8 +8,10 @@ import sys
 import uuid
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyspark
 import pytest
@@ -93,6 +95,16 @@ def lose_shuffles(spark: SparkSession) -> None:
     known = tracker.shuffleStatuses().keySet().iterator()
     while known.hasNext():
         tracker.unregisterAllMapAndMergeOutput(known.next())
+
+
+@pytest.mark.spark
+def test_rows_that_changed_before_the_batch_are_computed_once(spark: SparkSession) -> None:
+    """What the live query's plan says counts as what the frame's own plan does."""
+    for deterministic in (True, False):
+        plan = replace(planned(50, 50), deterministic=deterministic)
+        with patch.object(rows, "fetch", wraps=fetching.fetch) as fetch:
+            assert len(numbers(spark.range(0, 100, 1, 2), plan)) == 100
+        assert fetch.call_args.kwargs["may_change"] is not deterministic
 
 
 def with_uuid(frame: DataFrame) -> DataFrame:

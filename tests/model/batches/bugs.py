@@ -24,6 +24,7 @@ _ACCEPTED = "restart, accepted"
 _Bench = batch._Bench
 _transact, _move, _write = MemorySink._transact, MemorySink._move, Writer.write
 _bring, _judge_range, _continue = Batches._bring, _Bench._judge_range, _Bench._continue
+_all_written = Batches._written
 _missing, _begin_anew, _one_move = Writer._missing, _Bench._begin_anew, _Bench._move
 _is_there = _Bench._is_there
 
@@ -60,7 +61,7 @@ def _only_the_first(self: MemorySink, transaction: Any, entry: Entry) -> None:
 
 def _by_offset(self: TapeTransaction, key: str, query: str, tp: Any, found: Any, head: Any) -> int:
     """A head counts as found when its offset is, whoever has set it."""
-    held = self.locked().get(tp)
+    held = self.locked().get((query, tp))
     same = (held and held.span.until) == (found and found.span.until)
     return _set(self, key, query, tp, held if same else found, head)
 
@@ -69,7 +70,7 @@ def _blind_insert(
     self: TapeTransaction, key: str, query: str, tp: Any, found: Any, head: Any
 ) -> int:
     """A new head is put over whatever is there."""
-    held = self.locked().get(tp)
+    held = self.locked().get((query, tp))
     return _set(self, key, query, tp, held if found is None else found, head)
 
 
@@ -151,9 +152,41 @@ def _some_is_all(self: Writer, sink: Any, entry: Entry) -> Entry:
     return replace(entry, moves={}) if len(left.moves) < len(entry.moves) else left
 
 
-def _none_is_in(self: Writer, sink: Any, entry: Entry) -> Entry:
-    """What has landed is written again."""
-    return entry
+def _not_asked(self: Batches, sink: Any, heads: Any, course: Any) -> None:
+    """A partition without a head is the first one."""
+
+
+def _no_doubt(*what: Any, **how: Any) -> bool:
+    """What another name has says nothing."""
+    return False
+
+
+def _own_name(self: MemorySink, query_id: str) -> Mapping[Any, Any]:
+    """The heads of all names are not looked through."""
+    return {}
+
+
+def _never_late(*what: Any) -> bool:
+    """Where the ledger begins is not written down."""
+    return False
+
+
+def _foreign_at_once(self: Batches, due: Any, course: Any, foreign: ForeignWriterError) -> Any:
+    """A head that was moved is another driver's, whatever it moved it to."""
+    raise foreign
+
+
+def _twice_at_most(self: Batches, due: Any, frame: Any, course: Any) -> Any:
+    """The second head that was moved is not looked at."""
+    steps: Any = self
+    again = self._again
+
+    def once(*what: Any) -> Any:
+        steps._again = lambda due, course, foreign: _foreign_at_once(self, due, course, foreign)
+        return again(*what)
+
+    steps._again = once
+    return _all_written(self, due, frame, course)
 
 
 def _not_foreign(self: Writer, sink: Any, frame: Any, entry: Entry, plan: Any) -> Written:
@@ -265,6 +298,16 @@ BUGS = (
     Bug("no answer taken for failure", "answers", ((Writer, "_found_out", _failure),)),
     Bug("head read again at the write", "zombie", ((Writer, "write", _reread),)),
     Bug("some landed taken for all", "alone in doubt", ((Writer, "_missing", _some_is_all),)),
-    Bug("what landed is written again", "alone in doubt", ((Writer, "_missing", _none_is_in),)),
+    Bug("first in an emptied store", "emptied store", ((Batches, "_elsewhere", _not_asked),)),
+    Bug(
+        "first under a new name",
+        "renamed",
+        ((batch, "doubt", _no_doubt), (batch, "has_doubled", _no_doubt)),
+    ),
+    Bug("own name alone is asked for", "renamed", ((MemorySink, "moved_by", _own_name),)),
+    Bug("skipped offsets not recorded", "emptied, accepted", ((batch, "is_late", _never_late),)),
+    Bug("moved head judged once", "overlap", ((Batches, "_again", _foreign_at_once),)),
+    Bug("moved head judged twice", "alone", ((Batches, "_written", _twice_at_most),)),
+    Bug("renamed back, not looked up", "renamed twice", ((batch, "has_doubled", _no_doubt),)),
     Bug("a foreign ledger taken for ours", "ledger and zombie", ((Writer, "write", _not_foreign),)),
 )

@@ -66,8 +66,9 @@ def _heal(world: World) -> bool:
     halts = world.log.anew and world.scope.how.on_recreated == "halt"
     if halts or world.lossy:
         return False
+    world.name = next(iter(world.tables.values())).farthest()
     if anew or world.checkpoint.id in world.meddled:
-        several = {frozenset(table.heads.items()) for table in world.tables.values()}
+        several = {frozenset(table.of(world.name).items()) for table in world.tables.values()}
         if world.scope.stateful or len(several) > 1:
             return False
         first = world.from_ledger(anew=world.log.anew)
@@ -84,7 +85,7 @@ def _compare(world: World) -> None:
         for tp, end in world.log.ends.items():
             if end == 0:
                 continue
-            head = table.heads.get(tp)
+            head = table.of(table.farthest()).get(tp)
             require(head is not None, f"{key} has nothing of {tp}")
             assert head is not None
             require(head.span.until == end, f"{key} has {tp} up to {head.span.until}, not {end}")

@@ -19,14 +19,15 @@ class Scope:
     The names: `crash`, `zombie` (stopped at any moment, and resumed at any other), `away` (a read
     that fails), `again` (a conflict), `lost`, `unanswered` and `late` (commits: not in, in, and in
     at some later moment; the answer is lost each time), `produce` (a record beyond what batches
-    add), `rewind` (somebody restores an older checkpoint), `forgotten` (its newest plan is lost,
-    so that the batch is planned anew), `ledger` (a new checkpoint that starts where
-    the ledger stands), `careless` (one that starts at the latest offsets), `stranger` (another
-    query of the same name, from the beginning), `restore` (the store as it was before its last
-    commit), `retention`, `recreate` (the first topic is deleted and made anew, with as many records
-    in each partition as `anew` says), `shrink` (the same, with its first partition alone) and
-    `anew` (a new checkpoint that starts where the ledger stands, and at the beginning of what was
-    made anew).
+    add), `rewind` (somebody restores an older checkpoint), `forgotten` (its newest plan is lost, so
+    that the batch is planned anew), `ledger` (a new checkpoint that starts where the ledger
+    stands), `careless` (one that starts at the latest offsets), `stranger` (another query of the
+    same name, from the beginning), `rename` (the program gets another name for it, which must not
+    be done while it runs), `overlap` (it is started while it still runs), `restore` (the store as
+    it was before its last commit), `empty` (a new store), `retention`, `recreate` (the first topic
+    is deleted and made anew, with as many records in each partition as `anew` says), `shrink` (the
+    same, with its first partition alone) and `anew` (a new checkpoint that starts where the ledger
+    stands, and at the beginning of what was made anew).
     """
 
     name: str

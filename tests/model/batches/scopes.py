@@ -10,6 +10,8 @@ _TWO = How(keys=("a", "b"))
 _ALONE = How(per_partition=True)
 _SQLITE = How(exclusive=True)
 _ACCEPT = How(on_gap="accept")
+_ADOPT = How(on_first="accept")
+_ADOPT_ALONE = How(on_first="accept", per_partition=True)
 _ANEW = How(on_recreated="restart")
 _ANEW_TWO = How(keys=("a", "b"), on_recreated="restart")
 _ANEW_ALONE = How(per_partition=True, on_recreated="restart")
@@ -43,6 +45,17 @@ SMALL = {
         Scope("careless and told so", {"crash": 1, "careless": 1}, how=_ACCEPT),
         Scope("stranger", {"crash": 2, "stranger": 1}),
         Scope("restored store", {"restore": 1, "crash": 1}),
+        Scope("emptied store", {"empty": 1, "crash": 1}),
+        Scope("emptied, accepted", {"empty": 1, "crash": 1}, how=_ADOPT),
+        Scope("renamed", {"rename": 1, "crash": 2}),
+        Scope("renamed, accepted", {"rename": 1, "crash": 2}, how=_ADOPT),
+        Scope("renamed twice", {"rename": 2, "crash": 3}, how=_ADOPT),
+        Scope("renamed alone", {"rename": 1, "crash": 2}, 1, how=_ADOPT_ALONE),
+        Scope("overlap", {"overlap": 1}),
+        Scope("overlap of SQLite", {"overlap": 1}, how=_SQLITE),
+        Scope("overlap, two sinks", {"overlap": 1}, 1, how=_TWO),
+        Scope("overlap alone", {"overlap": 1}, 1, how=_ALONE),
+        Scope("overlap, stateful", {"overlap": 1}, 1, stateful=True),
         Scope("recreate", {"recreate": 1, "crash": 1}),
         Scope("recreate and new checkpoint", {"recreate": 1, "crash": 1, "anew": 1}, 1),
         Scope("restart", {"recreate": 1, "crash": 1, "anew": 1}, 1, how=_ANEW, anew=(0, 2)),
@@ -90,6 +103,8 @@ LARGE = {
         Scope("stateful zombies", {"crash": 1, "zombie": 1, "late": 1}, stateful=True),
         Scope("rewound zombies", {"zombie": 1, "rewind": 1, "forgotten": 1, "ledger": 1}, 3),
         Scope("restored zombies", {"zombie": 1, "restore": 1, "crash": 1}),
+        Scope("renamed often", {"crash": 3, "rename": 3, "zombie": 1}, how=_ADOPT),
+        Scope("overlapping renames", {"overlap": 2, "rename": 1, "empty": 1, "crash": 1}),
         Scope("recreated zombies", {"zombie": 1, "recreate": 1, "ledger": 1}),
         Scope(
             "restarts and zombies",

@@ -14,6 +14,7 @@ _MANY = 10**6
 _LENGTH = 250  # steps of a history
 _STORE = ("away", "again", "lost", "unanswered", "late")
 _PROCESS = ("crash", "zombie", "produce")
+_ADOPT = How(on_first="accept")
 _RESTART = How(on_recreated="restart")
 _FILES = ("rewind", "forgotten", "ledger", "careless")
 
@@ -33,6 +34,8 @@ KINDS = (
     _endless("stateful", *_PROCESS, *_STORE, stateful=True),
     _endless("checkpoints", *_PROCESS, *_STORE, *_FILES),
     _endless("backups", *_PROCESS, *_STORE, "ledger", "restore"),
+    _endless("overlaps", *_PROCESS, *_STORE, "overlap"),
+    _endless("names", *_PROCESS, *_STORE, "overlap", "rename", "empty", how=_ADOPT),
     _endless("lost records", *_PROCESS, *_FILES, "retention", how=How(on_gap="accept")),
     _endless("recreated", *_PROCESS, *_STORE, "ledger", "recreate"),
     _endless("made anew", *_PROCESS, *_STORE, "anew", "recreate", "shrink", how=_RESTART),
@@ -50,6 +53,7 @@ _WEIGHTS = {
     "recreate": 0.02,
     "shrink": 0.02,
     "restore": 0.2,
+    "empty": 0.05,
 }
 
 
@@ -73,6 +77,6 @@ def _history(scope: Scope, chance: random.Random, taken: list[Step]) -> None:
 
 def _weight(step: Step) -> float:
     """How likely a step is to be taken."""
-    if step[-1] in _STORE or step[-1] in _FILES:
+    if step[-1] in _STORE or step[-1] in _FILES or step[-1] in ("overlap", "rename"):
         return 0.5
     return _WEIGHTS.get(step[0], 10.0)

@@ -115,6 +115,8 @@ class Driver:
     ends: dict[TopicPartition, int]
     last: Batch | None
     topics: dict[str, int]  # those of its checkpoint
+    first: dict[TopicPartition, int]  # where that began to read
+    name: str = NAME
     ids: Ids = field(default_factory=dict)  # of the topics, as the batch's plan has them
     phase: Phase = Phase.IDLE
     current: Batch | None = None
@@ -152,7 +154,7 @@ def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
     plan = Plan(
         query_id=driver.query_id,
         run_id=driver.run,
-        query=NAME,
+        query=driver.name,
         batch_id=driver.batch,
         sources={0: dict(batch.spans)},
         stateful=stateful,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from eo_listener.ledger import Head
 from eo_listener.offsets import Span, TopicPartition
-from tests.model.batches.spark import Batch, Ids, Log
-from tests.model.batches.tape import Call, Row
+from tests.model.batches.spark import Batch, Ends, Ids, Log
+from tests.model.batches.tape import NAME, Call, Row
 from tests.model.ledger import require
 
 Life = tuple[TopicPartition, str | None]
@@ -26,7 +26,7 @@ class Table:
     """
 
     rows: frozenset[Row] = frozenset()
-    heads: dict[TopicPartition, Head] = field(default_factory=dict)
+    heads: dict[tuple[str, TopicPartition], Head] = field(default_factory=dict)
     history: tuple[tuple[tuple[TopicPartition, Head], ...], ...] = ()
     holes: tuple[tuple[Life, Span], ...] = ()
     bases: dict[Life, int] = field(default_factory=dict)  # where the first row stands
@@ -37,20 +37,36 @@ class Table:
     lock: str | None = None
     flying: tuple[str, Call, Batch] | None = None
 
+    def of(self, name: str) -> dict[TopicPartition, Head]:
+        """The heads that a query has."""
+        return {tp: head for (query, tp), head in self.heads.items() if query == name}
+
+    def farthest(self) -> str:
+        """The name under which most was applied."""
+        sums: Counter[str] = Counter({NAME: 0})
+        for (name, _), head in self.heads.items():
+            sums[name] += head.span.until
+        return max(sums, key=lambda name: sums[name])
+
     def remembered(self) -> dict[TopicPartition, Head]:
         """The heads as far as the history still has them."""
         return {tp: head for entry in self.history for tp, head in entry}
 
-    def commit(self, run: str, call: Call, batch: Batch, log: Log, *, stateful: bool) -> None:
-        """Let a transaction take effect, if it may. Raises Broken."""
+    def commit(
+        self, run: str, call: Call, batch: Batch, log: Log, first: Ends, *, stateful: bool
+    ) -> None:
+        """Let a transaction take effect, if it may; `first` is where its checkpoint began.
+
+        Raises Broken.
+        """
         self.backup = replace(self, heads=dict(self.heads), backup=None)
         require(bool(call.moves) or not call.rows, f"{run} commits rows without their ledger")
         for tp, found, head in call.moves:
-            held = self.heads.get(tp)
+            held = self.heads.get((call.query, tp))
             require(held == found, f"{run} moves {tp} from {held}, where it has found {found}")
             require(head.run_id == run, f"{run} moves {tp} in the name of {head.run_id}")
-            self.heads[tp] = head
-            self._take_range(run, tp, head, dict(call.holes).get(tp), log)
+            self.heads[call.query, tp] = head
+            self._take_range(run, tp, head, dict(call.holes).get(tp), log, first.get(tp, 0))
         entry = tuple((tp, head) for tp, _, head in call.moves)
         self.history = (*self.history, entry)[-_KEPT:]
         counted = Counter(call.rows)
@@ -62,12 +78,14 @@ class Table:
         self._agree(stateful=stateful)
 
     def _take_range(
-        self, run: str, tp: TopicPartition, head: Head, hole: Span | None, log: Log
+        self, run: str, tp: TopicPartition, head: Head, hole: Span | None, log: Log, first: int
     ) -> None:
         life = (tp, head.topic_id)
         self.parts |= {(head.query_id, life, head.span)}
         if hole is not None:
-            self.holes += ((life, hole),)
+            # Of what another name has it is no loss that this one has not.
+            lost = Span(max(hole.start, self.reached.get(life, 0)), hole.until)
+            self.holes += ((life, lost),) if lost.start < lost.until else ()
         if log.ids[tp.topic] == head.topic_id:
             end = log.ends.get(tp, 0)
             require(head.span.until <= end, f"{run} moves {tp} to {head.span.until}, beyond {end}")
@@ -76,6 +94,8 @@ class Table:
             # Of what came before the ledger's first range nobody has promised anything.
             begins = log.starts.get(tp, 0) if log.ids[tp.topic] == head.topic_id else 0
             require(base <= begins, f"{run} begins {tp} of {head.topic_id} in its middle, {base}")
+        elif life not in self.bases:
+            require(base <= first, f"{run} begins {tp} at {base}, and its query at {first}")
         self.bases = {life: base} | self.bases
         self.reached = {**self.reached, life: head.span.until}
 

@@ -13,15 +13,17 @@ from typing import Any
 from eo_listener.batches import Batches, Retry
 from eo_listener.batches.runs import Runs
 from eo_listener.errors import EoListenerError
-from eo_listener.guard import OnGap, OnRecreated
+from eo_listener.guard import OnFirst, OnGap, OnRecreated
 from eo_listener.ledger import Applied, Entry, Head
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.testing import MemorySink
 
-NAME = "q"
+NAME, RENAMED = "q", "renamed"
 RETRY = Retry(timeout=1.0, first=1.0, longest=1.0)  # once more
 Heads = Mapping[TopicPartition, Head]
+Ledger = Mapping[tuple[str, TopicPartition], Head]
+"""The heads of a sink, by the query's name and the partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Call:
 
     name: str
     key: str = ""  # the sink's
-    query_id: str = ""
+    query: str = ""  # its name, or for `moved` its id
     rows: tuple[Row, ...] = ()
     moves: tuple[tuple[TopicPartition, Head | None, Head], ...] = ()
     holes: tuple[tuple[TopicPartition, Span], ...] = ()
@@ -76,6 +78,7 @@ class How:
     keys: tuple[str, ...] = ("a",)  # a sink each
     per_partition: bool = False
     on_gap: OnGap = "halt"
+    on_first: OnFirst = "halt"
     on_recreated: OnRecreated = "halt"
     exclusive: bool = False  # the lock is taken where a transaction begins, as SQLite does
 
@@ -147,7 +150,7 @@ class TapeStore:
         return TapeTransaction(self)
 
     def read(self, key: str, query: str) -> Heads:
-        heads: Heads = self.tape.ask(Call("read", key))
+        heads: Heads = self.tape.ask(Call("read", key, query))
         return heads
 
     def moved_by(self, query_id: str) -> Any:
@@ -165,13 +168,14 @@ class TapeTransaction:
     def __init__(self, store: TapeStore) -> None:
         self.store = store
         self.rows: list[Row] = []
-        self.heads: dict[TopicPartition, Head] | None = None
+        self.query = ""
+        self.heads: dict[tuple[str, TopicPartition], Head] | None = None
         self.moved: list[tuple[TopicPartition, Head | None, Head]] = []
         self.holes: list[tuple[TopicPartition, Span]] = []
         if store.exclusive:
             self.locked()
 
-    def locked(self) -> dict[TopicPartition, Head]:
+    def locked(self) -> dict[tuple[str, TopicPartition], Head]:
         """The heads, which from now on nobody else can move."""
         if self.heads is None:
             self.heads = dict(self.store.tape.ask(Call("lock", self.store.key)))
@@ -183,10 +187,10 @@ class TapeTransaction:
         return len(self.rows) - before
 
     def move(self, key: str, query: str, tp: TopicPartition, found: Head | None, head: Head) -> int:
-        heads = self.locked()
-        if heads.get(tp) != found:
+        heads, self.query = self.locked(), query
+        if heads.get((query, tp)) != found:
             return 0
-        heads[tp] = head
+        heads[query, tp] = head
         self.moved.append((tp, found, head))
         return 1
 
@@ -194,9 +198,8 @@ class TapeTransaction:
         self.holes += [(tp, one.hole) for tp, one in entry.moves.items() if one.hole is not None]
 
     def commit(self) -> None:
-        call = Call(
-            "commit", self.store.key, "", tuple(self.rows), tuple(self.moved), tuple(self.holes)
-        )
+        rows, moves, holes = tuple(self.rows), tuple(self.moved), tuple(self.holes)
+        call = Call("commit", self.store.key, self.query, rows, moves, holes)
         try:
             self.store.tape.ask(call)
         finally:
@@ -217,7 +220,7 @@ class Stand:
     error: EoListenerError | None = None
 
 
-def play(how: How, batch_id: int, answers: tuple[Answer, ...]) -> Stand:
+def play(how: How, name: str, batch_id: int, answers: tuple[Answer, ...]) -> Stand:
     """Run the batch as far as the answers reach."""
     tape = Tape(answers)
     sinks = [
@@ -233,8 +236,9 @@ def play(how: How, batch_id: int, answers: tuple[Answer, ...]) -> Stand:
         tape,
         sinks,
         tape,
-        name=NAME,
+        name=name,
         on_gap=how.on_gap,
+        on_first=how.on_first,
         on_recreated=how.on_recreated,
         retry=RETRY,
         sleep=slept.append,

@@ -20,7 +20,7 @@ from eo_listener.errors import (
     SinkError,
     TryAgainError,
 )
-from eo_listener.ledger import LedgerKey
+from eo_listener.ledger import Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import Look
 from eo_listener.starting.choice import EARLIEST, Policy, Recreated, choose
@@ -36,7 +36,7 @@ from tests.model.batches.spark import (
     planned,
 )
 from tests.model.batches.tables import Table
-from tests.model.batches.tape import NAME, Answer, Call, Heads, play
+from tests.model.batches.tape import NAME, RENAMED, Answer, Call, Heads, play
 from tests.model.cloning import clone
 from tests.model.ledger import require
 
@@ -66,6 +66,8 @@ class World:
         self.tables = {key: Table() for key in scope.how.keys}
         self.drivers: dict[str, Driver] = {}
         self.runs = 0
+        self.name = NAME  # that the query has in its program now
+        self.firsts: dict[str, dict[TopicPartition, int]] = {}  # by run: where its query began
         self.meddled: set[str] = set()  # query ids whose checkpoint is not behind the ledger
         self.lossy = False  # records were deleted before anybody read them
         self.halted: str | None = None  # the newest halt
@@ -98,6 +100,7 @@ class World:
             (
                 one.run,
                 one.query_id,
+                one.name,
                 one.batch,
                 frozenset(one.ends.items()),
                 one.current,
@@ -115,7 +118,14 @@ class World:
         checkpoint = self.checkpoint
         files = (checkpoint.life, tuple(checkpoint.batches), checkpoint.done)
         first = (*checkpoint.first.items(), *checkpoint.topics.values())
-        rest = (*self.left.values(), frozenset(self.meddled), self.lossy, self.halted, self.runs)
+        rest = (
+            *self.left.values(),
+            frozenset(self.meddled),
+            self.lossy,
+            self.halted,
+            self.runs,
+            self.name,
+        )
         return (log, files, first, tables, drivers, rest)
 
     # Who is there
@@ -135,8 +145,11 @@ class World:
             ends=files.durable,
             last=files.batches[files.done - 1] if files.done else None,
             topics=files.topics,
+            first=files.first,
+            name=self.name,
         )
         self.drivers[driver.run] = driver
+        self.firsts[driver.run] = files.first
         if len(files.batches) > files.done:
             driver.begin(files.batches[files.done])
             self._proceed(driver)
@@ -151,6 +164,10 @@ class World:
                 steps += [("land", key), ("fade", key)]
             if self.left.get("restore") and table.backup is not None and table.lock is None:
                 steps.append(("restore", key))
+            if self.left.get("empty") and table.heads and table.lock is None:
+                steps.append(("empty", key))
+        if self.chief() is not None and self.left["start"] and self.left.get("overlap"):
+            steps.append(("start", "overlap"))
         if self.chief() is None and self.left["start"]:
             steps += [("start", how) for how in ("same", *self._restarts())]
         return [*steps, *self._of_topic()]
@@ -181,6 +198,8 @@ class World:
         kinds = ["rewind"] if self.checkpoint.done else []
         kinds += ["forgotten"] if self.checkpoint.batches else []
         kinds += ["careless", "stranger"]
+        # What runs under the old name is not kept out by heads under the new one.
+        kinds += [] if self.drivers else ["rename"]
         yield from (kind for kind in kinds if self.left.get(kind))
         for kind in ("ledger", "anew") if self.log.anew else ("ledger",):
             if self.left.get(kind) and self.from_ledger(anew=kind == "anew") is not None:
@@ -293,7 +312,8 @@ class World:
     def _proceed(self, driver: Driver) -> None:
         """Let a batch go on to its next call that others can notice."""
         while True:
-            stand = driver.stand = play(self.scope.how, driver.batch, driver.answers)
+            how, name = self.scope.how, driver.name
+            stand = driver.stand = play(how, name, driver.batch, driver.answers)
             call = stand.pending
             if call is None or call.name in ("read", "lock", "commit"):
                 break
@@ -307,9 +327,11 @@ class World:
             return planned(driver, self.log, stateful=self.scope.stateful)
         table = self.tables[call.key]
         if call.name == "moved":
-            heads = {tp: one for tp, one in table.heads.items() if one.query_id == call.query_id}
-            moved = {LedgerKey(call.key, NAME): heads} if heads else {}
-            return Answer(moved, frozenset(heads.items()))
+            moved: dict[LedgerKey, dict[TopicPartition, Head]] = {}
+            mine = {at: head for at, head in table.heads.items() if head.query_id == call.query}
+            for (name, tp), head in mine.items():
+                moved.setdefault(LedgerKey(call.key, name), {})[tp] = head
+            return Answer(moved, frozenset(mine.items()))
         if call.name == "history":
             heads = table.remembered()
             return Answer(heads, frozenset(heads.items()))
@@ -336,6 +358,9 @@ class World:
             if how == "oust" and table.lock is not None:
                 self.drivers[table.lock].ousted.add(call.key)
             table.lock = driver.run
+        if call.name == "read":
+            found = table.of(call.query)
+            return Answer(found, frozenset(found.items()))
         return Answer(dict(table.heads), frozenset(table.heads.items()))
 
     def _commit(self, driver: Driver, call: Call, how: str) -> Answer:
@@ -353,7 +378,8 @@ class World:
 
     def _effect(self, run: str, call: Call, batch: Batch) -> None:
         table = self.tables[call.key]
-        table.commit(run, call, batch, self.log, stateful=self.scope.stateful)
+        first = self.firsts[run]
+        table.commit(run, call, batch, self.log, first, stateful=self.scope.stateful)
         several = len({tp for tp, _ in table.bases}) < len(table.bases)
         consent = self.scope.how.on_recreated == "restart"
         require(consent or not several, f"{run} begins a topic that was made anew, unasked")
@@ -367,6 +393,7 @@ class World:
         what = f"{driver.run}, batch {driver.batch}: {type(error).__name__}: {error}"
         if isinstance(error, ForeignWriterError):
             require(driver.overtaken, f"nobody else has written, but {what}")
+            require(not self._has_all(driver), f"a healthy replay halts: {what}")
         elif isinstance(error, GuardError):
             meddled = driver.query_id in self.meddled or driver.topics != self.log.lives
             halts = self.log.anew and self.scope.how.on_recreated == "halt"
@@ -376,6 +403,16 @@ class World:
             require(isinstance(error, SinkError), f"not an error of a sink: {what}")
         self.halted = type(error).__name__
         self._end(driver)
+
+    def _has_all(self, driver: Driver) -> bool:
+        """Whether each sink has just the driver's own batch, of its own query."""
+        assert driver.current is not None
+        read = [(tp, span) for tp, span in driver.current.spans if span.start < span.until]
+        ours = {(tp, span, driver.ids[tp.topic], driver.query_id) for tp, span in read}
+        return bool(read) and all(
+            ours <= {(tp, one.span, one.topic_id, one.query_id) for tp, one in there.items()}
+            for there in (table.of(driver.name) for table in self.tables.values())
+        )
 
     def _end(self, driver: Driver) -> None:
         """A driver is gone; what it had open is undone."""
@@ -413,6 +450,13 @@ class World:
         for driver in self.drivers.values():
             driver.overtaken = driver.robbed = True
 
+    def _do_empty(self, key: str) -> None:
+        self._spend("empty")
+        self.tables[key] = Table(flying=self.tables[key].flying)
+        self.meddled.add(self.checkpoint.id)
+        for driver in self.drivers.values():
+            driver.overtaken = driver.robbed = True
+
     def _do_start(self, how: str) -> None:
         self._spend("start")
         self._spend(how)
@@ -425,6 +469,9 @@ class World:
         elif how in ("careless", "stranger"):
             self.renew(self.log.ends if how == "careless" else dict.fromkeys(self.log.ends, 0))
             self.meddled.add(self.checkpoint.id)
+        elif how == "rename":
+            self.name = RENAMED if self.name == NAME else NAME
+            self.meddled.add(files.id)
         elif how in ("ledger", "anew"):
             first = self.from_ledger(anew=how == "anew")
             assert first is not None
@@ -438,13 +485,13 @@ class World:
 
     def from_ledger(self, *, anew: bool) -> dict[TopicPartition, int] | None:
         """Where `starting_offsets` lets a query begin by its ledgers; None if it refuses."""
-        if not any(table.heads for table in self.tables.values()):
+        if not any(table.of(self.name) for table in self.tables.values()):
             return dict(self.log.starts)
         look = Look(held={}, starts=self.log.starts, ends=self.log.ends, topic_ids=self.log.ids)
-        sinks: Any = [_Ledger(key, table.heads) for key, table in self.tables.items()]
+        sinks: Any = [_Ledger(key, table.of(self.name)) for key, table in self.tables.items()]
         try:
             found = choose(
-                of_ledger(sinks, NAME),
+                of_ledger(sinks, self.name),
                 look.starts,
                 look,
                 missing=Policy.EARLIEST,
