@@ -92,6 +92,7 @@ bench: $(STAMP) $(SHIM) ## short benchmarks, under 10 minutes; results in benchm
 	@$(BIN)/python -m benchmarks 3
 	@$(BIN)/python -m benchmarks.sinks 1 300000
 	@$(BIN)/python -m benchmarks.guard
+	@$(BIN)/python -m benchmarks.fixed_cost 5 1 100 1000
 
 bench-full: $(STAMP) $(SHIM) ## long ones, an hour on an idle machine
 	@$(BIN)/python -m benchmarks 25
@@ -99,6 +100,7 @@ bench-full: $(STAMP) $(SHIM) ## long ones, an hour on an idle machine
 	@$(BIN)/python -m benchmarks.sinks 6 1500000
 	@$(BIN)/python -m benchmarks.committer
 	@$(BIN)/python -m benchmarks.guard
+	@$(BIN)/python -m benchmarks.fixed_cost
 
 lock: needs ## renew requirements/dev.lock
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv

@@ -1,4 +1,4 @@
-"""The guard's judgement of one batch (B8): its time, and how that grows with the partitions.
+"""The guard's judgement of one batch, a part of B8: its time, and how that grows.
 
     python -m benchmarks.guard [ROUNDS]
 
@@ -109,7 +109,7 @@ def main(rounds: int = 25) -> None:
             "" if target is None else f"{'met' if next_one < target else 'missed'} ({target:g} ms)",
         )
         before = next_one
-    Console(width=110).print("B8: one judgement, median of", rounds, table)
+    Console(width=110).print("one judgement, a part of B8, median of", rounds, table)
 
 
 if __name__ == "__main__":

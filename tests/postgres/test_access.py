@@ -13,7 +13,7 @@ import traceback
 
 import pytest
 
-from eo_listener.errors import EoListenerError, SettingsError, SinkError
+from eo_listener.errors import EoListenerError, SettingsError, SinkError, TryAgainError
 from eo_listener.sinks.postgres import PostgresSink, connection
 from eo_listener.testing.entries import entry_of
 from tests.postgres.course import another_role, ask, script
@@ -217,3 +217,89 @@ def test_a_fork_has_a_connection_of_its_own(dsn: str) -> None:
     assert sink._link is not None
     assert sink._link.execute("SELECT 1").fetchone() == (1,)
     sink.close()
+
+
+class Tokens:
+    """A function that gives a dsn with a token, as those of clouds and vaults are written."""
+
+    def __init__(self, *dsns: object) -> None:
+        self.dsns = list(dsns)
+        self.called = 0
+
+    def __call__(self) -> str:
+        self.called += 1
+        given = self.dsns.pop(0) if len(self.dsns) > 1 else self.dsns[0]
+        if isinstance(given, Exception):
+            raise given
+        return given  # type: ignore[return-value]  # some are wrong on purpose
+
+
+def test_a_function_gives_the_dsn_of_each_connection(dsn: str) -> None:
+    """It is called whenever a connection is made, and never before: a token may have expired."""
+    tokens = Tokens(dsn)
+    sink = PostgresSink(tokens, "t")
+    assert tokens.called == 0
+    assert sink.applied("q") == {}
+    before = tokens.called
+    sink.applied("q")
+    assert tokens.called == before
+    script(
+        dsn,
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'eo_listener%t' AND pid <> pg_backend_pid()",
+    )
+    assert sink.applied("q") == {}
+    assert tokens.called == before + 1
+    copy = pickle.loads(pickle.dumps(sink))  # noqa: S301  # made here
+    assert copy.applied("q") == {}
+    assert copy._access.dsn.called == tokens.called + 1
+    for one in (sink, copy):
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "match"),
+    [
+        (RuntimeError(f"token {PLAIN} refused"), TryAgainError, "has raised RuntimeError"),
+        (None, SettingsError, "returned NoneType"),
+        (f"host=127.0.0.1 passwort={PLAIN}", SettingsError, "not a connection string"),
+        ("postgresql://me:s3/cretword@127.0.0.1:1/flights", SettingsError, "%XX"),
+        (f"host=127.0.0.1 port=1 password={PLAIN}", TryAgainError, "cannot be reached"),
+    ],
+)
+def test_no_secret_of_a_function_is_told(
+    given: object, error: type[EoListenerError], match: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever a function raises or returns, its secret is in no message, repr or traceback."""
+    caplog.set_level(logging.DEBUG, logger="eo_listener")
+    sink = PostgresSink(Tokens(given), "t", connect_timeout=1)
+    with pytest.raises(error, match=match) as failed:
+        sink.applied("q")
+    said = ["".join(traceback.format_exception(failed.value)), repr(sink), sink.label]
+    for text in (*said, sink.key, repr(sink._access), caplog.text):
+        assert "s3" not in text
+        assert "cret" not in text.replace("secret", "")
+
+
+def test_a_pooler_that_lends_a_backend_for_each_transaction(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is noticed when another backend serves a transaction; nothing prepared is relied upon,
+    and nobody's connection is ended by its name any more.
+    """
+    with contextlib.closing(PostgresSink(dsn, "t")) as sink:
+        assert sink.applied("q") == {}
+        link = sink._link
+        assert link is not None
+        assert link.prepare_threshold is None
+        assert link.identity is not None
+        with sink._writer("q").transaction(link, entry_of({}, {}, query="q")):
+            seen = [link.shared]
+        link.identity = link.identity._replace(pid=1)  # as a pooler's next transaction shows it
+        for _ in range(2):
+            with sink._writer("q").transaction(link, entry_of({}, {}, query="q")):
+                seen.append(link.shared)
+                assert link.backend == link.info.backend_pid
+        assert seen == [False, True, True]
+        assert caplog.text.count("transaction mode") == 1
+        assert ask(dsn, "SELECT count(*) FROM pg_prepared_statements") == [0]

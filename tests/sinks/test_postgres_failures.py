@@ -154,3 +154,11 @@ def test_a_reason_for_logs_holds_no_value(error: psycopg.Error, text: str) -> No
     assert reason(error, values=False) == text
     assert reason(error) == str(error)
     assert text in str(translated(error, "t", "writing"))
+
+
+def test_statement_mode_of_a_pooler_is_refused() -> None:
+    """PgBouncer's answer to BEGIN looks like a lost connection, and no waiting helps."""
+    said = errors.ProtocolViolation("transaction blocks not allowed in statement pooling mode")
+    error = translated(said, "the table", "writing")
+    assert type(error) is SinkError
+    assert "pool_mode = session" in str(error)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from eo_listener.errors import SettingsError
+from eo_listener.errors import SettingsError, TryAgainError
+
+Dsn: TypeAlias = "str | Callable[[], str]"
 
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret", "passfile")
 _URI: Final = ("postgresql://", "postgres://")
@@ -30,11 +32,12 @@ _LIVENESS: Final = {
 class Access:
     """A server, a database, and how long to wait for them (seconds).
 
-    `dsn` is a connection string or URI, and secret. `lock_timeout` is the patience with somebody
-    else's lock, `statement_timeout` the longest that one statement may take.
+    `dsn` is a connection string or URI, and secret, or a function that returns one: it is called
+    for each connection, since a token may have expired by the next. `lock_timeout` is the patience
+    with somebody else's lock, `statement_timeout` the longest that one statement may take.
     """
 
-    dsn: str = field(repr=False)
+    dsn: Dsn = field(repr=False)
     schema: str | None
     connect_timeout: float
     lock_timeout: float
@@ -47,7 +50,7 @@ class Access:
                     f"{name}={getattr(self, name)} is not a time to wait",
                     fix="Give seconds, more than 0",
                 )
-        if self._torn():
+        if isinstance(self.dsn, str) and self._torn():
             raise SettingsError(
                 "the dsn of PostgresSink cannot be split into host, port and database",
                 cause="the password holds a character that has a meaning in a URI",
@@ -67,7 +70,32 @@ class Access:
         if not all(one.isascii() and one.isdigit() for one in ports):
             return True
         database = str(given.get("dbname") or "")
-        return self.dsn.startswith(_URI) and ("@" in database or "/" in database)
+        return self._text().startswith(_URI) and ("@" in database or "/" in database)
+
+    def now(self) -> Access:
+        """Have the dsn as text, as it is to be used now and no later.
+
+        Raises SettingsError, and TryAgainError where the function failed: neither holds what it
+        has said or returned, which may be a secret.
+        """
+        if isinstance(self.dsn, str):
+            return self
+        try:
+            given = self.dsn()
+        except Exception as error:  # noqa: BLE001  # a stranger's code may raise anything
+            kind = type(error).__name__
+            raise TryAgainError(
+                f"the function that gives the dsn of PostgresSink has raised {kind}",
+                cause="whatever it asks for the password or token is away, or refuses; its text is "
+                "not shown, since it may hold a secret",
+                fix="Call it by hand, on the driver and on an executor, and see what it says",
+            ) from None
+        if not isinstance(given, str):
+            raise SettingsError(
+                f"the function that gives the dsn of PostgresSink returned {type(given).__name__}",
+                fix="Return a connection string or URI as text",
+            )
+        return replace(self, dsn=given)
 
     def conninfo(self, application: str) -> str:
         """Everything libpq is told; what the dsn says itself wins over ours. Secret."""
@@ -78,7 +106,12 @@ class Access:
         )
 
     def place(self) -> str:
-        """Where it is, for people: `host:port/database`, no user and no secret."""
+        """Where it is, for people: `host:port/database`, no user and no secret.
+
+        Where a function gives the dsn nobody is asked for it: then it has no other name.
+        """
+        if not isinstance(self.dsn, str):
+            return "the server of its dsn function"
         given = self._settings()
         host = given.get("host") or given.get("hostaddr") or "localhost"
         where = f"{host}:{given['port']}" if given.get("port") else str(host)
@@ -92,9 +125,14 @@ class Access:
                 text = text.replace(secret, "***")
         return text
 
+    def _text(self) -> str:
+        if not isinstance(self.dsn, str):
+            raise TypeError("the dsn of a function is known to `now` alone")
+        return self.dsn
+
     def _settings(self) -> Mapping[str, Any]:
         try:
-            return conninfo_to_dict(self.dsn)
+            return conninfo_to_dict(self._text())
         except psycopg.ProgrammingError:
             # What libpq says quotes the string, password and all.
             raise SettingsError(

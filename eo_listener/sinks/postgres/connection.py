@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import select
 from collections.abc import Callable, Generator
 from datetime import datetime
@@ -24,6 +25,8 @@ from eo_listener.sinks.postgres.failures import (
 
 if TYPE_CHECKING:
     from psycopg.abc import RV, PQGen
+
+logger = logging.getLogger("eo_listener")
 
 Row: TypeAlias = tuple[Any, ...]
 Cursor: TypeAlias = psycopg.Cursor[Row]
@@ -61,6 +64,10 @@ class Identity(NamedTuple):
     backend_start: datetime
     xact_start: datetime | None
 
+    def is_another_than(self, other: Identity) -> bool:
+        """Whether it is another backend."""
+        return self[:2] != other[:2]
+
 
 class Link(psycopg.Connection[Row]):
     """One connection to the server, in the hands of one thread.
@@ -69,7 +76,8 @@ class Link(psycopg.Connection[Row]):
     `limit` seconds closes the connection: a server that is stopped answers nothing, not even that.
     `may_end` tells whether another connection of the same sink and query that is in the way is a
     rival. `sealed`: COMMIT and ROLLBACK are not for whoever uses it now. `identity` is that of the
-    last transaction: behind a pooler libpq knows another process.
+    last transaction: behind a pooler libpq knows another process. `shared`: the next may
+    have another one, so a connection by our name need not be ours.
     """
 
     patience: float = 3600.0
@@ -78,6 +86,20 @@ class Link(psycopg.Connection[Row]):
     sealed: bool = False
     may_end: bool = True
     identity: Identity | None = None
+    shared: bool = False
+
+    def is_now(self, identity: Identity) -> None:
+        """Note which backend serves a transaction; warn once where it is not always the same."""
+        before, self.identity = self.identity, identity
+        if self.shared or before is None or not identity.is_another_than(before):
+            return
+        self.shared = True
+        logger.warning(
+            "The PostgreSQL connection is served by a backend for each transaction: a pooler such "
+            "as PgBouncer runs in transaction mode. Batches are written once all the same, but the "
+            "transaction of a driver that has stopped is not ended by its successor, which names "
+            "it instead. Use session mode, or the server itself"
+        )
 
     @property
     def backend(self) -> int:
@@ -143,8 +165,10 @@ def connect(access: Access, label: str, application: str) -> Link:
     while.
     """
     link = None
+    access = access.now()
     try:
-        link = Link.connect(access.conninfo(application), autocommit=True)
+        # A pooler may give the next transaction to a backend that has not prepared a statement.
+        link = Link.connect(access.conninfo(application), autocommit=True, prepare_threshold=None)
         link.limit = access.statement_timeout + access.lock_timeout + _GRACE
         link.patience = access.lock_timeout
         row = link.execute(_SESSION).fetchone()
@@ -182,7 +206,7 @@ def begin(link: Link, access: Access, first: Callable[[], Cursor] | None = None)
         answer = None if first is None else first()
     row = who.fetchone()
     if row is not None:
-        link.identity = Identity(*row[:3])
+        link.is_now(Identity(*row[:3]))
     return answer
 
 

@@ -30,6 +30,7 @@ _VALUES: Final = re.compile(
 """What may be a value in a text of class 22: what it quotes, and bytes."""
 
 _RAISED: Final = "exec_stmt_raise"  # the server's own function that runs RAISE of PL/pgSQL
+_POOLED: Final = "not allowed in statement pooling mode"
 _CONFLICT: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 _WRONG: Final = (
     "authentication failed",
@@ -134,6 +135,12 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
         return SinkBusyError(problem, cause="another transaction holds a lock", fix=_BUSY)
     if on_standby(error):
         return standby(label)
+    if _POOLED in said(error):
+        return SinkError(
+            problem,
+            cause="PgBouncer runs in statement mode, which has no transactions",
+            fix="Set pool_mode = session for this database and user, or name the server itself",
+        )
     if lost(error):
         return TryAgainError(
             f"{label}: the connection was lost while {doing} ({said(error)})",

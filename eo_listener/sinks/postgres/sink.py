@@ -59,7 +59,8 @@ STAGING_ROWS: Final = 2_000_000
 class PostgresSink:
     """Writes batches into PostgreSQL, each in the transaction that moves its ledger.
 
-    `dsn` is a connection string or URI. `table` and the ledger lie in `schema` (None: where the
+    `dsn` is a connection string or URI, or a function that returns one, which is called for each
+    connection. `table` and the ledger lie in `schema` (None: where the
     search_path shows the table, else the first of it) and are made when absent, unless `create` is
     False. `mode`: "append"; "upsert" by `keys` (the newest row of a key, by `version_column` if
     there is one, else by offset); "idempotent", the same without a ledger: nothing is judged, and a
@@ -81,7 +82,7 @@ class PostgresSink:
 
     def __init__(
         self,
-        dsn: str,
+        dsn: str | Callable[[], str],
         table: str,
         *,
         schema: str | None = None,

@@ -93,7 +93,9 @@ class Writer:
             waited=self.access.lock_timeout,
             open_second=lambda: connect(self.access, self.label, "eo_listener lock watch"),
         )
-        link.on_stall = lambda: patience.look(link.backend, may_end=link.may_end)
+        link.on_stall = lambda: patience.look(
+            link.backend, may_end=link.may_end and not link.shared
+        )
         return link
 
     def write(
