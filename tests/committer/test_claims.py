@@ -64,10 +64,12 @@ def test_rivals_are_those_on_the_same_partitions() -> None:
     """A commit names the partitions that others feed too, and who they are can be asked."""
     claims = Claims()
     assert not claims.holds("r1", commit(p0=9))
-    claims.least("r1", "one", commit(p0=9, p1=9))
+    claims.least("r1", "zulu", commit(p0=9, p1=9))
     assert claims.holds("r1", commit(p0=9))
     assert not claims.holds("r1", replace(commit(p0=9), group="h"))
-    found, _ = claims.least("r2", "two", commit(p1=20))
+    found, told = claims.least("r2", "alpha", commit(p1=20))
+    assert told is not None
+    assert told.readers == ("alpha", "zulu")
     assert (offsets(found), set(found.rivals)) == ({P1: 9}, {P1})
     assert claims.rivals("r2", commit(p1=20)) == ("r1",)
     assert claims.rivals("r1", commit(p0=9)) == ()

@@ -544,3 +544,35 @@ def test_log_starts_are_those_of_the_looks_so_far() -> None:
     lane.commit({P0: by(5)}, 10.0)
     assert lane.log_starts(9.0) == {}
     assert lane.log_starts(10.0) == {P0: 0}
+
+
+def test_one_request_at_a_time_is_out() -> None:
+    """While a look or a commit has no answer nothing else is sent, whatever is offered."""
+    lane = Driven(Kafka())
+    lane.offer({P0: by(5)})
+    look = lane.next(0.0)
+    assert isinstance(look, Inspection)
+    lane.offer({P1: by(5)})
+    assert (lane.next(1.0), lane.next_try()) == (None, None)
+    lane.looked(look, lane.kafka.look(look.partitions), 1.0)
+    lane.see(1.0)
+    attempt = lane.send(1.0)
+    lane.offer({P0: by(9)})
+    assert (lane.next(2.0), lane.next_try()) == (None, None)
+    assert not lane.stuck(2.0)
+    lane.land(attempt, 2.0)
+    assert lane.send(2.0).positions == {P0: by(9)}
+
+
+def test_repeats_come_in_the_order_of_their_times() -> None:
+    """One that is put off by a new doubt does not hide those that are due before it."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.commit({P1: by(5)}, 10.0)
+    lane.offer({P0: by(6)})
+    lane.fail(lane.send(15.0), "_TIMED_OUT", 15.0)
+    lane.see(20.0)
+    lane.land(lane.send(20.0), 20.0)
+    assert lane.next_try() == 70.0
+    lane.see(80.0)
+    assert lane.send(80.0).positions.keys() == {P0, P1}

@@ -162,6 +162,15 @@ def test_what_is_served_is_not_left(routed: Routed) -> None:
     assert routed.left() == []
 
 
+def test_an_open_one_has_nothing_to_say(routed: Routed, caplog: pytest.LogCaptureFixture) -> None:
+    """Batches that come in time are no line in the log."""
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        for batch in range(3):
+            routed.router.progressed(event(batch, 5 * batch, 5 * batch + 5))
+        assert routed.router.flush(soon())
+    assert not caplog.records
+
+
 def test_a_closed_one_that_is_called_for_ever_says_so_once(
     routed: Routed, caplog: pytest.LogCaptureFixture
 ) -> None:
