@@ -73,6 +73,20 @@ def _nested(kind: Mapping[str, Any], column: str, large: bool) -> pa.DataType:
     raise _untold(column, kind["type"])
 
 
+def check_structs(kind: Any, column: str) -> None:
+    """Raise SettingsError where `column`, of Spark's type `kind`, has a struct with a name twice,
+    however deep.
+    """
+    if not isinstance(kind, Mapping):
+        return
+    for part in ("elementType", "keyType", "valueType"):
+        check_structs(kind.get(part), column)
+    if kind.get("type") == "struct":
+        _check_names([field["name"] for field in kind["fields"]], column)
+        for field in kind["fields"]:
+            check_structs(field["type"], f"{column}.{field['name']}")
+
+
 def _check_names(names: list[str], column: str) -> None:
     """Refuse a struct that has a name twice: as an object in JSON it would lose a value."""
     twice = sorted({name for name in names if names.count(name) > 1})

@@ -33,7 +33,6 @@ from eo_listener.sinks.fetching import TASK_ROWS, Fetch, fetch, next_count, task
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 _TOO_MANY = "spark.driver.maxResultSize"
 _LOST = "Checkpoint block"
-_ORDINAL = "eo_ordinal"
 _SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage of an RDD
 
 
@@ -119,10 +118,13 @@ def _large(frame: Any) -> bool:
 
 
 def _cut(frame: Any, tasks: int, *, ordered: bool) -> Any:
-    placed = frame.selectExpr("*", f"monotonically_increasing_id() AS {_ORDINAL}")
+    names, ordinal = {name.lower() for name in frame.columns}, "eo_ordinal"
+    while ordinal in names:  # it is the user's
+        ordinal += "_"
+    placed = frame.selectExpr("*", f"monotonically_increasing_id() AS {ordinal}")
     if not ordered:
-        return placed.repartition(tasks, _ORDINAL).drop(_ORDINAL)
-    return placed.repartitionByRange(tasks, _ORDINAL).sortWithinPartitions(_ORDINAL).drop(_ORDINAL)
+        return placed.repartition(tasks, ordinal).drop(ordinal)
+    return placed.repartitionByRange(tasks, ordinal).sortWithinPartitions(ordinal).drop(ordinal)
 
 
 def _far_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:

@@ -96,6 +96,19 @@ class Target:
         return () if self.apply is None or callable(self.apply) else self.apply
 
 
+def refuse_dotted(setting: str, name: str, *, has_schemas: bool) -> None:
+    """Refuse to make a table whose name has a dot: whoever writes it means a table in a schema."""
+    before, dot, after = name.rpartition(".")
+    if not dot:
+        return
+    named = f"schema={before!r}, {setting}={after!r}" if has_schemas else f"{setting}={after!r}"
+    raise SettingsError(
+        f"there is no table {name!r}, and none with a dot in its name is made",
+        cause=f"{setting}= is one name, in which a dot parts no schema from a table",
+        fix=f"Write {named}; if the dot belongs to the name, create that table first",
+    )
+
+
 def _check_names(table: str, dead_letters: str | None, columns: Iterable[str | None]) -> None:
     for name in (table, dead_letters, *columns):
         if name is not None and (not name or "\x00" in name):

@@ -17,7 +17,7 @@ from eo_listener.protocols import Sink
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.dead_letters import make
 from eo_listener.sinks.postgres.layout import Layout
-from eo_listener.sinks.postgres.tables import columns
+from eo_listener.sinks.postgres.tables import columns, make_target
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, entry_of, plan_of
 
@@ -56,12 +56,11 @@ def put(
     schema, target = writer.access.schema, sink._target
     if target.dead_letters is not None:
         make(link, schema, target.dead_letters, create=True)
-    layout = Layout.of(
-        {"fields": [{"name": name, "type": kind} for name, kind in fields.items()]},
-        None if target.apply else columns(link, schema, target.table),
-        target,
-        direct=writer.direct,
-    )
+    there = None if target.apply else columns(link, schema, target.table)
+    told = {"fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
+    layout = Layout.of(told, there, target, direct=writer.direct)
+    if there is None and target.apply is None:
+        make_target(link, layout, target.keys, (schema, target.table), create=target.create)
     return writer.write(link, layout, batches, next_entry(sink))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,8 @@ from eo_listener.errors import SettingsError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.tables import check_durable, columns, look
 from eo_listener.testing.entries import QUERY
-from tests.postgres.bare import TABLE, write
-from tests.postgres.course import TP, another_role, ask, next_entry, script
+from tests.postgres.bare import TABLE, rows, write
+from tests.postgres.course import TP, another_role, ask, next_entry, put, script
 
 _PARTED = (
     "CREATE TABLE t (id bigint) PARTITION BY LIST (id); "
@@ -120,10 +121,15 @@ def test_a_percent_sign_in_a_schema(dsn: str) -> None:
         ("CREATE UNLOGGED TABLE t (id bigint)", True),
         ("CREATE TABLE t (id bigint)", False),
         (_PARTED, True),
+        ("CREATE UNLOGGED TABLE u (id bigint); CREATE VIEW t AS SELECT id FROM u", True),
+        (f"{_PARTED.replace(' t ', ' u ')}; CREATE VIEW t AS SELECT id FROM u", True),
+        ("CREATE TABLE u (id bigint); CREATE VIEW t AS SELECT id FROM u", False),
     ],
 )
 def test_a_target_that_a_crash_empties_is_refused(dsn: str, made: str, fleeting: bool) -> None:
-    """An unlogged target, or one with an unlogged part, would lose its rows and keep its ledger."""
+    """An unlogged target, one with an unlogged part, or a view of either, would lose its rows and
+    keep its ledger.
+    """
     script(dsn, *made.split(";"))
     sink = PostgresSink(dsn, "t")
     link = sink._connection(sink._writer(QUERY))
@@ -136,6 +142,52 @@ def test_a_target_that_a_crash_empties_is_refused(dsn: str, made: str, fleeting:
         with pytest.raises(SettingsError, match="SET LOGGED"):
             check_durable(link, schema, "t", found["t"])
     sink.close()
+
+
+@pytest.mark.parametrize("setting", ["table", "dead_letters"])
+def test_a_dot_parts_no_schema_from_a_table(
+    dsn: str, schemas: tuple[str, str, str], setting: str
+) -> None:
+    """No table with a dot in its name is made beside the one that is meant; one that is there is
+    taken.
+    """
+    _, a, _ = schemas
+    script(dsn, f"CREATE TABLE {a}.t (id bigint)")
+    given: dict[str, Any] = {"table": "t", setting: f"{a}.t"}
+    sink = PostgresSink(dsn, **given)
+    with pytest.raises(SettingsError, match=f"schema='{a}', {setting}='t'"):
+        put(sink, {"id": "long"}, rows([1], "r"))
+    assert ask(dsn, f"SELECT count(*) FROM pg_class WHERE relname = '{a}.t'") == [0]
+    sink.close()
+    if setting == "table":
+        script(dsn, f'CREATE TABLE "{a}.t" (id bigint, run text)')
+        sink = PostgresSink(dsn, f"{a}.t")
+        assert put(sink, {"id": "long", "run": "string"}, rows([1], "r")).rows == 1
+        sink.close()
+
+
+def test_a_domain_over_a_domain_is_what_is_beneath(dsn: str) -> None:
+    """With the modifier of the one that has it."""
+    script(
+        dsn,
+        "CREATE DOMAIN short AS numeric(10, 2)",
+        "CREATE DOMAIN price AS short",
+        "CREATE DOMAIN tags AS text[]",
+        "CREATE DOMAIN labels AS tags",
+        "CREATE TABLE d (a price, b labels, c numeric(5, 1), d int)",
+    )
+    with PostgresSink(dsn, "d")._writer(QUERY).open() as link:
+        found = columns(link, None, "d")
+        link.execute("CREATE TEMP TABLE e (x numeric(10, 2))")
+        plain = (columns(link, None, "e") or {})["x"]
+    assert found is not None
+    assert (found["a"].base, found["a"].modifier, found["a"].spelt) == (
+        *("numeric", plain.modifier),
+        "price",
+    )
+    assert (found["b"].base, found["b"].element) == ("_text", "text")
+    assert found["c"].modifier > 0
+    assert (found["d"].base, found["d"].modifier) == ("int4", -1)
 
 
 def test_an_unlogged_ledger_is_refused(dsn: str) -> None:

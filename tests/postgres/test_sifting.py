@@ -328,6 +328,23 @@ def test_a_lossy_column_is_refused(
             form("c", spark, there)
 
 
+def test_a_struct_with_a_name_twice_is_refused() -> None:
+    """However deep: jsonb would keep the last of its values only."""
+    part = {"name": "v", "type": "long"}
+    struct: dict[str, Any] = {"type": "struct", "fields": [part, part]}
+    for kind in (
+        struct,
+        {"type": "array", "elementType": struct},
+        {"type": "map", "keyType": "string", "valueType": struct},
+        {"type": "struct", "fields": [{"name": "inner", "type": struct}]},
+    ):
+        for there in (None, Existing(base="jsonb", element=None, modifier=-1, spelt="jsonb")):
+            with pytest.raises(SettingsError, match="more than one field named 'v'"):
+                form("c", kind, there)
+    once = {"type": "struct", "fields": [part, {"name": "V", "type": "long"}]}
+    assert form("c", once).postgres == "jsonb"
+
+
 def test_a_generated_column_is_named() -> None:
     """Rows that have a column which only the server fills are told so."""
     there = Existing(base="int4", element=None, modifier=-1, spelt="integer", generated=True)

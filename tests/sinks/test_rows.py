@@ -48,6 +48,16 @@ def test_all_rows_come_once_and_in_order(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
+def test_a_column_by_the_name_of_ours_is_the_users(spark: SparkSession) -> None:
+    """A cut adds a column and drops it: never one that was there, in whatever case."""
+    frame = spark.range(0, 1000, 1, 3).selectExpr("id", "-id AS Eo_Ordinal", "7 AS eo_ordinal_")
+    with closing(stream(frame, planned(1000), task_rows=100)) as batches:
+        told = [row for batch in batches for row in batch.to_pylist()]
+    assert sorted(row["id"] for row in told) == list(range(1000))
+    assert all(row == {"id": row["id"], "Eo_Ordinal": -row["id"], "eo_ordinal_": 7} for row in told)
+
+
+@pytest.mark.spark
 def test_rows_that_nobody_planned_come_too(spark: SparkSession) -> None:
     """A batch without offsets can have rows from Spark's state, and one with offsets none."""
     assert numbers(spark.range(5), planned()) == [0, 1, 2, 3, 4]

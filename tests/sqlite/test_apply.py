@@ -110,6 +110,13 @@ def test_a_temporary_table_is_not_the_ledger(spark: SparkSession, tables: Path) 
         (("DELETE FROM seen", "ROLLBACK"), SinkError, "neither end the transaction"),
         ("UPDATE eo_ledger SET next_offset = 0", SinkError, "nor write the ledger"),
         ("DROP TABLE eo_ledger", SinkError, "nor write the ledger"),
+        ("ALTER TABLE eo_ledger RENAME TO mine", SinkError, "nor write the ledger"),
+        ("ALTER TABLE Eo_Ledger_History ADD COLUMN mine", SinkError, "nor write the ledger"),
+        (
+            "CREATE TRIGGER no BEFORE UPDATE ON eo_ledger BEGIN SELECT RAISE(IGNORE); END",
+            SinkError,
+            "nor write the ledger",
+        ),
         ("DELETE FROM seen; DELETE FROM total", SinkError, "one statement"),
         (lambda connection, _: connection.commit(), SinkError, "neither end the transaction"),
         (lambda connection, _: connection.rollback(), SinkError, "neither end the transaction"),

@@ -132,7 +132,7 @@ def test_a_reader_at_the_commit_is_told(spark: SparkSession, path: Path) -> None
 
 def test_a_fork_has_a_connection_of_its_own(path: Path) -> None:
     """A child neither uses nor closes its parent's connection."""
-    file = DatabaseFile(path, create=True, busy_timeout=1)
+    file = DatabaseFile(path, create=True, busy_timeout=1, foreign_keys=True)
     parents = file.connection()
     parents.execute("CREATE TABLE t (v)")
     parents.execute("BEGIN IMMEDIATE")

@@ -12,6 +12,7 @@ from eo_listener.sinks.poison import DeadLetter, DeadLetterSql, Why
 from eo_listener.sinks.postgres.failures import reason
 from eo_listener.sinks.postgres.ledger import MOMENT, PLACE
 from eo_listener.sinks.postgres.statements import making, oid, run, run_many, spelt
+from eo_listener.sinks.target import refuse_dotted
 
 if TYPE_CHECKING:
     import psycopg
@@ -72,6 +73,7 @@ def make(link: Link, schema: str | None, table: str, *, create: bool) -> None:
     """Make the table where it is missing; without `create` raise SettingsError instead."""
     if oid(link, schema, table) is not None:
         return
+    refuse_dotted("dead_letters", table, has_schemas=True)
     statement = statements_on(link, schema, table).create()
     if not create:
         raise SettingsError(

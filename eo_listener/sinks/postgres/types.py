@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from eo_listener.errors import SettingsError
+from eo_listener.sinks.arrow_schema import check_structs
 
 
 class Spelling(Enum):
@@ -57,7 +58,9 @@ _READS_TEXT: Final = _TEXTS | {
     *("inet", "cidr", "macaddr", "macaddr8", "bit", "varbit", "hstore", "ltree", "geometry"),
     "geography",
 }
-"""What takes a text as it stands, or refuses it: no type that rounds, cuts or guesses."""
+"""What reads a text, or refuses it: no type that rounds, cuts or guesses. The spelling may change:
+' 00123 ' becomes 123 in an integer.
+"""
 
 _WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -144,6 +147,7 @@ def _nested(column: str, spark: dict[str, Any], existing: Existing | None) -> Fo
             f"column {column!r} is of a user-defined type, which only Spark knows",
             fix="Take the values out of it in the transform",
         )
+    check_structs(spark, column)
     inner = spark.get("elementType")
     flat = kind == "array" and not isinstance(inner, dict)
     if flat and (existing is None or existing.base not in _JSON):

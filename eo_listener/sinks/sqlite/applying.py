@@ -18,6 +18,14 @@ _WRITES: Final = frozenset(
         sqlite3.SQLITE_DROP_TABLE,
     }
 )
+_CHANGES: Final = frozenset(
+    {
+        sqlite3.SQLITE_ALTER_TABLE,
+        sqlite3.SQLITE_CREATE_TRIGGER,
+        sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
+    }
+)
+"""What names a table second: under another name its rows would be no ledger any more."""
 
 
 def run_apply(connection: Connection, target: Target, entry: Entry) -> None:
@@ -40,10 +48,11 @@ def run_apply(connection: Connection, target: Target, entry: Entry) -> None:
     connection.execute(f"DROP TABLE temp.{STAGED}")
 
 
-def _guard(action: int, first: str | None, *_: str | None) -> int:
+def _guard(action: int, first: str | None, second: str | None, *_: str | None) -> int:
     if action == sqlite3.SQLITE_TRANSACTION:
         return sqlite3.SQLITE_DENY
-    if action in _WRITES and first is not None and first.lower() in (HEADS, HISTORY):
+    named = first if action in _WRITES else second if action in _CHANGES else None
+    if named is not None and named.lower() in (HEADS, HISTORY):
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK
 

@@ -66,9 +66,12 @@ class DatabaseFile:
     A forked child gets a connection of its own: SQLite's must not cross a fork.
     """
 
-    def __init__(self, path: Path, *, create: bool, busy_timeout: float) -> None:
+    def __init__(
+        self, path: Path, *, create: bool, busy_timeout: float, foreign_keys: bool
+    ) -> None:
         self.path = path
         self.busy_timeout = busy_timeout
+        self._foreign_keys = foreign_keys
         self._create = create
         self._connection: Connection | None = None
         self._pid = os.getpid()
@@ -111,6 +114,9 @@ class DatabaseFile:
                 check_same_thread=False,  # foreachBatch comes on any thread, one at a time
             )
             _set_journal(connection, is_new=is_new)
+            # Within a transaction, and so in apply=, it could not be changed any more.
+            keys = "ON" if self._foreign_keys else "OFF"
+            connection.execute(f"PRAGMA foreign_keys = {keys}")
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()

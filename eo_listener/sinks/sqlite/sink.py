@@ -42,7 +42,7 @@ from eo_listener.sinks.sqlite.file import Connection, DatabaseFile
 from eo_listener.sinks.sqlite.merging import STAGE, Merge
 from eo_listener.sinks.sqlite.table import SCHEMA, columns_of, in_file, target_table
 from eo_listener.sinks.sqlite.writing import Writing
-from eo_listener.sinks.target import Apply, Target, refuse_dropped
+from eo_listener.sinks.target import Apply, Target, refuse_dotted, refuse_dropped
 from eo_listener.sinks.task_size import TaskSize
 
 _LEDGER = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
@@ -60,7 +60,8 @@ class SqliteSink:
     rows (in the temporary table `eo_batch`) instead of a write to `table`, in the same
     transaction. `dead_letters` names a table for rows that cannot be written, at most
     `max_dead_letters` of a batch: a number, or a share of its rows as a float. `busy_timeout` is in
-    seconds. With `create=False` neither file nor tables are made.
+    seconds. `foreign_keys`: whether they are enforced, which is not SQLite's own default. With
+    `create=False` neither file nor tables are made.
 
     Raises SettingsError for arguments that cannot be.
     """
@@ -81,6 +82,7 @@ class SqliteSink:
         max_dead_letters: float = SHARE,
         per_partition: bool = False,
         busy_timeout: float = 30.0,
+        foreign_keys: bool = True,
         task_rows: int = TASK_ROWS,
     ) -> None:
         if per_partition:
@@ -104,7 +106,10 @@ class SqliteSink:
             max_dead_letters=max_dead_letters,
         )
         self._file = DatabaseFile(
-            Path(path).expanduser().absolute(), create=create, busy_timeout=busy_timeout
+            Path(path).expanduser().absolute(),
+            create=create,
+            busy_timeout=busy_timeout,
+            foreign_keys=foreign_keys,
         )
         self._letters = (
             DeadLetterSql(table=in_file(dead_letters), placeholder="?", moment="text")
@@ -203,6 +208,9 @@ class SqliteSink:
         table = target_table(connection, self._target, schema)
         writing = Writing(connection, table)
         if self._letters is not None and self._target.create:
+            name = self._target.dead_letters or ""
+            if not columns_of(connection, name):
+                refuse_dotted("dead_letters", name, has_schemas=False)
             connection.execute(self._letters.create())
         refusals = Refusals(label=self.label, limit=self._target.limit)
         aside = partial(self._put_aside, connection, entry, refusals)

@@ -15,7 +15,7 @@ from eo_listener.sinks.newest import ORIGIN
 from eo_listener.sinks.poison import Sieve
 from eo_listener.sinks.sqlite.columns import affinity, declared, keeps
 from eo_listener.sinks.sqlite.merging import STAGE, Upsert, check_stage, collations
-from eo_listener.sinks.target import STAGED, Mode, Target
+from eo_listener.sinks.target import STAGED, Mode, Target, refuse_dotted
 
 SCHEMA: Final = "main"
 """The file itself: a name alone would mean a temporary table of that name first."""
@@ -55,6 +55,7 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
     _check_types(target, there, [schema.field(one) for one in sieve.columns])
     name = in_file(target.table)
     if not there:
+        refuse_dotted("table", target.table, has_schemas=False)
         if not target.create:
             raise SettingsError(
                 f"the database has no table {target.table!r}, and create=False",
