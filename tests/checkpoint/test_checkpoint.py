@@ -13,7 +13,14 @@ import pytest
 from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from eo_listener.checkpoint import Checkpoint, CheckpointError, FindingKind, Location, shown
+from eo_listener.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    FindingKind,
+    Location,
+    has_scheme,
+    shown,
+)
 from eo_listener.errors import SettingsError, StorageError
 from tests.attack import surgery
 from tests.checkpoint.recorded import read, unpack
@@ -240,6 +247,7 @@ def test_a_listing_is_never_an_old_one(in_memory: str) -> None:
 def test_two_spellings_of_one_folder(url: str, same: str) -> None:
     """Are one location."""
     assert Location(url).key == Location(same).key
+    assert Location(url).key != Location(f"{url}/c").key
 
 
 @pytest.mark.parametrize(
@@ -333,3 +341,35 @@ def test_a_driver_that_quotes_its_options(monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(StorageError) as failed:
             ask()
         assert failed.value.cause == "token *** of sftp://***@h/c is refused"
+
+
+@pytest.mark.parametrize("url", ["file:/a/b", "file:///a/b", "local:///a/b", "/a/b", "/a/../a/b"])
+def test_a_local_folder_is_one_however_it_is_written(url: str) -> None:
+    """Hadoop writes `file:/x` as well as `file:///x`."""
+    location = Location(url)
+    assert location.local
+    assert location.key == "file:/a/b"
+
+
+@pytest.mark.parametrize(
+    ("url", "has_one"),
+    [("s3a://b/c", True), ("file:/c", True), ("/c", False), ("c", False), ("c:d", False)],
+)
+def test_what_has_a_scheme(url: str, has_one: bool) -> None:
+    """A letter, more of them, a colon and a slash."""
+    assert has_scheme(url) is has_one
+
+
+def test_what_a_driver_says_is_cut() -> None:
+    """To one line of 200 characters."""
+
+    class Wordy(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
+        protocol = "wordy"
+
+        def __init__(self, *_: object, **__: object) -> None:
+            raise OSError("x" * 300 + "\nand more")
+
+    fsspec.register_implementation("wordy", Wordy, clobber=True)
+    with pytest.raises(StorageError) as caught:
+        Location("wordy://node/c")
+    assert caught.value.cause == "x" * 200

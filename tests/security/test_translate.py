@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -198,6 +199,7 @@ def test_stores_that_only_java_reads(kind: str | None) -> None:
         ({**BY_TOKEN, "sasl.jaas.config": f'{OAUTH}{CLIENT} ssl.protocol="x";'},
          "one of the login module's options"),
         ({**BY_TOKEN, "sasl.jaas.config": f'{OAUTH}{CLIENT} extension_a="1,b=2";'}, "extensions"),
+        ({**BY_TOKEN, "sasl.jaas.config": f"x.Login required {CLIENT};"}, "not Kafka's own"),
         ({**BY_TICKET, "sasl.jaas.config": f"{KERBEROS}useTicketCache=true;"}, "keytab"),
         ({**BY_TICKET, "sasl.jaas.config": KERBEROS + KEYTAB.replace("/etc/", "/$(id)/")}, "shell"),
         ({**BY_TICKET, "sasl.jaas.config": KERBEROS + KEYTAB.replace("me/host", "-me;x")}, "shell"),
@@ -274,6 +276,7 @@ def test_what_never_reaches_a_client() -> None:
             ({**BY_TOKEN, "sasl.oauthbearer.token.endpoint.url": url}, "no https address")
             for url in (f"http://{SECRET}/", f"file:///{SECRET}", f"https://u:{SECRET}@x/",
                         f"ftp://{SECRET}", SECRET, "", "https://", f"https://a\n{SECRET}",
+                        f"https://id.example/a {SECRET}", "https://id.example/\x1f",
                         f"https://[{SECRET}")
         ),
         ({**BY_TOKEN, "sasl.oauthbearer.token.endpoint.url": "http://x",
@@ -418,3 +421,11 @@ def test_a_store_shows_no_password() -> None:
     store = Store(use="key", location="/k", type="JKS", password=SECRET, key_password=SECRET)
     assert SECRET not in repr(store)
     assert SECRET in store.argument()
+
+
+def test_a_store_of_a_key_without_a_key() -> None:
+    """It is refused by its place, whatever the JVM said of it."""
+    store = Store(use="key", location="/k.jks", type="JKS")
+    chain = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
+    with pytest.raises(SettingsError, match=r"/k\.jks"):
+        store.properties(json.dumps({"v": 1, "certificates": chain, "key": None}))

@@ -98,8 +98,8 @@ def ledger(
         ({"group": "g", "missing": "none"}, "missing is 'none', which is not known"),
         ({"group": "g", "out_of_range": "none"}, "out_of_range is 'none'"),
         ({"group": "g", "recreated": "latest"}, "recreated is 'latest'"),
-        ({"group": "g", "bootstrap_servers": ""}, "bootstrap servers"),
-        ({"group": "g", "bootstrap_servers": None}, "bootstrap servers"),
+        ({"group": "g", "bootstrap_servers": ""}, "servers are not known"),
+        ({"group": "g", "bootstrap_servers": None}, "servers are not known"),
         ({"group": "g", "options": {TOKENS: "one"}}, "cannot be listed from Python"),
         ({"group": "g", "topics": []}, "names no topic"),
         ({"group": "g", "topics": "a,,b"}, "names no topic"),
@@ -231,8 +231,9 @@ def test_a_checkpoint_counts_by_its_newest_finished_batch(
     """Not by one that was only planned; where there is none, that is said."""
     where = str(batches.folder)
     assert cluster.open == 0
-    with pytest.raises(SettingsError, match="has no finished batch"):
+    with pytest.raises(SettingsError, match="has no finished batch") as unfinished:
         started(checkpoint=where)
+    assert "has not finished one yet" in str(unfinished.value.cause)
     with pytest.raises(SettingsError, match="has no finished batch"):
         started(checkpoint=f"{where}/nosuch")
     batches.finish(0)
@@ -297,6 +298,14 @@ def test_ledgers_must_agree() -> None:
     with pytest.raises(SettingsError, match="holds nothing of query 'p'"):
         of_ledger(ledger({T0: 2}), "p")
     both = [ledger({T0: 2, T1: 3}, {T0: "one"}), ledger({T0: 2, T1: 3}, {T1: "one"})]
+    several = dict.fromkeys([TopicPartition("t", number) for number in range(20)], 2)
+    ids = dict.fromkeys(several, "one")
+    for wrong in (
+        ledger(dict.fromkeys(several, 3), ids),
+        ledger(several, dict.fromkeys(several, "other")),
+    ):
+        with pytest.raises(SettingsError, match="do not agree: t-0 "):
+            of_ledger([ledger(several, ids), wrong], "q")
     origin = of_ledger(both, "q")
     assert origin.offsets == {T0: 2, T1: 3}
     assert origin.topic_ids == {T0: "one", T1: "one"}
