@@ -31,7 +31,7 @@ _MOVES: Final = (
 _SPLIT: Final = "minPartitions, or maxRecordsPerPartition, which cut a partition into several tasks"
 _SEVERAL: Final = "a shuffle, a coalesce or a union in the transform or before foreachBatch"
 _FIX: Final = (
-    "Leave it out; or give the sink per_partition=False: then a batch is one transaction, and may "
+    "Leave it out where the partition of a task must be known; a batch that is one transaction may "
     "be transformed in any way"
 )
 
@@ -48,7 +48,7 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, Span], ...]:
         raise SettingsError(
             "which Kafka partition a task reads cannot be found out here",
             cause="this is a DataFrame of Spark Connect, which shows no tasks",
-            fix="Give the sink per_partition=False, or run the query in classic PySpark",
+            fix="Run the query in classic PySpark",
         )
     with asking(_WHAT):
         executed = plan.queryExecution().executedPlan()

@@ -38,19 +38,25 @@ class TaskSize:
     ) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of `frame` as `rows.stream` does, and learn how large they are.
 
-        Raises TryAgainError, besides what that raises, where smaller tasks may help.
+        Raises TryAgainError, besides what that raises, where smaller tasks may help and some rows
+        have been given already.
         """
-        size, planned = 0, planned_rows(plan)
-        rows = stream(frame, plan, task_rows=self.rows, ordered=ordered, at_once=self.at_once(plan))
-        try:
-            with closing(rows) as batches:
-                for batch in batches:
-                    size += batch.nbytes
-                    yield batch
-        except TooManyBytesError as error:
-            if not self.shrink(planned):
-                raise
-            raise TryAgainError(error.problem, cause=error.cause, fix=error.fix) from error
+        size, planned, begun = 0, planned_rows(plan), False
+        while True:
+            most, together = self.rows, self.at_once(plan)
+            rows = stream(frame, plan, task_rows=most, ordered=ordered, at_once=together)
+            try:
+                with closing(rows) as batches:
+                    for batch in batches:
+                        begun = True
+                        size += batch.nbytes
+                        yield batch
+                break
+            except TooManyBytesError as error:
+                if not self.shrink(planned):
+                    raise
+                if begun:  # the caller has to begin again
+                    raise TryAgainError(error.problem, cause=error.cause, fix=error.fix) from error
         self.learn(planned, size)
 
     def at_once(self, plan: Plan) -> bool:

@@ -95,7 +95,7 @@ def test_tasks_of_one_batch(jobs: Jobs, topics: Topics) -> None:
         assert found[name] == ranges, name
     for name, (_, cause) in MOVED.items():
         assert cause in str(found[name]), name
-        assert "per_partition=False" in str(found[name])
+        assert "one transaction" in str(found[name])
 
 
 @pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition"])

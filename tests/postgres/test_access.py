@@ -140,7 +140,11 @@ def test_a_server_that_falls_silent_behind_the_door(monkeypatch: pytest.MonkeyPa
         {"keys": "id"},
         {"road": "executors"},
         {"lock_timeout": 0},
-        {"road": "staging", "per_partition": True},
+        {"road": "staging", "atomicity": "partition"},
+        {"road": "driver", "atomicity": "partition"},
+        {"atomicity": "row"},
+        {"executor_rows": -1},
+        {"max_connections": 0},
         {"dead_letters": "t"},
     ],
 )

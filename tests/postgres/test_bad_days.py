@@ -363,7 +363,7 @@ def test_a_staging_table_that_is_held_is_left(dsn: str) -> None:
     sink = PostgresSink(dsn, TABLE, lock_timeout=0.2)
     sink.applied(QUERY)
     layout = Layout.of(SCHEMA, None, sink._target, direct=True)
-    staging = Staging(writer=sink._writer(QUERY), layout=layout, logged=False)
+    staging = Staging(writer=sink._writer(QUERY), layout=layout, logged=False, at_most=None)
     script(dsn, "CREATE TABLE held (id int)", "CREATE TABLE free (id int)")
     with psycopg.connect(dsn) as other:
         other.execute("LOCK TABLE held")

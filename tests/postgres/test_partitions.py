@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -12,10 +14,13 @@ from confluent_kafka import TopicPartition as Wire
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.broker import Broker
-from eo_listener.errors import ForeignWriterError, PoisonRowError, SettingsError
+from eo_listener.errors import ForeignWriterError, PoisonRowError, SettingsError, TryAgainError
 from eo_listener.ledger import Entry
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.sinks.postgres.outcomes import NoConnectionError
+from eo_listener.sinks.postgres.partitions import Partitions
+from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, entry_of, heads_of, plan_of
 from tests.postgres.course import ask, script
 from tests.topics import Topics
@@ -73,33 +78,61 @@ def heads(dsn: str) -> list[Any]:
     return ask(dsn, 'SELECT "partition", next_offset FROM eo_ledger ORDER BY 1')
 
 
-def apply(sink: PostgresSink, frame: DataFrame, entry: Entry) -> Any:
-    return sink.apply(frame, entry, plan_of(entry))
+def apply(sink: PostgresSink, frame: DataFrame, entry: Entry, spans: Spans | None = None) -> Any:
+    """Apply an entry of the batch that has planned `spans`: those of the entry, or more."""
+    plan = plan_of(entry)
+    return sink.apply(frame, entry, plan if spans is None else replace(plan, sources={0: spans}))
+
+
+def by_tasks(dsn: str, **more: Any) -> PostgresSink:
+    """A sink whose tasks write, however small the batch."""
+    return PostgresSink(dsn, "t", atomicity="partition", executor_rows=0, **more)
+
+
+@contextmanager
+def points() -> Iterator[list[str]]:
+    """The fault points of the driver that are reached meanwhile."""
+    seen: list[str] = []
+    with hooked(seen.append):
+        yield seen
 
 
 def test_each_partition_is_written_once(dsn: str, frame: DataFrame, spans: Spans) -> None:
     """Rows and heads of every partition are there, and a second try of the same batch adds none."""
-    sink = PostgresSink(dsn, "t", per_partition=True)
+    sink = by_tasks(dsn)
     entry = entry_of(sink.applied(QUERY), spans)
-    assert apply(sink, frame, entry).rows == 60
-    assert sink.applied(QUERY) == heads_of(entry)
-    assert apply(sink, frame, entry).rows == 0
+    with points() as seen:
+        assert apply(sink, frame, entry).rows == 60
+        assert sink.applied(QUERY) == heads_of(entry)
+        assert apply(sink, frame, entry).rows == 0
+    assert "sink.copying" not in seen  # the driver only moves the head of the empty partition
     assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
     assert ask(dsn, "SELECT sum(rows) FROM eo_ledger_history") == [60]
+    assert ask(dsn, "SELECT count(DISTINCT xmin::text) FROM eo_ledger") == [4]
 
 
+def test_a_small_batch_is_one_transaction(dsn: str, frame: DataFrame, spans: Spans) -> None:
+    """Below `executor_rows` planned rows it goes through the driver."""
+    sink = PostgresSink(dsn, "t", atomicity="partition", executor_rows=61)
+    entry = entry_of(sink.applied(QUERY), spans)
+    with points() as seen:
+        assert apply(sink, frame, entry).rows == 60
+    assert "sink.copying" in seen
+    assert sink.applied(QUERY) == heads_of(entry)
+    assert ask(dsn, "SELECT count(DISTINCT xmin::text) FROM eo_ledger") == [1]
+
+
+@pytest.mark.parametrize("rows", [0, 1000])
 def test_only_what_the_entry_holds_is_written(
-    dsn: str, frame: DataFrame, topic: str, spans: Spans
+    dsn: str, frame: DataFrame, topic: str, spans: Spans, rows: int
 ) -> None:
-    """A partition that was judged a replay has no move, and its task writes nothing."""
-    sink = PostgresSink(dsn, "t", per_partition=True)
-    first = entry_of(
-        sink.applied(QUERY), {TopicPartition(topic, 1): spans[TopicPartition(topic, 1)]}
-    )
-    apply(sink, frame, first)
+    """A partition that was judged a replay has no move: nobody writes it."""
+    sink = PostgresSink(dsn, "t", atomicity="partition", executor_rows=rows)
+    tp = TopicPartition(topic, 1)
+    apply(sink, frame, entry_of(sink.applied(QUERY), {tp: spans[tp]}), spans)
     assert ask(dsn, 'SELECT DISTINCT "partition" FROM t') == [1]
     rest = {tp: span for tp, span in spans.items() if tp.partition != 1}
-    apply(sink, frame, entry_of(sink.applied(QUERY), rest))
+    apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
     assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
 
 
@@ -108,7 +141,7 @@ def test_one_bad_partition_leaves_the_others(
 ) -> None:
     """A refused row halts its partition alone, and the error names it."""
     script(dsn, 'CREATE TABLE t ("partition" int CHECK ("partition" <> 2), value text)')
-    sink = PostgresSink(dsn, "t", per_partition=True)
+    sink = by_tasks(dsn)
     entry = entry_of(sink.applied(QUERY), spans)
     with pytest.raises(PoisonRowError) as caught:
         apply(sink, frame, entry)
@@ -122,45 +155,115 @@ def test_a_foreign_head_is_refused_in_its_task(
     dsn: str, frame: DataFrame, topic: str, spans: Spans
 ) -> None:
     """A head that another driver has moved refuses that partition, and the others are written."""
-    sink = PostgresSink(dsn, "t", per_partition=True)
+    sink = by_tasks(dsn)
     entry = entry_of(sink.applied(QUERY), spans)
     tp = TopicPartition(topic, 0)
-    apply(sink, frame, entry_of({}, {tp: spans[tp]}, run_id="other"))
+    apply(sink, frame, entry_of({}, {tp: spans[tp]}, run_id="other"), spans)
     with pytest.raises(ForeignWriterError, match="run other") as caught:
         apply(sink, frame, entry)
     assert caught.value.ranges == {tp: spans[tp]}
     assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
 
 
-def test_speculation_is_refused(dsn: str, spark: SparkSession) -> None:
-    """A second attempt beside the first would take it for a zombie."""
+def test_with_speculation_a_batch_is_one_transaction(
+    dsn: str, spark: SparkSession, frame: DataFrame, spans: Spans, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A second attempt beside the first would take it for a zombie, so no task writes by itself."""
     legacy = "spark.sql.legacy.setCommandRejectsSparkCoreConfs"
     spark.conf.set(legacy, "false")
     spark.conf.set("spark.speculation", "true")
     try:
-        sink = PostgresSink(dsn, "t", per_partition=True)
-        with pytest.raises(SettingsError, match=r"spark\.speculation=true"):
-            apply(sink, spark.range(1), entry_of({}, {TopicPartition("t", 0): Span(0, 1)}))
+        sink = by_tasks(dsn)
+        assert apply(sink, frame, entry_of(sink.applied(QUERY), spans)).rows == 60
     finally:
         spark.conf.unset("spark.speculation")
         spark.conf.unset(legacy)
+    assert ask(dsn, "SELECT count(DISTINCT xmin::text) FROM eo_ledger") == [1]
+    assert "spark.speculation=true" in caplog.text
 
 
 @pytest.mark.parametrize("what", ["repartition", "coalesce", "union", "minPartitions", "range"])
-def test_a_plan_with_other_tasks_is_refused(
-    dsn: str, frame: DataFrame, read: Read, topic: str, spans: Spans, what: str
+def test_a_plan_with_other_tasks_is_one_transaction(
+    dsn: str,
+    frame: DataFrame,
+    read: Read,
+    topic: str,
+    spans: Spans,
+    what: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Where a task is not one partition's whole range, nothing is written."""
+    """Where a task is not one partition's whole range all is there at once, and it is said."""
     changed = {
         "repartition": lambda: frame.repartition(4),
         "coalesce": lambda: frame.coalesce(1),
-        "union": lambda: frame.union(frame),
+        "union": lambda: frame.union(frame.where("offset < 0")),
         "minPartitions": lambda: read(minPartitions="9"),
         "range": lambda: frame,
     }[what]()
-    sink = PostgresSink(dsn, "t", per_partition=True)
     if what == "range":  # what was planned is more than what the tasks read
         spans = {**spans, TopicPartition(topic, 0): Span(0, 1000)}
-    with pytest.raises(SettingsError, match="per_partition=False"):
-        apply(sink, changed, entry_of(sink.applied(QUERY), spans))
-    assert heads(dsn) == []
+    sink = by_tasks(dsn)
+    for _ in range(2):  # the second time it is nothing new
+        entry = entry_of(sink.applied(QUERY), spans, batch_id=len(heads(dsn)))
+        assert apply(sink, changed, entry).rows == 60
+        assert ask(dsn, "SELECT count(DISTINCT xmin::text) FROM eo_ledger") == [1]
+    assert caplog.text.count("one transaction each") == 1
+
+
+def test_the_rest_of_a_batch_must_be_told_from_what_is_written(
+    dsn: str, frame: DataFrame, topic: str, spans: Spans
+) -> None:
+    """A shuffle that the transform has got since would write rows that are there already."""
+    sink = by_tasks(dsn)
+    tp = TopicPartition(topic, 1)
+    apply(sink, frame, entry_of(sink.applied(QUERY), {tp: spans[tp]}), spans)
+    rest = {tp: span for tp, span in spans.items() if tp.partition != 1}
+    with pytest.raises(SettingsError, match="written in part"):
+        apply(sink, frame.repartition(2), entry_of(sink.applied(QUERY), rest), spans)
+    assert ask(dsn, 'SELECT DISTINCT "partition" FROM t') == [1]
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_connections_than_are_allowed(
+    dsn: str, frame: DataFrame, spans: Spans, most: int
+) -> None:
+    """With max_connections= so many tasks write at the same time, and in the end all of them."""
+    script(
+        dsn,
+        "CREATE TABLE t (value text)",
+        "CREATE TABLE seen (n bigint)",
+        "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "INSERT INTO seen SELECT count(*) FROM pg_stat_activity WHERE xact_start IS NOT NULL "
+        "AND application_name LIKE 'eo_listener%.t'; RETURN NULL; END $$",
+        "CREATE TRIGGER look AFTER INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION look()",
+    )
+    sink = by_tasks(dsn, max_connections=most)
+    assert apply(sink, frame, entry_of(sink.applied(QUERY), spans)).rows == 60
+    (found,) = ask(dsn, "SELECT max(n) FROM seen")
+    assert 1 <= found <= most
+
+
+def test_executors_that_cannot_connect_any_more(
+    dsn: str,
+    frame: DataFrame,
+    topic: str,
+    spans: Spans,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What they have written stays; the driver writes the rest, and says that it goes on so."""
+    sink = by_tasks(dsn)
+    tp = TopicPartition(topic, 1)
+    apply(sink, frame, entry_of(sink.applied(QUERY), {tp: spans[tp]}), spans)
+    rest = {tp: span for tp, span in spans.items() if tp.partition != 1}
+    with monkeypatch.context() as patched:
+        patched.setattr(Partitions, "write", unreached)
+        with pytest.raises(TryAgainError, match="no route"):
+            apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
+        apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
+    assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
+    assert caplog.text.count("from now on") == 1
+
+
+def unreached(*_: object) -> None:
+    raise NoConnectionError("no route to host")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import psycopg
 import pytest
@@ -14,10 +16,19 @@ from pyspark.sql import SparkSession
 
 from eo_listener.errors import SettingsError, SinkError, TryAgainError
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.executors import check_modules
+from eo_listener.sinks.postgres.proving import check_modules, reach
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, plan_of
-from tests.postgres.course import ROADS, STAGES, ask, at, next_entry, script, write
+from tests.postgres.course import (
+    ROADS,
+    STAGES,
+    another_role,
+    ask,
+    at,
+    next_entry,
+    script,
+    write,
+)
 from tests.spark_session import submit_environment
 
 pytestmark = [pytest.mark.spark]
@@ -26,8 +37,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_size_of_a_batch_chooses_its_road(spark: SparkSession, dsn: str) -> None:
-    """From `staging_rows` planned rows on the executors write, below it the driver."""
-    sink = PostgresSink(dsn, "t", staging_rows=100)
+    """From `executor_rows` planned rows on the executors write, below it the driver."""
+    sink = PostgresSink(dsn, "t", executor_rows=100)
     for planned, staged in ((99, False), (100, True)):
         seen: list[str] = []
         with hooked(seen.append):
@@ -67,12 +78,11 @@ def test_a_staging_table_that_was_emptied_is_noticed(spark: SparkSession, dsn: s
     assert ask(dsn, STAGES) == []
 
 
-@pytest.mark.parametrize("given", [{"road": "staging"}, {"per_partition": True}])
-def test_what_needs_executors_is_refused_under_connect(dsn: str, given: dict[str, Any]) -> None:
+def test_what_needs_executors_is_refused_under_connect(dsn: str) -> None:
     """A DataFrame of Spark Connect has no executors that could be asked; nothing is written."""
-    sink = PostgresSink(dsn, "t", **given)
+    sink = PostgresSink(dsn, "t", road="staging")
     entry = next_entry(sink)
-    with pytest.raises(SettingsError, match=f"{next(iter(given))}=.* Spark Connect"):
+    with pytest.raises(SettingsError, match=r"road=.* Spark Connect"):
         sink.apply(object(), entry, plan_of(entry))  # type: ignore[arg-type]  # it has no _jdf either
     assert sink.applied(QUERY) == {}
 
@@ -127,8 +137,90 @@ def test_what_a_killed_driver_left_is_cleaned(spark: SparkSession, dsn: str) -> 
 
 def test_a_missing_module_is_named(spark: SparkSession) -> None:
     """A module that the executors' Python lacks is named with its machine before any row."""
-    with pytest.raises(SettingsError, match=r"lacks eo_no_such_module \(.+: No module named"):
-        check_modules(spark, ("psycopg", "eo_no_such_module"))
+    found = check_modules(spark, ("psycopg", "eo_no_such_module")) or ""
+    assert re.match(r"their Python lacks eo_no_such_module \(.+: No module named", found)
+    assert check_modules(spark, ("psycopg",)) is None
+
+
+RIGHTS = (
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+)
+
+
+def test_a_role_that_may_not_make_tables_goes_by_the_driver(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Found out with the first batch and said once; road="staging" is refused before any row."""
+    write(PostgresSink(dsn, "t"), spark.range(10))
+    with another_role(dsn, *RIGHTS) as role:
+        sink = PostgresSink(role, "t", create=False, executor_rows=10)
+        for _ in range(2):
+            assert write(sink, spark.range(10)).rows == 10
+        assert caplog.text.count("rows go through the driver: the role has no CREATE") == 1
+        staged = PostgresSink(role, "t", create=False, road="staging")
+        with pytest.raises(SettingsError, match="no CREATE on the schema"):
+            write(staged, spark.range(10))
+        sink.close()
+        staged.close()
+
+
+def test_a_right_that_is_lost_later(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The batch that finds the staging table forbidden goes by the driver, and so do later ones."""
+    write(PostgresSink(dsn, "t"), spark.range(10))
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    with another_role(dsn, *RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}") as role:
+        sink = PostgresSink(role, "t", create=False, executor_rows=10)
+        assert write(sink, spark.range(9), 9).rows == 9
+        script(dsn, f"REVOKE CREATE ON SCHEMA {schema} FROM role_{schema}")
+        for _ in range(2):
+            assert write(sink, spark.range(10)).rows == 10
+        sink.close()
+    assert caplog.text.count("rows go through the driver from now on") == 1
+    assert "permission denied for schema" in caplog.text
+
+
+def test_a_role_with_few_connections_goes_by_the_driver(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What tasks would open at once is counted before it is needed, and what to raise is named."""
+    write(PostgresSink(dsn, "t"), spark.range(10))
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    grants = (*RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}")
+    with another_role(dsn, *grants, options="CONNECTION LIMIT 3") as role:
+        few = PostgresSink(role, "t", create=False, executor_rows=10)
+        assert write(few, spark.range(10)).rows == 10
+        assert "raise the CONNECTION LIMIT of the role" in caplog.text
+        bounded = PostgresSink(role, "t", create=False, road="staging", max_connections=1)
+        few.close()
+        assert write(bounded, spark.range(0, 10, 1, 4)).rows == 10
+        bounded.close()
+        caplog.clear()
+        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 9")
+        later = PostgresSink(role, "t", create=False, executor_rows=10, connect_timeout=0.3)
+        assert write(later, spark.range(9), 9).rows == 9
+        assert caplog.text == ""
+        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 1")
+        assert write(later, spark.range(10)).rows == 10
+        later.close()
+    assert "too many connections for role" in caplog.text
+    assert "rows go through the driver from now on" in caplog.text
+
+
+def test_executors_that_come_to_another_place(spark: SparkSession, dsn: str) -> None:
+    """Another role, or a server that does not know the driver's connection, is found out."""
+    sink = PostgresSink(dsn, "t")
+    writer = sink._writer(QUERY)
+    ours = ask(dsn, "SELECT current_user, current_database(), pg_backend_pid()")[0]
+    assert "another server" in str(reach(writer, ours))  # that connection is closed by now
+    assert "come in as 'postgres'" in str(reach(writer, ("else", *ours[1:])))
+    with psycopg.connect(dsn) as link:
+        pid = link.info.backend_pid
+        assert reach(writer, (*ours[:2], pid)) is None
+    away = replace(writer, access=replace(writer.access, dsn="host=127.0.0.1 port=1"))
+    assert "cannot be reached" in str(reach(away, ours))
 
 
 PROGRAM = """
@@ -143,7 +235,7 @@ conf = {"spark.master": "local-cluster[2,1,1024]", "spark.executorEnv.PYTHONPATH
 spark = builder(conf).getOrCreate()
 frame = spark.range(0, 4000, 1, 8).selectExpr("id", "spark_partition_id() AS task")
 said = {}
-for road, options in (("staging", {}), ("auto", {"staging_rows": 1}), ("driver", {})):
+for road, options in (("staging", {}), ("auto", {"executor_rows": 1}), ("driver", {})):
     sink = PostgresSink(dsn, road, road=road, dead_letters="dead", **options)
     entry = next_entry(sink, 4000)
     try:
@@ -189,7 +281,7 @@ def test_executors_without_psycopg(dsn: str, tmp_path: Path) -> None:
     (hidden / "__init__.py").write_text("raise ImportError('there is no psycopg here')")
     said = run_on_executors(dsn, str(tmp_path))
     assert str(said["staging"]).startswith(
-        "SettingsError: the Python of the executors lacks psycopg"
+        'SettingsError: road="staging" cannot be taken: their Python lacks psycopg'
     )
     assert (said["auto"], said["driver"]) == (4000, 4000)
 

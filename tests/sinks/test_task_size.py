@@ -16,6 +16,7 @@ from eo_listener.sinks.rows import TooManyBytesError
 from eo_listener.sinks.task_size import TaskSize
 from tests.sinks.plans import planned
 
+REFUSED = TooManyBytesError("too many", cause="why", fix="how")
 ROW = pa.record_batch({"v": pa.array(["x" * 1000])})
 
 
@@ -88,17 +89,33 @@ def test_few_rows_are_enough_to_tell_where_tasks_are_small() -> None:
 
 
 def test_rows_that_are_too_many_make_tasks_of_a_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch is to be tried again, task by task and ever smaller, down to a single offset."""
-    refused = TooManyBytesError("too many", cause="why", fix="how")
-    script = scripted(monkeypatch, 1, *[refused] * 4, 1)
+    """They come task by task and ever smaller, down to tasks of a single offset."""
+    script = scripted(monkeypatch, 1, *[REFUSED] * 3, 1)
     size = TaskSize(100)
     list(size.stream(None, planned(40)))
     assert size.rows == 100
-    for rows in (10, 2, 1):
-        with pytest.raises(TryAgainError, match="too many"):
-            list(size.stream(None, planned(40)))
-        assert size.rows == rows
-    with pytest.raises(TooManyBytesError):  # a single offset cannot be cut
-        list(size.stream(None, planned(40)))
     assert len(list(size.stream(None, planned(40)))) == 1
-    assert script.asked == [(100, False), (100, True), *((n, False) for n in (10, 2, 1, 1))]
+    assert size.rows == 1
+    assert script.asked == [(100, False), (100, True), *((n, False) for n in (10, 2, 1))]
+
+
+def test_a_single_offset_cannot_be_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one offset has become, and is still too much, is an error that says what to raise."""
+    script = scripted(monkeypatch, *[REFUSED] * 3)
+    with pytest.raises(TooManyBytesError, match="how"):
+        list(TaskSize(8).stream(None, planned(40)))
+    assert [rows for rows, _ in script.asked] == [8, 2, 1]
+
+
+def test_a_batch_that_was_begun_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rows were given before, they would come twice: the whole batch is to be repeated."""
+
+    def later(*_: Any, **__: Any) -> Generator[pa.RecordBatch, None, None]:
+        yield ROW
+        raise REFUSED
+
+    monkeypatch.setattr(task_size, "stream", later)
+    size = TaskSize(100)
+    with pytest.raises(TryAgainError, match="too many"):
+        list(size.stream(None, planned(400)))
+    assert size.rows == 25

@@ -169,8 +169,7 @@ def connect(access: Access, label: str, application: str) -> Link:
     try:
         # A pooler may give the next transaction to a backend that has not prepared a statement.
         link = Link.connect(access.conninfo(application), autocommit=True, prepare_threshold=None)
-        link.limit = access.statement_timeout + access.lock_timeout + _GRACE
-        link.patience = access.lock_timeout
+        limit(link, access)
         row = link.execute(_SESSION).fetchone()
     except psycopg.Error as error:
         if link is not None:
@@ -184,6 +183,12 @@ def connect(access: Access, label: str, application: str) -> Link:
     return link
 
 
+def limit(link: Link, access: Access) -> None:
+    """Have a connection wait as long as `access` says."""
+    link.limit = access.statement_timeout + access.lock_timeout + _GRACE
+    link.patience = access.lock_timeout
+
+
 def usable(link: Link | None) -> bool:
     """Tell whether a kept connection may be used; whether it still answers shows when it is."""
     return (
@@ -191,6 +196,18 @@ def usable(link: Link | None) -> bool:
         and not link.closed
         and link.info.transaction_status == TransactionStatus.IDLE
     )
+
+
+def answers(link: Link | None) -> bool:
+    """Ask whether a kept connection still answers."""
+    if link is None or not usable(link):
+        return False
+    try:
+        link.execute("SELECT 1")
+    except psycopg.Error:
+        link.close()  # it was idle, so nothing is lost with it
+        return False
+    return True
 
 
 def begin(link: Link, access: Access, first: Callable[[], Cursor] | None = None) -> Cursor | None:

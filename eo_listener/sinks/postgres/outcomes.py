@@ -1,23 +1,49 @@
 """What a task on an executor has done, or why it has not, brought to the driver as a row.
 
 An error that is raised in a task comes back as text in Spark's own words; and Spark repeats the
-task, which a refused row or a lost ledger does not deserve.
+task, which a refused row or a moved ledger does not deserve.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from eo_listener import errors
-from eo_listener.errors import EoListenerError, GuardError, PoisonRowError
+from eo_listener.errors import (
+    EoListenerError,
+    GuardError,
+    PoisonRowError,
+    SinkError,
+    TryAgainError,
+)
 from eo_listener.offsets import Span, TopicPartition
 
 COLUMNS: Final = "task int, attempt long, rows long, dead long, failure string"
+
+
+class NoConnectionError(SinkError):
+    """A task has got no connection, and has written nothing; `again`: it may get one later."""
+
+    again = False
+
+    @classmethod
+    def of(cls, error: SinkError, *, again: bool) -> NoConnectionError:
+        """For what connecting has raised."""
+        made = cls(error.problem, cause=error.cause, fix=error.fix)
+        made.again = again
+        return made
+
+    def plain(self) -> SinkError:
+        """Return what connecting has raised."""
+        kind = TryAgainError if self.again else SinkError
+        return kind(self.problem, cause=self.cause, fix=self.fix)
+
+
 _KINDS: Final = {
-    name: kind
-    for name, kind in vars(errors).items()
+    kind.__name__: kind
+    for kind in (*vars(errors).values(), NoConnectionError)
     if isinstance(kind, type) and issubclass(kind, EoListenerError)
 }
 
@@ -60,6 +86,8 @@ def _told(error: EoListenerError) -> dict[str, Any]:
     }
     if isinstance(error, PoisonRowError):
         told |= {"partition": error.partition, "offset": error.offset}
+    if isinstance(error, NoConnectionError):
+        told["again"] = error.again
     if isinstance(error, GuardError):
         told["ranges"] = [[*tp, *span] for tp, span in error.ranges.items()]
     return told
@@ -75,4 +103,6 @@ def _read(told: dict[str, Any]) -> EoListenerError:
             TopicPartition(topic, partition): Span(start, until)
             for topic, partition, start, until in told["ranges"]
         }
-    return kind(problem, **told)
+    again = told.pop("again", None)
+    error = kind(problem, **told)
+    return error if again is None else NoConnectionError.of(cast("SinkError", error), again=again)

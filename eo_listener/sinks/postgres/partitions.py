@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from eo_listener.errors import (
-    ForeignWriterError,
-    OutcomeUnknownError,
-    SettingsError,
-    TryAgainError,
-)
+from pyspark.sql import functions
+
+from eo_listener.errors import ForeignWriterError
 from eo_listener.ledger import Applied, Entry
-from eo_listener.offsets import Span
-from eo_listener.sinks.postgres.executors import Batches, outcomes
+from eo_listener.sinks.postgres.executors import (
+    Attempt,
+    Batches,
+    begun,
+    connection,
+    outcomes,
+)
+from eo_listener.sinks.postgres.ways import Ranges, of_each_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.postgres.connection import Link
     from eo_listener.sinks.postgres.layout import Layout
     from eo_listener.sinks.postgres.writing import Writer
@@ -36,23 +38,27 @@ class PartitionTask:
     layout: Layout
     entries: Mapping[int, Entry]
 
-    def __call__(self, task: int, attempt: int, batches: Batches) -> tuple[int, int]:  # noqa: ARG002  # the head tells attempts apart
+    def __call__(self, attempt: Attempt, batches: Batches) -> tuple[int, int]:
         """Write, unless an earlier attempt of this task has: then its head is where ours would
         be.
+
+        One whose COMMIT is still on its way holds its head locked, and we wait for it.
         """
-        entry = self.entries.get(task)
+        entry = self.entries.get(attempt.task)
         if entry is None:
             return 0, 0
-        with self.writer.open() as link:
+        if not attempt.is_first:  # before anything is computed
+            with connection(self.writer) as link:
+                if self._done(link, entry):
+                    return 0, 0
+        rows = begun(batches)
+        with connection(self.writer) as link:
             try:
-                done = self.writer.write(link, self.layout, (one for one in batches), entry)
+                done = self.writer.write(link, self.layout, rows, entry)
             except ForeignWriterError:
                 if self._done(link, entry):
                     return 0, 0
                 raise
-            except OutcomeUnknownError as error:
-                # Its rows are used up; the batch is repeated, and finds what was written.
-                raise TryAgainError(error.problem, cause=error.cause) from error
             return done.rows, done.dead
 
     def _done(self, link: Link, entry: Entry) -> bool:
@@ -63,39 +69,27 @@ class PartitionTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitions:
-    """The road of a batch with a transaction for each partition; `ranges` are the tasks'."""
+    """A batch with a transaction for each partition; `ranges` are the tasks'.
+
+    `at_most`: how many tasks, and so connections, there may be at a time.
+    """
 
     writer: Writer
     layout: Layout
-    ranges: Sequence[tuple[TopicPartition, Span]]
+    ranges: Ranges
+    at_most: int | None
 
     def write(self, link: Link, rows: DataFrame, entry: Entry) -> Applied:
         """Write each partition of `entry` that has a task there, and move the other heads here."""
-        tasks = {
-            number: replace(entry, moves={tp: entry.moves[tp]})
-            for number, (tp, _) in enumerate(self.ranges)
-            if tp in entry.moves
-        }
-        self._check(entry)
-        read = {tp for one in tasks.values() for tp in one.moves}
+        read = of_each_task(self.ranges, entry)
+        tasks = {number: replace(entry, moves={tp: entry.moves[tp]}) for number, tp in read.items()}
         writer = replace(self.writer, savepoints=None)  # a task's rows come once
-        done = outcomes(rows, PartitionTask(writer=writer, layout=self.layout, entries=tasks))
-        rest = {tp: move for tp, move in entry.moves.items() if tp not in read}
+        work = PartitionTask(writer=writer, layout=self.layout, entries=tasks)
+        done = outcomes(rows, work, at_most=self.at_most)
+        rest = {tp: move for tp, move in entry.moves.items() if tp not in set(read.values())}
         if rest:
             self._move_empty(link, replace(entry, moves=rest))
         return Applied(rows=sum(one.rows for one in done), dead=sum(one.dead for one in done))
-
-    def _check(self, entry: Entry) -> None:
-        """Refuse a plan in which a partition's rows are not those of one task."""
-        there = dict(self.ranges)
-        for tp, move in entry.moves.items():
-            span = there.get(tp, Span(move.span.start, move.span.start))
-            if span != move.span:
-                raise SettingsError(
-                    f"the batch has offsets {move.span} of {tp}, but its task reads {span}",
-                    cause="a task must be one partition's whole range to have its own transaction",
-                    fix="Give the sink per_partition=False",
-                )
 
     def _move_empty(self, link: Link, entry: Entry) -> None:
         there = self.writer.ledger.read(link, entry.query)
@@ -107,3 +101,8 @@ class Partitions:
         if moves:
             with self.writer.transaction(link, replace(entry, moves=moves)):
                 pass  # no row belongs to an empty range
+
+
+def rows_of(rows: DataFrame, ranges: Ranges, entry: Entry) -> DataFrame:
+    """Return the rows of the partitions of `entry` alone, where each task reads one partition."""
+    return rows.where(functions.spark_partition_id().isin(*of_each_task(ranges, entry)))

@@ -12,34 +12,36 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import psycopg
 
-from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError
-from eo_listener.jvm.tasks import task_ranges
+from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError, TryAgainError
 from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
-from eo_listener.sinks.fetching import TASK_ROWS, planned_rows
+from eo_listener.sinks.fetching import TASK_ROWS
 from eo_listener.sinks.postgres import dead_letters as letters_table
 from eo_listener.sinks.postgres.access import Access
 from eo_listener.sinks.postgres.applying import check_apply
-from eo_listener.sinks.postgres.connection import Identity, Link, connect, usable
+from eo_listener.sinks.postgres.choosing import Choosing, Chosen
+from eo_listener.sinks.postgres.connection import Identity, Link, answers, connect, usable
 from eo_listener.sinks.postgres.copying import RefusedLateError
-from eo_listener.sinks.postgres.executors import check_modules
 from eo_listener.sinks.postgres.failures import lost, translated
 from eo_listener.sinks.postgres.layout import Layout, check_names
 from eo_listener.sinks.postgres.ledger import Ledger
 from eo_listener.sinks.postgres.nested import told
-from eo_listener.sinks.postgres.partitions import Partitions
-from eo_listener.sinks.postgres.staging import Staging
+from eo_listener.sinks.postgres.outcomes import NoConnectionError
+from eo_listener.sinks.postgres.partitions import Partitions, rows_of
+from eo_listener.sinks.postgres.staging import NoStagingError, Staging
 from eo_listener.sinks.postgres.statements import schema_of
 from eo_listener.sinks.postgres.tables import check_durable, look, make_target
+from eo_listener.sinks.postgres.ways import Choice, Way
 from eo_listener.sinks.postgres.writing import Writer
 from eo_listener.sinks.refusals import SHARE
-from eo_listener.sinks.rows import is_far
 from eo_listener.sinks.target import Apply, Target, refuse_dropped
 from eo_listener.sinks.task_size import TaskSize
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger("eo_listener")
 
 _Answer = TypeVar("_Answer")
 _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
@@ -51,9 +53,6 @@ _END: Final = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = %s AND backend_start = %s AND xact_start IS NOT DISTINCT FROM %s
 """
-logger = logging.getLogger("eo_listener")
-STAGING_ROWS: Final = 2_000_000
-"""From how many planned rows on `road="auto"` stages them by executors."""
 
 
 class PostgresSink:
@@ -70,11 +69,13 @@ class PostgresSink:
     names a table for rows that cannot be written, at most `max_dead_letters` of a transaction: a
     number, or a share of its rows as a float.
 
-    `road`: "driver" brings rows through the driver, at most two tasks of `task_rows` planned rows
-    at a time; "staging" has the executors write them into a table of ours first (`logged_staging`:
-    one that survives a crash of the server); "auto" does so from `staging_rows` planned rows on.
-    `per_partition` gives each Kafka partition a transaction of its own, in the tasks. Time-outs
-    are in seconds. Raises SettingsError.
+    `atomicity`: with "batch" a batch is one transaction, with "partition" each of its Kafka
+    partitions may be one, which the task writes that reads it. `road`: "driver" brings rows through
+    the driver, in tasks of `task_rows` planned rows; "staging" has the executors write them into a
+    table of ours first (`logged_staging`: one that survives a crash of the server); "auto" has the
+    executors write, one way or the other, from `executor_rows` planned rows on (2,000,000, or
+    200,000 by partition), if they were able to at the start. They open `max_connections` at a time
+    at most. Time-outs are in seconds. Raises SettingsError.
     """
 
     _link: Link | None = None  # also where the constructor has refused
@@ -94,9 +95,10 @@ class PostgresSink:
         dead_letters: str | None = None,
         max_dead_letters: float = SHARE,
         road: Literal["auto", "driver", "staging"] = "auto",
-        per_partition: bool = False,
+        atomicity: Literal["batch", "partition"] = "batch",
         task_rows: int = TASK_ROWS,
-        staging_rows: int = STAGING_ROWS,
+        executor_rows: int | None = None,
+        max_connections: int | None = None,
         logged_staging: bool = False,
         connect_timeout: float = 10,
         lock_timeout: float = 10,
@@ -122,13 +124,13 @@ class PostgresSink:
             lock_timeout=lock_timeout,
             statement_timeout=statement_timeout,
         )
-        _check_road(road, per_partition=per_partition)
-        self._road = road
-        self._per_partition = per_partition
+        choice = Choice.of(
+            road=road, atomicity=atomicity, rows=executor_rows, connections=max_connections
+        )
+        self._choice = choice
+        self._choosing = Choosing(choice)
         self._size = TaskSize(task_rows)
-        self._staging_rows = staging_rows
         self._logged = logged_staging
-        self._executors_checked = False
         self._query: str | None = None
         self._located: Access | None = None
         self._doubt: Identity | None = None
@@ -148,8 +150,8 @@ class PostgresSink:
 
     @property
     def per_partition(self) -> bool:
-        """Whether each Kafka partition has a transaction of its own."""
-        return self._per_partition
+        """Whether a Kafka partition may have a transaction of its own."""
+        return self._choice.by_partition
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`. After a COMMIT of unknown outcome, waits for its end first."""
@@ -187,50 +189,46 @@ class PostgresSink:
             raise translated(error, self.label, "looking at the table") from error
 
     def _written(self, writer: Writer, frame: DataFrame, entry: Entry, plan: Plan) -> Applied:
-        if self._per_partition:
-            _refuse_far(frame, "per_partition=True")
-        staged = not self._per_partition and self._staged(plan, frame)
-        direct = writer.direct and not staged
+        chosen = self._asked(
+            writer, lambda link: self._choosing.way(frame, entry, plan, writer=writer, link=link)
+        )
+        try:
+            return self._write(chosen, writer, frame, entry, plan)
+        except (NoConnectionError, NoStagingError) as error:
+            # Where the driver has no connection either, the server is away: that is no fault of
+            # the way.
+            if not answers(self._connection(writer)) or not self._choosing.go_back(
+                error, self.label
+            ):
+                raise error.plain() if isinstance(error, NoConnectionError) else error from None
+            if chosen.way is Way.TASKS:  # other tasks have written, so the heads must be read
+                raise TryAgainError(error.problem, cause=error.cause, fix=error.fix) from error
+        return self._write(chosen._replace(way=Way.DRIVER), writer, frame, entry, plan)
+
+    def _write(
+        self, chosen: Chosen, writer: Writer, frame: DataFrame, entry: Entry, plan: Plan
+    ) -> Applied:
+        way, ranges = chosen
+        direct = writer.direct and way is not Way.STAGING
         layout = self._asked(writer, lambda link: self._layout(link, frame, entry, direct=direct))
         link = self._connection(writer)
         rows = told(frame, layout.forms)
-        if staged:
-            staging = Staging(writer=writer, layout=layout, logged=self._logged)
+        most = self._choice.connections
+        if way is Way.STAGING:
+            staging = Staging(writer=writer, layout=layout, logged=self._logged, at_most=most)
             return staging.write(link, rows, entry)
-        if self._per_partition:
-            _refuse_speculation(frame.sparkSession)
-            ranges = task_ranges(rows)
-            self._check_executors(frame.sparkSession)
-            parts = Partitions(writer=writer, layout=layout, ranges=ranges)
+        if way is Way.TASKS and ranges is not None:
+            beside = replace(writer, alone=False)
+            parts = Partitions(writer=beside, layout=layout, ranges=ranges, at_most=most)
             return parts.write(link, rows, entry)
+        if ranges is not None:  # of all tasks, or of those that are not written yet
+            rows = rows_of(rows, ranges, entry)
         try:
             return writer.write(link, layout, self._size.stream(rows, plan), entry)
         except RefusedLateError as late:
             logger.warning("%s", late)
             writer = replace(writer, savepoints=None)
             return writer.write(link, layout, self._size.stream(rows, plan), entry)
-
-    def _staged(self, plan: Plan, frame: DataFrame) -> bool:
-        """Choose the road; raises SettingsError where the user's choice cannot be gone."""
-        if self._road == "driver":
-            return False
-        if self._road == "auto" and (planned_rows(plan) < self._staging_rows or is_far(frame)):
-            return False
-        _refuse_far(frame, 'road="staging"')
-        try:
-            self._check_executors(frame.sparkSession)
-        except SettingsError as error:
-            if self._road == "staging":
-                raise
-            logger.warning("%s: rows go through the driver. %s", self.label, error)
-            self._road = "driver"
-            return False
-        return True
-
-    def _check_executors(self, session: SparkSession) -> None:
-        if not self._executors_checked:
-            check_modules(session)
-            self._executors_checked = True
 
     def close(self) -> None:
         """Close the connection."""
@@ -253,7 +251,7 @@ class PostgresSink:
             ledger=ledger,
             target=self._target,
             query=query,
-            alone=not self._per_partition,
+            alone=True,
         )
 
     def _placed(self) -> Access:
@@ -345,32 +343,3 @@ def _named(schema: str | None, table: str) -> str:
         for name in (schema, table)
         if name is not None
     )
-
-
-def _check_road(road: str, *, per_partition: bool) -> None:
-    if per_partition and road == "staging":
-        raise SettingsError(
-            "per_partition=True has no staging: each task writes its own partition",
-            fix='Drop road="staging"',
-        )
-    if road not in ("auto", "driver", "staging"):
-        raise SettingsError(f"road={road!r} is not known", fix='Use "auto", "driver" or "staging"')
-
-
-def _refuse_far(frame: DataFrame, what: str) -> None:
-    if is_far(frame):
-        raise SettingsError(
-            f"{what} does not work in a query of Spark Connect",
-            cause="its executors cannot be asked for what their tasks need, and have written",
-            fix='Leave it out: road="driver" brings the rows to the process that runs foreachBatch',
-        )
-
-
-def _refuse_speculation(session: SparkSession) -> None:
-    if (session.conf.get("spark.speculation", "false") or "").lower() == "true":
-        raise SettingsError(
-            "per_partition=True and spark.speculation=true do not go together",
-            cause="a second attempt of a task would take the first one, which still runs, for a "
-            "zombie, and end it",
-            fix="Set spark.speculation=false, or give the sink per_partition=False",
-        )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import errors, sql
 
-from eo_listener.errors import OutcomeUnknownError, SinkError, TryAgainError
+from eo_listener.errors import SinkError, TryAgainError
 from eo_listener.fault_points import reached
 from eo_listener.ledger import Applied, Entry
 from eo_listener.sinks.ledger_sql import Statement
@@ -28,7 +28,7 @@ from eo_listener.sinks.postgres.applying import apply_users
 from eo_listener.sinks.postgres.connection import begin, commit, roll_back
 from eo_listener.sinks.postgres.copying import SAVEPOINTS, Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import statements_on
-from eo_listener.sinks.postgres.executors import Batches, outcomes
+from eo_listener.sinks.postgres.executors import Attempt, Batches, connection, outcomes
 from eo_listener.sinks.postgres.failures import left_out, translated
 from eo_listener.sinks.postgres.layout import ATTEMPT, listed
 from eo_listener.sinks.postgres.statements import identifier, run
@@ -52,6 +52,10 @@ WHERE c.relkind = 'r' AND starts_with(c.relname, %s) AND n.nspname = %s
 """
 
 
+class NoStagingError(SinkError):
+    """The role may not make the staging table; nothing was written."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTask:
     """What one task does: its rows into the staging table. Is sent out."""
@@ -61,14 +65,14 @@ class StageTask:
     stage: str
     entry: Entry
 
-    def __call__(self, task: int, attempt: int, batches: Batches) -> tuple[int, int]:  # noqa: ARG002  # attempts have numbers of their own
-        """Write; after an error, what this attempt has left there does not count."""
-        gathered = chunks(batches, self.layout, end=f"\t{attempt}\n")
+    def __call__(self, attempt: Attempt, batches: Batches) -> tuple[int, int]:
+        """Write. What an attempt that fails has left behind is not counted."""
+        gathered = chunks(batches, self.layout, end=f"\t{attempt.number}\n")
         first = next(gathered, None)
         if first is None:
             return 0, 0
         table = identifier(self.writer.access.schema, self.stage)
-        with self.writer.open() as link:
+        with connection(self.writer) as link:
             aside = self.writer.aside(link, self.entry, staged=True)
             copier = Copier(
                 link=link,
@@ -82,14 +86,11 @@ class StageTask:
                     if number % SAVEPOINTS == 0:  # what counts are the rows of this attempt
                         if number:
                             self._end(link, copier)
-                        self._begin(link, attempt)
+                        self._begin(link, attempt.number)
                     copier.take(chunk)
                 self._end(link, copier)
             except psycopg.Error as error:
                 raise translated(error, self.writer.label, "staging rows") from None
-            except OutcomeUnknownError as error:
-                # What may lie there belongs to an attempt that has not succeeded.
-                raise TryAgainError(error.problem, cause=error.cause) from error
             return copier.rows, aside.count
 
     def _begin(self, link: Link, attempt: int) -> None:
@@ -104,11 +105,12 @@ class StageTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """The staging road of one batch."""
+    """One batch by a staging table; `at_most` connections of executors are open at a time."""
 
     writer: Writer
     layout: Layout
     logged: bool
+    at_most: int | None
 
     def write(self, link: Link, rows: DataFrame, entry: Entry) -> Applied:
         """Stage `rows` by the executors, then move them with the ledger in one transaction."""
@@ -125,7 +127,9 @@ class Staging:
                 stage=stage,
                 entry=replace(entry, moves={}),
             )
-            done = outcomes(rows, task)
+            # Fewer tasks from the beginning: a task's rows may be those of several.
+            fewer = rows if self.at_most is None else rows.coalesce(self.at_most)
+            done = outcomes(fewer, task)
             reached("sink.staged")
             with self.writer.transaction(link, entry) as tally:
                 self._move(link, stage, aside, done, entry, tally)
@@ -156,6 +160,10 @@ class Staging:
                 this = sql.SQL("current_setting({}, true)::bigint").format(sql.Literal(_SETTING))
                 link.execute(_add_attempt(identifier(schema, aside), this))
             commit(link, self.writer.label, link.limit)
+        except errors.InsufficientPrivilege as error:
+            roll_back(link)
+            told = translated(error, self.writer.label, "making the staging table")
+            raise NoStagingError(told.problem, cause=told.cause, fix=told.fix) from error
         except psycopg.Error as error:
             roll_back(link, error)
             raise translated(error, self.writer.label, "making the staging table") from error

@@ -19,7 +19,14 @@ from eo_listener.sinks.ledger_sql import HEADS
 from eo_listener.sinks.postgres.access import Access, application_name
 from eo_listener.sinks.postgres.applying import apply_users
 from eo_listener.sinks.postgres.blockers import Patience
-from eo_listener.sinks.postgres.connection import Link, begin, commit, connect, roll_back
+from eo_listener.sinks.postgres.connection import (
+    Link,
+    begin,
+    commit,
+    connect,
+    limit,
+    roll_back,
+)
 from eo_listener.sinks.postgres.copying import SAVEPOINTS, Chunk, Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import DeadLetters
 from eo_listener.sinks.postgres.failures import translated
@@ -81,10 +88,27 @@ class Writer:
         """The target."""
         return identifier(self.access.schema, self.target.table)
 
+    @property
+    def conninfo(self) -> str | None:
+        """What `open` connects by, None where that may be another text each time. Secret."""
+        if not isinstance(self.access.dsn, str):
+            return None
+        return self.access.conninfo(self._application)
+
+    @property
+    def _application(self) -> str:
+        return application_name(self.ledger.key, self.query)
+
     def open(self) -> Link:
         """Open a connection that looks after itself when it has to wait for a lock."""
-        application = application_name(self.ledger.key, self.query)
-        link = connect(self.access, self.label, application)
+        link = connect(self.access, self.label, self._application)
+        self.attend(link)
+        return link
+
+    def attend(self, link: Link) -> None:
+        """Have a connection do what this writer says when it has to wait for a lock."""
+        application = self._application
+        limit(link, self.access)
         patience = Patience(
             label=self.label,
             application=application,
@@ -96,7 +120,6 @@ class Writer:
         link.on_stall = lambda: patience.look(
             link.backend, may_end=link.may_end and not link.shared
         )
-        return link
 
     def write(
         self,

@@ -16,11 +16,12 @@ WINDOWS = "begun, events"
 Ends = Mapping[TopicPartition, int]
 
 
-def at_rest(holding: Holding) -> list[str]:
+def at_rest(holding: Holding, *, by_partition: bool = False) -> list[str]:
     """What is wrong with a store in which each row names its record, whenever nobody writes.
 
     The rows are those of the records below the ledger's heads, each once, and the history leads
-    from the beginning to the heads without a gap or an overlap.
+    from the beginning to the heads without a gap or an overlap. `by_partition`: each partition has
+    been written by a transaction of its own.
     """
     found = Counter(holding.rows)
     expected = {
@@ -34,7 +35,7 @@ def at_rest(holding: Holding) -> list[str]:
         *(f"not written: {row}" for row in sorted(expected - found.keys())[:5]),
         *(f"ahead of the ledger: {row}" for row in sorted(found.keys() - expected)[:5]),
         *_chained(holding),
-        *_counted(holding),
+        *_counted(holding, by_partition=by_partition),
     ]
 
 
@@ -78,9 +79,10 @@ def _chained(holding: Holding) -> list[str]:
     return wrong
 
 
-def _counted(holding: Holding) -> list[str]:
-    """What is wrong with the numbers of rows that the history gives its batches."""
-    told = sum({one.batch: one.rows for one in holding.history}.values())
+def _counted(holding: Holding, *, by_partition: bool) -> list[str]:
+    """What is wrong with the numbers of rows that the history gives its transactions."""
+    each = {(one.batch, one.partition if by_partition else None): one for one in holding.history}
+    told = sum(one.rows for one in each.values())
     if told == len(holding.rows):
         return []
     return [f"{len(holding.rows)} rows, the history counts {told}"]

@@ -137,7 +137,7 @@ class Lives:
         """Judge the store as it lies there, and return what it holds."""
         holding = self.read()
         wrong = (
-            judge.at_rest(holding)
+            judge.at_rest(holding, by_partition=self.job.sink.get("atomicity") == "partition")
             if self.job.shape == "rows"
             else judge.windows_at_rest(holding, PARTITIONS)
         )

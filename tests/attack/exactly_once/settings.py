@@ -15,16 +15,24 @@ from tests.attack.exactly_once.lives import Lives
 from tests.attack.exactly_once.store import Store
 from tests.postgres_server import schema_of_its_own
 
+BY_TASKS: Mapping[str, Any] = {"atomicity": "partition", "executor_rows": 0}
+
 # What differs from three partitions of rows, on SQLite, in one process with Spark.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {},
     "sqlite windows": {"shape": "windows"},
     "postgres driver": {"store": "postgres", "sink": {"road": "driver"}},
     "postgres staging": {"store": "postgres", "sink": {"road": "staging"}},
+    "postgres partition": {"store": "postgres", "sink": BY_TASKS},
     "postgres windows": {"store": "postgres", "shape": "windows"},
     "postgres executors": {
         "store": "postgres",
         "sink": {"road": "staging"},
+        "master": "local-cluster[2,1,1024]",
+    },
+    "postgres partition executors": {
+        "store": "postgres",
+        "sink": BY_TASKS,
         "master": "local-cluster[2,1,1024]",
     },
 }

@@ -42,25 +42,32 @@ class Store:
 
     connect: Callable[[], Any]
     tables: str
+    begin: str = "BEGIN"
 
     @classmethod
     def sqlite(cls, path: Path | str) -> Store:
         def connect() -> sqlite3.Connection:
             return sqlite3.connect(path, isolation_level=None, timeout=30)
 
-        return cls(connect, "SELECT name FROM sqlite_master WHERE type = 'table'")
+        return cls(connect, tables="SELECT name FROM sqlite_master WHERE type = 'table'")
 
     @classmethod
     def postgres(cls, dsn: str) -> Store:
         def connect() -> psycopg.Connection:
             return psycopg.connect(dsn, autocommit=True, connect_timeout=10)
 
-        return cls(connect, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        # One snapshot: tasks may still write when their driver is dead.
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+        return cls(
+            connect,
+            begin=begin,
+            tables="SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
+        )
 
     def read(self, columns: str) -> Holding:
         """Read it; a table that was not made yet is empty."""
         with closing(self.connect()) as connection:
-            connection.execute("BEGIN")
+            connection.execute(self.begin)
             there = {name for (name,) in connection.execute(self.tables).fetchall()}
 
             def select(columns: str, table: str, order: str) -> list[tuple[Any, ...]]:

@@ -21,6 +21,7 @@ IN_TRANSACTION = [
     "sink.commit-sent",
 ]
 ELSEWHERE = [point for point in POINTS if point not in IN_TRANSACTION]
+POSTGRES = ["postgres driver", "postgres staging", "postgres partition"]
 ENDED = ("drained", "failed")
 # What stops a zombie: our guard or our sink; or Spark, which finds a batch of another driver's in
 # its checkpoint.
@@ -54,7 +55,7 @@ def resume_too_late(lives: Lives, zombie: Puppet) -> None:
     assert lives.read() == before
 
 
-@pytest.mark.parametrize("name", ["sqlite", "postgres driver", "postgres staging"])
+@pytest.mark.parametrize("name", ["sqlite", *POSTGRES])
 @pytest.mark.parametrize("point", ELSEWHERE)
 def test_held_outside_a_transaction(
     name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -65,7 +66,7 @@ def test_held_outside_a_transaction(
         resume_too_late(lives, zombie)
 
 
-@pytest.mark.parametrize("name", ["postgres driver", "postgres staging"])
+@pytest.mark.parametrize("name", POSTGRES)
 @pytest.mark.parametrize("point", IN_TRANSACTION)
 def test_held_in_a_transaction_of_postgres(
     name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path

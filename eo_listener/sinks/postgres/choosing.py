@@ -1,0 +1,134 @@
+"""The way of each batch: the one that is wanted, if it was proved and the batch allows it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eo_listener.errors import SettingsError, SinkError
+from eo_listener.jvm.tasks import task_ranges
+from eo_listener.sinks.fetching import planned_rows
+from eo_listener.sinks.postgres.proving import prove
+from eo_listener.sinks.postgres.staging import NoStagingError
+from eo_listener.sinks.postgres.ways import STAGING_ROWS, Choice, Proved, Ranges, Way, fit, missing
+from eo_listener.sinks.rows import is_far
+
+if TYPE_CHECKING:
+    from eo_listener.ledger import Entry
+    from eo_listener.plan import Plan
+    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.writing import Writer
+
+logger = logging.getLogger("eo_listener")
+
+_FAR = "this is a DataFrame of Spark Connect, whose executors cannot be asked"
+
+
+class Chosen(NamedTuple):
+    """A way. `ranges` are those of the tasks, where only some of them are to be written, or each by
+    itself.
+    """
+
+    way: Way
+    ranges: Ranges | None
+
+
+class Choosing:
+    """For the batches of one sink. What keeps one from the way that is wanted is said once."""
+
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+        self._proved: Proved | None = None
+        self._told: set[str] = set()
+
+    def way(self, frame: Any, entry: Entry, plan: Plan, *, writer: Writer, link: Link) -> Chosen:
+        """Return the way of a batch.
+
+        The executors are tried with the first one, however small it is. Raises SettingsError where
+        the user's way cannot be taken, or where the rest of a batch cannot be told from the part
+        that is written already; psycopg.Error for `link`.
+        """
+        planned = planned_rows(plan)
+        rest = self._choice.by_partition and missing(plan, entry)
+        wanted = self._choice.wants(planned)
+        self._prove(frame, writer, link)
+        ranges = self._ranges(frame, plan, rest=rest) if rest or wanted is Way.TASKS else None
+        if wanted is Way.TASKS:
+            why = _speculation(frame) if ranges is not None else None
+            if why is not None:
+                self._say(writer.label, f"{why}, so a batch is one transaction")
+            if why is not None or ranges is None:
+                wanted = Way.STAGING if planned >= STAGING_ROWS and not rest else Way.DRIVER
+        against = None if self._proved is None else self._proved.against(wanted)
+        if against is not None:
+            if self._choice.road != "auto":
+                raise _refused(against)
+            self._say(writer.label, f"rows go through the driver: {against}")
+            wanted = Way.DRIVER
+        return Chosen(wanted, ranges)
+
+    def go_back(self, error: SinkError, label: str) -> bool:
+        """Take the driver's way from now on, since the chosen one failed so; False: it may not."""
+        if self._choice.road != "auto":
+            return False
+        before = self._proved or Proved()
+        if isinstance(error, NoStagingError):
+            self._proved = replace(before, staging=str(error))
+        else:
+            self._proved = replace(before, executors=str(error))
+        self._say(label, f"rows go through the driver from now on: {error}")
+        return True
+
+    def _prove(self, frame: Any, writer: Writer, link: Link) -> None:
+        if self._proved is not None or self._choice.road == "driver":
+            return
+        if is_far(frame):
+            self._proved = Proved(executors=_FAR)
+            self._told.add(f"rows go through the driver: {_FAR}")  # as the documents say
+        else:
+            self._proved = prove(frame.sparkSession, writer, link, self._choice.connections)
+
+    def _ranges(self, frame: Any, plan: Plan, *, rest: bool) -> Ranges | None:
+        """Return the offsets of each task, None where a task is not one partition.
+
+        Where only the `rest` of a batch is to be written, raises SettingsError instead.
+        """
+        try:
+            ranges = task_ranges(frame)
+            if fit(ranges, plan):
+                return ranges
+            why = "the tasks read other offsets than are planned"
+        except SettingsError as error:
+            why = f"{error.problem} ({error.cause})"
+        if rest:
+            raise SettingsError(
+                f"batch {plan.batch_id} is written in part, and the rest cannot be told: {why}",
+                cause='with atomicity="partition" some of its partitions were written before; the '
+                "transform, or the source's options, have changed since",
+                fix="Run this batch with the code that it began with, then change it",
+            )
+        self._say("", f"{why}: such batches are one transaction each")
+        return None
+
+    def _say(self, label: str, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            logger.warning("%s%s", f"{label}: " if label else "", text)
+
+
+def _speculation(frame: Any) -> str | None:
+    """Say why tasks cannot write by themselves: a second attempt would end the first, as a zombie,
+    while both run.
+    """
+    on = (frame.sparkSession.conf.get("spark.speculation", "false") or "").lower() == "true"
+    return "spark.speculation=true runs a task twice at the same time" if on else None
+
+
+def _refused(against: str) -> SettingsError:
+    return SettingsError(
+        f'road="staging" cannot be taken: {against}',
+        cause="the executors must reach the server as the driver does, and the role may make a "
+        "staging table",
+        fix='Install eo-listener[postgres] there too, grant what is missing, or take road="driver"',
+    )

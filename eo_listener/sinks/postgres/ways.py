@@ -1,0 +1,122 @@
+"""Which way the rows of a batch take into the table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from eo_listener.errors import SettingsError
+from eo_listener.ledger import Entry
+from eo_listener.offsets import Span, TopicPartition
+from eo_listener.plan import Plan
+
+STAGING_ROWS: Final = 2_000_000
+"""From how many planned rows on the executors stage a batch that is one transaction."""
+
+TASK_ROWS: Final = 200_000
+"""From how many planned rows on tasks write a batch that may be several transactions."""
+
+Ranges = Sequence[tuple[TopicPartition, Span]]
+"""The offsets of each task, in the order of their ids."""
+
+
+class Way(Enum):
+    """DRIVER: through the driver. STAGING: by the executors into a staging table, and from there by
+    one statement. TASKS: by each task into the table itself, with the head of its partition. In
+    DRIVER and STAGING the batch is one transaction.
+    """
+
+    DRIVER = "through the driver"
+    STAGING = "by a staging table"
+    TASKS = "by the tasks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a user has chosen; `rows` is from how many planned rows on executors write.
+
+    `connections` is how many of theirs may be open at a time, None: as many as tasks run.
+    """
+
+    road: str
+    by_partition: bool
+    rows: int
+    connections: int | None
+
+    @classmethod
+    def of(cls, *, road: str, atomicity: str, rows: int | None, connections: int | None) -> Choice:
+        """Check the arguments of a sink; raises SettingsError."""
+        if road not in ("auto", "driver", "staging"):
+            raise SettingsError(
+                f"road={road!r} is not known", fix='Use "auto", "driver" or "staging"'
+            )
+        if atomicity not in ("batch", "partition"):
+            raise SettingsError(
+                f"atomicity={atomicity!r} is not known", fix='Use "batch" or "partition"'
+            )
+        by_partition = atomicity == "partition"
+        if by_partition and road != "auto":
+            raise SettingsError(
+                f'atomicity="partition" and road={road!r} do not go together',
+                cause="the way through the driver and the staging table are one transaction",
+                fix='Drop road=, or atomicity="partition"; executor_rows= says from how many rows '
+                "on tasks write",
+            )
+        for name, given, least in (("executor_rows", rows, 0), ("max_connections", connections, 1)):
+            if given is not None and given < least:
+                raise SettingsError(f"{name}={given} is too few", fix=f"Give {least} or more")
+        usual = TASK_ROWS if by_partition else STAGING_ROWS
+        return cls(
+            road=road,
+            by_partition=by_partition,
+            rows=usual if rows is None else rows,
+            connections=connections,
+        )
+
+    def wants(self, planned: int) -> Way:
+        """The way for so many planned rows, if nothing speaks against it."""
+        if self.road == "staging":
+            return Way.STAGING
+        if self.road == "driver" or planned < self.rows:
+            return Way.DRIVER
+        return Way.TASKS if self.by_partition else Way.STAGING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proved:
+    """What speaks against a way, found out before it was needed; None: nothing.
+
+    `executors` speaks against both ways of theirs, `staging` against the staging table.
+    """
+
+    executors: str | None = None
+    staging: str | None = None
+
+    def against(self, way: Way) -> str | None:
+        """What speaks against this one."""
+        if way is Way.DRIVER:
+            return None
+        return self.executors or (self.staging if way is Way.STAGING else None)
+
+
+def missing(plan: Plan, entry: Entry) -> bool:
+    """Whether `entry` lacks offsets of the batch: the sink has them already."""
+    return any(
+        span.start != span.until and tp not in entry.moves for tp, span in plan.ranges().items()
+    )
+
+
+def fit(ranges: Ranges, plan: Plan) -> bool:
+    """Whether each task reads what is planned of one partition, and all of them all of it."""
+    read, planned = (
+        {tp: span for tp, span in given if span.start != span.until}
+        for given in (ranges, plan.ranges().items())
+    )
+    return read == planned
+
+
+def of_each_task(ranges: Ranges, entry: Entry) -> Mapping[int, TopicPartition]:
+    """The partitions of `entry`, by the number of the task that reads them."""
+    return {number: tp for number, (tp, _) in enumerate(ranges) if tp in entry.moves}
