@@ -91,6 +91,8 @@ wheel: $(STAMP) $(SHIM) ## put one wheel into dist/
 bench: $(STAMP) $(SHIM) ## short benchmarks, under 10 minutes; results in benchmarks/results
 	@$(BIN)/python -m benchmarks 3
 	@$(BIN)/python -m benchmarks.sinks 1 300000
+	@$(BIN)/python -m benchmarks.by_partition 1 400000
+	@$(BIN)/python -m benchmarks.cluster 1 48000
 	@$(BIN)/python -m benchmarks.guard
 	@$(BIN)/python -m benchmarks.fixed_cost 5 1 100 1000
 
@@ -98,6 +100,8 @@ bench-full: $(STAMP) $(SHIM) ## long ones, an hour on an idle machine
 	@$(BIN)/python -m benchmarks 25
 	@$(BIN)/python -m benchmarks.sinks 10 300000
 	@$(BIN)/python -m benchmarks.sinks 6 1500000
+	@$(BIN)/python -m benchmarks.by_partition 6 1500000
+	@$(BIN)/python -m benchmarks.cluster 5
 	@$(BIN)/python -m benchmarks.committer
 	@$(BIN)/python -m benchmarks.guard
 	@$(BIN)/python -m benchmarks.fixed_cost

@@ -46,9 +46,10 @@ class Arm:
     run: Callable[[Batch], None]
     times: list[float] = field(default_factory=list)
 
-    def measure(self, batch: Batch, *, count: bool = True) -> float:
+    def measure(self, batch: Batch, *, count: bool = True, prepared: bool = False) -> float:
         """Prepare, run, and keep the time unless it was a warm-up."""
-        self.prepare()
+        if not prepared:
+            self.prepare()
         begun = time.perf_counter()
         self.run(batch)
         took = time.perf_counter() - begun
