@@ -62,6 +62,7 @@ def test_nothing_to_explain() -> None:
     [
         (ALL - {4, 9}, Log(LOG, ALL - {4, 9}), [(Kind.MARKER, (4, 5)), (Kind.MARKER, (9, 10))]),
         (ALL - {4, 5}, Log(LOG, ALL, ALL - {4, 5}), [(Kind.ABORTED, (4, 6))]),
+        (ALL - {0}, Log(LOG, ALL, ALL - {0}), [(Kind.ABORTED, (0, 1))]),
         (
             ALL - {8, 9},
             Log(replace(LOG, stable=8), ALL, ALL - {8, 9}),
@@ -113,6 +114,24 @@ def test_each_kind(
 ) -> None:
     """A table of stores beside logs, and what each finding is called."""
     assert found(sorted(rows), log) == [(kind, Span(*span)) for kind, span in expected]
+
+
+def test_an_unknown_topic_id_is_no_other_topic() -> None:
+    """A claim without an id, or a log without one, is judged by its offsets."""
+    unknown = replace(CLAIM, topic_id=None)
+    assert found(range(10), Log(LOG), unknown) == []
+    assert found(range(9), Log(LOG), unknown) == [(Kind.TAIL, Span(9, 10))]
+    assert found(range(10), Log(replace(LOG, topic_id=None))) == []
+
+
+def test_an_accepted_hole_is_explained() -> None:
+    """Also at the claim's beginning and its end; what is lost beside it is not."""
+    holes = (Span(0, 2), Span(8, 10))
+    claim = replace(CLAIM, holes=holes)
+    accepted = [(Kind.ACCEPTED, hole) for hole in holes]
+    assert found(range(2, 8), Log(LOG), claim) == accepted
+    assert found([2, 3, 5, 6, 7], Log(LOG), claim) == [*accepted, (Kind.MISSING, Span(4, 5))]
+    assert found(range(10), Log(LOG), claim) == []  # what is there in spite of it is no fault
 
 
 def test_what_the_query_reads_decides() -> None:

@@ -308,6 +308,25 @@ def test_what_a_successor_wrote_is_not_taken_for_a_late_commit() -> None:
     assert len(one(successor).rows) == 3
 
 
+def test_half_of_an_entry_in_the_ledger_is_another_driver_s() -> None:
+    """In one transaction all heads move or none: what lies between is not written once more."""
+    store = MemoryStore()
+
+    class Halved(MemorySink):
+        def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
+            try:
+                return super().apply(frame, entry, plan)
+            except OutcomeUnknownError:
+                store.heads["rows", NAME] = {P0: entry.head(P0)}
+                raise
+
+    stage = stage_of(Halved(store))
+    one(stage).faults.append(SinkFault.LOST)
+    with pytest.raises(ForeignWriterError):
+        stage.run(0)
+    assert store.rows == {}
+
+
 def test_only_the_sink_that_lacks_a_batch_gets_it() -> None:
     """A crash between two sinks repeats the missing one alone."""
     sinks = MemorySink(key="a"), MemorySink(key="b")

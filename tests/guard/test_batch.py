@@ -220,6 +220,17 @@ def test_a_batch_without_offsets_is_told_by_its_number(
         assert found.entry.head(tp).batch_id == batch_id
 
 
+def test_half_of_a_batch_without_offsets_is_finished() -> None:
+    """Alone, a partition that is marked says nothing of the others; together they are mixed."""
+    heads = {P0: head_of(0, 5, batch_id=7), P1: head_of(0, 3)}
+    plan = plan_of({P0: (5, 5), P1: (3, 3)}, batch_id=7, stateful=True)
+    found = judged(plan, heads, per_partition=True)
+    assert (found.verdict, list(found.entry.moves)) == (Verdict.NEXT, [P1])
+    with pytest.raises(MixedReplayError) as raised:
+        judged(plan, heads)
+    assert raised.value.ranges == {P0: Span(5, 5)}
+
+
 def test_a_batch_without_offsets_of_a_lower_number_is_refused() -> None:
     """A restored checkpoint would repeat rows of Spark's state."""
     with pytest.raises(RegressionError, match="the sink has batch 8"):
