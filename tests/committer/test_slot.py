@@ -217,3 +217,27 @@ def test_only_what_was_to_be_done_can_be_missed() -> None:
     repeated.watched = True
     assert not repeated.miss()
     assert repeated.next_try(REFUSE) is None
+
+
+def test_of_what_is_withheld_only_a_heartbeat_sends_anything() -> None:
+    """Newer offers change nothing; what was confirmed is renewed, the mark goes first."""
+    slot = settled(5)
+    slot.withhold(by(7).metadata)
+    mark = slot.pending
+    assert mark is not None
+    assert slot.offer(by(9), REFUSE, renew=True) is None
+    assert slot.pending == mark
+    slot.land(mark, 10.0, 60.0)
+    slot.repeat = None
+    assert slot.offer(by(9), REFUSE, renew=False) is None
+    assert slot.sendable(20.0) is None
+    assert slot.offer(by(9), REFUSE, renew=True) is None
+    assert slot.sendable(20.0) == mark
+
+
+def test_what_somebody_else_moved_on_is_no_rewind() -> None:
+    """Where rewinds are allowed, another writer's higher offset still stops a newer one of ours."""
+    slot = settled(5)
+    assert slot.offer(by(7), ALLOW, renew=False) is None
+    assert Sight.BELOW_GROUP in list(slot.see(by(9, run="r2"), END, ALLOW))
+    assert slot.sendable(0.0) is None
