@@ -14,14 +14,18 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from eo_listener.checkpoint import (
+    BatchOffsets,
     Checkpoint,
     CheckpointError,
     FindingKind,
     Location,
+    SourceOffsets,
     has_scheme,
     shown,
 )
+from eo_listener.checkpoint.location import _translate
 from eo_listener.errors import SettingsError, StorageError
+from eo_listener.offsets import Offsets, TopicPartition
 from tests.attack import surgery
 from tests.checkpoint.recorded import read, unpack
 
@@ -373,3 +377,26 @@ def test_what_a_driver_says_is_cut() -> None:
     with pytest.raises(StorageError) as caught:
         Location("wordy://node/c")
     assert caught.value.cause == "x" * 200
+
+
+def test_sources_with_names_may_become_fewer(tmp_path: Path) -> None:
+    """One name is enough: of such a query a source may be gone, and its file is whole."""
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+    for batch, (version, names) in enumerate([(1, ("0", "1", "2")), (2, ("0", "flights"))]):
+        sources = tuple(
+            SourceOffsets.of(name, Offsets({TopicPartition("t", 0): 5})) for name in names
+        )
+        found = BatchOffsets(batch=batch, version=version, metadata="{}", sources=sources)
+        (tmp_path / "offsets" / str(batch)).write_text(found.text())
+        (tmp_path / "commits" / str(batch)).write_text("v1\n{}")
+    durable = Checkpoint(str(tmp_path)).committed()
+    assert durable is not None
+    assert durable.offsets is not None
+    assert (durable.offsets.batch, durable.findings) == (1, ())
+
+
+def test_azures_older_address_is_read_as_its_newer_one() -> None:
+    """Only the host is another one; what the path is called is left alone."""
+    scheme, url = _translate("wasbs://box@account.blob.core.windows.net/a.blob.b")
+    assert (scheme, url) == ("abfs", "abfs://box@account.dfs.core.windows.net/a.blob.b")
