@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -11,8 +13,10 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.errors import SettingsError
+from eo_listener.offsets import Span, TopicPartition
 from eo_listener.sinks.arrow_schema import arrow_schema
-from eo_listener.sinks.poison import Sieve
+from eo_listener.sinks.poison import DeadLetter, DeadLetterSql, Sieve
+from eo_listener.testing.entries import entry_of
 
 UTC = timezone.utc
 
@@ -125,3 +129,79 @@ def test_text_that_is_no_text_is_sifted_out() -> None:
         assert good.column("id").to_pylist() == [1]
         assert dead.reason == "the text in column 'v' is not UTF-8"
         assert json.loads(dead.row)["id"] == 2
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "known"),
+    [("t", 1, True), ("t", None, False), (None, 1, False), (None, None, False)],
+)
+def test_half_an_origin_is_none(topic: str | None, partition: int | None, known: bool) -> None:
+    """A topic without a partition names no place; the error says what to keep in the rows."""
+    letter = DeadLetter(topic=topic, partition=partition, offset=7, reason="odd", row="{}")
+    tp, where = letter.place()
+    assert (tp == ("t", 1)) is known
+    assert ("offset 7 of t-1" in where) is known
+    error = letter.error("x")
+    assert ("keep topic, partition and offset" in str(error.fix)) is not known
+    assert (error.partition, error.offset) == (tp, 7)
+
+
+def test_the_reason_for_logs_is_another_one() -> None:
+    """Where a reason may hold a value, what is told has none; NUL is escaped in it as well."""
+    given: dict[str, Any] = {"topic": None, "partition": None, "offset": None, "row": "{}"}
+    assert DeadLetter(reason="odd", **given).shown == "odd"
+    both = DeadLetter(reason="v is 4711", told="v is\x00 odd", **given)
+    assert both.shown == "v is\\x00 odd"
+    assert "4711" not in str(both.error("x"))
+
+
+def test_a_row_without_a_version_is_sifted_out() -> None:
+    """Where there is a version column; the others keep their order."""
+    rows = pa.record_batch({"k": [1, 2, 3], "v": [None, 5, None]})
+    good, dead = Sieve.of(("k", "v"), None, "v").sift(rows)
+    assert good.column("k").to_pylist() == [2]
+    assert [(one.reason, one.row) for one in dead] == [
+        ("version column 'v' is null", '{"k": 1, "v": null}'),
+        ("version column 'v' is null", '{"k": 3, "v": null}'),
+    ]
+    assert Sieve.of(("k", "v"), None).sift(rows)[0].num_rows == 3
+    for target in (None, ("k",)):
+        with pytest.raises(SettingsError, match="version_column names"):
+            Sieve.of(("k",), target, "v")
+
+
+def test_a_mark_is_a_text() -> None:
+    """Any other column of that name would mark nothing, or everything."""
+    rows = pa.record_batch({"v": [1], "eo_poison": [True]})
+    with pytest.raises(SettingsError, match="holds bool, not text"):
+        Sieve.of(rows.schema.names, None).sift(rows)
+    large = pa.record_batch({"v": [1, 2], "eo_poison": pa.array([None, "odd"], pa.large_string())})
+    assert len(Sieve.of(large.schema.names, None).sift(large)[1]) == 1
+    none = pa.record_batch({"v": [1], "eo_poison": pa.array([None], pa.string())})
+    good, dead = Sieve.of(none.schema.names, None).sift(none)
+    assert (good.num_rows, dead) == (1, [])
+
+
+def test_names_that_differ_in_case_are_refused() -> None:
+    """A store may take them for one column."""
+    with pytest.raises(SettingsError, match="'A', 'a', which a store cannot tell apart"):
+        Sieve.of(("a", "b", "A"), None)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_letter_goes_into_its_table_whole(told: bool) -> None:
+    """With the batch that it is of; in a table of ours also what may be shown of the reason."""
+    made = DeadLetterSql(table="dead", placeholder="?", moment="text", told=told)
+    spans = {TopicPartition("t", 0): Span(0, 5)}
+    entry = entry_of({}, spans, batch_id=7)
+    letter = DeadLetter(topic="t", partition=0, offset=3, reason="r", told="s", row="{}")
+    with closing(sqlite3.connect(":memory:")) as link:
+        for _ in range(2):
+            link.execute(made.create())
+        text, rows = made.insert(entry, [letter], datetime(2026, 1, 2, tzinfo=UTC))
+        link.executemany(text, rows)
+        (found,) = link.execute("SELECT * FROM dead").fetchall()
+    batch = (entry.query, entry.query_id, entry.run_id, 7)
+    assert found[:9] == (*batch, "t", 0, 3, "r", "{}")
+    assert found[9].startswith("2026-01-02")
+    assert found[10:] == (("s",) if told else ())

@@ -7,7 +7,78 @@ from typing import Any
 import pytest
 
 from eo_listener.errors import SettingsError
-from eo_listener.sinks.target import Target
+from eo_listener.sinks.target import Mode, Target, refuse_dotted
+
+
+def target(**given: Any) -> Target:
+    known: dict[str, Any] = {
+        "table": "t",
+        "mode": "append",
+        "keys": (),
+        "apply": None,
+        "create": True,
+        "dead_letters": None,
+    }
+    return Target.of(**{**known, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"mode": "merge"}, "mode 'merge' is not known"),
+        ({"table": ""}, "'' cannot be the name"),
+        ({"table": "a\x00b"}, "cannot be the name"),
+        ({"dead_letters": ""}, "'' cannot be the name"),
+        ({"mode": "upsert", "keys": ["k", ""]}, "'' cannot be the name"),
+        ({"mode": "upsert", "keys": "k", "version_column": ""}, "'' cannot be the name"),
+        ({"dead_letters": "T"}, "cannot be used together"),
+        ({"table": "Eo_Ledger"}, "cannot be used together"),
+        ({"dead_letters": "eo_ledger_history"}, "cannot be used together"),
+        ({"keys": "k"}, "keys= has no meaning"),
+        ({"mode": "upsert"}, "mode 'upsert' needs to know"),
+        ({"mode": "idempotent"}, "mode 'idempotent' needs to know"),
+        ({"version_column": "v"}, "version_column= has no meaning"),
+        ({"mode": "upsert", "keys": ("k", "v"), "version_column": "v"}, "is one of keys="),
+        ({"mode": "upsert", "keys": "k", "apply": "DELETE FROM a"}, "has no meaning with it"),
+        ({"max_dead_letters": -1}, "max_dead_letters=-1"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
+    """Each by what was given, with what to write instead."""
+    with pytest.raises(SettingsError, match=said) as refused:
+        target(**given)
+    assert refused.value.fix
+
+
+def test_what_was_said_is_kept() -> None:
+    """One key may come without a list; a ledger is kept in all modes but one."""
+    one = target(mode="upsert", keys="key", version_column="v", dead_letters="d", create=False)
+    assert (one.table, one.mode, one.keys, one.version_column) == ("t", Mode.UPSERT, ("key",), "v")
+    assert (one.dead_letters, one.create, one.apply, one.limit.most) == ("d", False, None, 0.5)
+    assert [target(mode=mode, keys="k").has_ledger for mode in ("upsert", "idempotent")] == [
+        True,
+        False,
+    ]
+    assert target().has_ledger
+    assert target(mode="idempotent", keys=["a", "b"]).keys == ("a", "b")
+    assert target(max_dead_letters=7).limit.most == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "has_schemas", "fix"),
+    [
+        ("sales.delays", True, "schema='sales', table='delays'"),
+        ("a.b.c", True, "schema='a.b', table='c'"),
+        ("main.delays", False, "Write table='delays'"),
+        (".t", True, "schema='', table='t'"),
+    ],
+)
+def test_a_name_with_a_dot_is_not_made(name: str, has_schemas: bool, fix: str) -> None:
+    """What to write instead is said; a name without one may be made."""
+    with pytest.raises(SettingsError, match="no table") as refused:
+        refuse_dotted("table", name, has_schemas=has_schemas)
+    assert fix in str(refused.value.fix)
+    refuse_dotted("table", "delays", has_schemas=has_schemas)
 
 
 def applied(apply: Any) -> Target:
