@@ -69,7 +69,7 @@ $(VENV)-spark-%/.ready: $(STAMP)
 	@echo "== virtual environment with pyspark $*"
 	@$(PYTHON) -m venv --clear $(VENV)-spark-$*
 	@$(VENV)-spark-$*/bin/python -m pip install --quiet --require-hashes -r requirements/dev.lock
-	@$(VENV)-spark-$*/bin/python -m pip install --quiet pyspark==$*
+	@$(VENV)-spark-$*/bin/python -m pip install --quiet "pyspark[connect,pipelines]==$*"
 	@$(VENV)-spark-$*/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

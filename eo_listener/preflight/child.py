@@ -29,7 +29,8 @@ TRIES = 3
 _PACKAGES: Final = Path(__file__).parents[2]
 
 # `python -m` looks for modules in the working directory first, and so does `-c` as it starts: a
-# `rich.py` that lies there would be executed. Before Python 3.11 no option or variable forbids it.
+# `rich.py` that lies there would be executed. PYTHONSAFEPATH is of Python 3.11, and -I would forget
+# PYTHONPATH and the user's own packages too.
 # Where this package was found comes last, for one that is on no path of a new interpreter.
 _PROGRAM: Final = """\
 import sys

@@ -7,6 +7,7 @@ So each addition is merged with the value that would win, and written to where i
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -34,6 +35,8 @@ IVY_SETTINGS: Final = "spark.jars.ivySettings"
 HADOOP: Final = ("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime")
 OUR_IVY_SETTINGS: Final = Path(__file__).with_name("ivysettings.xml")
 
+logger = logging.getLogger("eo_listener")
+
 
 def configure(
     builder: SparkSession.Builder, *, connector: bool = True, shim: bool = True
@@ -50,14 +53,16 @@ def configure(
     JavaError, and UnavailableError when the shim jar is missing.
     """
     options = _options_of(builder)
-    _refuse_connect(options)
+    arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
+    _refuse_connect(options, arguments)
     spark = Installation.find()
+    _compare(spark)
     if not _running_jvm_has_all(spark, connector=connector, shim=shim):
         java.find(spark.oldest_java, spark.newest_java, user=f"Spark {spark.version}")
         settings = Settings(
-            arguments=SubmitArguments.parse(os.environ.get(VARIABLE, "")),
+            arguments=arguments,
             options=options,
-            defaults=_defaults(spark),
+            defaults=_defaults(spark, arguments),
         )
         if shim:
             settings.add(JARS, [str(shim_jar.jar())])
@@ -121,8 +126,7 @@ def _apply(settings: Settings) -> None:
     os.environ[VARIABLE] = settings.arguments.render()
 
 
-def _defaults(spark: Installation) -> dict[str, str]:
-    arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
+def _defaults(spark: Installation, arguments: SubmitArguments) -> dict[str, str]:
     folder = os.environ.get("SPARK_CONF_DIR") or spark.home / "conf"
     standard = Path(folder, "spark-defaults.conf")
     named = arguments.value("--properties-file")
@@ -144,8 +148,12 @@ def _options_of(builder: Any) -> dict[str, Any]:
     return options
 
 
-def _refuse_connect(options: Mapping[str, Any]) -> None:
+def _refuse_connect(options: Mapping[str, Any], arguments: SubmitArguments) -> None:
+    api = arguments.setting("spark.api.mode")
     signs: dict[str, Callable[[], bool]] = {
+        f"{VARIABLE} has --remote": lambda: arguments.value("--remote") is not None,
+        f"{VARIABLE} has spark.remote": lambda: arguments.setting("spark.remote") is not None,
+        f"{VARIABLE} has spark.api.mode=connect": lambda: api == "connect",
         "the builder has spark.remote": lambda: "spark.remote" in options,
         "spark.api.mode is connect": lambda: options.get("spark.api.mode") == "connect",
         "SPARK_REMOTE is set": lambda: "SPARK_REMOTE" in os.environ,
@@ -156,6 +164,21 @@ def _refuse_connect(options: Mapping[str, Any]) -> None:
     for sign, seen in signs.items():
         if seen():
             raise _connect_error(sign)
+
+
+def _compare(spark: Installation) -> None:
+    """Say it when the Spark that will be started is not the one this pyspark is made for."""
+    pyspark = str(getattr(sys.modules.get("pyspark"), "__version__", spark.version))
+    if pyspark.split(".")[:2] != spark.version.split(".")[:2]:
+        logger.warning(
+            "pyspark is %s, and will start the Spark %s in %s (SPARK_HOME), which it may not fit; "
+            "the connector is chosen for Spark %s. To do: unset SPARK_HOME, or install pyspark==%s",
+            pyspark,
+            spark.version,
+            spark.home,
+            spark.version,
+            spark.version,
+        )
 
 
 def _connect_error(sign: str) -> SettingsError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -176,6 +177,9 @@ def test_own_packages_beside_a_local_repository(fresh: Path) -> None:
         ({"spark.api.mode": "connect"}, {}),
         ({}, {"SPARK_REMOTE": "sc://host"}),
         ({}, {"SPARK_CONNECT_MODE_ENABLED": "1"}),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "--remote sc://host pyspark-shell"}),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "--conf spark.remote=sc://host pyspark-shell"}),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "-c spark.api.mode=connect pyspark-shell"}),
     ],
 )
 def test_connect_is_refused(
@@ -223,11 +227,21 @@ def test_wrong_spark(
     assert "\n" not in str(caught.value)
 
 
-def test_other_installation(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connector's Scala and Spark version are those of the jars, whatever they are."""
+def test_other_installation(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connector's Scala and Spark version are those of the jars, whatever they are.
+
+    That such a Spark and this pyspark may not fit is said; of the right one nothing is.
+    """
+    configured({})
+    assert caplog.messages == []
     home = _installation(fresh / "spark", "spark-sql_2.14-5.1.0-rc1.jar")
     monkeypatch.setenv("SPARK_HOME", home)
+    monkeypatch.setenv(VARIABLE, "pyspark-shell")
     assert configured({})[PACKAGES] == "org.apache.spark:spark-sql-kafka-0-10_2.14:5.1.0-rc1"
+    (line,) = caplog.messages
+    assert line.startswith(f"pyspark is {pyspark.__version__}, and will start the Spark 5.1.0-rc1")
 
 
 def test_connector_installed(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
