@@ -22,9 +22,15 @@ def away(host: str, port: int, seconds: float) -> Iterator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        loop.call_soon_threadsafe(server.close)
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(_end, loop, server)
         thread.join(10)
+
+
+def _end(loop: asyncio.AbstractEventLoop, server: asyncio.Server) -> None:
+    server.close()
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.call_later(0.1, loop.stop)  # when they have heard of it
 
 
 async def _served(host: str, port: int, seconds: float) -> asyncio.Server:

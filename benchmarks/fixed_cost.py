@@ -20,7 +20,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Final
 
-import psycopg
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
@@ -134,9 +133,6 @@ def main(rounds: int, sizes: tuple[int, ...]) -> None:
         near = with_schema(server.dsn(), "near")
         port = stack.enter_context(away("127.0.0.1", server.port, 0.005))
         far = with_schema(server.dsn(), "far").replace(f":{server.port}/", f":{port}/")
-        for dsn in (near, far):
-            with psycopg.connect(dsn, autocommit=True) as link:
-                link.execute("CREATE TABLE t (value bytea)")
         spark = configure(builder).getOrCreate()
         stack.callback(spark.stop)
         for size in sizes:

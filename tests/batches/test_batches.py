@@ -591,4 +591,6 @@ def test_pauses_double_up_to_a_limit() -> None:
     assert paused(retry, attempt=6.0) == [1.0, 2.0, 4.0]
     assert paused(retry, attempt=60.0) == [1.0]
     assert paused(Retry(timeout=0.0)) == []
-    assert (sum(paused(Retry())), paused(Retry())[0]) == (60.0, 0.1)
+    assert sum(paused(Retry(timeout=0.5))) == pytest.approx(0.5)
+    usual = paused(Retry())
+    assert (sum(usual), usual[0], max(usual)) == (60.0, 0.1, 5.0)

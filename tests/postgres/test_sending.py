@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Generator, Iterable
+from dataclasses import replace
 
 import psycopg
 import pyarrow as pa
@@ -12,8 +14,14 @@ import pytest
 from eo_listener.errors import PoisonRowError, SinkError
 from eo_listener.sinks.postgres import PostgresSink, copying, sending
 from eo_listener.sinks.postgres.copying import RefusedLateError
+from eo_listener.sinks.postgres.dead_letters import make
+from eo_listener.sinks.postgres.executors import Attempt
+from eo_listener.sinks.postgres.layout import Layout
+from eo_listener.sinks.postgres.partitions import PartitionTask
+from eo_listener.sinks.postgres.staging import StageTask, Staging
+from eo_listener.sinks.postgres.tables import columns
 from eo_listener.testing.entries import QUERY
-from tests.postgres.course import TP, ask, at, put, script
+from tests.postgres.course import TP, ask, at, next_entry, put, script
 
 TABLE = "CREATE TABLE t (n int CHECK (n <> 13), v text)"
 SCHEMA = pa.schema(
@@ -173,3 +181,58 @@ def test_a_row_that_is_refused_behind_all_savepoints(dsn: str) -> None:
     assert (done.rows, done.dead) == (90, 1)
     assert ask(dsn, 'SELECT "offset" FROM dead') == [13]
     sink.close()
+
+
+def test_a_task_that_stages_many_chunks_commits_between(dsn: str) -> None:
+    """What counts is which attempt wrote a row, so a task needs no more than 60 subtransactions in
+    one transaction, and all its rows are there.
+    """
+    script(dsn, TABLE)
+    seen = []
+
+    def some() -> Generator[pa.RecordBatch, None, None]:
+        for n in range(100, 230):
+            yield batch([n])
+        seen.extend(ask(dsn, OVERFLOWED))
+
+    with contextlib.closing(PostgresSink(dsn, "t")) as sink:
+        entry = next_entry(sink)
+        writer = sink._writer(QUERY)
+        link = sink._connection(writer)
+        kinds = {"fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
+        there = columns(link, writer.access.schema, "t")
+        layout = Layout.of(kinds, there, sink._target, direct=False)
+        staging = Staging(writer=writer, layout=layout, logged=False, at_most=None)
+        staging._prepare(link, entry, "staged", None)
+        task = StageTask(
+            writer=writer, layout=layout, stage="staged", entry=replace(entry, moves={})
+        )
+        attempt = Attempt(task=0, number=7, is_first=True, is_last=True)
+        assert task(attempt, some()) == (130, 0)
+        assert ask(dsn, "SELECT count(*), count(DISTINCT n), max(eo_attempt) FROM staged") == [
+            (130, 130, 7)
+        ]
+    ((overflowed, most),) = seen
+    assert not overflowed
+    assert most <= 60
+
+
+def test_a_task_begins_anew_with_a_savepoint_for_each_chunk(dsn: str) -> None:
+    """An attempt that is the first, and not the last, may be repeated for a row refused late."""
+    script(dsn, TABLE)
+    numbers = [*range(100, 180), 13]
+    with contextlib.closing(PostgresSink(dsn, "t", dead_letters="dead")) as sink:
+        entry = next_entry(sink)
+        writer = sink._writer(QUERY)
+        link = sink._connection(writer)
+        make(link, writer.access.schema, "dead", create=True)
+        kinds = {"fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
+        there = columns(link, writer.access.schema, "t")
+        layout = Layout.of(kinds, there, sink._target, direct=True)
+        task = PartitionTask(writer=writer, layout=layout, entries={0: entry})
+        first = Attempt(task=0, number=7, is_first=True, is_last=False)
+        with pytest.raises(RefusedLateError):
+            task(first, (batch([n]) for n in numbers))
+        for again in (replace(first, is_first=False), replace(first, is_last=True)):
+            script(dsn, "DELETE FROM eo_ledger", "DELETE FROM dead")
+            assert task(again, (batch([n]) for n in numbers)) == (80, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import psycopg
 import pytest
 from psycopg import errors
@@ -162,3 +164,20 @@ def test_statement_mode_of_a_pooler_is_refused() -> None:
     error = translated(said, "the table", "writing")
     assert type(error) is SinkError
     assert "pool_mode = session" in str(error)
+
+
+class Raised(errors.CheckViolation):
+    """What RAISE ... USING ERRCODE = '23514' of a function makes of its text."""
+
+    diag = SimpleNamespace(  # type: ignore[assignment]  # as much of it as is read
+        message_primary="secret of Mr. Smith",
+        source_function="exec_stmt_raise",
+        constraint_name=None,
+    )
+
+
+def test_what_a_function_raises_under_another_sqlstate_is_its_own() -> None:
+    """Not the SQLSTATE tells whose words they are, but which part of the server has sent them."""
+    assert "Smith" not in reason(Raised(), values=False)
+    assert "23514" in reason(Raised(), values=False)
+    assert reason(Raised()) == "secret of Mr. Smith"

@@ -54,12 +54,19 @@ class PartitionTask:
         rows = begun(batches)
         with connection(self.writer) as link:
             try:
-                done = self.writer.write(link, self.layout, rows, entry)
+                done = self._writer(attempt).write(link, self.layout, rows, entry)
             except ForeignWriterError:
                 if self._done(link, entry):
                     return 0, 0
                 raise
             return done.rows, done.dead
+
+    def _writer(self, attempt: Attempt) -> Writer:
+        """With a savepoint for each COPY where a row that is refused late would end the batch: an
+        attempt's rows come once.
+        """
+        again = attempt.is_first and not attempt.is_last
+        return self.writer if again else replace(self.writer, savepoints=None)
 
     def _done(self, link: Link, entry: Entry) -> bool:
         (tp,) = entry.moves
@@ -83,8 +90,7 @@ class Partitions:
         """Write each partition of `entry` that has a task there, and move the other heads here."""
         read = of_each_task(self.ranges, entry)
         tasks = {number: replace(entry, moves={tp: entry.moves[tp]}) for number, tp in read.items()}
-        writer = replace(self.writer, savepoints=None)  # a task's rows come once
-        work = PartitionTask(writer=writer, layout=self.layout, entries=tasks)
+        work = PartitionTask(writer=self.writer, layout=self.layout, entries=tasks)
         done = outcomes(rows, work, at_most=self.at_most)
         rest = {tp: move for tp, move in entry.moves.items() if tp not in set(read.values())}
         if rest:
