@@ -33,6 +33,8 @@ UNKNOWN = """
 # Another committer has taken the place of this one.
 FINAL = "FENCED_INSTANCE_ID INVALID_PRODUCER_EPOCH PRODUCER_FENCED _FENCED"
 
+VERBS = "nothing add ask check give let leave raise rename report set use"
+
 # Names that librdkafka does not have: of Java, of the store by Java, of the committer itself.
 NOT_LIBRDKAFKAS = """
     NOT_LEADER_OR_FOLLOWER UNKNOWN_TOPIC_OR_PARTITION UNKNOWN_SERVER_ERROR _JVM _MALFUNCTION
@@ -75,3 +77,11 @@ def test_each_says_why_and_what_to_do() -> None:
         assert len(explain(code).cause) > 15
         assert len(explain(code).fix) > 8
     assert not any(explain(code).refused for code in TOO_LARGE)
+
+
+def test_a_fix_is_something_to_do() -> None:
+    """It begins with what to type or to leave alone, and no cause does."""
+    verbs = frozenset(VERBS.split())
+    for code in [*_REASONS, "_NOT_LISTED", "NOT_LISTED"]:
+        assert explain(code).fix.split()[0] in verbs, code
+        assert explain(code).cause.split()[0] not in verbs, code
