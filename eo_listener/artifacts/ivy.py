@@ -14,6 +14,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from eo_listener import java, spark_home
+from eo_listener.advice import few
 from eo_listener.errors import DownloadError
 
 LONGEST_RUN: Final = 1800.0  # seconds; a slow line needs minutes for a broker's 45 MB
@@ -147,13 +148,13 @@ def progress(line: str, lines: Sequence[str]) -> str | None:
 
 def explain(log: str, wanted: Sequence[Artifact], kept: Path) -> DownloadError:
     """Turn the output of an Ivy run that failed into one error that names the log `kept`."""
-    what = ", ".join(
+    what = few(
         dict.fromkeys(
             re.sub("[#;]", ":", match.group(1).partition("!")[0])
             for pattern in (_UNRESOLVED, _FAILED)
             for match in pattern.finditer(log)
         )
-    ) or ", ".join(map(str, wanted))
+    ) or few(wanted)
     if network := _NETWORK.search(log):
         cause = f"the Maven repository did not answer ({network.group()})"
         fix = (

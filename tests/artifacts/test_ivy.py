@@ -92,3 +92,11 @@ def test_a_failure_names_the_artifact_the_cause_and_the_log(log: str, cause: str
     assert cause in str(error.cause)
     assert fix in str(error.fix)
     assert "kept.log" in str(error)
+
+
+def test_many_that_failed_are_counted() -> None:
+    """Of many artifacts that could not be had a few are named, so that the cause can be seen."""
+    wanted = [
+        Artifact(organisation="org.example", name=f"part-{n}", revision="1") for n in range(45)
+    ]
+    assert len(str(explain("", wanted, LOG))) < 600
