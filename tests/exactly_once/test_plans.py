@@ -90,9 +90,12 @@ def test_the_plan_of_each_batch(jobs: Jobs, topics: Topics, recorder: Recorder) 
     assert recorder.files[0].query_id == query.id
 
 
-def test_what_spark_knows_of_rows_that_change(
-    jobs: Jobs, topics: Topics, recorder: Recorder
-) -> None:
+def noting(planning: Planning, plans: list[Plan]) -> Callable[[DataFrame, int], None]:
+    """A function for foreachBatch that keeps the plan of each batch."""
+    return lambda frame, batch_id: plans.append(planning.plan(frame, batch_id))
+
+
+def test_what_spark_knows_of_rows_that_change(jobs: Jobs, topics: Topics) -> None:
     """A random filter or a UDF before foreachBatch, of which the batch's frame shows nothing."""
     topic = topics.create(partitions=1)
     topics.fill(topic, 3)
@@ -101,8 +104,10 @@ def test_what_spark_knows_of_rows_that_change(
     for number, frame in enumerate(
         (data, data.where("rand() < 2"), data.withColumn("value", once("value")))
     ):
-        jobs.drain(frame, recorder, checkpoint=str(number))
-        assert recorder.plans[-1].deterministic is (number == 0)
+        planning, plans = Planning(None, {}), list[Plan]()
+        jobs.drain(frame, noting(planning, plans), checkpoint=str(number))
+        planning.close()
+        assert [plan.deterministic for plan in plans] == [number == 0]
 
 
 def test_new_partitions_begin_at_zero(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
