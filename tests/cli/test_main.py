@@ -22,7 +22,7 @@ def typed(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
 
@@ -59,7 +59,7 @@ def test_a_reader_that_has_gone_is_no_finding(command: str) -> None:
         "from eo_listener.__main__ import main; main()"
     )
     answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False
     )
     assert (answer.returncode, answer.stderr) == (141, "")
 
@@ -99,7 +99,7 @@ def test_ctrl_c_in_a_command() -> None:
         "cli.main()\n"
     )
     answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False
     )
     assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "eo-listener: stopped\n")
 
@@ -134,7 +134,7 @@ def test_importing_the_package_loads_nothing_foreign() -> None:
         env={key: value for key, value in os.environ.items() if key != "XDG_RUNTIME_DIR"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=True,
     )
     found = json.loads(answer.stdout)
@@ -169,7 +169,7 @@ def test_a_name_whose_extra_is_missing_is_an_import_error(
         "    print(error.name, error)\n"
     )
     answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False
     )
     assert answer.stdout.startswith(f"{package} {name} needs {package}"), answer.stderr
     assert f"pip install 'eo-listener[{extra}]'" in answer.stdout

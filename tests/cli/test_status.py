@@ -26,7 +26,7 @@ NAME = "odd [/red] name"
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=200, check=False
     )
 
 
@@ -183,7 +183,7 @@ def test_a_full_disk_is_no_finding() -> None:
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=200,
             check=False,
         )
     assert answer.returncode == 3

@@ -51,7 +51,7 @@ def test_a_batch_whose_event_was_lost_is_caught_up_without_new_data(
     recording.add(OffsetCommitListener(observers=[recording.events.append]))
     query = queries.start(data, drain=available_now)
     try:
-        wait_for(lambda: any(isinstance(event, Committed) for event in recording.events), 10)
+        wait_for(lambda: any(isinstance(event, Committed) for event in recording.events), 60)
     finally:
         query.stop()
     queries.assert_drained(group, topic)
@@ -97,7 +97,7 @@ def test_the_full_map_is_committed_again_while_a_query_idles(
             commits = [event for event in recording.events if isinstance(event, Committed)]
             return [event for event in commits if len(event.offsets) == 6]
 
-        wait_for(lambda: len(whole()) >= 2, 15)
+        wait_for(lambda: len(whole()) >= 2, 60)
     finally:
         query.stop()
     queries.assert_drained(group, busy, idle)
