@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from eo_listener.errors import ForeignWriterError, FormatError
-from eo_listener.ledger import FORMAT, Entry, Head, LedgerKey, Move
+from eo_listener.ledger import FORMAT, Entry, Head, LedgerKey, Move, Verdict
 from eo_listener.offsets import Span, TopicPartition
 
 HEADS: Final = "eo_ledger"
@@ -154,7 +154,7 @@ class LedgerSql:
         )
 
     def history(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Many:
-        """Write down each range that is not empty, and each hole; `rows` are the batch's."""
+        """Write down each move that has a `verdict`; `rows` are the batch's."""
         text = (
             f"INSERT INTO {self.table(HISTORY)} (format, sink, query, source, topic, "
             '"partition", topic_id, start_offset, next_offset, batch_id, query_id, run_id, "rows", '
@@ -166,10 +166,10 @@ class LedgerSql:
             [
                 (
                     *(FORMAT, sink, entry.query, move.source, *tp, move.topic_id, *move.span),
-                    *(*batch, verdict(move), *(move.hole or (None, None)), now_text(now)),
+                    *(*batch, word, *(move.hole or (None, None)), now_text(now)),
                 )
                 for tp, move in entry.moves.items()
-                if move.verdict is not None or move.hole is not None
+                if (word := verdict(move)) is not None
             ],
         )
 
@@ -212,11 +212,16 @@ class LedgerSql:
         )
 
 
-def verdict(move: Move) -> str:
-    """Return the word that the history has for a range."""
+def verdict(move: Move) -> str | None:
+    """Return the word that the history has for a move; None where it has no row for it.
+
+    An empty range has one where it makes the head: there the partition begins.
+    """
     if move.hole is not None:
         return "gap accepted"
-    return move.verdict.value if move.verdict else "empty"
+    if move.verdict is not None:
+        return move.verdict.value
+    return Verdict.FIRST.value if move.found is None else None
 
 
 def standing(row: Sequence[Any]) -> Standing:

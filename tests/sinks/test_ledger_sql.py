@@ -70,15 +70,22 @@ def test_a_newer_format_is_not_read(connection: sqlite3.Connection) -> None:
 
 
 def test_the_history_says_what_happened(connection: sqlite3.Connection) -> None:
-    """A range, an accepted gap with its hole; an empty range leaves no row."""
-    first = entry_of({}, {TP: Span(0, 5), TopicPartition("flights", 1): Span(0, 0)})
+    """A range, an accepted gap with its hole; an empty range only where a partition begins."""
+    other = TopicPartition("flights", 1)
+    first = entry_of({}, {TP: Span(0, 5), other: Span(3, 3)})
     put(connection, first)
     heads = heads_of(first)
     put(connection, entry_of(heads, {TP: Span(9, 12)}, batch_id=1, hole=Span(5, 9)))
+    put(connection, entry_of(heads, {other: Span(3, 3)}, batch_id=2))
     found = connection.execute(
-        "SELECT start_offset, next_offset, verdict, hole_start, hole_until FROM eo_ledger_history"
+        'SELECT "partition", start_offset, next_offset, verdict, hole_start, hole_until '
+        "FROM eo_ledger_history"
     ).fetchall()
-    assert found == [(0, 5, "first", None, None), (9, 12, "gap accepted", 5, 9)]
+    assert found == [
+        (0, 0, 5, "first", None, None),
+        (1, 3, 3, "first", None, None),
+        (0, 9, 12, "gap accepted", 5, 9),
+    ]
 
 
 def test_the_history_is_bounded(connection: sqlite3.Connection) -> None:

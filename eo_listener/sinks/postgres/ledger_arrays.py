@@ -101,13 +101,13 @@ class LedgerArrays:
         return Statement(self._text(_MOVE), (*writer, *moved, sink, entry.query))
 
     def write_down(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Statement:
-        """Write each range that is not empty, and each hole, into the history."""
+        """Write each move that has a `verdict` into the history."""
         ranges = _columns(
             9,
             (
-                (*_place(tp, move), move.source, verdict(move), *(move.hole or (None, None)))
+                (*_place(tp, move), move.source, word, *(move.hole or (None, None)))
                 for tp, move in entry.moves.items()
-                if move.verdict is not None or move.hole is not None
+                if (word := verdict(move)) is not None
             ),
         )
         writer = (entry.batch_id, entry.query_id, entry.run_id, rows, now_text(now))
