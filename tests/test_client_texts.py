@@ -22,7 +22,7 @@ CALLS = {
     "a group in the mode transactional": (
         "open_groups(SERVERS, 'transactional').look(BAD, [], timeout=1)"
     ),
-    "a topic": "Logs(SERVERS).topics([BAD], time.monotonic() + 1)",
+    "a topic": "Logs(SERVERS).existing([TopicPartition(BAD, 0)], time.monotonic() + 1)",
     "a group to describe": "Inspector(SERVERS).group(BAD)",
     "a topic to describe": "Inspector(SERVERS).topics([BAD])",
     "the address": "open_groups({'bootstrap.servers': BAD}, 'simple').look('g', [], timeout=1)",
@@ -33,6 +33,7 @@ from eo_listener.errors import SettingsError
 from eo_listener.kafka import ClusterReader, check, open_groups
 from eo_listener.kafka.inspector import Inspector
 from eo_listener.kafka.logs import Logs
+from eo_listener.offsets import TopicPartition
 BAD = "gr\\udcfc\\udcdfe"
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 try:
