@@ -45,13 +45,11 @@ def stream(
     plan: Plan,
     *,
     task_rows: int = TASK_ROWS,
-    ordered: bool = False,
     at_once: bool = False,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of `frame`, a DataFrame, by record batches of its columns.
 
-    Timestamps are in UTC. A cut loses the order of rows; with `ordered` it keeps the order within
-    a partition, at the price of running the frame twice. With `at_once` all rows come together.
+    Timestamps are in UTC. A cut loses the order of rows. With `at_once` all rows come together.
     Close the iterator when it is left early. Raises SettingsError for a type that Arrow has no form
     for, TooManyBytesError where Spark says that rows are too many, TryAgainError where rows that
     were kept are lost.
@@ -61,7 +59,7 @@ def stream(
     changes = not (at_once or is_far(frame)) and (not plan.deterministic or _may_change(frame))
     wanted = None if at_once else tasks_wanted(plan, _partitions(frame), task_rows)
     if wanted:
-        frame = _cut(frame, wanted, ordered=ordered)
+        frame = _cut(frame, wanted)
     if is_far(frame):  # one job, whose rows come as they are ready
         yield from _far_batches(frame, schema)
         return
@@ -117,14 +115,12 @@ def _large(frame: Any) -> bool:
     return str(frame.sparkSession.conf.get(_LARGE, "false")).lower() == "true"
 
 
-def _cut(frame: Any, tasks: int, *, ordered: bool) -> Any:
+def _cut(frame: Any, tasks: int) -> Any:
     names, ordinal = {name.lower() for name in frame.columns}, "eo_ordinal"
     while ordinal in names:  # it is the user's
         ordinal += "_"
     placed = frame.selectExpr("*", f"monotonically_increasing_id() AS {ordinal}")
-    if not ordered:
-        return placed.repartition(tasks, ordinal).drop(ordinal)
-    return placed.repartitionByRange(tasks, ordinal).sortWithinPartitions(ordinal).drop(ordinal)
+    return placed.repartition(tasks, ordinal).drop(ordinal)
 
 
 def _far_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:

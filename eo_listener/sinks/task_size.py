@@ -33,9 +33,7 @@ class TaskSize:
         self.rows = rows
         self._last: int | None = None  # bytes
 
-    def stream(
-        self, frame: Any, plan: Plan, *, ordered: bool = False
-    ) -> Generator[pa.RecordBatch, None, None]:
+    def stream(self, frame: Any, plan: Plan) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of `frame` as `rows.stream` does, and learn how large they are.
 
         Raises TryAgainError, besides what that raises, where smaller tasks may help and some rows
@@ -44,7 +42,7 @@ class TaskSize:
         size, planned, begun = 0, planned_rows(plan), False
         while True:
             most, together = self.rows, self.at_once(plan)
-            rows = stream(frame, plan, task_rows=most, ordered=ordered, at_once=together)
+            rows = stream(frame, plan, task_rows=most, at_once=together)
             try:
                 with closing(rows) as batches:
                     for batch in batches:

@@ -28,7 +28,7 @@ class Script:
         self.asked: list[tuple[int, bool]] = []
 
     def __call__(
-        self, frame: Any, plan: Any, *, task_rows: int, ordered: bool, at_once: bool
+        self, frame: Any, plan: Any, *, task_rows: int, at_once: bool
     ) -> Generator[pa.RecordBatch, None, None]:
         self.asked.append((task_rows, at_once))
         now = self.left.pop(0)

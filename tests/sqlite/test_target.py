@@ -195,7 +195,7 @@ def test_history_says_what_was_applied(spark: SparkSession, path: Path) -> None:
         ({"mode": "upsert"}, "keys="),
         ({"keys": "k"}, "keys="),
         ({"mode": "upsert", "keys": "k", "apply": "SELECT 1"}, "apply="),
-        ({"per_partition": True}, "one writer"),
+        ({"atomicity": "partition"}, "one writer"),
         ({"table": ""}, "''"),
         ({"table": "a\x00b"}, "cannot be the name"),
         ({"table": "EO_Ledger"}, "ledger"),

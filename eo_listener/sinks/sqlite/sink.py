@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
@@ -80,15 +80,15 @@ class SqliteSink:
         create: bool = True,
         dead_letters: str | None = None,
         max_dead_letters: float = SHARE,
-        per_partition: bool = False,
+        atomicity: Literal["batch"] = "batch",
         busy_timeout: float = 30.0,
         foreign_keys: bool = True,
         task_rows: int = TASK_ROWS,
     ) -> None:
-        if per_partition:
+        if atomicity != "batch":
             raise SettingsError(
-                "per_partition=True gains nothing with SQLite, which has one writer at a time",
-                fix="Leave it out, or take PostgresSink",
+                f"atomicity={atomicity!r} is not for SQLite, which has one writer at a time",
+                fix='Leave it out: a batch is one transaction. PostgresSink has "partition"',
             )
         if str(path) in ("", ":memory:"):
             raise SettingsError(
