@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,18 +12,23 @@ from eo_listener.events import (
     BatchApplied,
     BatchHalted,
     BatchReplayed,
+    CommitAbandoned,
     CommitFailed,
     CommitRefused,
     Committed,
+    CommitterFenced,
     Event,
     EventsMissed,
     EventsRepeated,
     ForeignCommit,
     Malfunction,
+    OffsetsVanished,
+    PartitionsShared,
     QueryNoticed,
     Refusal,
     SourceIgnored,
     StateLeftBehind,
+    TopicRecreated,
 )
 from eo_listener.logbook import Logbook
 from eo_listener.offsets import Offsets, Span, TopicPartition
@@ -121,6 +127,66 @@ def foreign() -> ForeignCommit:
         writer=None,
         zombie=False,
     )
+
+
+GROUP: dict[str, Any] = {"cluster": "k:9092", "group": "g"}
+OF_GROUP: list[tuple[Event, int, str]] = [
+    (CommitAbandoned(**GROUP, offsets=Offsets({P0: 5})), logging.ERROR, "confirmed, the group"),
+    (OffsetsVanished(**GROUP, offsets=Offsets({P0: 5})), logging.WARNING, "t-0: 5"),
+    (
+        TopicRecreated(**GROUP, topic="t", was="one", now="two", offsets=Offsets({P0: 5})),
+        logging.ERROR,
+        "topic t",
+    ),
+    (
+        CommitterFenced(
+            **GROUP, code="FENCED_INSTANCE_ID", cause="c", fix="f", offsets=Offsets({P0: 5})
+        ),
+        logging.ERROR,
+        "FENCED_INSTANCE_ID",
+    ),
+    (
+        PartitionsShared(**GROUP, partitions=(P0,), readers=("one, 0", "two, 1")),
+        logging.WARNING,
+        "one, 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "level", "part"), OF_GROUP)
+def test_what_ends_commits_is_an_error(
+    caplog: pytest.LogCaptureFixture, event: Event, level: int, part: str
+) -> None:
+    """What mends itself is a warning; each names the group, and is told each time."""
+    for said, text in told(caplog, event, event):
+        assert (said, text.startswith("group g at k:9092: "), part in text) == (level, True, True)
+    assert len(caplog.records) == 2
+
+
+def test_commits_are_told_to_begin_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Of each group by itself; every later one is there on level DEBUG."""
+    logbook = Logbook()
+    with caplog.at_level(logging.DEBUG, "eo_listener"):
+        for event in (committed(), committed(), replace(committed(), group="h")):
+            logbook(event)
+    assert [(one.levelno, one.getMessage()) for one in caplog.records] == [
+        (logging.INFO, "group g at k:9092: commits have begun"),
+        (logging.DEBUG, "group g at k:9092: committed t-0: 5"),
+        (logging.DEBUG, "group g at k:9092: committed t-0: 5"),
+        (logging.INFO, "group h at k:9092: commits have begun"),
+        (logging.DEBUG, "group h at k:9092: committed t-0: 5"),
+    ]
+
+
+def test_an_end_says_how_long_it_took(caplog: pytest.LogCaptureFixture) -> None:
+    """From the first failure, of however many partitions, to the last that is committed."""
+    now = [100.0]
+    logbook = Logbook(lambda: now[0])
+    for event in (failed(tp=P0), failed(tp=P1), committed(P0), committed(P1)):
+        logbook(event)
+        now[0] += 2.5
+    (end,) = [line for line in caplog.messages if "committed again" in line]
+    assert end.endswith("committed again, after 2 failures in 7.5 s")
 
 
 MALFUNCTION = Malfunction(where="query q", problem="TypeError")

@@ -109,6 +109,14 @@ def test_an_offset_given_as_text_is_read_too() -> None:
     assert progress.sources[0].end == Offsets.of({"t": {0: 5}})
 
 
+@pytest.mark.parametrize("took", [{"latestOffset": 250}, {}, None])
+def test_a_batch_is_planned_once_its_ends_are_known(took: dict[str, int] | None) -> None:
+    """After the trigger has begun, and the search for the newest offsets is over."""
+    progress = Progress.parse(event(timestamp="1970-01-01T00:01:00.500Z", durationMs=took))
+    assert progress.planned == (60.75 if took else 60.5)
+    assert progress.measures.started == 60.5
+
+
 def test_an_event_without_end_offsets_has_none() -> None:
     """An idle event says nothing about positions, which is not position zero."""
     progress = Progress.parse(event(sources=source(endOffset=None)))
