@@ -155,6 +155,8 @@ def test_a_damaged_checkpoint_gives_the_same_offsets_or_a_finding(
         ('v1\n\n{"t":{"0":5}}\n\n', FindingKind.CUT),
         ('v2\n\n{"t":{"0":5}}', FindingKind.GARBLED),
         ("v2\n\n0", FindingKind.CUT),
+        ("v2\n\n0:-\n-", FindingKind.CUT),
+        ("v2\n\n:-", FindingKind.CUT),
         ('v2\n\n0:{"t":{"0":5}}\n0:-', FindingKind.GARBLED),
         ("v3\n\n-", FindingKind.TOO_NEW),
         ("v0\n\n-", FindingKind.GARBLED),
@@ -190,6 +192,16 @@ def test_a_text_that_is_no_offsets(text: str, kind: FindingKind) -> None:
     with pytest.raises(Unreadable) as caught:
         BatchOffsets.parse(1, text)
     assert caught.value.kind is kind
+
+
+def test_only_kafkas_offsets_count() -> None:
+    """A source of another kind, and one that has no offset yet, has none among them."""
+    text = "v1\n" + METADATA + '\n5\n-\n{"t":{"0":5}}'
+    read = BatchOffsets.parse(1, text)
+    assert read.kafka() == {"2": Offsets.of({"t": {0: 5}})}
+    assert (read.continuous, read.timestamp_ms) == (False, 1795272143933)
+    read = BatchOffsets.parse(1, "v1\n\n-")
+    assert (read.kafka(), read.continuous, read.timestamp_ms) == ({}, True, None)
 
 
 @pytest.mark.parametrize("text", ['{"0":{"value":3,"runTimeMs":9}}', "5", '"x"', '{"a":1}', "[]"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -78,6 +79,19 @@ def test_two_sources(version: str, name: str, tmp_path: Path) -> None:
 def test_a_source_with_a_name(tmp_path: Path) -> None:
     """From Spark 4.2 on its name stands where its number did."""
     assert planned("4.2.0", "v2-named", tmp_path, 0) == {0: spans("v2-named-4.2.0", 8, 7, 5)}
+
+
+def test_two_sources_that_stand_alike(tmp_path: Path) -> None:
+    """Two streams of one topic, read at one pace, are two sources, as their folders say."""
+    ranges = planned("4.0.0", "plain", tmp_path / "one", 1)[0]
+    folder = written("4.0.0", "plain", tmp_path / "two", 1)
+    shutil.copytree(folder / "sources" / "0", folder / "sources" / "1")
+    for offsets in (folder / "offsets" / "0", folder / "offsets" / "1"):
+        text = offsets.read_text()
+        offsets.with_name(f".{offsets.name}.crc").unlink()
+        offsets.write_text(text + "\n" + text.splitlines()[-1])
+    plan = CheckpointPlans(str(folder), "run").plan(None, 1)
+    assert {index: dict(held) for index, held in plan.sources.items()} == {0: ranges, 1: ranges}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
