@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from eo_listener.errors import SettingsError
 from eo_listener.ledger import Entry
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.sinks.postgres.proving import too_few
@@ -39,6 +41,26 @@ def test_the_size_of_a_batch_and_the_user_choose(
 ) -> None:
     """From so many planned rows on the executors write."""
     assert choice(**given).wants(planned) is way  # type: ignore[arg-type]  # a dict of several types
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"road": "tasks"}, "road='tasks' is not known"),
+        ({"atomicity": "row"}, "atomicity='row' is not known"),
+        ({"atomicity": "partition", "road": "driver"}, "do not go together"),
+        ({"atomicity": "partition", "road": "staging"}, "do not go together"),
+        ({"rows": -1}, "executor_rows=-1 is too few"),
+        ({"connections": 0}, "max_connections=0 is too few"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused(given: dict[str, object], said: str) -> None:
+    """Each by what was given, with what to write instead."""
+    whole: dict[str, Any] = {"road": "auto", "atomicity": "batch", "rows": 0, "connections": 1}
+    assert Choice.of(**whole).connections == 1
+    with pytest.raises(SettingsError, match=said) as refused:
+        Choice.of(**{**whole, **given})
+    assert refused.value.fix
 
 
 def test_what_was_not_proved_is_not_taken() -> None:
