@@ -48,6 +48,12 @@ def test_what_has_no_order_is_tied(other: tuple[Any, ...]) -> None:
     assert [tied for _, tied in placed(*rows, traced=False)] == [1, 1]
 
 
+def test_rows_that_do_not_say_where_they_are_from_are_tied() -> None:
+    """Whatever order their offsets would have given; a row alone is not."""
+    rows = [(1, 0, "t", 0, 9), (1, 0, "t", 0, 10), (2, 0, "t", 0, 11)]
+    assert [tied for _, tied in placed(*rows, traced=False)] == [1, 1, 0]
+
+
 def test_a_version_decides_first() -> None:
     """A greater one before any offset; only rows of one version can be tied."""
     rows = [(1, 5, "t", 0, 1), (1, 4, "t", 1, 9), (1, 4, "t", 0, 8), (2, 4, "t", 0, 7)]
