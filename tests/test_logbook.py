@@ -182,9 +182,10 @@ def test_an_end_says_how_long_it_took(caplog: pytest.LogCaptureFixture) -> None:
     """From the first failure, of however many partitions, to the last that is committed."""
     now = [100.0]
     logbook = Logbook(lambda: now[0])
-    for event in (failed(tp=P0), failed(tp=P1), committed(P0), committed(P1)):
-        logbook(event)
-        now[0] += 2.5
+    with caplog.at_level(logging.INFO, "eo_listener"):
+        for event in (failed(tp=P0), failed(tp=P1), committed(P0), committed(P1)):
+            logbook(event)
+            now[0] += 2.5
     (end,) = [line for line in caplog.messages if "committed again" in line]
     assert end.endswith("committed again, after 2 failures in 7.5 s")
 
