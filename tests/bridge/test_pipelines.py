@@ -1,0 +1,127 @@
+"""Spark Declarative Pipelines: `spark-pipelines run`, with the listener by configuration alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eo_listener import shim
+from eo_listener.broker import Broker, parse_rows
+from eo_listener.session.builder import HADOOP, OUR_IVY_SETTINGS
+from eo_listener.session.installation import Installation
+from tests.bridge.submitted import LISTENER, environment
+from tests.spark_session import session_conf
+from tests.topics import Topics, unique
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.skipif(
+        importlib.util.find_spec("pyspark.pipelines") is None,
+        reason="this pyspark has no Declarative Pipelines: they came with Spark 4.1",
+    ),
+]
+
+SPEC = """
+name: words
+storage: {folder}/storage
+libraries:
+  - glob:
+      include: transformations/**
+"""
+
+FLOWS = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
+
+
+def read(topic, group):
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", "{servers}")
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("kafka.consumer.commit.groupid", group)
+        .load()
+        .selectExpr("CAST(value AS STRING) AS value")
+    )
+
+
+@dp.table
+def words():
+    return read("{one}", "{group}-table")
+
+
+dp.create_streaming_table("both")
+
+
+@dp.append_flow(target="both")
+def first():
+    return read("{one}", "{group}-first")
+
+
+@dp.append_flow(target="both")
+def second():
+    return read("{other}", "{group}-second")
+
+
+dp.create_sink("out", "kafka", {{"kafka.bootstrap.servers": "{servers}", "topic": "{out}"}})
+
+
+@dp.append_flow(target="out")
+def copied():
+    return read("{other}", "{group}-sink")
+"""
+
+
+def defaults() -> str:
+    """What stands in spark-defaults.conf: the shim, the connector, the listener."""
+    spark = Installation.find()
+    conf = {**session_conf(), **LISTENER, "spark.eo.python": sys.executable}
+    del conf["spark.master"]  # spark-pipelines sets a remote, and refuses both
+    conf["spark.jars"] = ",".join(filter(None, [str(shim.jar()), conf.get("spark.jars", "")]))
+    if not spark.has_connector:
+        excludes = [*HADOOP, conf.get("spark.jars.excludes", "")]
+        conf["spark.jars.packages"] = spark.connector
+        conf["spark.jars.excludes"] = ",".join(filter(None, excludes))
+        conf["spark.jars.ivySettings"] = str(OUR_IVY_SETTINGS)
+    return "".join(f"{key} {value}\n" for key, value in conf.items())
+
+
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the pipeline to its end."""
+    program = Installation.find().home / "bin" / "spark-pipelines"
+    return subprocess.run(
+        [str(program), "run"],
+        cwd=folder,
+        env=environment(SPARK_CONF_DIR=str(folder / "conf")),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def test_every_flow_is_committed(broker: Broker, tmp_path: Path) -> None:
+    """Tables, append flows and Kafka sinks end at lag 0, each for the group of its own source."""
+    topics = Topics(broker.bootstrap_servers)
+    one, other, out, group = topics.create(), topics.create(), topics.create(), unique("g")
+    topics.fill(one, 100)
+    topics.fill(other, 50)
+    names = {"servers": broker.bootstrap_servers, "one": one, "other": other, "out": out}
+    for name in ("conf", "transformations", "storage"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(defaults())
+    (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(folder=tmp_path.as_uri()))
+    (tmp_path / "transformations" / "flows.py").write_text(FLOWS.format(**names, group=group))
+    done = run(tmp_path)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
+    for kind in ("table", "first", "second", "sink"):
+        rows = parse_rows(broker.consumer_groups(f"{group}-{kind}"))
+        assert {row.lag for row in rows} == {0}, (kind, done.stderr[-5000:])
