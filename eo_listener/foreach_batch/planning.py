@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from eo_listener import jvm
 from eo_listener.checkpoint import Checkpoint, CheckpointPlans
@@ -17,6 +18,7 @@ from eo_listener.protocols import Look, PlanReader
 from eo_listener.source_logs import SourceLogs
 
 _log = logging.getLogger("eo_listener")
+_PROCESS: Final = uuid.uuid4()
 
 
 class Planning:
@@ -71,8 +73,17 @@ class Planning:
                 "must be the query's own",
                 self._location,
             )
-            self._files = CheckpointPlans(self._location, str(uuid.uuid4()), look)
+            run_id = _run_of(Checkpoint(self._location).query_id())
+            self._files = CheckpointPlans(self._location, run_id, look)
         return self._files
+
+
+def _run_of(query_id: str) -> str:
+    """One id for all exactly_once(...) of a query's function.
+
+    Spark Connect starts a process for the function with each start of a query.
+    """
+    return str(uuid.uuid5(_PROCESS, f"{os.getpid()} {query_id}"))
 
 
 def _initial(checkpoint: str, source: int) -> Offsets | None:
