@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tracemalloc
 import uuid
 from collections.abc import Iterator
@@ -64,6 +65,18 @@ def test_states_after_a_crash_are_normal(plain: Path) -> None:
         (plain / folder / "-1").write_text("v1\n{}")
     assert (committed(plain), kinds(plain)) == (1, [])
     assert Checkpoint(str(plain)).batches().committed == (0, 1)
+
+
+def test_before_a_batch_is_done_nothing_is(plain: Path) -> None:
+    """Whether or not the first is planned: it is no finding, and the folders come with it."""
+    for batch in ("0", "1", "2"):
+        surgery.remove(plain / "commits" / batch)
+    assert (committed(plain), kinds(plain)) == (None, [])
+    for folder in ("commits", "offsets"):
+        shutil.rmtree(plain / folder)
+    assert (committed(plain), kinds(plain)) == (None, [])
+    one = Checkpoint(str(plain))
+    assert (one.batches().planned, one.batches().committed, one.latest()) == ((), (), None)
 
 
 def test_a_commit_without_offsets_is_passed_over(plain: Path) -> None:
@@ -271,6 +284,7 @@ def test_a_driver_that_is_not_installed(url: str, package: str) -> None:
         Location(url)
     assert package in str(caught.value)
     assert url in str(caught.value)
+    assert caught.value.cause is None
 
 
 class Unloadable(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -364,19 +378,22 @@ def test_what_has_a_scheme(url: str, has_one: bool) -> None:
     assert has_scheme(url) is has_one
 
 
-def test_what_a_driver_says_is_cut() -> None:
-    """To one line of 200 characters."""
+@pytest.mark.parametrize(
+    ("said", "told"), [("x" * 300 + "\nand more", "x" * 200), ("", None), (" \n", None)]
+)
+def test_what_a_driver_says_is_cut(said: str, told: str | None) -> None:
+    """To one line of 200 characters; one that says nothing gives no cause."""
 
     class Wordy(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
         protocol = "wordy"
 
         def __init__(self, *_: object, **__: object) -> None:
-            raise OSError("x" * 300 + "\nand more")
+            raise OSError(said)
 
     fsspec.register_implementation("wordy", Wordy, clobber=True)
     with pytest.raises(StorageError) as caught:
         Location("wordy://node/c")
-    assert caught.value.cause == "x" * 200
+    assert caught.value.cause == told
 
 
 def test_sources_with_names_may_become_fewer(tmp_path: Path) -> None:
