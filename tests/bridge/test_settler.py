@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 
 import pytest
@@ -10,8 +11,8 @@ from eo_listener.bridge.settler import LONGEST, SHORTEST, Settler
 from eo_listener.committer import Groups, Waiting
 from eo_listener.committer.board import Board
 from eo_listener.committer.lane import Inspection
-from eo_listener.events import CommitRefused, Event, GroupsFed, Refusal
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.events import CommitAbandoned, CommitRefused, Event, GroupsFed, Refusal
+from eo_listener.offsets import Offsets, Position, TopicPartition
 from eo_listener.protocols import Look
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -184,3 +185,35 @@ def test_a_run_does_not_wait_for_those_that_go_on(driver: Driver) -> None:
     driver.settler.look(driver.waiting)
     assert driver.settled == ["r"]
     assert driver.held["g"][TP].offset == 10
+
+
+def test_other_events_are_passed_over(driver: Driver) -> None:
+    """Whatever it is; and the end of a run takes no groups from it."""
+    driver.settler(CommitAbandoned(cluster=K, group="g", offsets=Offsets({TP: 1})))
+    driver.settler(GroupsFed(query="q", run_id="r", groups=frozenset({(K, "g")}), ended=False))
+    driver.settler(GroupsFed(query="q", run_id="r", groups=frozenset(), ended=True))
+    driver.offer("g", 10)
+    driver.settler.add("r")
+    driver.settler.look(driver.waiting)
+    assert driver.settled == []
+
+
+def test_it_looks_again_while_something_waits_and_sleeps_else() -> None:
+    """On a thread that keeps no process alive; a run is taken up when it is added."""
+    looks: list[Groups] = []
+    settled = threading.Event()
+
+    def waiting(groups: Groups) -> frozenset[Waiting]:
+        looks.append(groups)
+        return frozenset({Waiting(K, "g", TP, 1)} if len(looks) < 3 else ())
+
+    settler = Settler(lambda _: settled.set())
+    before = set(threading.enumerate())
+    settler.start(waiting)
+    (thread,) = set(threading.enumerate()) - before
+    assert thread.daemon
+    thread.join(3 * SHORTEST)
+    assert looks == []
+    settler.add("r")
+    assert settled.wait(60)
+    assert len(looks) == 3  # at the run itself, and twice at what it left
