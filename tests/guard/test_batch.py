@@ -338,6 +338,19 @@ def test_a_partition_that_is_no_longer_read_is_refused() -> None:
     assert judged(plan_of({P0: (5, 9), P1: (3, 3)}), heads).verdict is Verdict.NEXT
 
 
+def test_partitions_of_a_recreated_topic_are_let_go_with_it() -> None:
+    """Where it was taken from its start, now or in a batch before; else their loss is told."""
+    heads = {P0: head_of(0, 5, topic_id="older")}
+    plan = plan_of({P1: (0, 3)}, log_ends={P1: 3}, asked=True)
+    with pytest.raises(PartitionVanishedError) as raised:
+        judged(plan, heads, on_first="accept")
+    assert raised.value.ranges == {P0: Span(5, 5)}
+    again = judged(plan, heads, on_first="accept", on_recreated="restart")
+    assert again.entry.moves.keys() == {P1}
+    taken = heads | {P1: head_of(0, 2)}
+    assert judged(plan_of({P1: (2, 3)}), taken).entry.moves.keys() == {P1}
+
+
 GRAVITY: list[tuple[type[GuardError], Ranges]] = [
     (TopicRecreatedError, {U0: (8, 9)}),
     (PartitionVanishedError, {}),  # P2 is missing
