@@ -116,6 +116,13 @@ def test_each_kind(
     assert found(sorted(rows), log) == [(kind, Span(*span)) for kind, span in expected]
 
 
+def test_a_topic_made_anew_is_not_read() -> None:
+    """Its records are others than those whose rows are looked for."""
+    log = Log(replace(LOG, topic_id="two"))
+    assert found(range(9), log) == [(Kind.RECREATED, Span(0, 10))]
+    assert log.asked == []
+
+
 def test_an_unknown_topic_id_is_no_other_topic() -> None:
     """A claim without an id, or a log without one, is judged by its offsets."""
     unknown = replace(CLAIM, topic_id=None)
