@@ -74,6 +74,15 @@ def test_an_outage_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
     assert "committed again, after 100 failures" in lines[1][1]
 
 
+@pytest.mark.parametrize("unknown", [True, False])
+def test_an_outcome_that_is_not_known_is_told(
+    caplog: pytest.LogCaptureFixture, unknown: bool
+) -> None:
+    """The commit may have landed; where Kafka has refused it, it has not."""
+    ((_, line),) = told(caplog, replace(failed(), unknown=unknown))
+    assert (", outcome unknown)" in line) is unknown
+
+
 def test_another_kind_of_trouble_is_said_again(caplog: pytest.LogCaptureFixture) -> None:
     """When the reason changes, the new one is told, once."""
     lines = told(caplog, failed(), failed("UNKNOWN_MEMBER_ID"), failed(), failed())
@@ -256,6 +265,8 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
         well,
         replace(well, holes={P0: Span(5, 7), P1: Span(1, 2)}, attempts=2),
         replace(well, dead=3),
+        replace(well, attempts=2),
+        replace(well, skipped={P0: Span(0, 5)}),
         BatchReplayed(**at, sink="table delays", discarded=True),  # type: ignore[arg-type]  # as above
         BatchHalted(
             **at,  # type: ignore[arg-type]  # as above
@@ -267,14 +278,14 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
         ),
         StateLeftBehind(**at, sink="table delays"),  # type: ignore[arg-type]  # as above
     )
-    levels = [logging.WARNING, logging.INFO, logging.INFO, logging.ERROR, logging.WARNING]
-    assert [level for level, _ in lines] == levels
+    levels = ["WARNING", "INFO", "INFO", "WARNING", "INFO", "ERROR", "WARNING"]
+    assert [logging.getLevelName(level) for level, _ in lines] == levels
     assert lines[1][1].endswith("12 rows, and 3 dead letters")
     assert lines[0][1].startswith("query flights, batch 7: table delays has 12 rows, at attempt 2")
     assert "3 offsets" in lines[0][1]
     assert "t-0 5..7, t-1 1..2" in lines[0][1]
-    assert "nothing of it was written again" in lines[2][1]
-    assert lines[3][1].endswith("GapError: a gap. Likely a cause. To do: a fix")
+    assert "nothing of it was written again" in lines[4][1]
+    assert lines[5][1].endswith("GapError: a gap. Likely a cause. To do: a fix")
 
 
 def test_what_is_wrong_with_events_is_told_with_what_to_do(
