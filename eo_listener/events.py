@@ -312,7 +312,8 @@ class BatchApplied(Event):
     """A sink has the rows of a batch, and its ledger says so.
 
     `query` is the name that the ledger is kept under, `sink` the sink's label. `rows` and `dead`
-    (rows put aside) are None when the answer to COMMIT was lost and the ledger told the rest.
+    (rows put aside) are None when the answer to COMMIT was lost and the ledger told the rest; with
+    a transaction for each partition they lack those of a task that Spark has repeated for that.
     `ranges` are the offsets that the ledger has moved over, where they end is what it holds now;
     `replayed` are partitions that the sink had before, `holes` offsets that are lost and were
     accepted as lost, `skipped` those before a ledger that begins in mid-stream, by

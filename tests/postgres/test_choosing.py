@@ -14,6 +14,7 @@ from eo_listener.ledger import Entry
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.sinks.postgres import choosing
 from eo_listener.sinks.postgres.choosing import Choosing, Chosen
+from eo_listener.sinks.postgres.outcomes import NoConnectionError
 from eo_listener.sinks.postgres.staging import NoStagingError
 from eo_listener.sinks.postgres.ways import Choice, Proved, Ranges, Way
 from eo_listener.testing.entries import entry_of, plan_of
@@ -50,12 +51,14 @@ class Stage:
         self.asked: list[tuple[Any, ...]] = []
         session = SimpleNamespace(conf=conf or {})
         self.frame = SimpleNamespace(sparkSession=session, _jdf=None if far else object())
-        self.choosing = Choosing(Choice.of(**given))
+        self.proved = proved or Proved()
+        self.choice = Choice.of(**given)
+        self.choosing = Choosing(self.choice)
 
         def prove(*tried: Any) -> Proved:
             assert tried[0] is session
             self.asked.append(tried[1:])
-            return proved or Proved()
+            return self.proved
 
         def task_ranges(frame: Any) -> Ranges:
             assert frame is self.frame
@@ -121,7 +124,7 @@ def test_what_keeps_a_batch_from_the_way_that_is_wanted(
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == (said is not None)
     assert said is None or said in lines[0]
-    assert one.asked == [(WRITER, LINK, 3)]
+    assert one.asked == [(WRITER, LINK, one.choice)]
 
 
 def test_the_rest_of_a_large_batch_is_not_staged(stage: Made) -> None:
@@ -187,6 +190,66 @@ def test_what_failed_is_not_tried_again(
             f"table delays: rows go through the driver from now on: {error}",
         )
         assert one.way().way is way
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What time it is, for a pause."""
+    now = [1000.0]
+    monkeypatch.setattr(choosing, "monotonic", lambda: now[0])
+    return now
+
+
+FEW = Proved(executors="2 connections are free", passing=True)
+
+
+def test_what_may_pass_is_tried_again(
+    stage: Made, clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the next batch that executors would write, then after a minute, then after five."""
+    one = stage(proved=FEW)
+    assert one.way().way is Way.DRIVER
+    small = entry_of({}, {A: Span(0, 5)})
+    assert one.way(small, small).way is Way.DRIVER
+    assert len(one.asked) == 1
+    for pause, asked in ((0, 2), (59, 2), (2, 3), (299, 3)):
+        clock[0] += pause
+        assert one.way().way is Way.DRIVER
+        assert len(one.asked) == asked
+    one.proved = Proved()
+    clock[0] += 2
+    for _ in range(2):
+        assert one.way().way is Way.STAGING
+        assert len(one.asked) == 4
+    assert [record.getMessage() for record in caplog.records] == [
+        "table delays: rows go through the driver: 2 connections are free"
+    ]
+
+
+def test_what_may_pass_is_refused_each_time_on_the_user_s_road(
+    stage: Made, clock: list[float]
+) -> None:
+    """A query that was started again finds out at once that it may go on."""
+    one = stage(road="staging", proved=FEW)
+    for _ in range(3):
+        with pytest.raises(SettingsError, match="2 connections are free"):
+            one.way()
+    one.proved = Proved()
+    assert one.way().way is Way.STAGING
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_connections_that_failed_may_come_again(
+    stage: Made, clock: list[float], again: bool
+) -> None:
+    """Not with the same batch, which is repeated, but a minute later."""
+    one = stage(**TASKS)
+    assert one.way().way is Way.TASKS
+    error = NoConnectionError.of(SinkError("full"), again=again)
+    assert one.choosing.go_back(error, "table delays")
+    assert one.way().way is Way.DRIVER
+    clock[0] += 61
+    assert one.way().way is (Way.TASKS if again else Way.DRIVER)
 
 
 def test_a_right_that_is_missing_too_is_added(stage: Made) -> None:

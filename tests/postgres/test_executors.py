@@ -16,7 +16,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from eo_listener.errors import OutcomeUnknownError, SettingsError, TryAgainError
+from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError, TryAgainError
+from eo_listener.sinks.ledger_sql import LedgerSql
 from eo_listener.sinks.postgres import PostgresSink, kept
 from eo_listener.sinks.postgres.connection import begin
 from eo_listener.sinks.postgres.executors import Attempt, connection
@@ -207,6 +208,35 @@ def test_what_is_not_fit_to_be_kept_is_closed(dsn: str) -> None:
     assert third != second
     script(dsn, f"SELECT pg_terminate_backend({third})")
     assert backend(writer) != third
+
+
+def test_with_a_bound_no_connection_is_kept(dsn: str) -> None:
+    """The next task may have another worker, which would open one more."""
+    writer = writer_of(dsn, max_connections=2)
+    assert backend(writer) != backend(writer)
+    assert kept._kept == {}
+
+
+def test_a_head_that_cannot_be_read_is_an_error_of_ours(dsn: str) -> None:
+    """What the server says in a task, before it computes a row, comes back with the sink's name."""
+    script(dsn, "CREATE TABLE t (id bigint)")
+    task = task_of(sink_of(dsn))
+    script(dsn, "DROP TABLE eo_ledger")
+    with pytest.raises(SinkError, match=r"eo_ledger.*while reading its ledger"):
+        task(AGAIN, batches())
+
+
+def test_one_task_prunes_for_all(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others would wait until it commits."""
+    script(dsn, "CREATE TABLE t (id bigint)")
+    task = task_of(sink_of(dsn))
+    pruned: list[object] = []
+    monkeypatch.setattr(LedgerSql, "prune", lambda *given: pruned.append(given))
+    entry = task.entries[0]
+    two = replace(task, entries={0: entry, 1: replace(entry, query="another")})
+    for number in (1, 0):
+        two(replace(FIRST, task=number), batches())
+        assert len(pruned) == 1 - number
 
 
 def test_a_task_waits_for_a_free_connection(dsn: str) -> None:

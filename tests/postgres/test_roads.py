@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import re
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -15,8 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.errors import SettingsError, SinkError, TryAgainError
-from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.proving import check_modules, reach
+from eo_listener.sinks.postgres import PostgresSink, proving
+from eo_listener.sinks.postgres.proving import reach
+from eo_listener.sinks.postgres.ways import STAGING_ROWS, Proved
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, plan_of
 from tests.postgres.course import (
@@ -135,11 +137,105 @@ def test_what_a_killed_driver_left_is_cleaned(spark: SparkSession, dsn: str) -> 
     assert ask(dsn, STAGES) == []
 
 
-def test_a_missing_module_is_named(spark: SparkSession) -> None:
+def test_a_missing_module_is_named(
+    spark: SparkSession, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A module that the executors' Python lacks is named with its machine before any row."""
-    found = check_modules(spark, ("psycopg", "eo_no_such_module")) or ""
-    assert re.match(r"their Python lacks eo_no_such_module \(.+: No module named", found)
-    assert check_modules(spark, ("psycopg",)) is None
+    sink = PostgresSink(dsn, "t", road="staging")
+    with monkeypatch.context() as patched:
+        patched.setattr(proving, "NEEDED", ("psycopg", "eo_no_such_module"))
+        lacks = r"their Python lacks eo_no_such_module \(.+: No module named"
+        with pytest.raises(SettingsError, match=lacks):
+            write(sink, spark.range(10))
+    sink.close()
+
+
+@pytest.mark.parametrize("atomicity", ["batch", "partition"])
+def test_executors_without_python_go_by_the_driver(
+    spark: SparkSession,
+    dsn: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    atomicity: Literal["batch", "partition"],
+) -> None:
+    """The job that tries them fails there, and no batch does; the user's own road is refused."""
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nonexistent/python3")
+    sink = PostgresSink(dsn, "t", atomicity=atomicity)
+    for _ in range(2):
+        assert write(sink, spark.range(10)).rows == 10
+    staged = PostgresSink(dsn, "t", executor_rows=1)
+    assert write(staged, spark.range(10)).rows == 10
+    said = "rows go through the driver: a job that tries them has failed: Cannot run program"
+    assert caplog.text.count(said) == 1
+    refused = PostgresSink(dsn, "t", road="staging")
+    with pytest.raises(SettingsError, match="Cannot run program"):
+        write(refused, spark.range(10))
+    for one in (sink, staged, refused):
+        one.close()
+
+
+class Vault:
+    """What gives a dsn holds a lock, as clients of vaults do."""
+
+    def __init__(self, dsn: str) -> None:
+        self.secret = dsn
+        self.lock = threading.Lock()
+
+    def dsn(self) -> str:
+        return self.secret
+
+    def apply(self, connection: object, entry: object) -> None:
+        assert not self.lock.locked()
+
+
+def test_a_dsn_function_that_cannot_be_sent(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows go through the driver, and what is said holds no secret; the user's road is refused."""
+    vault = Vault(dsn)
+    sink = PostgresSink(vault.dsn, "t", executor_rows=1)
+    for _ in range(2):
+        assert write(sink, spark.range(10)).rows == 10
+    assert caplog.text.count("the function of dsn= cannot be sent to them (TypeError)") == 1
+    staged = PostgresSink(vault.dsn, "t", road="staging")
+    with pytest.raises(SettingsError, match="the function of dsn= cannot be sent"):
+        write(staged, spark.range(10))
+    sink.close()
+    staged.close()
+
+
+def test_an_apply_that_cannot_be_sent(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where tasks would run it, rows go through the driver; a staging table needs it there only."""
+    apply = Vault(dsn).apply
+    sink = PostgresSink(dsn, "t", apply=apply, atomicity="partition", executor_rows=1)
+    assert write(sink, spark.range(10), STAGING_ROWS).rows == 10
+    assert "the function of apply= cannot be sent to them (TypeError)" in caplog.text
+    caplog.clear()
+    staged = PostgresSink(dsn, "t", apply=apply, road="staging")
+    assert write(staged, spark.range(10)).rows == 10
+    assert caplog.text == ""
+    sink.close()
+    staged.close()
+
+
+def test_connections_that_tasks_have_kept_are_not_counted(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those of the run before: the next tasks take them, or they end."""
+    write(PostgresSink(dsn, "t"), spark.range(10))
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    cores = spark.sparkContext.defaultParallelism
+    grants = (*RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}")
+    limit = f"CONNECTION LIMIT {2 * cores + 1}"
+    with another_role(dsn, *grants, options=limit) as role, contextlib.ExitStack() as kept:
+        sink = PostgresSink(role, "t", schema=schema, create=False, executor_rows=10)
+        for _ in range(cores):
+            kept.enter_context(sink._writer(QUERY).open())
+        assert write(sink, spark.range(9), 9).rows == 9
+        assert sink._choosing._proved == Proved()
+        sink.close()
 
 
 RIGHTS = (
@@ -193,6 +289,12 @@ def test_a_role_with_few_connections_goes_by_the_driver(
         few = PostgresSink(role, "t", create=False, executor_rows=10)
         assert write(few, spark.range(10)).rows == 10
         assert "raise the CONNECTION LIMIT of the role" in caplog.text
+        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 9")
+        seen: list[str] = []
+        with hooked(seen.append):
+            assert write(few, spark.range(10)).rows == 10
+        assert "sink.staged" in seen
+        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 3")
         bounded = PostgresSink(role, "t", create=False, road="staging", max_connections=1)
         few.close()
         assert write(bounded, spark.range(0, 10, 1, 4)).rows == 10
@@ -206,7 +308,7 @@ def test_a_role_with_few_connections_goes_by_the_driver(
         assert write(later, spark.range(10)).rows == 10
         later.close()
     assert "too many connections for role" in caplog.text
-    assert "rows go through the driver from now on" in caplog.text
+    assert "rows go through the driver for now" in caplog.text
 
 
 def test_executors_that_come_to_another_place(spark: SparkSession, dsn: str) -> None:
@@ -214,13 +316,17 @@ def test_executors_that_come_to_another_place(spark: SparkSession, dsn: str) -> 
     sink = PostgresSink(dsn, "t")
     writer = sink._writer(QUERY)
     ours = ask(dsn, "SELECT current_user, current_database(), pg_backend_pid()")[0]
-    assert "another server" in str(reach(writer, ours))  # that connection is closed by now
+    gone = reach(writer, ours)  # that connection is closed by now
+    assert gone is not None
+    assert ("another server" in gone.reason, gone.passing) == (True, False)
     assert "come in as 'postgres'" in str(reach(writer, ("else", *ours[1:])))
     with psycopg.connect(dsn) as link:
         pid = link.info.backend_pid
         assert reach(writer, (*ours[:2], pid)) is None
     away = replace(writer, access=replace(writer.access, dsn="host=127.0.0.1 port=1"))
-    assert "cannot be reached" in str(reach(away, ours))
+    down = reach(away, ours)
+    assert down is not None
+    assert ("cannot be reached" in down.reason, down.passing) == (True, True)
 
 
 PROGRAM = """

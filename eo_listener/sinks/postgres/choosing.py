@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eo_listener.errors import SettingsError, SinkError
 from eo_listener.jvm.tasks import task_ranges
 from eo_listener.sinks.fetching import planned_rows
+from eo_listener.sinks.postgres.outcomes import NoConnectionError
 from eo_listener.sinks.postgres.proving import prove
 from eo_listener.sinks.postgres.staging import NoStagingError
 from eo_listener.sinks.postgres.ways import STAGING_ROWS, Choice, Proved, Ranges, Way, fit, missing
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from eo_listener.sinks.postgres.writing import Writer
 
 logger = logging.getLogger("eo_listener")
+
+_PAUSES: Final = (0.0, 60.0, 300.0)
+"""Seconds until what may pass is tried again, after one, two and more times that it failed."""
 
 _FAR = "this is a DataFrame of Spark Connect, whose executors cannot be asked"
 
@@ -40,20 +45,25 @@ class Choosing:
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
         self._proved: Proved | None = None
+        self._failed = 0
+        self._again_at = 0.0
         self._told: set[str] = set()
 
     def way(self, frame: Any, entry: Entry, plan: Plan, *, writer: Writer, link: Link) -> Chosen:
         """Return the way of a batch.
 
-        The executors are tried with the first one, however small it is. Raises SettingsError where
-        the user's way cannot be taken, or where the rest of a batch cannot be told from the part
-        that is written already; psycopg.Error for `link`.
+        The executors are tried with the first one, however small it is, and what may pass is tried
+        again with later ones that they would write. Raises SettingsError where the user's way
+        cannot be taken, or where the rest of a batch cannot be told from the part that is written
+        already; psycopg.Error for `link`.
         """
         planned = planned_rows(plan)
         rest = self._choice.by_partition and missing(plan, entry)
         wanted = self._choice.wants(planned)
-        self._prove(frame, writer, link)
-        ranges = self._ranges(frame, plan, rest=rest) if rest or wanted is Way.TASKS else None
+        self._prove(frame, writer, link, wanted)
+        ranges = None
+        if rest or wanted is Way.TASKS:
+            ranges = self._ranges(frame, plan, writer.label, rest=rest)
         if wanted is Way.TASKS:
             why = _speculation(frame) if ranges is not None else None
             if why is not None:
@@ -69,27 +79,45 @@ class Choosing:
         return Chosen(wanted, ranges)
 
     def go_back(self, error: SinkError, label: str) -> bool:
-        """Take the driver's way from now on, since the chosen one failed so; False: it may not."""
+        """Take the driver's way from now on, since the chosen one failed so; False: it may not.
+
+        For a minute or more, where what failed may pass.
+        """
         if self._choice.road != "auto":
             return False
         before = self._proved or Proved()
+        passing = isinstance(error, NoConnectionError) and error.again
         if isinstance(error, NoStagingError):
             self._proved = replace(before, staging=str(error))
         else:
-            self._proved = replace(before, executors=str(error))
-        self._say(label, f"rows go through the driver from now on: {error}")
+            self._proved = replace(before, executors=str(error), passing=passing)
+        if passing:  # not at once: the batch is repeated, and must not fail so again
+            self._failed = max(self._failed, 1)
+            self._pause()
+        since = "for now" if passing else "from now on"
+        self._say(label, f"rows go through the driver {since}: {error}")
         return True
 
-    def _prove(self, frame: Any, writer: Writer, link: Link) -> None:
-        if self._proved is not None or self._choice.road == "driver":
+    def _prove(self, frame: Any, writer: Writer, link: Link, wanted: Way) -> None:
+        if self._choice.road == "driver":
             return
+        if self._proved is not None:
+            wait = self._choice.road == "auto" and monotonic() < self._again_at
+            if not self._proved.passing or wanted is Way.DRIVER or wait:
+                return
         if is_far(frame):
             self._proved = Proved(executors=_FAR)
             self._told.add(f"rows go through the driver: {_FAR}")  # as the documents say
         else:
-            self._proved = prove(frame.sparkSession, writer, link, self._choice.connections)
+            self._proved = prove(frame.sparkSession, writer, link, self._choice)
+            if self._proved.passing:
+                self._pause()
 
-    def _ranges(self, frame: Any, plan: Plan, *, rest: bool) -> Ranges | None:
+    def _pause(self) -> None:
+        self._again_at = monotonic() + _PAUSES[min(self._failed, len(_PAUSES) - 1)]
+        self._failed += 1
+
+    def _ranges(self, frame: Any, plan: Plan, label: str, *, rest: bool) -> Ranges | None:
         """Return the offsets of each task, None where a task is not one partition.
 
         Where only the `rest` of a batch is to be written, raises SettingsError instead.
@@ -108,13 +136,13 @@ class Choosing:
                 "transform, or the source's options, have changed since",
                 fix="Run this batch with the code that it began with, then change it",
             )
-        self._say("", f"{why}: such batches are one transaction each")
+        self._say(label, f"{why}: such batches are one transaction each")
         return None
 
     def _say(self, label: str, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
-            logger.warning("%s%s", f"{label}: " if label else "", text)
+            logger.warning("%s: %s", label, text)
 
 
 def _speculation(frame: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pyspark import TaskContext
 
 from eo_listener.errors import EoListenerError, OutcomeUnknownError, SinkError, TryAgainError
 from eo_listener.sinks.postgres.kept import borrowed
-from eo_listener.sinks.postgres.outcomes import COLUMNS, NoConnectionError, Outcome
+from eo_listener.sinks.postgres.outcomes import COLUMNS, NoConnectionError, NotSentError, Outcome
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -59,8 +60,8 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
 
     With `at_most` no more tasks run at a time, by a job for so many. What may pass (a server that
     restarts, a deadlock, a lost answer to COMMIT) is raised in the task, so that Spark repeats that
-    task alone. Raises a failure, one that repeating does not solve before others, and
-    NoConnectionError where it is only that tasks have no connection.
+    task alone. Raises a failure, one that repeating does not solve before others,
+    NoConnectionError where it is only that tasks have no connection, and NotSentError.
     """
     attempts = _attempts(rows)
 
@@ -79,7 +80,15 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
         done = told.row()
         yield pa.RecordBatch.from_pydict(done, schema=_OUTCOME)
 
-    told = rows.mapInArrow(task, COLUMNS)
+    try:
+        told = rows.mapInArrow(task, COLUMNS)
+    except pickle.PicklingError:  # what it says may be a secret: it may be of a stranger's code
+        raise NotSentError(
+            "what a task needs cannot be sent to the executors",
+            cause="a function of dsn= or apply= holds what cannot be pickled, such as a client, a "
+            "connection or a lock",
+            fix="Make that in the function, each time that it is called",
+        ) from None
     found: list[Outcome] = []
     for part in _parts(told, at_most):
         found += map(Outcome.of, part)

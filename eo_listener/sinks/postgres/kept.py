@@ -55,7 +55,9 @@ def borrowed(writer: Writer) -> AbstractContextManager[Link]:
     Raises SinkError.
     """
     conninfo = writer.conninfo
-    if conninfo is None:  # a function gives a dsn for each connection
+    # A function gives a dsn for each connection; and with a bound to them none may be left over,
+    # since the next task may have another worker.
+    if conninfo is None or not writer.keeps:
         return writer.open()
     key = Key.of(conninfo)
     kept = _kept.pop(key, None)  # whoever has popped it, has it: the timer pops it too

@@ -44,11 +44,12 @@ JOIN (VALUES (%s::text, %s::text), (%s, %s)) AS w (name, needs) ON w.name = c.re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The ledger of the sink `key`, in `schema`."""
+    """The ledger of the sink `key`, in `schema`; `prunes`: its history too, now and then."""
 
     key: str
     label: str
     schema: str
+    prunes: bool = True
 
     def make(self, link: Link, *, create: bool) -> None:
         """Make the tables where they are missing; without `create` raise SettingsError instead."""
@@ -139,7 +140,8 @@ class Ledger:
         Raises ForeignWriterError where not exactly one row changed for each partition.
         """
         now = datetime.now(timezone.utc)
-        ours, due = self._arrays(), self._sql().prune(self.key, entry)
+        ours = self._arrays()
+        due = self._sql().prune(self.key, entry) if self.prunes else None
         with link.pipeline():
             made = run(link, ours.insert(self.key, entry, now))
             changed = run(link, ours.move(self.key, entry, now))

@@ -41,6 +41,10 @@ class NoConnectionError(SinkError):
         return kind(self.problem, cause=self.cause, fix=self.fix)
 
 
+class NotSentError(SinkError):
+    """The work cannot be sent to the executors; nothing was written."""
+
+
 _KINDS: Final = {
     kind.__name__: kind
     for kind in (*vars(errors).values(), NoConnectionError)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import psycopg
 from pyspark.sql import functions
 
 from eo_listener.errors import ForeignWriterError
@@ -17,6 +18,7 @@ from eo_listener.sinks.postgres.executors import (
     connection,
     outcomes,
 )
+from eo_listener.sinks.postgres.failures import translated
 from eo_listener.sinks.postgres.ways import Ranges, of_each_task
 
 if TYPE_CHECKING:
@@ -66,11 +68,17 @@ class PartitionTask:
         attempt's rows come once.
         """
         again = attempt.is_first and not attempt.is_last
-        return self.writer if again else replace(self.writer, savepoints=None)
+        # One prunes for all: the others would wait for what it deletes, until its COMMIT.
+        ledger = replace(self.writer.ledger, prunes=attempt.task == min(self.entries))
+        savepoints = self.writer.savepoints if again else None
+        return replace(self.writer, ledger=ledger, savepoints=savepoints)
 
     def _done(self, link: Link, entry: Entry) -> bool:
         (tp,) = entry.moves
-        there = self.writer.ledger.read(link, entry.query, tp)
+        try:
+            there = self.writer.ledger.read(link, entry.query, tp)
+        except psycopg.Error as error:
+            raise translated(error, self.writer.label, "reading its ledger") from None
         return tp in there and there[tp].head == entry.head(tp)
 
 

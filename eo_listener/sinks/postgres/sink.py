@@ -27,7 +27,7 @@ from eo_listener.sinks.postgres.failures import lost, translated
 from eo_listener.sinks.postgres.layout import Layout, check_names
 from eo_listener.sinks.postgres.ledger import Ledger
 from eo_listener.sinks.postgres.nested import told
-from eo_listener.sinks.postgres.outcomes import NoConnectionError
+from eo_listener.sinks.postgres.outcomes import NoConnectionError, NotSentError
 from eo_listener.sinks.postgres.partitions import Partitions, rows_of
 from eo_listener.sinks.postgres.staging import NoStagingError, Staging
 from eo_listener.sinks.postgres.statements import schema_of
@@ -194,7 +194,7 @@ class PostgresSink:
         )
         try:
             return self._write(chosen, writer, frame, entry, plan)
-        except (NoConnectionError, NoStagingError) as error:
+        except (NoConnectionError, NoStagingError, NotSentError) as error:
             # Where the driver has no connection either, the server is away: that is no fault of
             # the way.
             if not answers(self._connection(writer)) or not self._choosing.go_back(
@@ -252,6 +252,7 @@ class PostgresSink:
             target=self._target,
             query=query,
             alone=True,
+            keeps=self._choice.connections is None,
         )
 
     def _placed(self) -> Access:

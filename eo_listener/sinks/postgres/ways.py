@@ -88,11 +88,13 @@ class Choice:
 class Proved:
     """What speaks against a way, found out before it was needed; None: nothing.
 
-    `executors` speaks against both ways of theirs, `staging` against the staging table.
+    `executors` speaks against both ways of theirs, and may pass if it is `passing`; `staging`
+    speaks against the staging table.
     """
 
     executors: str | None = None
     staging: str | None = None
+    passing: bool = False
 
     def against(self, way: Way) -> str | None:
         """What speaks against this one."""

@@ -63,7 +63,8 @@ class Writer:
     """Writes batches of one sink and query. Holds no connection, so it may travel to executors.
 
     `alone`: no other transaction of the same sink and query may be open beside it. `savepoints` is
-    how many a transaction may have, None for any number.
+    how many a transaction may have, None for any number. `keeps`: a task leaves its connection open
+    for the next one.
     """
 
     access: Access
@@ -72,6 +73,7 @@ class Writer:
     query: str
     alone: bool
     savepoints: int | None = SAVEPOINTS
+    keeps: bool = True
 
     @property
     def label(self) -> str:
@@ -93,21 +95,22 @@ class Writer:
         """What `open` connects by, None where that may be another text each time. Secret."""
         if not isinstance(self.access.dsn, str):
             return None
-        return self.access.conninfo(self._application)
+        return self.access.conninfo(self.application)
 
     @property
-    def _application(self) -> str:
+    def application(self) -> str:
+        """The name of all connections of this sink and query."""
         return application_name(self.ledger.key, self.query)
 
     def open(self) -> Link:
         """Open a connection that looks after itself when it has to wait for a lock."""
-        link = connect(self.access, self.label, self._application)
+        link = connect(self.access, self.label, self.application)
         self.attend(link)
         return link
 
     def attend(self, link: Link) -> None:
         """Have a connection do what this writer says when it has to wait for a lock."""
-        application = self._application
+        application = self.application
         limit(link, self.access)
         patience = Patience(
             label=self.label,
