@@ -40,10 +40,20 @@ def test_a_foreign_key_that_is_checked_at_the_end_halts(path: Path) -> None:
     """What is deferred to COMMIT is nobody's row: nothing of the batch is written."""
     script(path, f"{TABLES}CREATE TABLE t (id REFERENCES p DEFERRABLE INITIALLY DEFERRED)")
     sink = SqliteSink(path, "t", dead_letters="dead")
-    with pytest.raises(SinkError, match="FOREIGN KEY constraint failed"):
+    with pytest.raises(
+        SinkError, match=r"FOREIGN KEY constraint failed at COMMIT.*DEFERRABLE.*Fix"
+    ):
         put(sink, ROWS)
     assert sink.applied(QUERY) == {}
     assert ask(path, "SELECT * FROM t") == []
+
+
+def test_a_foreign_key_without_a_unique_parent_halts(path: Path) -> None:
+    """The table is wrong, and no row: the error says what to make of it."""
+    script(path, "CREATE TABLE p (id); CREATE TABLE t (id REFERENCES p (id))")
+    with pytest.raises(SinkError, match=r"foreign key mismatch.*UNIQUE INDEX.*foreign_keys=False"):
+        put(SqliteSink(path, "t"), ROWS)
+    assert put(SqliteSink(path, "t", foreign_keys=False), ROWS).rows == 2
 
 
 def test_the_users_own_sql_keeps_foreign_keys_too(path: Path) -> None:
@@ -55,7 +65,7 @@ def test_the_users_own_sql_keeps_foreign_keys_too(path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", ["table", "dead_letters"])
-def test_a_dot_parts_no_schema_from_a_table(path: Path, setting: str) -> None:
+def test_a_dot_does_not_separate_a_schema_from_a_table(path: Path, setting: str) -> None:
     """No table with a dot in its name is made; one that is there is taken."""
     given: dict[str, Any] = {"table": "t", setting: "main.made"}
     with pytest.raises(SettingsError, match=f"{setting}='made'"):

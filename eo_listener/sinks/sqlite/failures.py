@@ -34,6 +34,10 @@ _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
         "apply= may neither end the transaction nor write the ledger",
         "Take COMMIT, ROLLBACK, BEGIN, and writes to the ledger's tables out of it",
     ),
+    "foreign key mismatch": (
+        "a foreign key names columns of its parent that are neither its primary key nor unique",
+        "CREATE UNIQUE INDEX on those columns of the parent, or give foreign_keys=False",
+    ),
     "disk i/o error": ("the disk failed, or is gone", "Look for disk errors in the system's log"),
 }
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.DataError)
@@ -96,7 +100,17 @@ def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: fl
     A full disk is met before the last page of the transaction, and a lock before the first. Any
     other failure may have come after it, in the sync: then recovery decides, not we.
     """
-    before = is_busy(error) or "is full" in str(error) or isinstance(error, sqlite3.IntegrityError)
+    deferred = isinstance(error, sqlite3.IntegrityError)
+    if rolled_back and deferred:
+        return SinkError(
+            f"{path} did not take the batch: {why(error).told} at COMMIT",
+            cause="a deferred foreign key (DEFERRABLE INITIALLY DEFERRED) is violated, and then "
+            "SQLite does not say by which row; nothing of the batch was written",
+            fix="Insert the parent rows that are missing, and start the query again; or declare "
+            "the key without DEFERRABLE, and dead_letters= takes such rows; or give "
+            "foreign_keys=False",
+        )
+    before = is_busy(error) or "is full" in str(error)
     if rolled_back and before:
         return explained(error, path, waited=waited)
     return OutcomeUnknownError(
