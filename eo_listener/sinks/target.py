@@ -104,7 +104,7 @@ def refuse_dotted(setting: str, name: str, *, has_schemas: bool) -> None:
     named = f"schema={before!r}, {setting}={after!r}" if has_schemas else f"{setting}={after!r}"
     raise SettingsError(
         f"there is no table {name!r}, and none with a dot in its name is made",
-        cause=f"{setting}= is one name, in which a dot parts no schema from a table",
+        cause=f"{setting}= is one name: a dot in it does not separate a schema from a table",
         fix=f"Write {named}; if the dot belongs to the name, create that table first",
     )
 
