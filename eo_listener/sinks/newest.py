@@ -2,7 +2,8 @@
 
 The greater version wins, where the user has named a column that tells it; of equal versions, or
 without one, the greater offset of one partition. Kafka orders neither the records of two
-partitions nor the rows that a transform makes of one record: such rows are tied.
+partitions nor the rows that a transform makes of one record: such rows are tied, unless they say
+the same but for where they came from, as a record does that was produced twice.
 """
 
 from __future__ import annotations
@@ -23,25 +24,41 @@ STAGED_ORIGIN: Final = ("eo_topic", "eo_partition", "eo_offset")
 class Newest:
     """Places the staged rows of each key, the newest first.
 
-    `keys` and `version` are as SQL writes them. `traced`: staged rows have STAGED_ORIGIN.
+    `keys` and `version` are as SQL writes them, and so are `values`: what rows must differ in to
+    be tied. `traced`: staged rows have STAGED_ORIGIN.
     """
 
     keys: tuple[str, ...]
     version: str | None
+    values: tuple[str, ...]
     traced: bool
 
     def place(self) -> str:
         """An expression for a row's place among those of its key, from 1."""
         order = [] if self.version is None else [f"{self.version} DESC"]
         if self.traced:
-            order.append(f"{STAGED_ORIGIN[-1]} DESC")
+            # The partition too, so that of rows that say the same it is always the same one.
+            order += [f"{one} DESC" for one in reversed(STAGED_ORIGIN)]
         by = f" ORDER BY {', '.join(order)}" if order else ""
         return f"row_number() OVER (PARTITION BY {', '.join(self.keys)}{by})"
 
     def tied(self) -> str:
         """An expression for whether nothing tells a row's place beside another of its key."""
-        among = [*self.keys, *([] if self.version is None else [self.version])]
-        window = f"OVER (PARTITION BY {', '.join(among)})"
+        window = f"OVER (PARTITION BY {', '.join(self._among)})"
+        differ = [
+            f"count({one}) {window} BETWEEN 1 AND count(*) {window} - 1 "
+            f"OR min({one}) {window} < max({one}) {window}"
+            for one in self.values
+        ]
+        if not differ:
+            return "(1 = 0)"
+        # A CASE, since SQLite takes no chain of a thousand ORs.
+        any_of_them = " ".join(f"WHEN {one} THEN 1" for one in differ)
+        return f"({self.unordered()} AND CASE {any_of_them} ELSE 0 END = 1)"
+
+    def unordered(self) -> str:
+        """An expression for whether a row is tied, or would be if it said something else."""
+        window = f"OVER (PARTITION BY {', '.join(self._among)})"
         several = f"count(*) {window} > 1"
         if not self.traced:
             return f"({several})"
@@ -49,9 +66,13 @@ class Newest:
         unlike = [
             *(f"count({one}) {window} < count(*) {window}" for one in STAGED_ORIGIN),
             *(f"min({one}) {window} < max({one}) {window}" for one in (topic, partition)),
-            f"count(*) OVER (PARTITION BY {', '.join([*among, offset])}) > 1",
+            f"count(*) OVER (PARTITION BY {', '.join([*self._among, offset])}) > 1",
         ]
         return f"({several} AND ({' OR '.join(unlike)}))"
+
+    @property
+    def _among(self) -> tuple[str, ...]:
+        return self.keys if self.version is None else (*self.keys, self.version)
 
 
 def tie(
@@ -65,13 +86,20 @@ def tie(
     where = ""
     if origin is not None and None not in origin:
         where = f" (one is from offset {origin[2]} of {TopicPartition(origin[0], origin[1])})"
-    what = "a row of the batch and one in the table have" if there else "a batch has several rows"
+    if there:
+        return SettingsError(
+            f"a row of the batch and one in the table have the same {same}{where}",
+            cause="which of them is the newest cannot be told: they come from several partitions",
+            fix="To write the batch's row, delete the table's; to keep the table's, filter the "
+            "batch's in the transform. Where a later batch may always win, drop the columns topic, "
+            "partition and offset from the table",
+        )
     cause = "which of them is the newest cannot be told: "
     if origin is None:
         cause += "the rows do not say which offset they are from"
         fix = "Keep topic, partition and offset in the rows (the greatest offset wins), "
     else:
-        cause += "they come from several partitions" + ("" if there else ", or from one record")
+        cause += "they come from several partitions, or from one record"
         fix = ""
     if version is None:
         fix += 'name a column that tells it (version_column="..."), '
@@ -79,7 +107,7 @@ def tie(
         fix += f"give {version} values that differ, "
     fix += "or keep one row for each key in the transform"
     return SettingsError(
-        f"{what} {'' if there else 'with '}the same {same}{where}",
+        f"a batch has several rows with the same {same}{where}",
         cause=cause,
         fix=fix[0].upper() + fix[1:],
     )

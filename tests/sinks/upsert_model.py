@@ -77,11 +77,13 @@ class Model:
         self.rows = there
         return written, dead
 
-    def _order(self, row: Row) -> tuple[int, int]:
-        return (row.version if self.versioned else 0, row.offset)
+    def _order(self, row: Row) -> tuple[int, int, int]:
+        return (row.version if self.versioned else 0, row.offset, row.partition)
 
     def _refuse_tie(self, row: Row, one_key: Sequence[Row]) -> None:
         like = [one for one in one_key if one.version == row.version or not self.versioned]
+        if len({one[:3] for one in like}) == 1:
+            return
         sources = {(one.topic, one.partition) for one in like}
         if len(sources) > 1 or sum(one.offset == row.offset for one in like) > 1:
             raise TiedError
@@ -92,7 +94,9 @@ class Model:
         if row.version < old.version:
             return False
         if self.located and (old.topic, old.partition) != (row.topic, row.partition):
-            raise TiedError
+            if old[:3] != row[:3]:
+                raise TiedError
+            return False
         return not self.located or row.offset >= old.offset
 
 

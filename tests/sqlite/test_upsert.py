@@ -86,6 +86,39 @@ def test_rows_of_one_offset_are_refused(path: Path) -> None:
     assert ask(path, "SELECT name FROM sqlite_schema WHERE name = 't'") == []
 
 
+def test_a_record_that_was_produced_twice_is_no_tie(path: Path) -> None:
+    """Rows that are equal but for where they came from need no order: in one batch, and beside the
+    table's, which stays. One that differs is tied, and the error says what helps.
+    """
+    sink = SqliteSink(path, "t", mode="upsert", keys="k", version_column="version")
+
+    def same(*places: tuple[int, int], v: str = "a") -> pa.RecordBatch:
+        partitions, offsets = zip(*places, strict=True)
+        told: dict[str, list[Any]] = {
+            "k": [1],
+            "version": [7],
+            "v": [v],
+            "note": [None],
+            "topic": [TP.topic],
+        }
+        return pa.record_batch(
+            {name: value * len(places) for name, value in told.items()}
+            | {"partition": pa.array(partitions, pa.int32()), "offset": list(offsets)}
+        )
+
+    assert put(sink, same((0, 5), (3, 0))).rows == 1
+    assert put(sink, same((4, 0))).rows == 0
+    assert put(sink, same((0, 9))).rows == 1
+    assert ask(path, 'SELECT "partition", "offset" FROM t') == [(0, 9)]
+    with pytest.raises(SettingsError, match=r"one in the table .*offset 1 of flights-4.*delete"):
+        put(sink, same((4, 1), v="A"))
+    script(path, "DELETE FROM t")
+    assert put(sink, same((4, 1), v="A")).rows == 1
+    script(path, 'ALTER TABLE t DROP COLUMN "offset"')
+    assert put(sink, same((0, 1))).rows == 1
+    assert ask(path, "SELECT v FROM t") == ["a"]
+
+
 def test_rows_without_offsets_are_refused_where_a_key_comes_twice(path: Path) -> None:
     """Nothing tells which is the newest, unless a version does."""
     told = pa.record_batch({"k": [1, 1], "version": [5, 4], "v": ["new", "old"]})

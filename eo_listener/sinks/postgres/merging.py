@@ -79,7 +79,7 @@ class Merge:
                 self._check_taken(written, taken, aside.label)
                 return written
             turn += 1
-            self._call_next(refused, turn)
+            self._offer_next_of_key(refused, turn)
 
     def _numbered(self) -> tuple[int, int]:
         """Give each staged row a number, by which the refused ones are looked for, and its place
@@ -106,7 +106,7 @@ class Merge:
         row = self.link.execute(ask.format(number, self.staged, self.which)).fetchone()
         return (1, 0) if row is None or row[0] is None else (int(row[0]), int(row[1]))
 
-    def _call_next(self, refused: list[int], turn: int) -> None:
+    def _offer_next_of_key(self, refused: list[int], turn: int) -> None:
         """Put the rows after those refused in their place; raise where one of them is tied."""
         text = (
             "UPDATE {0} SET {1} = {2} WHERE {3} AND ({4}, {5}) IN "
@@ -185,12 +185,14 @@ class Merge:
         there, given = sql.Identifier(ALIAS), sql.SQL("EXCLUDED")
         text = " WHERE {0} IS NULL OR {1} > {0} OR ({1} = {0} AND {2})"
         versions = (self._version(there), self._version(given))
-        return update + sql.SQL(text).format(*versions, self._may_follow(there, given))
+        return update + sql.SQL(text).format(*versions, self._replaces_same_version(there, given))
 
     def _version(self, row: sql.Composable) -> sql.Composed:
         return _of(row, self.target.version_column or "")
 
-    def _may_follow(self, there: sql.Composable, given: sql.Composable) -> sql.Composable:
+    def _replaces_same_version(
+        self, there: sql.Composable, given: sql.Composable
+    ) -> sql.Composable:
         """Whether a row may replace one of the same version: where the table tells, a later one
         of the same partition.
         """
@@ -215,7 +217,7 @@ class Merge:
         """
         twice = sql.SQL(
             "SELECT 1 FROM {} WHERE {} AND {} GROUP BY {} HAVING count(*) > 1 LIMIT 1"
-        ).format(self.staged, self.which, self._whole(), listed(self.target.keys))
+        ).format(self.staged, self.which, self._key_without_null(), listed(self.target.keys))
         if self.link.execute(twice).fetchone() is None:
             return
         tied = sql.SQL("SELECT {} FROM ({}) r WHERE eo_rank = 1 AND eo_tie LIMIT 1")
@@ -237,7 +239,7 @@ class Merge:
         origin = row if self.layout.traced else None
         return tie(self.target.keys, self.target.version_column, origin, there=there)
 
-    def _whole(self) -> sql.Composed:
+    def _key_without_null(self) -> sql.Composed:
         each = [sql.SQL("{} IS NOT NULL").format(sql.Identifier(name)) for name in self.target.keys]
         return sql.SQL(" AND ").join(each)
 
@@ -249,6 +251,7 @@ class Merge:
         newest = Newest(
             keys=tuple(self._written(key) for key in self.target.keys),
             version=None if version is None else self._written(version),
+            values=(self._values().as_string(self.link),),
             traced=self.layout.traced,
         )
         text = (
@@ -257,7 +260,9 @@ class Merge:
         )
         more = sql.SQL("") if also is None else sql.SQL(", {}").format(also)
         place, tied = sql.SQL(newest.place()), sql.SQL(newest.tied())
-        return sql.SQL(text).format(self._whole(), place, tied, more, self.staged, self.which)
+        return sql.SQL(text).format(
+            self._key_without_null(), place, tied, more, self.staged, self.which
+        )
 
     def _written(self, name: str) -> str:
         return sql.Identifier(name).as_string(self.link)
@@ -266,8 +271,9 @@ class Merge:
         """Find out why fewer rows were written than were to be.
 
         Raises SettingsError where one is neither older nor newer than the row in the table,
-        SinkError where the table left rows out. A row that is there as it is was not left out: a
-        trigger may skip what changes nothing.
+        SinkError where the table left rows out. Where the table has a row of that key, a trigger
+        may skip the update (suppress_redundant_updates_trigger); what it has need not be what was
+        given, since a trigger may change values too.
         """
         if not self._upserts or set(self.layout.written) <= set(self.target.keys):
             return
@@ -278,15 +284,16 @@ class Merge:
         there, given = sql.Identifier("eo_there"), sql.Identifier(ALIAS)
         join = sql.SQL("(SELECT * FROM {} WHERE {}) {} LEFT JOIN {} {} ON {}").format(
             self.staged,
-            sql.SQL("{} AND {}").format(which, self._whole()),
+            sql.SQL("{} AND {}").format(which, self._key_without_null()),
             given,
             self.table,
             there,
-            self._pairs(self.target.keys, there, given),
+            self._same_key(there, given),
         )
         if self.target.version_column is not None and self.layout.located:
             text = (
-                "SELECT {} FROM {} WHERE {} = {} AND NOT {} AND ({} = {} AND {} = {}) IS NOT TRUE"
+                "SELECT {} FROM {} WHERE {} = {} AND NOT {} AND ({} = {} AND {} = {}) IS NOT TRUE "
+                "AND {} <> {}"
             )
             pairs = [_of(row, name) for name in ORIGIN[:2] for row in (there, given)]
             tied = sql.SQL(text + " LIMIT 1").format(
@@ -296,32 +303,38 @@ class Merge:
                 self._version(given),
                 self._unknown(there),
                 *pairs,
+                self._values(there),
+                self._values(given),
             )
             self._refuse_tie(tied, there=True)
         text = "SELECT count(*) FROM {} WHERE ({}) IS NOT TRUE"
-        missing = sql.SQL(text).format(join, self._stands(there, given))
+        missing = sql.SQL(text).format(join, self._is_in_table(there, given))
         (lost,) = self.link.execute(missing).fetchone() or (0,)
         if lost:
             raise left_out(label, wanted - lost, wanted)
 
-    def _stands(self, there: sql.Composable, given: sql.Composable) -> sql.Composable:
-        """Whether the table has a row, or a newer one of its key."""
+    def _is_in_table(self, there: sql.Composable, given: sql.Composable) -> sql.Composable:
+        """Whether the table has a row of the same key, with a version that is not older."""
         if self.target.version_column is not None:
             versions = (self._version(there), self._version(given))
             return sql.SQL("{} >= {}").format(*versions)
-        return self._pairs(
-            self.layout.written, there, given, "{}::text IS NOT DISTINCT FROM {}::text"
-        )
+        return sql.SQL("{} IS NOT NULL").format(_of(there, self.target.keys[0]))
 
-    def _pairs(
-        self,
-        names: tuple[str, ...],
-        there: sql.Composable,
-        given: sql.Composable,
-        text: str = "{} = {}",
-    ) -> sql.Composed:
-        each = [sql.SQL(text).format(_of(there, name), _of(given, name)) for name in names]
+    def _same_key(self, there: sql.Composable, given: sql.Composable) -> sql.Composed:
+        each = [
+            sql.SQL("{} = {}").format(_of(there, name), _of(given, name))
+            for name in self.target.keys
+        ]
         return sql.SQL(" AND ").join(each)
+
+    def _values(self, row: sql.Composable | None = None) -> sql.Composed:
+        """All that a row says, as one text, but for where it came from.
+
+        As a text, since not every type can be compared (json, xml, point).
+        """
+        names = [one for one in self.layout.written if not (self.layout.traced and one in ORIGIN)]
+        each = [sql.Identifier(one) if row is None else _of(row, one) for one in names]
+        return sql.SQL('(ROW({})::text COLLATE "C")').format(sql.SQL(", ").join(each))
 
     def _letter(self, number: int, why: Why) -> DeadLetter:
         origin = listed(STAGED_ORIGIN)

@@ -95,21 +95,22 @@ class Upsert:
         if version is None:
             return text
         there, given = f"eo_there.{quoted(version)}", f"excluded.{quoted(version)}"
-        same = f"{given} = {there} AND {self._may_follow('excluded')}"
+        same = f"{given} = {there} AND {self._replaces_same_version('excluded')}"
         return f"{text} WHERE {there} IS NULL OR {given} > {there} OR ({same})"
 
-    def choose(self) -> str:
+    def unordered(self) -> str:
+        """Return the query for whether rows have no order: only then `choose` compares values."""
+        tied = self._newest(()).unordered()
+        return f"SELECT 1 FROM (SELECT {tied} AS eo_tied FROM {STAGE}) WHERE eo_tied LIMIT 1"
+
+    def choose(self, *, compared: bool) -> str:
         """Return the query for the staged rows, the newest of each key first.
 
-        Before the row's own columns are its place, whether it is tied, whether a row of the table
-        has its version but comes from elsewhere, and where it came from itself.
+        Before the row's own columns are its place, whether it is tied, whether another row of the
+        table has its version but comes from elsewhere, and where it came from itself.
         """
         version = self.target.version_column
-        newest = Newest(
-            keys=tuple(map(self._key, self.target.keys)),
-            version=None if version is None else self._staged(version),
-            traced=self.traced,
-        )
+        newest = self._newest(self._values if compared else ())
         origin = ", ".join(STAGED_ORIGIN if self.traced else ("NULL",) * 3)
         named = ", ".join(f"c{at}" for at in range(len(self.columns)))
         ordered = f"SELECT {newest.place()} AS eo_place, {newest.tied()} AS eo_tied, * FROM {STAGE}"
@@ -120,12 +121,37 @@ class Upsert:
             ]
             where += f" LEFT JOIN {self.table} eo_there ON {' AND '.join(pairs)}"
             same = f"eo_there.{quoted(version)} = eo_given.{self._staged(version)}"
-            clash = f"{same} AND NOT {self._unknown()} AND ({self._same_partition()}) IS NOT 1"
+            clash = (
+                f"{same} AND NOT {self._unknown()} AND ({self._same_partition()}) IS NOT 1 "
+                f"AND {self._differs()}"
+            )
         keys = ", ".join(newest.keys)
         return (
             f"SELECT eo_place, eo_tied, {clash}, {origin}, {named} FROM {where} "
             f"ORDER BY {keys}, eo_place"
         )
+
+    def _newest(self, values: Sequence[str]) -> Newest:
+        version = self.target.version_column
+        return Newest(
+            keys=tuple(map(self._key, self.target.keys)),
+            version=None if version is None else self._staged(version),
+            values=tuple(map(self._staged, values)),
+            traced=self.traced,
+        )
+
+    @property
+    def _values(self) -> tuple[str, ...]:
+        """The columns that say more than where a row came from."""
+        return tuple(one for one in self.names if not (self.traced and one in ORIGIN))
+
+    def _differs(self) -> str:
+        """Whether a row of the table says anything else; a CASE, as in Newest."""
+        each = [
+            f"WHEN eo_there.{quoted(one)} IS NOT eo_given.{self._staged(one)} COLLATE BINARY THEN 1"
+            for one in self._values
+        ]
+        return f"CASE {' '.join(each)} ELSE 0 END" if each else "0"
 
     def _staged(self, name: str) -> str:
         return f"c{self.names.index(name)}"
@@ -141,7 +167,7 @@ class Upsert:
         pairs = zip(ORIGIN, STAGED_ORIGIN, strict=True)
         return " AND ".join(f"eo_there.{quoted(a)} = eo_given.{b}" for a, b in list(pairs)[:2])
 
-    def _may_follow(self, given: str) -> str:
+    def _replaces_same_version(self, given: str) -> str:
         """Whether a row may replace one of the same version: where the table tells, a later one
         of the same partition.
         """
@@ -170,7 +196,8 @@ class Merge:
         Raises SettingsError where the newest of the rows with one key cannot be told.
         """
         # An open query would hold its lock beyond the transaction.
-        with closing(self._connection.execute(self._upsert.choose())) as chosen:
+        compared = bool(self._connection.execute(self._upsert.unordered()).fetchall())
+        with closing(self._connection.execute(self._upsert.choose(compared=compared))) as chosen:
             yield from self._written(self._newest(chosen))
 
     def _written(self, rows: Iterator[Sequence[Any]]) -> Iterator[DeadLetter]:
