@@ -16,6 +16,7 @@ from eo_listener.errors import (
     RegressionError,
     TopicRecreatedError,
 )
+from eo_listener.ledger import Head, LedgerKey
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
 
@@ -41,7 +42,10 @@ _ALONE = "read that topic in a separate query, with a name and a table of its ow
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The error of a kind, and its text; `{name}` stands for the query's, `{old}` for a former."""
+    """The error of a kind, and its text; `{name}` stands for the query's, `{old}` for a former.
+
+    `{table}` and `{old_table}` are the keys of the sink and of a former one, as SQL has texts.
+    """
 
     error: type[GuardError]
     what: str
@@ -131,6 +135,19 @@ class Kind(Enum):
         'batch, the name can be changed: exactly_once(..., on_first="accept"). If the old name '
         "belongs to another exactly_once(...) of the same function, call that one first",
     )
+    IN_OLD_TABLE = _Words(
+        NotInLedgerError,
+        "another table of the store has it already, by this query",
+        "the sink's table= or schema= was changed when the query's last batch was in the old "
+        "table, and not yet in the commits of the checkpoint; if the table itself was renamed, its "
+        "rows would be written a second time",
+        "If the table itself was renamed (ALTER TABLE), tell the ledger: UPDATE eo_ledger SET "
+        "sink = {table} WHERE sink = {old_table} AND query = {old_text}; and keep the name, "
+        "exactly_once(..., name={old}). If it is another table, start the query once with the old "
+        "one, or with both. When that batch is committed, the table can be changed: "
+        'exactly_once(..., on_first="accept"). If the old table belongs to another '
+        "exactly_once(...) of the same function, call that one first",
+    )
     RENAMED = _Words(
         NotInLedgerError,
         "the ledger has the query under another name",
@@ -144,9 +161,10 @@ class Kind(Enum):
         "earlier batches of the query have read these partitions, and the ledger does not have "
         "them",
         "the store was emptied or restored from a copy, or the query's rows in eo_ledger were "
-        "deleted; or the sink is new to a query that has run without it",
+        "deleted; or the sink is new to a query that has run without it, or to a function that "
+        "returned before exactly_once(...) while its batches were empty",
         "If the store has lost rows, restore it, or fill it again. " + _FROM_LEDGER + ". If the "
-        "sink is new to the query: "
+        "sink is new to the query, or has had no batch: "
         'exactly_once(..., on_first="accept") begins at this batch, and records that the offsets '
         "before it are not in the ledger",
     )
@@ -180,11 +198,20 @@ class Breaches:
 
     def __init__(self) -> None:
         self._found: dict[Kind, dict[TopicPartition, tuple[Span, str]]] = {}
-        self.old_name = "..."  # of the query, where another name has what is missing
+        self._ours = ""  # the sink's key
+        self._old = LedgerKey("...", "...")  # where another name has what is missing
 
     def add(self, kind: Kind, tp: TopicPartition, span: Span, note: str = "") -> None:
         """Add a partition, with the offsets in question."""
         self._found.setdefault(kind, {})[tp] = (span, note)
+
+    def name_old(
+        self, kind: Kind, tp: TopicPartition, key: LedgerKey, head: Head, sink: str
+    ) -> None:
+        """Add a partition of which the ledger of `sink` has a head under another key."""
+        where = "" if key.sink == sink else f" of {key.sink}"
+        self._ours, self._old = sink, key
+        self.add(kind, tp, head.span, f"batch {head.batch_id} of {key.query!r}{where}")
 
     def raise_gravest(self, plan: Plan, *, name: str, sink: str) -> None:
         """Raise the gravest error, for all partitions that have it; nothing where all is well."""
@@ -200,12 +227,23 @@ class Breaches:
             f"{_few(found)}",
             ranges={tp: span for tp, (span, _) in found.items()},
             cause=words.cause,
-            fix=words.fix.format(name=_literal(name), old=_literal(self.old_name)) + loses,
+            fix=words.fix.format(
+                name=_literal(name),
+                old=_literal(self._old.query),
+                old_text=_text(self._old.query),
+                table=_text(self._ours),
+                old_table=_text(self._old.sink),
+            )
+            + loses,
         )
 
 
 def _literal(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)
+
+
+def _text(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
 
 
 def _few(found: dict[TopicPartition, tuple[Span, str]]) -> str:

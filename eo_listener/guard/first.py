@@ -23,10 +23,15 @@ class Elsewhere:
 
     def of(self, tp: TopicPartition) -> tuple[LedgerKey, Head] | None:
         """The head of a partition that says most: in the same sink first, then the farthest."""
-        found = [(key, heads[tp]) for key, heads in self.heads.items() if tp in heads]
         return max(
-            found, key=lambda one: (one[0].sink == self.sink, one[1].span.until), default=None
+            self.all_of(tp),
+            key=lambda one: (one[0].sink == self.sink, one[1].span.until),
+            default=None,
         )
+
+    def all_of(self, tp: TopicPartition) -> list[tuple[LedgerKey, Head]]:
+        """All heads of a partition."""
+        return [(key, heads[tp]) for key, heads in self.heads.items() if tp in heads]
 
 
 def is_unknown(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
@@ -46,20 +51,21 @@ def doubt(
     """Whether a partition without a head may not begin with this batch; adds why to `breaches`.
 
     Where its query begins with it, it may: in the query's first batch, or as a new partition. With
-    `accept` it may anywhere, but for rows that the same sink has under another name.
+    `accept` it may anywhere, but for rows that the store has under another name or table.
     """
     if has_doubled(plan, tp, span, elsewhere, breaches):
         return True
+    for key, head in elsewhere.all_of(tp):
+        if key.sink != elsewhere.sink and _has_it(
+            plan, span, head
+        ):  # its table may be this one, which was renamed
+            breaches.name_old(Kind.IN_OLD_TABLE, tp, key, head, elsewhere.sink)
+            return True
     lost = is_late(plan, tp, span)
     found = elsewhere.of(tp)
-    if found is not None and not accept:
-        key, head = found
-        if lost or _has_it(plan, span, head):
-            where = "" if key.sink == elsewhere.sink else f" of {key.sink}"
-            breaches.old_name = key.query
-            note = f"batch {head.batch_id} of {key.query!r}{where}"
-            breaches.add(Kind.RENAMED, tp, head.span, note)
-            return True
+    if found is not None and lost and not accept:
+        breaches.name_old(Kind.RENAMED, tp, *found, elsewhere.sink)
+        return True
     if lost and not accept:
         breaches.add(Kind.UNKNOWN, tp, Span(0, span.start))
         return True
@@ -76,10 +82,7 @@ def has_doubled(
     found = elsewhere.of(tp)
     if found is None or found[0].sink != elsewhere.sink or not _has_it(plan, span, found[1]):
         return False
-    key, head = found
-    breaches.old_name = key.query
-    note = f"batch {head.batch_id} of {key.query!r}"
-    breaches.add(Kind.UNDER_OLD_NAME, tp, head.span, note)
+    breaches.name_old(Kind.UNDER_OLD_NAME, tp, *found, elsewhere.sink)
     return True
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from eo_listener.errors import SettingsError
 from eo_listener.ledger import Entry
-from eo_listener.sinks.ledger_sql import HEADS, HISTORY
+from eo_listener.offsets import TopicPartition
+from eo_listener.sinks.ledger_sql import HEADS, HISTORY, Standing
 from eo_listener.sinks.refusals import SHARE, DeadLetterLimit
 
 STAGED: Final = "eo_batch"
@@ -162,13 +163,16 @@ def _checked(apply: object) -> tuple[str, ...] | Function | None:
     return texts
 
 
-def refuse_dropped(label: str, key: str, entry: Entry) -> None:
+def refuse_dropped(
+    label: str, key: str, query: str, heads: Mapping[TopicPartition, Standing]
+) -> None:
     """Raise SettingsError for a table that is not there, where the ledger says that it has rows.
 
-    Made anew it would go on in the middle. A sink without a ledger has found nothing, and passes.
+    Made anew it would go on in the middle. `heads` are all of the sink and query, also of
+    partitions that a batch has nothing of.
     """
-    held = {tp: move.found.span.until for tp, move in entry.moves.items() if move.found}
-    stands = {tp: until for tp, until in sorted(held.items()) if until > 0}
+    held = {tp: there.head.span.until for tp, there in sorted(heads.items())}
+    stands = {tp: until for tp, until in held.items() if until > 0}
     if not stands:
         return
     tp, until = next(iter(stands.items()))
@@ -177,7 +181,7 @@ def refuse_dropped(label: str, key: str, entry: Entry) -> None:
         f"{label} does not exist, and its ledger says that {tp} was written up to {until}{more}",
         cause="the table was dropped or renamed after that",
         fix="Restore the table, or give it its name again. To begin anew with an empty one: "
-        f"DELETE FROM {HEADS} WHERE sink = {_text(key)} AND query = {_text(entry.query)}, and "
+        f"DELETE FROM {HEADS} WHERE sink = {_text(key)} AND query = {_text(query)}, and "
         "start with a new checkpointLocation",
     )
 

@@ -119,16 +119,38 @@ def test_a_crash_between_two_functions_accuses_nobody(names: tuple[str, str]) ->
     assert len(sink.rows) == 6
 
 
-def test_a_table_that_was_renamed_in_the_first_batch_is_told() -> None:
-    """Under another key of the store the query has it, and no sink of this run is meant."""
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_renamed_table_doubles_nothing(number: int) -> None:
+    """Renamed with its last batch not in Spark's commits; after the UPDATE it is a replay."""
     store = MemoryStore()
     stage = stage_of(MemorySink(store, key="old"))
-    stage.run(0)
+    for batch in range(number + 1):
+        stage.run(batch)
+        stage.plans.continued = READ if number else frozenset()
+    held = len(store.rows["old"])
+    store.rows["new"] = store.rows.pop("old")
     stage.sinks[:] = [MemorySink(store, key="new")]
-    with pytest.raises(NotInLedgerError, match="of old"):
-        stage.run(0)
-    stage.run(0, on_first="accept")
-    assert len(store.rows["new"]) == 3
+    for on_first in ("halt", "accept"):
+        with pytest.raises(NotInLedgerError, match="UPDATE eo_ledger SET sink = 'new'"):
+            stage.run(number, on_first=on_first)
+    assert len(store.rows["new"]) == held
+    store.heads[LedgerKey("new", "flights")] = store.heads.pop(LedgerKey("old", "flights"))
+    stage.run(number)
+    assert isinstance(stage.events[-1], BatchReplayed)
+    assert len(store.rows["new"]) == held
+
+
+def test_a_sink_beside_one_that_has_the_batch_is_taken_up() -> None:
+    """Added when the last batch was not in Spark's commits: both are of one run."""
+    store = MemoryStore()
+    one, two = MemorySink(store, key="one"), MemorySink(store, key="two")
+    stage = stage_of(one)
+    for batch in range(2):
+        stage.run(batch)
+        stage.plans.continued = READ
+    stage.sinks[:] = [two, one]
+    stage.run(1, on_first="accept")
+    assert (len(one.rows), len(two.rows)) == (7, 4)
 
 
 def test_a_sink_without_a_ledger_goes_on() -> None:

@@ -151,25 +151,40 @@ def test_another_name_that_ends_where_the_batch_begins_is_told() -> None:
     assert first({P0: (5, 9)}, elsewhere=old, on_first="accept").skipped == {P0: Span(0, 5)}
 
 
+def test_another_table_is_told_and_may_be_left() -> None:
+    """The table or its schema was renamed between two batches: a new one begins by consent."""
+    there = {TABLE: {P0: head_of(0, 5, batch_id=6)}}
+    with pytest.raises(NotInLedgerError, match=r"of public\.old") as raised:
+        first({P0: (5, 9)}, elsewhere=there)
+    assert "UPDATE" not in str(raised.value)
+    assert first({P0: (5, 9)}, elsewhere=there, on_first="accept").verdict is Verdict.FIRST
+
+
 @pytest.mark.parametrize(
-    ("batch_id", "planned", "head"), [(0, (0, 5), (0, 5)), (7, (5, 9), (5, 9)), (7, (5, 9), (0, 5))]
+    ("batch_id", "planned", "head"), [(0, (0, 5), (0, 5)), (7, (5, 9), (5, 9)), (7, (9, 9), (9, 9))]
 )
-def test_another_table_is_told_and_may_be_left(
+def test_rows_that_another_table_has_are_not_written_by_consent(
     batch_id: int, planned: tuple[int, int], head: tuple[int, int]
 ) -> None:
-    """The table or its schema was renamed: a new table gets the batch only by consent."""
-    there = {TABLE: {P0: head_of(*head, batch_id=batch_id)}}
+    """Its last batch is not in Spark's commits, and the table may be the same one, renamed."""
+    key = LedgerKey("my 'old'", "it's")
+    there = {key: {P0: head_of(*head, batch_id=batch_id)}}
+    both = {TABLE: {P0: head_of(0, 5, batch_id=batch_id - 1)}, **there}
     continued = (P0,) if batch_id else ()
-    with pytest.raises(NotInLedgerError, match=r"of public\.old"):
-        first({P0: planned}, batch_id=batch_id, continued=continued, elsewhere=there)
-    found = first(
-        {P0: planned},
-        batch_id=batch_id,
-        continued=continued,
-        elsewhere=there,
-        on_first="accept",
-    )
-    assert found.verdict is Verdict.FIRST
+    for elsewhere in (there, both if batch_id else there):
+        for on_first in ("halt", "accept"):
+            with pytest.raises(NotInLedgerError, match="another table of the store") as raised:
+                first(
+                    {P0: planned},
+                    batch_id=batch_id,
+                    continued=continued,
+                    elsewhere=elsewhere,
+                    on_first=on_first,
+                )
+            assert raised.value.ranges == {P0: Span(*head)}
+            typed = "SET sink = 'delays' WHERE sink = 'my ''old''' AND query = 'it''s'; and"
+            assert typed in str(raised.value.fix)
+            assert 'name="it\'s"' in str(raised.value.fix)
 
 
 def test_of_several_names_that_of_the_same_sink_counts() -> None:

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from eo_listener.batches import Batches
 from eo_listener.errors import SettingsError, SinkError
 from eo_listener.foreach_batch.frames import SparkFrames
+from eo_listener.offsets import Span, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.testing.entries import QUERY, plan_of
+from eo_listener.testing.entries import QUERY, entry_of, plan_of
 from tests.batches.stage import Plans, Run
 from tests.postgres.course import (
     FLIGHTS,
@@ -193,6 +194,9 @@ def test_a_dropped_table_is_not_made_anew(spark: SparkSession, dsn: str, road: A
     frame = spark.range(2).toDF("v")
     write(sink, frame)
     script(dsn, 'ALTER TABLE "t\'s" RENAME TO kept')
+    new = entry_of(sink.applied(QUERY), {TopicPartition("flights", 1): Span(0, 1)}, batch_id=1)
+    with pytest.raises(SettingsError, match="flights-0 was written up to 10"):
+        sink.apply(frame, new, plan_of(new))
     with pytest.raises(SettingsError, match="flights-0 was written up to 10") as raised:
         write(sink, frame)
     assert ask(dsn, "SELECT next_offset FROM eo_ledger") == [10]

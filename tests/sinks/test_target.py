@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from eo_listener.errors import SettingsError
-from eo_listener.ledger import Entry, Head, Move
+from eo_listener.ledger import Head
 from eo_listener.offsets import Span, TopicPartition
+from eo_listener.sinks.ledger_sql import Standing
 from eo_listener.sinks.target import Mode, Target, refuse_dotted, refuse_dropped
 
 
@@ -83,23 +84,14 @@ def test_a_name_with_a_dot_is_not_made(name: str, has_schemas: bool, fix: str) -
     refuse_dotted("table", "delays", has_schemas=has_schemas)
 
 
-def standing(until: int) -> Head:
-    return Head(span=Span(0, until), topic_id=None, query_id="id", run_id="run", batch_id=1)
-
-
-def entry(**held: int | None) -> Entry:
-    """One that goes on where the ledger stands: at an offset for each topic, or nowhere."""
-    moves = {
-        TopicPartition(topic, 0): Move(
-            source=0,
-            span=Span(9, 12),
-            topic_id=None,
-            verdict=None,
-            found=None if until is None else standing(until),
-        )
-        for topic, until in held.items()
-    }
-    return Entry(query="it's", query_id="id", run_id="run", batch_id=2, moves=moves)
+def heads(**held: int) -> dict[TopicPartition, Standing]:
+    """What the ledger has: an offset for each topic."""
+    found = {}
+    for topic, until in held.items():
+        tp = TopicPartition(topic, 0)
+        head = Head(span=Span(0, until), topic_id=None, query_id="id", run_id="run", batch_id=1)
+        found[tp] = Standing(tp, head, "now")
+    return found
 
 
 @pytest.mark.parametrize(
@@ -107,22 +99,22 @@ def entry(**held: int | None) -> Entry:
     [
         ({"a": 9}, "a-0 was written up to 9"),
         ({"b": 8, "a": 9}, "a-0 was written up to 9, and 1 more"),
-        ({"c": 7, "b": 8, "a": 0, "d": None}, "b-0 was written up to 8, and 1 more"),
+        ({"c": 7, "b": 8, "a": 0}, "b-0 was written up to 8, and 1 more"),
     ],
 )
-def test_a_table_that_has_gone_is_not_made_again(held: dict[str, int | None], said: str) -> None:
+def test_a_table_that_has_gone_is_not_made_again(held: dict[str, int], said: str) -> None:
     """The ledger says what it had; the DELETE to begin anew can be typed as it stands."""
     with pytest.raises(SettingsError) as refused:
-        refuse_dropped("table t", "my 'own'", entry(**held))
+        refuse_dropped("table t", "my 'own'", "it's", heads(**held))
     assert refused.value.problem == f"table t does not exist, and its ledger says that {said}"
     wanted = "DELETE FROM eo_ledger WHERE sink = 'my ''own''' AND query = 'it''s', and"
     assert wanted in str(refused.value.fix)
 
 
-@pytest.mark.parametrize("held", [{}, {"a": None}, {"a": 0, "b": None}])
-def test_a_table_that_never_had_rows_is_made(held: dict[str, int | None]) -> None:
+@pytest.mark.parametrize("held", [{}, {"a": 0}])
+def test_a_table_that_never_had_rows_is_made(held: dict[str, int]) -> None:
     """Nothing was written to it that would be missing."""
-    refuse_dropped("table t", "t", entry(**held))
+    refuse_dropped("table t", "t", "q", heads(**held))
 
 
 def applied(apply: Any) -> Target:

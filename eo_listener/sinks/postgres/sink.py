@@ -331,7 +331,9 @@ class PostgresSink:
         columns = None if there is None else there.columns
         layout = Layout.of(frame.schema.jsonValue(), columns, target, direct=direct)
         if main is not None and there is None:
-            refuse_dropped(self.label, self.key, entry)
+            ledger = self._writer(entry.query).ledger
+            heads = ledger.read(link, entry.query) if target.has_ledger else {}
+            refuse_dropped(self.label, self.key, entry.query, heads)
             make_target(link, layout, target.keys, (schema, main), create=target.create)
         if target.dead_letters is not None and target.dead_letters not in found:
             letters_table.make(link, schema, target.dead_letters, create=target.create)

@@ -204,7 +204,9 @@ class SqliteSink:
         entry: Entry,
     ) -> Applied:
         if self._target.apply is None and not columns_of(connection, self._target.table):
-            refuse_dropped(self.label, self.key, entry)
+            ours = self._target.has_ledger
+            heads = self._standings(connection, entry.query) if ours else {}
+            refuse_dropped(self.label, self.key, entry.query, heads)
         table = target_table(connection, self._target, schema)
         writing = Writing(connection, table)
         if self._letters is not None and self._target.create:
