@@ -289,12 +289,6 @@ def test_a_role_with_few_connections_goes_by_the_driver(
         few = PostgresSink(role, "t", create=False, executor_rows=10)
         assert write(few, spark.range(10)).rows == 10
         assert "raise the CONNECTION LIMIT of the role" in caplog.text
-        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 9")
-        seen: list[str] = []
-        with hooked(seen.append):
-            assert write(few, spark.range(10)).rows == 10
-        assert "sink.staged" in seen
-        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 3")
         bounded = PostgresSink(role, "t", create=False, road="staging", max_connections=1)
         few.close()
         assert write(bounded, spark.range(0, 10, 1, 4)).rows == 10
@@ -309,6 +303,22 @@ def test_a_role_with_few_connections_goes_by_the_driver(
         later.close()
     assert "too many connections for role" in caplog.text
     assert "rows go through the driver for now" in caplog.text
+
+
+def test_a_role_that_is_given_more_connections(spark: SparkSession, dsn: str) -> None:
+    """The next batch that the executors would write finds out, without a new start."""
+    write(PostgresSink(dsn, "t"), spark.range(10))
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    grants = (*RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}")
+    seen: list[str] = []
+    with another_role(dsn, *grants, options="CONNECTION LIMIT 2") as role, hooked(seen.append):
+        sink = PostgresSink(role, "t", create=False, executor_rows=10)
+        assert write(sink, spark.range(10)).rows == 10
+        assert "sink.staged" not in seen
+        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 20")
+        assert write(sink, spark.range(10)).rows == 10
+        assert "sink.staged" in seen
+        sink.close()
 
 
 def test_executors_that_come_to_another_place(spark: SparkSession, dsn: str) -> None:
