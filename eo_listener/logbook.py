@@ -118,8 +118,8 @@ class Logbook:
     def _of_query(self, event: Event) -> None:
         match event:
             case GuardViolation():
-                where = f"query {event.query}, source {event.source}"
-                _say(logging.ERROR, "%s: %s", where, advice.violation(event))
+                told = advice.violation(event)
+                _say(logging.ERROR, "query %s, source %s: %s", event.query, event.source, told)
             case EventsMissed():
                 _say(logging.WARNING, "query %s: %s", event.query, advice.missed(event))
             case EventsRepeated():
@@ -227,8 +227,12 @@ def _say(level: int, text: str, *args: object) -> None:
     """Write a line; one of many long names loses its middle, and keeps what to do."""
     if not logger.isEnabledFor(level):
         return
-    line = text % args
-    if len(line) > LONGEST:
-        head, tail = LONGEST * 2 // 3, LONGEST // 4
-        line = f"{line[:head]} [{len(line) - head - tail} characters left out] {line[-tail:]}"
-    logger.log(level, "%s", line)
+    # The template goes along, by which tools tell lines apart; the values as they read now.
+    values = tuple(one if isinstance(one, str | int | float) else str(one) for one in args)
+    line = text % values
+    if len(line) <= LONGEST:
+        logger.log(level, text, *values, stacklevel=2)
+        return
+    head, tail = LONGEST * 2 // 3, LONGEST // 4
+    line = f"{line[:head]} [{len(line) - head - tail} characters left out] {line[-tail:]}"
+    logger.log(level, "%s", line, stacklevel=2)

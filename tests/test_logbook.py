@@ -30,7 +30,7 @@ from eo_listener.events import (
     StateLeftBehind,
     TopicRecreated,
 )
-from eo_listener.logbook import Logbook
+from eo_listener.logbook import LONGEST, Logbook
 from eo_listener.offsets import Offsets, Span, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -307,3 +307,25 @@ def test_what_is_wrong_with_events_is_told_with_what_to_do(
     assert "batch 3 came more than once" in twice[1]
     assert "removeListener" in twice[1]
     assert "between batch 3 and 7" in never[1]
+
+
+def test_records_of_one_kind_have_one_template(caplog: pytest.LogCaptureFixture) -> None:
+    """Tools that group lines do it by `msg` and `funcName`; the values stand in `args`."""
+    other = replace(failed("UNKNOWN_MEMBER_ID"), group="h")
+    told(caplog, failed(), other, committed(), Malfunction(where="here", problem="KeyError"))
+    first, second, *others = caplog.records
+    assert first.msg == second.msg
+    assert first.msg.startswith("group %s at %s: not committed (")
+    assert [next(iter(one.args or ())) for one in (first, second)] == ["g", "h"]
+    assert {first.msg}.isdisjoint(one.msg for one in others)
+    assert "%s" not in {one.msg for one in caplog.records}
+    assert {one.funcName for one in caplog.records} == {"_failed", "_committed", "__call__"}
+    assert all(isinstance(v, str | int | float) for r in caplog.records for v in r.args or ())
+
+
+def test_a_line_that_is_cut_tells_where_it_comes_from_too(caplog: pytest.LogCaptureFixture) -> None:
+    """What does not fit is one text, of the function that wrote it."""
+    told(caplog, replace(failed(), detail="x" * 10_000))
+    (record,) = caplog.records
+    assert (record.msg, record.funcName) == ("%s", "_failed")
+    assert len(record.getMessage()) <= LONGEST
