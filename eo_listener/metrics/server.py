@@ -19,7 +19,13 @@ from prometheus_client.exposition import MetricsHandler
 PATH: Final = "/metrics"
 _SILENCE: Final = 10.0  # seconds without a byte after which a connection is closed
 _LONGEST: Final = 30.0  # seconds after which it is closed in any case
+_MOST_OPEN: Final = 32  # connections, each with a thread; a scraper has one
 _POLL: Final = 0.1  # seconds between two looks at what is to be closed
+
+_TOO_MANY: Final = (
+    b"HTTP/1.0 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 10\r\n\r\n"
+    b"%d connections are open already\n" % _MOST_OPEN
+)
 
 logger = logging.getLogger("eo_listener")
 
@@ -42,7 +48,11 @@ class _Handler(MetricsHandler):
             self.end_headers()
 
     def _is_ours(self) -> bool:
-        found = urlsplit(self.path).path == PATH
+        try:
+            found = urlsplit(self.path).path == PATH
+        except ValueError as error:  # "http://[/metrics"
+            self.send_error(400, f"The path cannot be read: {error}")
+            return False
         if not found:
             self.send_error(404, f"The metrics are at {PATH}")
         return found
@@ -68,6 +78,15 @@ class MetricsServer(ThreadingHTTPServer):
         """Bind; HTTPServer's own asks a name server for the host's name, which may take long."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # the library's
+        """Refuse one too many; those that are silent are closed soon, and make room."""
+        with self._open_lock:
+            free = len(self._open) < _MOST_OPEN
+        if not free:
+            with contextlib.suppress(OSError):  # the other side has closed it
+                request.sendall(_TOO_MANY)
+        return free
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Begin to answer, and note since when."""

@@ -143,6 +143,34 @@ def test_only_its_own_path_has_the_metrics(observer: Prometheus) -> None:
         assert ask(observer, request).startswith(b"HTTP/1.0 404"), request
 
 
+def test_a_path_that_cannot_be_read_is_a_bad_request(
+    observer: Prometheus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is answered, and is no fault of ours in the log."""
+    for method in ("GET", "HEAD"):
+        assert ask(observer, f"{method} http://[/metrics").startswith(b"HTTP/1.0 400")
+    assert not caplog.records
+
+
+def test_only_so_many_connections_are_open(
+    observer: Prometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more is refused in words; when others have gone there is room again."""
+    monkeypatch.setattr(server, "_MOST_OPEN", 2)
+    address = ("127.0.0.1", observer.port or 0)
+    with contextlib.ExitStack() as silent:
+        for _ in range(2):
+            silent.enter_context(socket.create_connection(address, timeout=10))
+        with socket.create_connection(address, timeout=10) as client:
+            assert client.recv(100).startswith(b"HTTP/1.0 503")
+    deadline = time.monotonic() + 30
+    while True:
+        with contextlib.suppress(ConnectionResetError):
+            if ask(observer, "HEAD /metrics").startswith(b"HTTP/1.0 200"):
+                break
+        assert time.monotonic() < deadline
+
+
 def test_a_name_that_cannot_be_encoded_spoils_no_scrape(observer: Prometheus) -> None:
     """Half of a character in a name is shown escaped, and all other numbers with it."""
     observer(OffsetsVanished(cluster="k:9092", group="g\udcfc", offsets=Offsets({})))
