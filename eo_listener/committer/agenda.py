@@ -16,8 +16,17 @@ class Agenda:
         """Its time may be another by now."""
         self._stirred[name] = None
 
+    def postpone(self, name: str) -> None:
+        """It was served: it stands behind all others now. Its time may be another by now."""
+        self._times.pop(name, None)
+        self._stirred.pop(name, None)
+        self._stirred[name] = None
+
     def times(self, ask: Callable[[str], float | None]) -> Mapping[str, float]:
-        """All times; `ask` is called for those that were stirred, and gives None for no time."""
+        """All times, of those served last at the end.
+
+        `ask` is called for those that were stirred, and gives None for no time.
+        """
         for name in self._stirred:
             time = ask(name)
             if time is None:

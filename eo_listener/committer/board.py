@@ -22,6 +22,8 @@ from eo_listener.protocols import Look
 # the process stood still, and a successor may be at work: nothing that was seen before counts.
 STANDSTILL = 15.0
 
+OUT_OF_TURN = 10  # requests in a row that may go before the group that has waited longest
+
 
 class Board:
     """The lanes of one cluster. Not thread-safe: the worker holds a lock around it."""
@@ -41,6 +43,7 @@ class Board:
         self._active: dict[str, Lane] = {}  # with a thousand groups, most have nothing to do
         self._agenda = Agenda()
         self._asked: float | None = None
+        self._out_of_turn = 0
 
     def offer(
         self,
@@ -78,16 +81,21 @@ class Board:
         """Take out the request to send now; it must come back through an answer.
 
         Of several groups the one with the fewest failures goes first, so that those that do not
-        answer hold up the others least.
+        answer hold up the others least; of as many failures, and in any case after some requests,
+        the one that has waited longest, so that none waits for ever.
         """
         if self._asked is not None and now - self._asked > STANDSTILL:
             self.distrust()
         self._asked = now
         due = [group for group, time in self._agenda.times(self._next_try).items() if time <= now]
-        for group in sorted(due, key=lambda one: self._lanes[one].failures()):
-            self._agenda.stir(group)
+        best = due
+        if self._out_of_turn < OUT_OF_TURN:
+            best = sorted(due, key=lambda one: self._lanes[one].failures())
+        for group in best:
+            self._agenda.postpone(group)
             request = self._lanes[group].next(now)
             if request is not None:
+                self._out_of_turn = 0 if group == due[0] else self._out_of_turn + 1
                 return request
         return None
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 
+from eo_listener.committer.parts import PartSize, fitting
 from eo_listener.committer.policy import Policy, Retry
-from eo_listener.committer.reasons import TOO_LARGE, explain
+from eo_listener.committer.reasons import explain
 from eo_listener.committer.slot import Sight, Slot, Trouble
 from eo_listener.committer.teller import Positions, Teller, as_offsets
 from eo_listener.events import CommitAbandoned, CommitFailed, CommitRefused, Event, Refusal
@@ -21,12 +22,6 @@ from eo_listener.protocols import Look
 MISSING = "_MISSING_ANSWER"
 NO_PARTITION = "UNKNOWN_TOPIC_OR_PART"
 
-# The coordinator writes what one request commits as one record batch, of 1 MB by default. What is
-# refused as too large is sent in halves, down to the least.
-MOST = 1000
-LEAST = 50
-_BYTES = 500_000
-_OF_A_RECORD = 80  # bytes of a record beside its texts
 LOOKED_AT = 2000  # partitions in one look, which must be over in seconds
 
 
@@ -58,12 +53,13 @@ class Lane:
         self._tell = Teller(cluster, group)
         self._retry, self._policy, self._random = retry, policy, randomness
         self._slots: dict[TopicPartition, Slot] = {}
-        self._due: set[TopicPartition] = set()  # where something is to be done, or may be
+        # When something is to be done for each, or may be; what waits longest stands first.
+        self._due: dict[TopicPartition, float] = {}
+        self._failing: dict[TopicPartition, int] = {}  # failures in a row of those
         self._asleep: dict[TopicPartition, float] = {}  # until they are repeated, soonest first
         self._topic_ids: dict[str, str] = {}
         self._recreated: set[str] = set()
-        self._plan: tuple[float | None, int] | None = None  # until something changes
-        self._most = MOST
+        self._size = PartSize()
         self._fenced = False
         self._hurried = False
         self.in_flight = False
@@ -82,7 +78,6 @@ class Lane:
         asks for a look at the log, before this very commit and where there is nothing to commit.
         `rivals` are those that other live runs feed too.
         """
-        self._plan = None
         lower: dict[TopicPartition, int] = {}
         by_group = False
         for tp, slot in self._open(positions):
@@ -92,7 +87,7 @@ class Lane:
             if below is not None:
                 lower[tp] = below
                 by_group = by_group or slot.refused is not None
-            self._due.add(tp)
+            self._plan(tp)
         if not lower:
             return None
         refusal = Refusal.BELOW_GROUP if by_group else Refusal.BELOW_COMMITTED
@@ -100,10 +95,9 @@ class Lane:
 
     def withhold(self, positions: Positions) -> None:
         """Commit these and newer ones no more; leave the guard's mark where the group stands."""
-        self._plan = None
         for tp, slot in self._open(positions):
             slot.withhold(positions[tp].metadata)
-            self._due.add(tp)
+            self._plan(tp)
 
     def _open(self, positions: Positions) -> Iterable[tuple[TopicPartition, Slot]]:
         for tp in positions:
@@ -114,10 +108,28 @@ class Lane:
         """Take out the request to send now; it must come back through an answer."""
         if self.in_flight or self._fenced:
             return None
-        self._plan = None
         self._wake(now)
-        stale, ready = set(), {}
-        for tp in self._due:
+        stale, ready = self._first(now)
+        if stale:
+            self.in_flight = True
+            return Inspection(
+                group=self._group, partitions=self._seen_with(stale, now), started=now
+            )
+        if ready:
+            self.in_flight = True
+            return Attempt(group=self._group, positions=fitting(self._group, ready), started=now)
+        return None
+
+    def _first(self, now: float) -> tuple[set[TopicPartition], Positions]:
+        """Those that have waited longest: what must be looked at first, and what may be sent.
+
+        No more than one request takes: each of many parts would walk over all that wait.
+        """
+        stale: set[TopicPartition] = set()
+        ready: dict[TopicPartition, Position] = {}
+        for tp, time in self._due.items():
+            if time > now:
+                continue
             slot = self._slots[tp]
             position = slot.sendable(now)
             marking = slot.mark is not None and slot.not_before <= now
@@ -127,70 +139,74 @@ class Lane:
                 stale.add(tp)
             elif position is not None:
                 ready[tp] = position
-        if stale:
-            self.in_flight = True
-            return Inspection(group=self._group, partitions=self._worth(stale, now), started=now)
-        if ready:
-            self.in_flight = True
-            return Attempt(group=self._group, positions=self._part(ready), started=now)
-        return None
-
-    def _part(self, ready: Positions) -> Positions:
-        """As many of them as fit into one request; what is left comes right after it."""
-        part: dict[TopicPartition, Position] = {}
-        room = _BYTES
-        for tp in sorted(ready):
-            texts = self._group, tp.topic, ready[tp].metadata
-            room -= _OF_A_RECORD + sum(len(text.encode()) for text in texts)
-            if part and (room < 0 or len(part) == self._most):
+            if len(ready) == self._size.partitions or len(stale) == LOOKED_AT:
                 break
-            part[tp] = ready[tp]
-        return part
+        return stale, ready
 
-    def _worth(self, stale: set[TopicPartition], now: float) -> tuple[TopicPartition, ...]:
-        """What to look at in one go: what waits for it, and all that will need it anyhow."""
-        others = {tp for tp, slot in self._slots.items() if slot.look_due(self._policy) <= now}
+    def _seen_with(self, stale: set[TopicPartition], now: float) -> tuple[TopicPartition, ...]:
+        """What to look at in one go: what waits for it, and others that will need it anyhow."""
+        others = (
+            tp
+            for tp, slot in self._slots.items()
+            if tp not in stale and slot.look_due(self._policy) <= now
+        )
         # Those that wait go first: one that is gone is never looked at, and needs it for ever.
-        return tuple(sorted(stale)[:LOOKED_AT] + sorted(others - stale))[:LOOKED_AT]
+        return (*sorted(stale), *sorted(islice(others, LOOKED_AT - len(stale))))
 
     def next_try(self) -> float | None:
         """When the next request is due; None when nothing waits for its time."""
-        return None if self.in_flight or self._fenced else self._planned()[0]
+        if self.in_flight or self._fenced:
+            return None
+        soonest = min(self._due.values(), default=None)
+        woken = next(iter(self._asleep.values()), None)
+        return min((time for time in (soonest, woken) if time is not None), default=None)
 
     def failures(self) -> int:
         """The most failures in a row of any partition that waits."""
-        return self._planned()[1]
+        return max(self._failing.values(), default=0)
 
-    def _planned(self) -> tuple[float | None, int]:
-        """Work the plan out, where it is not known: with many partitions it takes a while."""
-        if self._plan is None:
-            times = {tp: self._slots[tp].next_try(self._policy) for tp in self._due}
-            self._due = {tp for tp, time in times.items() if time is not None}
-            woken = next(iter(self._asleep.values()), None)
-            soonest = min((t for t in (*times.values(), woken) if t is not None), default=None)
-            troubles = (self._slots[tp].trouble for tp in self._due)
-            failures = max((trouble.failures for trouble in troubles if trouble), default=0)
-            self._plan = soonest, failures
-        return self._plan
+    def _plan(self, tp: TopicPartition) -> None:
+        """Note when a partition is due, after each change of it; one that waits keeps its place."""
+        slot = self._slots[tp]
+        time = slot.next_try(self._policy)
+        if time is None:
+            self._drop(tp)
+            return
+        self._due[tp] = time
+        if slot.trouble is not None:
+            self._failing[tp] = slot.trouble.failures
+        elif self._failing:
+            self._failing.pop(tp, None)
+
+    def _drop(self, tp: TopicPartition) -> None:
+        self._due.pop(tp, None)
+        self._failing.pop(tp, None)
+
+    def _requeue(self, tp: TopicPartition) -> None:
+        """It has had its turn: all others that wait go before it."""
+        self._drop(tp)
+        self._plan(tp)
 
     def _wake(self, now: float) -> None:
         """Take up those whose time to be repeated has come."""
         woken = [tp for tp, _ in takewhile(lambda one: one[1] <= now, self._asleep.items())]
         for tp in woken:
             del self._asleep[tp]
-        self._due.update(tp for tp in woken if tp in self._slots)
+            if tp in self._slots:
+                self._plan(tp)
 
     def _lull(self, tp: TopicPartition, slot: Slot) -> None:
         """Lay down what has nothing to do, or nothing but to be repeated: that may be many."""
         if slot.repeat is not None and self._asleep.get(tp) != slot.repeat:
             self._asleep.pop(tp, None)  # to the end: no other is to be repeated later
             self._asleep[tp] = slot.repeat
-        if not slot.is_busy:
-            self._due.discard(tp)
+        self._drop(tp)
+        if slot.is_busy:
+            self._plan(tp)  # behind all others
 
     def looked(self, inspection: Inspection, look: Look, now: float) -> tuple[Event, ...]:
         """Record what Kafka holds, and decide what may be committed over it."""
-        self.in_flight, self._plan = False, None
+        self.in_flight = False
         events = [*self._recreations(inspection, look)]
         missing: dict[str, dict[TopicPartition, str]] = {}  # by the error
         sights: dict[Sight, list[TopicPartition]] = {}
@@ -199,11 +215,9 @@ class Lane:
         for tp in inspection.partitions:
             slot = self._slots.get(tp)
             if slot is None or tp not in look.ends:
-                code = look.errors.get(tp.topic)
-                if code is not None and self._unseen(tp):
+                code = self._unshown(tp, look.errors.get(tp.topic))
+                if code is not None:
                     missing.setdefault(code, {})[tp] = code
-                elif code is None and slot is not None and slot.miss():
-                    missing.setdefault(NO_PARTITION, {})[tp] = NO_PARTITION
                 continue
             slot.looked = inspection.started
             slot.see_start(look.starts.get(tp, 0), now)
@@ -215,8 +229,10 @@ class Lane:
                 wanted[tp] = position
             if confirmed is not None:
                 ours[tp] = confirmed
-            if slot.is_busy:
-                self._due.add(tp)
+            if slot.sendable(now) is not None:
+                self._plan(tp)
+            elif slot.is_busy or tp in self._due:
+                self._requeue(tp)
         for sight, partitions in sights.items():
             events += self._tell.seen(sight, partitions, look, wanted, ours)
         events += (self._failed(errors, now, None) for errors in missing.values())
@@ -227,7 +243,7 @@ class Lane:
         self, inspection: Inspection, code: str, now: float, detail: str | None = None
     ) -> tuple[Event, ...]:
         """Record that a look failed: nothing is committed without one."""
-        self.in_flight, self._plan = False, None
+        self.in_flight = False
         if explain(code).final:
             return self._fence(code)
         wanted = {tp: code for tp in inspection.partitions if self._unseen(tp)}
@@ -241,7 +257,19 @@ class Lane:
         if slot is None:
             return False
         slot.watched = False  # asked for again soon; no commit waits for it
-        return tp in self._due and slot.next_try(self._policy) is not None
+        if tp in self._due:
+            self._plan(tp)
+        return tp in self._due
+
+    def _unshown(self, tp: TopicPartition, code: str | None) -> str | None:
+        """Record that a look left a partition out; return the error, if anything waits for it."""
+        if code is not None:
+            return code if self._unseen(tp) else None
+        slot = self._slots.get(tp)
+        missed = slot is not None and slot.miss()
+        if tp in self._due:
+            self._plan(tp)
+        return NO_PARTITION if missed else None
 
     def _recreations(self, inspection: Inspection, look: Look) -> Iterable[Event]:
         for topic in sorted({tp.topic for tp in inspection.partitions}):
@@ -256,7 +284,8 @@ class Lane:
     def _forget(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Give partitions up; return what was waiting to be committed."""
         forgotten = {tp: self._slots.pop(tp) for tp in partitions}
-        self._due.difference_update(forgotten)
+        for tp in forgotten:
+            self._drop(tp)
         return as_offsets({tp: slot.pending for tp, slot in forgotten.items() if slot.pending})
 
     def settle(
@@ -267,7 +296,7 @@ class Lane:
         detail: str | None = None,
     ) -> tuple[Event, ...]:
         """Record the answer to a commit; a partition it leaves out was not confirmed."""
-        self.in_flight, self._plan = False, None
+        self.in_flight = False
         errors: dict[TopicPartition, str] = {}
         landed: dict[TopicPartition, Position] = {}
         for tp, position in attempt.positions.items():
@@ -279,14 +308,13 @@ class Lane:
                 self._slots[tp].land(position, now, self._retry.doubt)
                 self._lull(tp, self._slots[tp])
         events: list[Event] = []
+        self._size.learn(attempt.positions.keys(), errors)
         if landed:
             events.append(self._tell.committed(landed, now - attempt.started))
         final = next((code for code in errors.values() if explain(code).final), None)
         if final is not None:
             events += self._fence(final)
         elif errors:
-            if TOO_LARGE.intersection(errors.values()):
-                self._most = max(LEAST, len(attempt.positions) // 2)
             for tp in errors:
                 slot = self._slots[tp]
                 slot.looked = None  # much may have happened by the time of the next try
@@ -308,7 +336,7 @@ class Lane:
             trouble.unknown = trouble.unknown or reason.unknown
             wait = self._retry.wait(trouble.failures, refused=reason.refused, spread=spread)
             trouble.not_before = now if self._hurried else now + wait
-            self._due.add(tp)
+            self._requeue(tp)
         return self._tell.failed(errors, troubles, now, detail)
 
     def _fence(self, code: str) -> tuple[Event, ...]:
@@ -322,17 +350,19 @@ class Lane:
 
     def distrust(self) -> None:
         """Forget what was seen: look again before anything is committed."""
-        self._plan = None
         for slot in self._slots.values():
             slot.looked = None
+        for tp in tuple(self._due):
+            self._plan(tp)
 
     def hurry(self) -> None:
         """Forget all waits; what is in flight and fails is tried at once again."""
-        self._hurried, self._plan = self.in_flight, None
-        for tp in self._due:
+        self._hurried = self.in_flight
+        for tp in tuple(self._failing):
             trouble = self._slots[tp].trouble
             if trouble is not None:
                 trouble.not_before = 0.0
+            self._plan(tp)
 
     def waiting(self) -> Offsets:
         """What Kafka has neither confirmed nor refused; what may not be sent is not among it."""
@@ -359,7 +389,7 @@ class Lane:
         """Give up what is still pending, and say what that is."""
         slots = {tp: slot for tp in self._due if (slot := self._slots[tp]).pending is not None}
         given_up = as_offsets({tp: slot.pending for tp, slot in slots.items() if slot.pending})
-        for slot in slots.values():
+        for tp, slot in slots.items():
             slot.pending = None
-        self._plan = None
+            self._plan(tp)
         return self._tell.abandoned(given_up) if given_up else None

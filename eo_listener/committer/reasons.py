@@ -29,8 +29,9 @@ class Reason:
 
 STOOD_STILL = "_STOOD_STILL"
 # What a coordinator answers when a request makes more than one record batch holds: before 4.0 the
-# first, since then the second (in librdkafka's word or in Java's), which may mean anything.
-TOO_LARGE = frozenset({"INVALID_COMMIT_OFFSET_SIZE", "UNKNOWN", "UNKNOWN_SERVER_ERROR"})
+# first, since then one of the others (in librdkafka's word or in Java's), which may mean anything.
+TOO_LARGE = frozenset({"INVALID_COMMIT_OFFSET_SIZE"})
+PERHAPS_TOO_LARGE = frozenset({"UNKNOWN", "UNKNOWN_SERVER_ERROR"})
 # Before there is a client at all: what a source's own settings ask for cannot be had (yet).
 NO_JAVA = "_NO_JAVA"
 ONLY_SIMPLE = "_ONLY_SIMPLE"
@@ -84,7 +85,8 @@ _UNLISTED = Reason(
 _FAULT = Reason(
     "the broker failed at the request and does not say why; Kafka from 4.0 answers so too when the "
     "offsets of one request are larger than max.message.bytes of __consumer_offsets",
-    "nothing to do if it passes: fewer partitions are sent at a time; else check the broker's log",
+    "nothing to do if it passes: where it comes back, fewer partitions are sent at a time; else "
+    "check the broker's log",
     unknown=True,
 )
 _NO_PARTITION = Reason(

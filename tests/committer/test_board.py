@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.committer.board import Board
+from eo_listener.committer.board import OUT_OF_TURN, Board
 from eo_listener.committer.lane import Attempt, Inspection
+from eo_listener.committer.parts import MAX_PART
 from eo_listener.committer.policy import Retry
 from eo_listener.events import CommitAbandoned, CommitFailed, Committed, Event
 from eo_listener.offsets import Offsets, Position, TopicPartition
@@ -222,6 +223,41 @@ def test_groups_that_answer_go_before_those_that_do_not() -> None:
     b.offer("b", at(p0=1))
     assert sent(b, 1e6).group == "b"
     assert sent(b, 1e6).group == "a"
+
+
+def test_more_than_fits_between_two_batches_is_committed_in_turn() -> None:
+    """No partition and no group waits for ever: each is committed within so many requests.
+
+    A batch comes with each fourth request, and has more parts than that for one group, and
+    another group's partition.
+    """
+    b = board()
+    wide = [TopicPartition("t", number) for number in range(5 * MAX_PART)]
+    last = {("a", tp): 0 for tp in wide} | {("b", P0): 0}
+    for number in range(60):
+        if number % 4 == 0:
+            b.offer("a", dict.fromkeys(wide, Position(offset=number + 1)))
+            b.offer("b", {P0: Position(offset=number + 1)})
+        attempt = sent(b, number / 2)
+        for tp in attempt.positions:
+            last[attempt.group, tp] = number
+        b.settle(attempt, dict.fromkeys(attempt.positions), number / 2)
+        assert number - min(last.values()) <= 10, number
+
+
+def test_a_group_that_fails_has_its_turn_beside_one_that_is_always_due() -> None:
+    """It goes after those without failures, and yet not never."""
+    b = board()
+    b.offer("b", at(p0=1))
+    b.settle(sent(b, 0.0), {P0: "NOT_COORDINATOR"}, 0.0)
+    served = []
+    for number in range(3 * OUT_OF_TURN):  # b has a turn for its look, and one for its commit
+        b.offer("a", at(p0=number + 1))
+        attempt = sent(b, 10.0)
+        served.append(attempt.group)
+        b.settle(attempt, {P0: None}, 10.0)
+    assert served[0] == "a"
+    assert served.count("b") == 1
 
 
 def test_after_an_unknown_outcome_the_position_is_repeated() -> None:

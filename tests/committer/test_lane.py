@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import pytest
 
-from eo_listener.committer.lane import LEAST, LOOKED_AT, MOST, Attempt, Inspection, Lane
+from eo_listener.committer.lane import LOOKED_AT, Attempt, Inspection, Lane
+from eo_listener.committer.parts import MAX_PART, MIN_PART
 from eo_listener.committer.policy import OnRewind, Policy, Retry
+from eo_listener.committer.slot import Slot
 from eo_listener.events import (
     CommitFailed,
     CommitRefused,
@@ -456,7 +459,7 @@ def test_a_group_of_many_partitions_is_committed_in_parts() -> None:
     """Looks and commits are bounded, each is settled by itself, and nothing is left out."""
     lane, sizes = wide(4500)
     assert lane.kafka.held == many(4500)
-    assert sizes == [MOST] * 4 + [500]
+    assert sizes == [MAX_PART] * 4 + [500]
 
 
 def test_long_names_make_smaller_parts() -> None:
@@ -489,8 +492,28 @@ def test_a_broker_that_takes_less_is_sent_less() -> None:
     assert lane.kafka.held == many(2000)
     assert sizes[:3] == [1000, 500, 250]
     assert set(sizes[3:]) == {250}
-    lane, sizes = wide(200, refused_over=LEAST)
-    assert sizes == [200, 100, *[LEAST] * 4]
+    lane, sizes = wide(200, refused_over=MIN_PART)
+    assert sizes == [200, 100, *[MIN_PART] * 4]
+
+
+def test_a_part_costs_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many partitions a part does not ask all of those that wait for a later one."""
+    asked = 0
+
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*args: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return method(*args)
+
+        return count
+
+    for name in ("sendable", "next_try"):
+        monkeypatch.setattr(Slot, name, counted(getattr(Slot, name)))
+    lane, sizes = wide(20 * MAX_PART)
+    assert sizes == [MAX_PART] * 20
+    assert lane.kafka.held == many(20 * MAX_PART)
+    assert asked <= 8 * 20 * MAX_PART
 
 
 def test_partitions_that_are_gone_do_not_keep_a_look_from_others() -> None:

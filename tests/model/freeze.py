@@ -26,11 +26,12 @@ _AGED = {
     "log_starts": -60.0,
     "looked": -60.0,
     "not_before": 0.0,
+    "_due": 0.0,
     "due": 0.0,
     "silence": 0.0,
 }
 # What stands elsewhere in the state already.
-_ELSEWHERE = frozenset({"_hash", "_active", "_committer", "_queries", "_plan"})
+_ELSEWHERE = frozenset({"_hash", "_active", "_committer", "_queries", "_failing"})
 # Counters whose value no longer matters from here on.
 _SATURATED = {"positions_read": 2, "silent": 0, "failures": 3}
 
