@@ -97,6 +97,7 @@ def heads(**held: int) -> dict[TopicPartition, Standing]:
 @pytest.mark.parametrize(
     ("held", "said"),
     [
+        ({"a": 1}, "a-0 was written up to 1"),
         ({"a": 9}, "a-0 was written up to 9"),
         ({"b": 8, "a": 9}, "a-0 was written up to 9, and 1 more"),
         ({"c": 7, "b": 8, "a": 0}, "b-0 was written up to 8, and 1 more"),
