@@ -60,6 +60,8 @@ class Settler:
         """Say it of the runs of which nothing waits any more. For one thread."""
         with self._changed:
             added, self._added = self._added, []
+            # One that is told twice still waits for what it waited for.
+            added = [run_id for run_id in added if run_id not in self._left]
             new = {run_id: self._groups.pop(run_id, frozenset()) for run_id in added}
         for run_id, groups in new.items():
             self._left[run_id] = waiting(groups)

@@ -17,6 +17,7 @@ from eo_listener.committer.committer import Committer
 from eo_listener.committer.inbox import RUNS_KEPT, Mail, Post
 from eo_listener.committer.reporter import Reporter
 from eo_listener.committer.runs import UNKNOWN_MODE, Run
+from eo_listener.committer.succession import Succession
 from eo_listener.errors import JvmError
 from eo_listener.events import (
     Breach,
@@ -73,7 +74,7 @@ class Desk:
         self._guard = guard
         self._heartbeat = heartbeat
         self._runs: OrderedDict[str, Run] = OrderedDict()
-        self._newest: dict[str, str] = {}  # the run of each query that began last
+        self._succession = Succession(self._runs)
         self._agenda = Agenda()
         self._claims = Claims()
         self._reporter = Reporter(rules)
@@ -97,7 +98,9 @@ class Desk:
     def serve(self, post: Post, moment: Moment, *, look_at_all: bool = False) -> None:
         """Work off what came in, and look at the queries whose time has come."""
         for started in post.started:
-            self._run_of(started.query_id, started.run_id, started.name, moment.now)
+            if started.run_id not in self._runs and not self._succession.is_gone(started.run_id):
+                self._precede(started.query_id, started.run_id, moment.now)
+                self._run_of(started.query_id, started.run_id, started.name, moment.now)
         # Runs that have ended first, and their ends: they hold up what has begun since no more.
         last = tuple(mail for mail in post.mails if mail.newest.run_id in post.ended)
         rest = tuple(mail for mail in post.mails if mail.newest.run_id not in post.ended)
@@ -113,7 +116,7 @@ class Desk:
             was_over = run.over
             if not was_over:
                 self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
-            if was_over or self._is_followed(run):
+            if was_over or (not run.ended and not self._succession.is_newest(run)):
                 self._end(run.run_id, moment.now)
 
     def _read_all(self, mails: Iterable[Mail], moment: Moment) -> None:
@@ -149,11 +152,6 @@ class Desk:
     def _run_of(self, query_id: str, run_id: str, name: str | None, now: float) -> Run:
         run = self._runs.get(run_id)
         if run is None:
-            earlier = self._runs.get(self._newest.get(query_id, ""))
-            if earlier is not None:
-                earlier.heard(now)  # its end may never be told: see `_is_followed`
-                self._agenda.stir(earlier.run_id)
-            self._newest[query_id] = run_id
             run = Run(query_id=query_id, run_id=run_id, name=name, due=now + _FIRST_LOOK)
             self._runs[run_id] = run
             while len(self._runs) > RUNS_KEPT:
@@ -161,25 +159,28 @@ class Desk:
         self._agenda.stir(run_id)
         return run
 
-    def _is_followed(self, run: Run) -> bool:
-        """Whether a later run of the same query is there: of two, Spark lets only one be active.
-
-        So this one is over. Spark drops the word of that too when its bus is full, and what a
-        run has reached would hold its own successor up for ever.
-        """
-        return self._newest.get(run.query_id, run.run_id) != run.run_id
+    def _precede(self, query_id: str, run_id: str, now: float) -> None:
+        """From now on this is the newest run of its query."""
+        earlier = self._succession.newest(query_id)
+        if earlier is not None:
+            earlier.heard(now)  # its end may never be told: see `is_newest`
+            self._agenda.stir(earlier.run_id)
+        self._succession.precede(query_id, run_id)
 
     def _end(self, run_id: str, now: float) -> None:
         run = self._runs.get(run_id)
         if run is not None and not run.over:
             self._contained(run.query, partial(self._look, run, now, last=True))
+        if run is None and self._succession.is_gone(run_id):
+            return  # Spark has told of it at last, or twice
         self._runs.pop(run_id, None)
+        self._succession.end(run_id, run)
         self._forget(run_id, run)
 
     def _forget(self, run_id: str, run: Run | None) -> None:
         self._agenda.stir(run_id)
-        if run is not None and self._newest.get(run.query_id) == run_id:
-            del self._newest[run.query_id]
+        if run is not None:
+            self._succession.drop(run)
         self._let_go(run_id)
         self._queries.forget(run_id)
         if run is not None:
@@ -199,16 +200,19 @@ class Desk:
         """Judge and offer what the events of one run say."""
         reached("router.before-route")
         progress = mail.newest
+        if self._succession.is_next(progress):
+            self._precede(progress.query_id, progress.run_id, moment.now)
+        elif self._succession.is_gone(progress.run_id):
+            return  # all that it has reached was offered when it ended
         run = self._run_of(progress.query_id, progress.run_id, progress.name, moment.now)
-        run.newest, run.over = progress, False
-        run.heard(moment.now)
+        offered = run.take(progress, moment.now)
         if progress.sources:
             self._inspect(run)
         if self._guard is not Guard.OFF:
             self._judge(run, mail, moment)
         if run.follows_checkpoint:
             run.due = min(run.due, moment.now + _SOON)
-        else:
+        elif offered:
             self._offer(run, progress, moment.now, renew=False)
         if progress.sources:
             self._committer.observe(self._reporter.progressed(progress, run.options))
@@ -290,14 +294,16 @@ class Desk:
         self._agenda.stir(run.run_id)
         run.asked(now)
         self._inspect(run)
-        ended = self._has_ended(run)
+        ended, run.ended = self._has_ended(run), False
         position = self._position(run)
         early = position is not None and not last and run.is_early(position)
         renew = run.looked(position, now, self._heartbeat, early=early)
         if position is not None and not early:
+            run.offered(position)
             self._offer(run, run.at(position), now, renew=renew)
-        elif renew and run.newest is not None and not run.follows_checkpoint:
-            self._offer(run, run.newest, now, renew=True)
+        elif renew and run.furthest is not None and not run.follows_checkpoint:
+            self._offer(run, run.furthest, now, renew=True)
+        run.ended = ended
         if ended and not early:
             run.over = True
             run.asked(now)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from eo_listener.events import Finding
 from eo_listener.guard import judge
+from eo_listener.offsets import Offsets
 from eo_listener.progress import Progress, SourceProgress
 from eo_listener.protocols import LivePosition, QueryMode
 from eo_listener.routing import skips_losses
@@ -57,8 +58,10 @@ class Run:
     withheld: set[int] = field(default_factory=set)
     newest: Progress | None = None
     restored: LivePosition | None = None
+    passed: LivePosition | None = None  # offered by its own word, until an event has come so far
+    ended: bool = False  # by its own word, which Spark has not passed on
     awaited: int | None = None
-    over: bool = False  # by its own word, which Spark has not passed on
+    over: bool = False  # it has ended, and its last position was offered
     silence: float | None = None
 
     @property
@@ -130,6 +133,55 @@ class Run:
         waited = self.awaited is not None and newest.batch_id < self.awaited <= batch
         self.awaited = None if waited else batch
         return not waited
+
+    def offered(self, position: LivePosition) -> None:
+        """Keep a position that was offered: the events before it may still be on their way."""
+        there = self.newest is not None and _is_at_end(position, self.newest)
+        self.passed = position if position.committed and not there else None
+
+    def is_late(self, event: Progress) -> bool:
+        """Whether a position that was offered has passed it: it is to be judged and no more.
+
+        By its offsets, where its number is above that of the position, which may be too low; but
+        not if the batch begins at the position, wherever it ends.
+        """
+        passed = self.passed
+        if passed is None or _is_at_end(passed, event):
+            return False
+        if event.batch_id <= passed.batch_id:
+            return True
+        ends = [(source, passed.committed.get(source.index, Offsets())) for source in event.sources]
+        if all(source.start == reached for source, reached in ends):
+            return False
+        changes = {
+            end - reached[tp] if tp in reached else 1
+            for source, reached in ends
+            for tp, end in (source.end or {}).items()
+        }
+        return bool(changes) and min(changes) < 0 and max(changes) <= 0
+
+    def take(self, event: Progress, now: float) -> bool:
+        """Take an event in; say whether it is to be offered."""
+        late = self.is_late(event)
+        self.newest = event
+        self.heard(now)
+        if not late:
+            self.passed = None  # what comes from now on comes after it
+            self.over = False
+        elif self.over:
+            self.asked(now)  # it is kept for its events, which may not be all yet
+        return not late
+
+    @property
+    def last_batch(self) -> int:
+        """The last batch that is known of; -1 for none."""
+        known = (self.newest, self.passed)
+        return max((one.batch_id for one in known if one is not None), default=-1)
+
+    @property
+    def furthest(self) -> Progress | None:
+        """What it has reached by all that is known."""
+        return self.newest if self.passed is None else self.at(self.passed)
 
     def asked(self, now: float) -> None:
         """Plan a look for when this one comes to nothing: else it would be due for ever."""

@@ -217,3 +217,16 @@ def test_it_looks_again_while_something_waits_and_sleeps_else() -> None:
     settler.add("r")
     assert settled.wait(60)
     assert len(looks) == 3  # at the run itself, and twice at what it left
+
+
+def test_an_end_that_is_told_twice_settles_nothing_by_itself(driver: Driver) -> None:
+    """The run still waits for Kafka, as after its first end."""
+    driver.codes = {"g": "_TRANSPORT"}
+    driver.run("r", ("g", 10))
+    driver.pass_by(10)
+    driver.settler.add("r")
+    driver.pass_by(10)
+    assert driver.settled == []
+    del driver.codes["g"]
+    driver.pass_by(120)
+    assert driver.settled == ["r"]
