@@ -75,7 +75,7 @@ def test_they_are_part_of_the_transaction(spark: SparkSession, table: Path) -> N
 
 def test_many_of_them(spark: SparkSession, table: Path) -> None:
     """A batch in which most rows are refused takes no longer than its rows."""
-    sink = SqliteSink(table, "t", dead_letters="bad")
+    sink = SqliteSink(table, "t", dead_letters="bad", max_dead_letters=0.9)
     frame = spark.range(0, 20000, 1, 2).selectExpr("if(id % 10 = 0, id, null) AS v")
     applied = write(sink, frame, count=20000)
     assert (applied.rows, applied.dead) == (2000, 18000)
