@@ -176,8 +176,8 @@ def report(bench: Bench, rows: int, cores: int, console: Console) -> None:
     for column in ("arm", "indexes", "seconds", "us a row"):
         table.add_column(column)
     for (name, indexes), used in bench.cpu.items():
-        seconds = statistics.median(bench.seconds[name, indexes])
-        table.add_row(name, str(indexes), f"{seconds:.2f}", f"{statistics.median(used):.2f}")
+        median = statistics.median(bench.seconds[name, indexes])
+        table.add_row(name, str(indexes), f"{median:.2f}", f"{statistics.median(used):.2f}")
     console.print(table)
     about = {**surroundings(), "kafka": DEFAULT, "rows": rows, "spark cores": cores}
     console.print(about)
