@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -268,6 +269,34 @@ def test_executors_that_cannot_connect_any_more(
         with pytest.raises(TryAgainError, match="no route"):
             apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
         apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
+    assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
+    assert caplog.text.count("from now on") == 1
+
+
+class Late:
+    """What apply= holds from its first call on, which the driver makes."""
+
+    lock: object = None
+
+    def __call__(self, connection: Any, entry: Entry) -> None:
+        connection.execute("INSERT INTO t SELECT value FROM eo_batch")
+        self.lock = threading.Lock()
+
+
+def test_an_apply_that_cannot_be_sent_any_more(
+    dsn: str, frame: DataFrame, topic: str, spans: Spans, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Found out by a batch for the tasks: the driver writes it, and says that it goes on so."""
+    script(dsn, "CREATE TABLE t (value text)")
+    sink = PostgresSink(dsn, "t", apply=Late(), atomicity="partition", executor_rows=60)
+    tp = TopicPartition(topic, 1)
+    one = {tp: spans[tp]}
+    apply(sink, frame.where("partition = 1"), entry_of(sink.applied(QUERY), one), one)
+    assert caplog.text == ""
+    rest = {tp: span for tp, span in spans.items() if tp.partition != 1}
+    with pytest.raises(TryAgainError, match="cannot be sent to the executors"):
+        apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
+    apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
     assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
     assert caplog.text.count("from now on") == 1
 
