@@ -182,8 +182,8 @@ def report(bench: Bench, rows: int, cores: int, console: Console) -> None:
     about = {**surroundings(), "kafka": DEFAULT, "rows": rows, "spark cores": cores}
     console.print(about)
     cpu = {f"{name}, {indexes} indexes": used for (name, indexes), used in bench.cpu.items()}
-    seconds = {f"{name}, {indexes} indexes": of for (name, indexes), of in bench.seconds.items()}
-    keep(f"by-partition-{rows}-{cores}", about, ratios, microseconds=cpu, seconds=seconds)
+    took = {f"{name}, {indexes} indexes": of for (name, indexes), of in bench.seconds.items()}
+    keep(f"by-partition-{rows}-{cores}", about, ratios, microseconds=cpu, seconds=took)
 
 
 def main(rounds: int = 1, rows: int = 400_000, cores: int = 2) -> None:
