@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eo_listener.errors import SettingsError
 from eo_listener.offsets import Span, TopicPartition
@@ -36,6 +36,15 @@ class Plan:
     asked: bool = False
     deterministic: bool = True
     continued: frozenset[TopicPartition] = frozenset()
+
+    def began_at(self, initial: Mapping[TopicPartition, int]) -> Plan:
+        """The plan without those `continued` that still start where the checkpoint began to read.
+
+        Earlier batches have planned these, and read nothing of them.
+        """
+        starts = {tp: span.start for spans in self.sources.values() for tp, span in spans.items()}
+        unread = {tp for tp in self.continued if tp in initial and initial[tp] == starts.get(tp)}
+        return replace(self, continued=self.continued - unread)
 
     def ranges(self) -> dict[TopicPartition, Span]:
         """All partitions of all sources, in order.

@@ -141,6 +141,14 @@ class PlanReader(Protocol):
         """
         ...
 
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        """Where the checkpoint of the newest plan's query began to read.
+
+        Leaves out partitions that came later. Raises JvmError, StorageError, CheckpointError or
+        SettingsError when it cannot be known.
+        """
+        ...
+
 
 class Sink(Protocol):
     """A store in which a batch's rows and its ledger entry become visible together, or not at all.

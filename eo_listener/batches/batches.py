@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from eo_listener.batches.beginning import from_the_beginning
 from eo_listener.batches.frames import Frames
 from eo_listener.batches.halts import halted
 from eo_listener.batches.retry import Retry
@@ -192,8 +193,11 @@ class Batches:
         return Elsewhere(sink=sink.key, heads=others)
 
     def _judge(self, place: int, heads: Mapping[TopicPartition, Head], course: _Course) -> _Due:
-        plan, sink = course.plan, self._sinks[place]
-        course.sink = sink
+        sink = course.sink = self._sinks[place]
+        elsewhere = self._elsewhere(sink, heads, course)
+        if elsewhere is not None:
+            course.plan = from_the_beginning(self._plans, course.plan, heads)
+        plan = course.plan
         judgement = judge_batch(
             plan,
             heads,
@@ -203,7 +207,7 @@ class Batches:
             on_first=self._on_first,
             on_recreated=self._on_recreated,
             per_partition=sink.per_partition,
-            elsewhere=self._elsewhere(sink, heads, course),
+            elsewhere=elsewhere,
         )
         if place not in self._tried_of(plan):
             _refuse_another_of_the_run(plan, sink, heads, judgement)

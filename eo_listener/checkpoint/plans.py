@@ -5,7 +5,7 @@ Spark writes `offsets/N` before it begins batch N, and never deletes `offsets/N-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -45,17 +45,10 @@ class CheckpointPlans:
         CheckpointError where a file is missing or is not what it should be, and what `look` raises.
         """
         self._check_batch(batch_id)
-        planned = self._checkpoint.offsets(batch_id)
         before = self._before(batch_id)
-        lines = planned.sources
-        if len(self._folders("sources")) < len(lines):
-            lines = _distinct(lines, before)
         sources: dict[int, dict[TopicPartition, Span]] = {}
         others = []
-        for place, line in enumerate(lines):
-            # In version 1 an id is a place among all lines, in version 2 the source's own.
-            named = planned.version > 1 and line.id.isdigit()
-            index = int(line.id) if named else place
+        for index, line in self._lines(batch_id, before):
             if line.offsets is not None:
                 start = before.get(line.id)
                 sources[index] = spans(
@@ -80,6 +73,29 @@ class CheckpointPlans:
             asked=self._look is not None,
             continued=frozenset(tp for offsets in before.values() for tp in offsets),
         )
+
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        """Where the sources began to read. Raises StorageError, CheckpointError."""
+        lines = self._lines(plan.batch_id, self._before(plan.batch_id))
+        return {
+            tp: offset
+            for index, line in lines
+            if line.offsets is not None
+            for tp, offset in self._first(index, line).items()
+        }
+
+    def _lines(
+        self, batch_id: int, before: Mapping[str, Offsets]
+    ) -> Iterator[tuple[int, SourceOffsets]]:
+        """The lines of a batch, one for each source, with the source's index."""
+        planned = self._checkpoint.offsets(batch_id)
+        lines = planned.sources
+        if len(self._folders("sources")) < len(lines):
+            lines = _distinct(lines, before)
+        for place, line in enumerate(lines):
+            # In version 1 an id is a place among all lines, in version 2 the source's own.
+            named = planned.version > 1 and line.id.isdigit()
+            yield int(line.id) if named else place, line
 
     def _check_batch(self, batch_id: int) -> None:
         """Refuse a batch that is done, or that another was planned after.

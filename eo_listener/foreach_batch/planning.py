@@ -34,6 +34,7 @@ class Planning:
         self._logs: SourceLogs | None = None
         self._live: PlanReader | None = None
         self._files: PlanReader | None = None
+        self._asked: PlanReader | None = None
 
     def plan(self, frame: Any, batch_id: int) -> Plan:
         """Read what is planned.
@@ -41,9 +42,15 @@ class Planning:
         Raises what LivePlans and CheckpointPlans raise, SettingsError where neither can be asked.
         What a query that can be asked refuses, its checkpoint is not asked for.
         """
-        if hasattr(frame, "_jdf"):
-            return self._of_query().plan(frame, batch_id)
-        return self._of_files().plan(frame, batch_id)
+        self._asked = self._of_query() if hasattr(frame, "_jdf") else self._of_files()
+        return self._asked.plan(frame, batch_id)
+
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        """Where the query began to read; to be asked of the newest plan.
+
+        Raises what LivePlans and CheckpointPlans raise.
+        """
+        return {} if self._asked is None else self._asked.began(plan)
 
     def close(self) -> None:
         """Let go of the connections to Kafka."""

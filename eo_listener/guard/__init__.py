@@ -12,7 +12,7 @@ from eo_listener.guard.batch import (
     is_of_another_topic,
     judge_batch,
 )
-from eo_listener.guard.first import Elsewhere, is_unknown
+from eo_listener.guard.first import Elsewhere, is_doubtful, is_unknown
 from eo_listener.guard.sequence import Guard, Sequence, Verdict, judge
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "OnRecreated",
     "Sequence",
     "Verdict",
+    "is_doubtful",
     "is_of_another_topic",
     "is_unknown",
     "judge",

@@ -161,10 +161,10 @@ class Kind(Enum):
         "earlier batches of the query have read these partitions, and the ledger does not have "
         "them",
         "the store was emptied or restored from a copy, or the query's rows in eo_ledger were "
-        "deleted; or the sink is new to a query that has run without it, or to a function that "
-        "returned before exactly_once(...) while its batches were empty",
+        "deleted; or the sink is new to a query that has run without it; or the function did not "
+        "call exactly_once(...) for batches of which a filter left no rows",
         "If the store has lost rows, restore it, or fill it again. " + _FROM_LEDGER + ". If the "
-        "sink is new to the query, or has had no batch: "
+        "sink is new to the query, or those batches had no rows: "
         'exactly_once(..., on_first="accept") begins at this batch, and records that the offsets '
         "before it are not in the ledger",
     )

@@ -39,6 +39,15 @@ def is_unknown(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
     return not applied or any(tp not in applied for spans in plan.sources.values() for tp in spans)
 
 
+def is_doubtful(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
+    """Whether a partition without a head is one that earlier batches may have read of."""
+    return any(
+        tp not in applied and is_late(plan, tp, span)
+        for spans in plan.sources.values()
+        for tp, span in spans.items()
+    )
+
+
 def doubt(
     plan: Plan,
     tp: TopicPartition,

@@ -88,6 +88,27 @@ class LivePlans:
             continued=continued,
         )
 
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        """Where the sources of the query that was planned last began to read.
+
+        Raises JvmError, and what `initial` raises.
+        """
+        run = self._run
+        if run is None:
+            return {}
+        with asking("where the query began to read"):
+            noted, sources = _noted(run), len(run.streams) + len(run.others)
+            if noted < sources:
+                raise JvmError(
+                    "where the query began to read is not known",
+                    cause=f"{run.checkpoint}/sources has it of {noted} of {sources} sources",
+                )
+            return {
+                tp: offset
+                for index in plan.sources
+                for tp, offset in self._first(run, index, plan.batch_id).items()
+            }
+
     def _sources(
         self, run: _Run, batch_id: int
     ) -> tuple[dict[int, dict[TopicPartition, Span]], frozenset[TopicPartition]]:
@@ -124,6 +145,22 @@ class LivePlans:
         if self._run is None or not _is_of(self._run.query.execution, session):
             self._run = _described(_running(session, frame.sparkSession._jvm))  # noqa: SLF001  # nor to its JVM
         return self._run
+
+
+def _noted(run: _Run) -> int:
+    """Of how many sources the checkpoint has `sources/<source>/0`.
+
+    Where it is missing Spark must not be asked: it would take the offsets of now, and write them
+    down.
+    """
+    hadoop = run.query.jvm.org.apache.hadoop.fs
+    folder = hadoop.Path(run.checkpoint, "sources")
+    session = run.query.execution.sparkSessionForStream()
+    files = folder.getFileSystem(session.sessionState().newHadoopConf())
+    if not files.exists(folder):
+        return 0
+    found = files.listStatus(folder)
+    return sum(1 for one in found if files.exists(hadoop.Path(one.getPath(), "0")))
 
 
 def _is_of(execution: Any, session: Any) -> bool:

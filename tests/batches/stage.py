@@ -10,6 +10,7 @@ from typing import Any
 from eo_listener import fault_points
 from eo_listener.batches import Batches, Retry
 from eo_listener.batches.runs import Runs
+from eo_listener.errors import StorageError
 from eo_listener.events import Event
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.plan import Plan
@@ -81,7 +82,17 @@ class Plans:
     query_id: str = "q"
     topic_id: str = "T"
     continued: frozenset[TopicPartition] = frozenset()
+    initial: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unreadable: bool = False
+    asked: int = 0
     drivers: int = 0
+
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        """Where the checkpoint began to read; counts how often it was asked."""
+        self.asked += 1
+        if self.unreadable:
+            raise StorageError("sources/0/0 cannot be read")
+        return self.initial
 
     def plan(self, frame: Any, batch_id: int) -> Plan:
         """The plan of that number."""
@@ -122,6 +133,10 @@ class Run:
         """The plan of that number, with the id of this run."""
         plan = self.plans.plan(frame, batch_id)
         return replace(plan, run_id=f"{plan.run_id}.{self.number}")
+
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        """As the plans say."""
+        return self.plans.began(plan)
 
 
 @dataclass

@@ -533,6 +533,9 @@ def test_a_plan_older_than_the_ledger_takes_no_topic_back() -> None:
         def plan(self, frame: Any, batch_id: int) -> Any:
             return planned.pop() if planned else run.plan(frame, batch_id)
 
+        def began(self, plan: Any) -> Any:
+            return run.began(plan)
+
     zombie._plans = Stopped()
     stage.plans.topic_id, stage.plans.query_id = "T2", "anew"
     stage.run(0, on_recreated="restart")

@@ -73,6 +73,68 @@ def test_an_emptied_store_halts() -> None:
     assert len(sink.rows) == 7
 
 
+QUIET = {1: {P0: (100, 103), P1: (7, 7)}, 2: {P0: (103, 105), P1: (7, 9)}}
+BEGAN = {P0: 100, P1: 7}
+
+
+def test_batches_without_offsets_need_no_ledger() -> None:
+    """A function may return by itself while nothing has come: asked once, and only in doubt."""
+    sink = MemorySink()
+    stage = Stage(Plans(QUIET, continued=READ, initial=BEGAN), [sink])
+    stage.run(1)
+    stage.run(2)
+    assert len(sink.rows) == 7
+    assert stage.plans.asked == 1
+    told = stage.events[0]
+    assert isinstance(told, BatchApplied)
+    assert (told.holes, told.skipped) == ({}, {})
+
+
+def test_each_sink_is_judged_by_where_the_query_began() -> None:
+    """Two that begin with the batch; one that is emptied later has lost the first of two."""
+    store = MemoryStore()
+    sinks = MemorySink(store, key="one"), MemorySink(store, key="two")
+    stage = Stage(Plans(QUIET, continued=READ, initial=BEGAN), list(sinks))
+    stage.run(1)
+    store.heads["two", "flights"] = {}
+    with pytest.raises(NotInLedgerError) as raised:
+        stage.run(2)
+    assert raised.value.ranges == {P0: Span(0, 103)}
+    assert [len(sink.rows) for sink in sinks] == [3, 3]
+
+
+@pytest.mark.parametrize("initial", [{P1: 7}, {P0: 0, P1: 7}, {P0: 101, P1: 7}])
+def test_what_began_elsewhere_is_doubted(initial: dict[TopicPartition, int]) -> None:
+    """A partition that came later, one that was read, and one that Spark went back in."""
+    stage = Stage(Plans(QUIET, continued=READ, initial=initial), [MemorySink()])
+    with pytest.raises(NotInLedgerError) as raised:
+        stage.run(1)
+    assert raised.value.ranges == {P0: Span(0, 100)}
+
+
+def test_a_beginning_that_cannot_be_read_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """The batch is doubted as ever, and the log says why that is all that can be done."""
+    stage = Stage(Plans(QUIET, continued=READ, unreadable=True), [MemorySink()])
+    with pytest.raises(NotInLedgerError):
+        stage.run(1)
+    assert "sources/0/0 cannot be read" in caplog.text
+    stage.run(1, on_first="accept")
+    assert stage.plans.asked == 2
+
+
+def test_a_name_that_had_no_row_is_left_without_consent() -> None:
+    """The query was renamed before its first record: nothing is under the old name but heads."""
+    sink = MemorySink()
+    ranges = {0: {P0: (100, 100), P1: (7, 7)}, **QUIET}
+    stage = Stage(Plans(ranges, initial=BEGAN), [sink])
+    stage.run(0)
+    stage.plans.continued = READ
+    stage.run(1, name="new")
+    assert len(sink.rows) == 3
+    with pytest.raises(NotInLedgerError, match="has it already"):
+        stage.run(1)
+
+
 def test_a_sink_that_is_added_is_taken_up_by_consent_alone() -> None:
     """Beside one that has the query, in the same store, it begins in the middle."""
     store = MemoryStore()

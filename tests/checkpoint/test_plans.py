@@ -153,3 +153,21 @@ def test_a_batch_that_is_not_being_written(tmp_path: Path) -> None:
     (folder / "commits" / str(newest - 1)).unlink()
     with pytest.raises(SettingsError, match=f"batch {newest - 1} is not the one"):
         plans.plan(None, newest - 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [*((version, "join") for version in VERSIONS), ("4.2.0", "v2-join"), ("4.2.0", "v2-named")],
+)
+def test_where_its_query_began(version: str, name: str, tmp_path: Path) -> None:
+    """Asked with a later batch it is the start of the first, of each source, named or not."""
+    first = CheckpointPlans(str(written(version, name, tmp_path / "first", 0)), "run").plan(None, 0)
+    plans = CheckpointPlans(str(written(version, name, tmp_path / "later", 1)), "run")
+    later = plans.plan(None, 1)
+    began = plans.began(later)
+    assert began == {tp: span.start for tp, span in first.ranges().items()}
+    assert later.began_at(began).continued == later.continued == began.keys()
+    (file,) = (tmp_path / "later" / "sources").glob("*[0a-z]/0")
+    file.unlink()
+    with pytest.raises(CheckpointError, match="sources"):
+        plans.began(later)

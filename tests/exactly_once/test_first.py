@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+import contextlib
+import json
+import logging
+import shutil
+import sqlite3
+import time
+from pathlib import Path
 
-from eo_listener import exactly_once
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+
+from eo_listener import SqliteSink, exactly_once
 from eo_listener.events import BatchApplied, Event
 from eo_listener.offsets import Span, TopicPartition
 from eo_listener.testing import MemorySink
 from tests.attack import surgery
-from tests.exactly_once.conftest import LEFT_SOCKETS, Jobs
+from tests.exactly_once.conftest import LEFT_SOCKETS, Jobs, PerBatch
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
@@ -86,3 +96,81 @@ def test_queries_that_begin_anywhere_are_not_accused(jobs: Jobs, topics: Topics)
     jobs.drain(data, exactly_once(sink))
     assert len({(row["topic"], row["partition"], row["offset"]) for row in sink.rows}) == 17
     assert len(sink.rows) == 17
+
+
+def with_rows(function: PerBatch) -> PerBatch:
+    """A function that returns by itself while there is nothing to write."""
+
+    def per_batch(frame: DataFrame, batch_id: int) -> None:
+        if not frame.isEmpty():
+            function(frame, batch_id)
+
+    return per_batch
+
+
+def offsets(file: Path) -> list[tuple[str, int]]:
+    """What a table of SQLite has of each topic."""
+    with contextlib.closing(sqlite3.connect(file)) as link:
+        return list(link.execute('SELECT topic, "offset" FROM t ORDER BY 1, 2'))
+
+
+def test_a_function_that_leaves_out_empty_batches(
+    jobs: Jobs, topics: Topics, tmp_path: Path
+) -> None:
+    """Batch 0 is none to the ledger, and nothing was read by it: of two sources, begun anywhere."""
+    one, two = topics.create(partitions=1), topics.create(partitions=1)
+    for topic in (one, two):
+        topics.fill(topic, 10)
+    now = json.dumps({two: {"0": int(time.time() * 1000) + 60_000}})
+    data = jobs.read(one, startingOffsets="latest", failOnDataLoss="false").union(
+        jobs.read(two, startingOffsetsByTimestamp=now, startingOffsetsByTimestampStrategy="latest")
+    )
+    file = tmp_path / "t.sqlite"
+
+    def drain() -> None:
+        jobs.drain(data, with_rows(exactly_once(SqliteSink(file, table="t"))))
+
+    drain()
+    assert not file.exists()
+    topics.fill(one, 5)
+    drain()
+    topics.fill(two, 5)
+    drain()
+    surgery.before_commit(jobs.checkpoint())
+    topics.fill(one, 5)
+    drain()
+    assert offsets(file) == [
+        (topic, offset)
+        for topic in sorted((one, two))
+        for offset in (range(10, 20) if topic == one else range(10, 15))
+    ]
+    file.rename(tmp_path / "lost.sqlite")
+    topics.fill(one, 5)
+    text = jobs.failure(data, exactly_once(SqliteSink(file, table="t")))
+    assert "NotInLedgerError" in text
+    assert f"{one}-0 0..20" in text
+
+
+def test_a_checkpoint_that_does_not_say_where_it_began(
+    jobs: Jobs, topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody knows whether batch 0 had rows: it halts, and Spark is not made to write it anew.
+
+    With the trigger availableNow Spark does so by itself, from where the log ends now.
+    """
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 10)
+    sink = MemorySink()
+    data = jobs.read(topic, startingOffsets="latest")
+    jobs.drain(data, with_rows(exactly_once(sink)))
+    sources = jobs.checkpoint() / "sources"
+    shutil.rmtree(sources / "0")
+    topics.fill(topic, 5)
+    query = jobs.start(data, with_rows(exactly_once(sink)), drain=False)
+    with caplog.at_level(logging.WARNING), pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination(120)
+    assert "NotInLedgerError" in str(raised.value)
+    assert "has it of 0 of 1 sources" in caplog.text
+    assert not list(sources.glob("*/0"))
+    jobs.drain(data, with_rows(exactly_once(sink, on_first="accept")))
+    assert [row["offset"] for row in sink.rows] == list(range(10, 15))

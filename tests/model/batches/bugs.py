@@ -14,6 +14,7 @@ from eo_listener.guard import Judgement, batch
 from eo_listener.guard.batch import judge_batch
 from eo_listener.guard.breaches import Kind
 from eo_listener.ledger import Applied, Entry, Verdict
+from eo_listener.plan import Plan
 from eo_listener.starting import choice, origins
 from eo_listener.testing import MemorySink
 from tests.model.batches.tape import TapeStore, TapeTransaction
@@ -161,6 +162,11 @@ def _no_doubt(*what: Any, **how: Any) -> bool:
     return False
 
 
+def _all_unread(self: Plan, initial: Any) -> Plan:
+    """What earlier batches have planned counts as not read, wherever the query began."""
+    return replace(self, continued=frozenset())
+
+
 def _own_name(self: MemorySink, query_id: str) -> Mapping[Any, Any]:
     """The heads of all names are not looked through."""
     return {}
@@ -305,6 +311,7 @@ BUGS = (
         ((batch, "doubt", _no_doubt), (batch, "has_doubled", _no_doubt)),
     ),
     Bug("own name alone is asked for", "renamed", ((MemorySink, "moved_by", _own_name),)),
+    Bug("every batch a beginning", "emptied store", ((Plan, "began_at", _all_unread),)),
     Bug("skipped offsets not recorded", "emptied, accepted", ((batch, "is_late", _never_late),)),
     Bug("moved head judged once", "overlap", ((Batches, "_again", _foreign_at_once),)),
     Bug("moved head judged twice", "alone", ((Batches, "_written", _twice_at_most),)),

@@ -175,5 +175,6 @@ def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
     )
     there = tuple(span.until <= log.ends.get(tp, -1) for tp, span in batch.spans)
     lives, starts = tuple(log.lives.values()), tuple(log.starts.items())
-    digest = (driver.run, driver.batch, batch, lives, starts, there)
-    return Answer(Planned(plan, rows), digest)
+    first = tuple(driver.first.items())
+    digest = (driver.run, driver.batch, batch, lives, starts, there, first)
+    return Answer(Planned(plan, rows, dict(first)), digest)

@@ -69,6 +69,7 @@ class Planned:
 
     plan: Plan
     rows: tuple[Row, ...]
+    initial: Mapping[TopicPartition, int]  # where the checkpoint began
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class Tape:
     pending: Call | None = None
     executed: bool = False
     rows: tuple[Row, ...] = ()
+    initial: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def ask(self, call: Call) -> Any:
         if self.pending is not None:
@@ -113,8 +115,11 @@ class Tape:
 
     def plan(self, frame: Any, batch_id: int) -> Plan:
         planned: Planned = self.ask(Call("plan"))
-        self.rows = planned.rows
+        self.rows, self.initial = planned.rows, planned.initial
         return planned.plan
+
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        return self.initial
 
     def collect(self) -> list[Row]:
         self.executed = True
