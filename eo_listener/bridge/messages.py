@@ -138,7 +138,7 @@ class Pong:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A question: about a run, or ("hands") something that `Hands` is to do."""
+    """A question: about a run, or ("call") a call of the shim's `ShimCalls`."""
 
     number: int
     what: str

@@ -62,4 +62,4 @@ class PipeHands:
 
     def call(self, what: str, argument: str) -> str:
         """Do `what` with `argument`, as JSON texts, within a minute. Raises JvmError."""
-        return self._pipe.ask("hands", call=what, argument=argument, timeout=_HANDS)
+        return self._pipe.ask("call", call=what, argument=argument, timeout=_HANDS)

@@ -10,7 +10,8 @@ from pyspark import SparkContext
 
 from eo_listener.jvm.calls import asking
 
-SHIM: Final = "io.github.eolistener.SourceInspector"
+SHIM_PACKAGE: Final = "io.github.eolistener.requests"
+SHIM: Final = f"{SHIM_PACKAGE}.SourceInspector"
 KAFKA: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 

@@ -69,7 +69,7 @@ class JvmGroups:
         for tp in partitions:
             topics.setdefault(tp.topic, []).append(tp.partition)
         asked = {"group": group, "topics": topics}
-        answer = self._ask("groups.look", f"reading group {group}", asked, timeout)
+        answer = self._ask("groups.snapshot", f"reading group {group}", asked, timeout)
         edges = [
             (TopicPartition(topic, partition), start, end)
             for topic, log in answer["logs"].items()
@@ -201,6 +201,6 @@ def _unpacked(answer: Mapping[str, Any]) -> dict[TopicPartition, Position]:
     texts = [text.rstrip("\0") for text in answer["metadata"]]
     return {
         TopicPartition(topic, partition): Position(offset=offset, metadata=texts[index])
-        for topic, parts in answer["held"].items()
+        for topic, parts in answer["committed"].items()
         for partition, offset, index in parts
     }

@@ -9,6 +9,7 @@ from pyspark import SparkContext
 
 from eo_listener.errors import JvmError
 from eo_listener.jvm.calls import asking
+from eo_listener.jvm.classes import SHIM_PACKAGE
 
 
 class JvmHands:
@@ -30,7 +31,7 @@ class JvmHands:
                 cause="no session has been started, or it is a Spark Connect session",
                 fix="Use a classic session, in the process of the driver",
             )
-        # Looking a method up costs five round trips, so it is kept while its JVM is there.
+        # Looking a method up costs two round trips, so it is kept while its JVM is there.
         if self._found is None or self._found[0] is not jvm:
             self._found = jvm, _method(jvm)
         with asking(f"what came of {what}"):
@@ -39,7 +40,7 @@ class JvmHands:
 
 def _method(jvm: Any) -> Any:
     with asking("for its hands"):
-        found = jvm.io.github.eolistener.Hands
+        found = getattr(jvm, f"{SHIM_PACKAGE}.ShimCalls")
         # A class that the JVM does not have py4j takes for one more package.
         if isinstance(found, JavaClass):
             return found.call

@@ -9,6 +9,7 @@ from py4j.java_gateway import JavaClass
 
 from eo_listener.errors import JvmError
 from eo_listener.jvm.calls import asking, call
+from eo_listener.jvm.classes import SHIM_PACKAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +58,7 @@ class RunningQuery:
     def shim(self, name: str) -> Any | None:
         """Return a class of the shim; None where the shim is not loaded. Raises JvmError."""
         with asking("for its shim"):
-            found = getattr(self.jvm.io.github.eolistener, name)
+            found = getattr(self.jvm, f"{SHIM_PACKAGE}.{name}")  # one round trip
         # A class that the JVM does not have py4j takes for one more package.
         return found if isinstance(found, JavaClass) else None
 

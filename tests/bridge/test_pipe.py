@@ -57,7 +57,7 @@ def test_hands() -> None:
     """What hands are to do goes over with its argument, and the answer comes back as it is."""
     pipe, output = connected(ok('{"v":1}'))
     assert PipeHands(pipe).call("stores.pem", '{"password":"x"}') == '{"v":1}'
-    assert output.asked[0]["what"] == "hands"
+    assert output.asked[0]["what"] == "call"
     assert output.asked[0]["call"] == "stores.pem"
     assert output.asked[0]["argument"] == '{"password":"x"}'
 

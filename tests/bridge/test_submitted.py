@@ -129,7 +129,7 @@ def test_a_bridge_that_fails(jobs: Jobs, fault: str) -> None:
     group = jobs.start(topic)
     jobs.drain(topic, group)
     jobs.await_held(group, 100)
-    bridge, said = jobs.driver.bridge(), jobs.driver.log.count("the bridge is gone")
+    bridge, said = jobs.driver.bridge(), jobs.driver.log.count("the bridge process has failed")
     match fault:
         case "killed":
             bridge.kill()
@@ -141,7 +141,7 @@ def test_a_bridge_that_fails(jobs: Jobs, fault: str) -> None:
     jobs.await_held(group, 200)
     until(lambda: not is_bridge(bridge))
     assert jobs.driver.bridge().pid != bridge.pid
-    assert jobs.driver.log.count("the bridge is gone") == said + 1
+    assert jobs.driver.log.count("the bridge process has failed") == said + 1
     jobs.driver.tell("stop", group=group)
 
 
@@ -194,7 +194,7 @@ def test_events_that_come_twice(broker: Broker, tmp_path: Path) -> None:
         driver.tell("end")
     (line,) = [one for one in driver.log.splitlines() if " Bridge: " in one]
     assert "came more than once" in line
-    assert "To do: name it once" in line  # the shim says it: the bridge was given each event once
+    assert "Fix: name it once" in line  # the shim says it: the bridge was given each event once
 
 
 def test_the_end_of_spark(jobs: Jobs) -> None:

@@ -57,11 +57,11 @@ def test_a_key_store_becomes_pem_that_openssl_takes(
 @pytest.mark.parametrize(
     ("what", "argument", "told"),
     [
-        (REQUEST, {"password": PASSWORD}, 'no text "location"'),
+        (REQUEST, {"password": PASSWORD}, '"location" must be a string'),
         (REQUEST, {"location": "nosuch", "password": PASSWORD}, "no such file"),
         (REQUEST, {"location": __file__, "password": PASSWORD}, "cannot be read"),
         ("groups.steal", {"password": PASSWORD}, "of another version"),
-        ("groups.commit", {"properties": {"x": PASSWORD}}, 'no text "group"'),
+        ("groups.commit", {"properties": {"x": PASSWORD}}, '"group" must be a string'),
     ],
 )
 def test_what_cannot_be_done_is_said_without_the_secret(

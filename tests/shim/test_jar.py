@@ -16,9 +16,10 @@ from eo_listener.errors import UnavailableError
 
 
 def test_one_jar() -> None:
-    """The package brings one jar, with the class that the Python side calls."""
+    """The package brings one jar, with the classes that Python calls and that users name."""
     names = zipfile.ZipFile(shim.jar()).namelist()
-    assert "io/github/eolistener/SourceInspector.class" in names
+    assert "io/github/eolistener/requests/SourceInspector.class" in names
+    assert "io/github/eolistener/OffsetCommitListener.class" in names
 
 
 def test_command_without_java() -> None:

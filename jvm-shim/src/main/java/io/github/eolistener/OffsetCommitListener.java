@@ -1,5 +1,6 @@
 package io.github.eolistener;
 
+import io.github.eolistener.bridge.Bridge;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.spark.SparkConf;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
@@ -7,18 +8,18 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Commits what queries have processed to Kafka consumer groups, with configuration alone: {@code
- * spark.sql.streaming.streamingQueryListeners} names this class, {@code spark.eo.*} are its
- * settings.
+ * Commits the processed offsets of streaming queries to Kafka consumer groups, by configuration
+ * alone: {@code spark.sql.streaming.streamingQueryListeners} names this class, {@code spark.eo.*}
+ * are its settings.
  *
- * <p>It hands events over to the driver's one {@link Bridge} and returns. Spark makes one for each
- * session and more for clones of it, calls it on the query's own thread and on the thread that all
- * listeners share, and would stop the SparkContext for a LinkageError: so nothing is thrown here,
- * nothing is waited for, and there is no state.
+ * <p>It hands each event to the driver's one {@link Bridge} and returns. Spark creates an instance
+ * for each session and for clones of sessions, and calls it on the query's own thread and on the
+ * thread that all listeners share; a LinkageError would stop the SparkContext. So it throws
+ * nothing, waits for nothing and holds no state.
  */
 public final class OffsetCommitListener extends StreamingQueryListener {
   private static final long serialVersionUID = 1L;
-  private static final AtomicBoolean COMPLAINED = new AtomicBoolean();
+  private static final AtomicBoolean REPORTED = new AtomicBoolean();
 
   private final SparkConf conf;
 
@@ -27,15 +28,15 @@ public final class OffsetCommitListener extends StreamingQueryListener {
     this(null);
   }
 
-  /** For Spark, which gives the configuration of the driver. */
+  /** For Spark, which passes the driver's configuration. */
   public OffsetCommitListener(SparkConf conf) {
     super();
     this.conf = conf;
   }
 
   /**
-   * Leaves a run to a listener of the program's own, so that it is committed once. To be called by
-   * that listener, once for each run that it sees.
+   * Leaves a run to a listener that the program added itself, so that each batch is committed once.
+   * That listener calls it once for each run that it sees.
    */
   public static void claim(String runId) {
     Bridge.claim(runId);
@@ -43,40 +44,39 @@ public final class OffsetCommitListener extends StreamingQueryListener {
 
   @Override
   public void onQueryStarted(QueryStartedEvent event) {
-    contained(
-        () -> Bridge.started(conf, new Run(event.id(), event.runId(), event.name())));
+    contain(() -> Bridge.started(conf, event.id(), event.runId(), event.name()));
   }
 
   @Override
   public void onQueryProgress(QueryProgressEvent event) {
-    contained(() -> Bridge.progressed(conf, event.progress()));
+    contain(() -> Bridge.progressed(conf, event.progress()));
   }
 
   @Override
   public void onQueryTerminated(QueryTerminatedEvent event) {
-    contained(() -> Bridge.ended(event.runId().toString()));
+    contain(() -> Bridge.ended(event.runId().toString()));
   }
 
-  /** Keeps everything from Spark, errors of linking too; they are said once. */
-  private static void contained(Runnable work) {
+  /** Lets no error reach Spark, not even a LinkageError; the first one is logged. */
+  private static void contain(Runnable work) {
     try {
       work.run();
     } catch (Throwable error) {
-      complain(error);
+      report(error);
     }
   }
 
-  private static void complain(Throwable error) {
+  private static void report(Throwable error) {
     try {
-      if (COMPLAINED.compareAndSet(false, true)) {
+      if (REPORTED.compareAndSet(false, true)) {
         Logger logger = LoggerFactory.getLogger(OffsetCommitListener.class);
         logger.error(
-            "eo_listener could not take an event of Spark. The query runs on, but may not be"
-                + " committed. This is said once.",
+            "eo_listener could not process an event of Spark. The query keeps running, but its"
+                + " offsets may not be committed. Further errors of this kind are not logged.",
             error);
       }
     } catch (Throwable worse) {
-      // Not even a logger: there is nobody left to tell, and the query must run on.
+      // Not even a logger: there is nowhere to report it, and the query must keep running.
     }
   }
 }

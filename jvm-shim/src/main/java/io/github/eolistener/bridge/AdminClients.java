@@ -1,33 +1,35 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
+import io.github.eolistener.kafka.GroupCalls;
+import io.github.eolistener.protocol.ErrorClasses;
 import java.util.HashSet;
 import java.util.Set;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The Kafka clients that one bridge has opened in this JVM, to be closed when it is gone. */
+/** The Kafka clients that one bridge process has opened in this JVM, closed when it has exited. */
 final class AdminClients {
   private static final Logger LOGGER = LoggerFactory.getLogger("io.github.eolistener.Bridge");
 
   private final Set<String> names = new HashSet<>();
   private boolean closed;
 
-  /** Does something with the client of that name, which it may open. */
+  /** Runs {@code work}, which may open the client of that name. */
   String use(String name, Supplier<String> work) {
-    if (!open(name)) {
-      throw new IllegalStateException("the bridge that asks is gone");
+    if (!register(name)) {
+      throw new IllegalStateException("the bridge process that asks has exited");
     }
     try {
       return work.get();
     } finally {
-      if (isClosed()) { // meanwhile: it may have been opened after it was closed
+      if (isClosed()) { // meanwhile: the client may have been opened after that
         close(name);
       }
     }
   }
 
-  /** Closes them all, within a second or so; from now on none is opened. */
+  /** Closes them all, within about a second; none can be opened afterwards. */
   void close() {
     Set<String> opened;
     synchronized (this) {
@@ -40,13 +42,13 @@ final class AdminClients {
 
   private static void close(String name) {
     try {
-      Groups.close(name);
+      GroupCalls.close(name);
     } catch (RuntimeException | LinkageError fault) {
-      LOGGER.warn("a Kafka client could not be closed: {}", Failure.classes(fault));
+      LOGGER.warn("closing a Kafka client failed: {}", ErrorClasses.of(fault));
     }
   }
 
-  private synchronized boolean open(String name) {
+  private synchronized boolean register(String name) {
     if (!closed) {
       names.add(name);
     }

@@ -1,5 +1,6 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
+import io.github.eolistener.protocol.LineReader;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
@@ -11,44 +12,44 @@ import java.util.regex.Pattern;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** What a bridge writes to its standard error, as lines of the driver's log. */
+/** Copies the standard error of a bridge process into the driver's log. */
 final class BridgeLog implements Runnable {
   private static final Logger LOGGER = LoggerFactory.getLogger("io.github.eolistener.Bridge");
   private static final Pattern RECORD =
       Pattern.compile("(DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)", Pattern.DOTALL);
-  private static final int LONGEST = 8_192;
-  private static final int LINES_IN_A_WINDOW = 200;
+  private static final int MAX_LINE_BYTES = 8_192;
+  private static final int MAX_LINES_PER_WINDOW = 200;
   private static final long WINDOW = TimeUnit.SECONDS.toNanos(10);
-  private static final int KEPT = 20;
+  private static final int MAX_KEPT = 20;
 
   private final InputStream errors;
   private final Deque<String> last = new ArrayDeque<>();
   private volatile boolean greeted;
-  private long windowBegan = System.nanoTime();
+  private long windowStart = System.nanoTime();
   private int linesInWindow;
 
   BridgeLog(InputStream errors) {
     this.errors = errors;
   }
 
-  /** Whether somebody wants to see how it comes to its decisions. */
+  /** Whether the driver logs at level DEBUG, so that the bridge should too. */
   static boolean isDebug() {
     return LOGGER.isDebugEnabled();
   }
 
-  /** From now on it is our program that speaks: before, the interpreter may only fail to start. */
+  /** The bridge has started: before that, lines are of an interpreter that may fail to start. */
   void greeted() {
     greeted = true;
   }
 
-  /** The last lines that are no records of our own: what an interpreter says when it fails. */
-  synchronized String lastWords() {
+  /** The last lines that are not log records: the error of an interpreter that fails. */
+  synchronized String lastOutput() {
     return String.join("\n", last);
   }
 
   @Override
   public void run() {
-    LineReader lines = new LineReader(errors, LONGEST);
+    LineReader lines = new LineReader(errors, MAX_LINE_BYTES);
     try {
       for (byte[] line = lines.next(); line != null; line = lines.next()) {
         String text = new String(line, StandardCharsets.UTF_8).stripTrailing();
@@ -65,10 +66,10 @@ final class BridgeLog implements Runnable {
     Matcher record = RECORD.matcher(text);
     if (!record.matches()) {
       keep(text);
-      if (!isTooMuch()) {
+      if (!isOverLimit()) {
         log(greeted ? "WARNING" : "DEBUG", "bridge: " + text);
       }
-    } else if (!isTooMuch()) {
+    } else if (!isOverLimit()) {
       log(record.group(1), record.group(2));
     }
   }
@@ -91,21 +92,24 @@ final class BridgeLog implements Runnable {
 
   private synchronized void keep(String text) {
     last.addLast(text);
-    if (last.size() > KEPT) {
+    if (last.size() > MAX_KEPT) {
       last.removeFirst();
     }
   }
 
-  private boolean isTooMuch() {
+  private boolean isOverLimit() {
     long now = System.nanoTime();
-    if (now - windowBegan > WINDOW) {
-      if (linesInWindow > LINES_IN_A_WINDOW) {
-        LOGGER.warn("{} lines of the bridge were left out", linesInWindow - LINES_IN_A_WINDOW);
+    if (now - windowStart > WINDOW) {
+      if (linesInWindow > MAX_LINES_PER_WINDOW) {
+        LOGGER.warn(
+            "{} lines of the bridge were not logged: more than {} in 10 s",
+            linesInWindow - MAX_LINES_PER_WINDOW,
+            MAX_LINES_PER_WINDOW);
       }
-      windowBegan = now;
+      windowStart = now;
       linesInWindow = 0;
     }
     linesInWindow++;
-    return linesInWindow > LINES_IN_A_WINDOW;
+    return linesInWindow > MAX_LINES_PER_WINDOW;
   }
 }

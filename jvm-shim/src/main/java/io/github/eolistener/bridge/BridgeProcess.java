@@ -1,6 +1,9 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.github.eolistener.events.EventQueue;
+import io.github.eolistener.protocol.LineReader;
+import io.github.eolistener.protocol.Message;
 import java.io.BufferedOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -16,69 +19,71 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One bridge: a process, a thread that writes to it, one that reads from it, one for its log.
+ * One bridge process, with a thread that writes to it, one that reads from it and one for its log.
  *
- * <p>A write may block for ever (the process was stopped), so nobody waits for the writer; killing
+ * <p>A write may block forever (the process was stopped), so nobody waits for the writer; killing
  * the process ends all three threads.
  */
-final class Child {
+final class BridgeProcess {
   private static final Logger LOGGER = LoggerFactory.getLogger("io.github.eolistener.Bridge");
-  private static final int LONGEST = 1 << 24;
-  private static final int NOISE = 1_000; // what a start-up file may print before the greeting
-  private static final long PAUSE = 1_000;
+  private static final int MAX_LINE_BYTES = 1 << 24;
+  private static final int MAX_STARTUP_LINES = 1_000; // of a start-up file, before the greeting
+  private static final long WAIT_MS = 1_000;
 
   final BridgeLog log;
 
   private final Process process;
-  private final Mailbox mailbox;
-  private final Clerk clerk;
+  private final EventQueue queue;
+  private final RequestHandler requests;
   private final AdminClients clients = new AdminClients();
-  private final int key;
+  private final int generation;
   private final Queue<String> replies = new ConcurrentLinkedQueue<>();
-  private final AtomicLong pings = new AtomicLong();
+  private final AtomicLong lastPing = new AtomicLong();
   private final Thread writer;
   private final Thread reader;
-  private final Thread errors;
-  private volatile long ponged;
+  private final Thread logReader;
+  private volatile long lastPong;
   private volatile JsonNode greeting;
-  private volatile long endAt;
-  private volatile boolean ending;
-  private final AtomicInteger garbage = new AtomicInteger();
+  private volatile long stopDeadline;
+  private volatile boolean stopping;
+  private final AtomicInteger invalidLines = new AtomicInteger();
 
-  private Child(Process process, String hello, Mailbox mailbox, Clerk clerk) {
+  private BridgeProcess(
+      Process process, String hello, EventQueue queue, RequestHandler requests) {
     this.process = process;
-    this.mailbox = mailbox;
-    this.clerk = clerk;
-    this.key = mailbox.tellAgain();
+    this.queue = queue;
+    this.requests = requests;
+    this.generation = queue.resendAll();
     this.log = new BridgeLog(process.getErrorStream());
     replies.add(hello);
     this.writer = Bridge.thread("eo-listener-bridge-writer", this::write);
     this.reader = Bridge.thread("eo-listener-bridge-reader", this::read);
-    this.errors = Bridge.thread("eo-listener-bridge-log", log);
+    this.logReader = Bridge.thread("eo-listener-bridge-log", log);
   }
 
-  /** Starts the process. IOException: there is no such program, or it cannot be run. */
-  static Child start(ProcessBuilder command, String hello, Mailbox mailbox, Clerk clerk)
+  /** Starts the process. IOException: there is no such program, or it is not executable. */
+  static BridgeProcess start(
+      ProcessBuilder command, String hello, EventQueue queue, RequestHandler requests)
       throws IOException {
-    Child child = new Child(command.start(), hello, mailbox, clerk);
-    child.writer.start();
-    child.reader.start();
-    child.errors.start();
-    return child;
+    BridgeProcess started = new BridgeProcess(command.start(), hello, queue, requests);
+    started.writer.start();
+    started.reader.start();
+    started.logReader.start();
+    return started;
   }
 
   long pid() {
     return process.pid();
   }
 
-  /** What it said first; null until then. */
+  /** Its first line of the protocol; null until it has come. */
   JsonNode greeting() {
     return greeting;
   }
 
-  /** How many lines came that are none of the protocol's. */
-  int garbage() {
-    return garbage.get();
+  /** How many lines it has written that are not of the protocol. */
+  int invalidLines() {
+    return invalidLines.get();
   }
 
   boolean isAlive() {
@@ -93,62 +98,63 @@ final class Child {
     process.onExit().thenRun(then);
   }
 
-  /** Asks for a sign of life, unless one is outstanding. */
+  /** Sends a ping, unless one is still unanswered. */
   void ping() {
     if (isAnswering()) {
-      send(Message.ping(pings.incrementAndGet()));
+      send(Message.ping(lastPing.incrementAndGet()));
     }
   }
 
   /** Whether every ping so far was answered. */
   boolean isAnswering() {
-    return ponged >= pings.get();
+    return lastPong >= lastPing.get();
   }
 
-  /** Has it told all that waits, then asked to end, with what is left of the time until then. */
-  void end(long atNanos) {
-    endAt = atNanos;
-    ending = true;
-    mailbox.wake();
+  /** Has all queued events sent, then the request to stop with the time left until the deadline. */
+  void stop(long deadlineNanos) {
+    stopDeadline = deadlineNanos;
+    stopping = true;
+    queue.wake();
   }
 
-  /** Whether it was told to end. */
-  boolean isEnding() {
-    return ending;
+  /** Whether {@link #stop} was called. */
+  boolean isStopping() {
+    return stopping;
   }
 
-  /** Ends it at once, also when it is stopped. */
+  /** Ends the process at once, also one that is stopped. */
   void kill() {
     process.destroyForcibly();
   }
 
   /**
-   * Waits for its threads, which end with the process, so that all it said is in the log; closes
-   * what it has opened in this JVM.
+   * Waits for its threads, which end with the process, so that all its output is in the log; closes
+   * the Kafka clients that it has opened in this JVM.
    */
   void join(long millis) throws InterruptedException {
-    mailbox.wake();
+    queue.wake();
     clients.close();
-    for (Thread thread : List.of(errors, reader, writer)) {
+    for (Thread thread : List.of(logReader, reader, writer)) {
       thread.join(millis);
     }
   }
 
   private void send(String line) {
     replies.add(line);
-    mailbox.wake();
+    queue.wake();
   }
 
   private void write() {
     try (OutputStream output = new BufferedOutputStream(process.getOutputStream(), 1 << 16)) {
-      boolean endTold = false;
+      boolean stopSent = false;
       while (process.isAlive()) {
         for (String reply = replies.poll(); reply != null; reply = replies.poll()) {
           line(output, reply);
         }
         output.flush();
-        boolean mayEnd = ending;
-        List<Supplier<String>> lines = greeting == null ? List.of() : mailbox.take(key, PAUSE);
+        boolean mayStop = stopping;
+        List<Supplier<String>> lines =
+            greeting == null ? List.of() : queue.take(generation, WAIT_MS);
         for (Supplier<String> next : lines) {
           String text = text(next);
           if (text != null) {
@@ -156,26 +162,26 @@ final class Child {
           }
         }
         if (greeting == null) {
-          mailbox.pause(PAUSE); // what is put in now stays there for the next bridge, if this fails
-        } else if (lines.isEmpty() && mayEnd && !endTold) {
-          endTold = true;
-          double left = (endAt - System.nanoTime()) / (double) TimeUnit.SECONDS.toNanos(1);
+          queue.pause(WAIT_MS); // should this process fail, events stay queued for the next one
+        } else if (lines.isEmpty() && mayStop && !stopSent) {
+          stopSent = true;
+          double left = (stopDeadline - System.nanoTime()) / (double) TimeUnit.SECONDS.toNanos(1);
           line(output, Message.end(Math.max(0.0, left)));
         }
       }
     } catch (IOException | InterruptedException gone) {
-      // The process has ended or was killed; its supervisor sees that.
+      // The process has exited or was killed; its watchdog sees that.
     } catch (Throwable error) {
-      garbage.incrementAndGet(); // not to be: then rather a new bridge than one that hears nothing
+      invalidLines.incrementAndGet(); // unexpected: replace the process, which would get nothing
     }
   }
 
-  /** An event as text; null for one that Spark cannot write, which would fail again and again. */
+  /** An event as JSON; null for one that Spark cannot render, which would fail again and again. */
   private static String text(Supplier<String> event) {
     try {
       return event.get();
     } catch (RuntimeException | LinkageError fault) {
-      LOGGER.error("an event of Spark is not committed: it cannot be written as JSON", fault);
+      LOGGER.error("an event of Spark is not committed: Spark cannot write it as JSON", fault);
       return null;
     }
   }
@@ -186,39 +192,39 @@ final class Child {
   }
 
   private void read() {
-    LineReader lines = new LineReader(process.getInputStream(), LONGEST);
-    int noise = 0;
+    LineReader lines = new LineReader(process.getInputStream(), MAX_LINE_BYTES);
+    int startupLines = 0;
     try {
       for (byte[] line = lines.next(); line != null; line = lines.next()) {
         JsonNode message = Message.parse(line);
         if (greeting != null) {
-          take(message);
+          dispatch(message);
         } else if (message != null && message.has("v")) {
           log.greeted();
           greeting = message;
-          mailbox.wake();
-        } else if (++noise > NOISE) {
-          garbage.incrementAndGet();
+          queue.wake();
+        } else if (++startupLines > MAX_STARTUP_LINES) {
+          invalidLines.incrementAndGet();
         }
       }
     } catch (IOException gone) {
-      // The process has ended or was killed; its supervisor sees that.
+      // The process has exited or was killed; its watchdog sees that.
     } catch (Throwable error) {
-      garbage.incrementAndGet();
+      invalidLines.incrementAndGet();
     }
   }
 
-  private void take(JsonNode message) {
+  private void dispatch(JsonNode message) {
     if (message == null) {
-      garbage.incrementAndGet();
+      invalidLines.incrementAndGet();
     } else if (message.has("pong")) {
-      ponged = message.path("pong").asLong();
+      lastPong = message.path("pong").asLong();
     } else if (message.has("ask")) {
-      clerk.ask(message, clients, this::send);
+      requests.handle(message, clients, this::send);
     } else if (message.has("forget")) {
-      mailbox.forget(message.path("forget").asText());
+      queue.forget(message.path("forget").asText());
     } else {
-      garbage.incrementAndGet();
+      invalidLines.incrementAndGet();
     }
   }
 }

@@ -1,138 +1,151 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.github.eolistener.protocol.Message;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Looks after one bridge from its start to its end.
+ * Watches one bridge process from its start to its exit, and kills it when it does not answer.
  *
- * <p>Patience is counted in looks of one second, not by a clock: a driver that stood still itself
- * (a stopped process, a suspended machine) has not been waiting.
+ * <p>Time-outs are counted in checks, one a second, not by a clock: a driver that was itself
+ * stopped or suspended has not been waiting.
  */
-final class Vigil {
+final class BridgeWatchdog {
   private static final Logger LOGGER = LoggerFactory.getLogger("io.github.eolistener.Bridge");
   private static final Pattern NO_MODULE = Pattern.compile("No module named '?([\\w.]+)");
-  private static final int BAD_SETTINGS = 78; // the bridge ends with it when it refuses spark.eo.*
-  private static final int SIGNAL = 128; // exit codes above it are those of a process killed by one
-  private static final long LAST_WORDS = 1_000;
-  private static final int PING_EVERY = 3;
-  private static final int START_PATIENCE = 60;
-  private static final int END_PATIENCE = 4; // so that another one still has time to commit
+  private static final int BAD_SETTINGS = 78; // the exit code for spark.eo.* that are rejected
+  private static final int SIGNAL = 128; // greater exit codes: killed by a signal
+  private static final long JOIN_MS = 1_000;
+  private static final int CHECKS_PER_PING = 3;
+  private static final int START_CHECKS = 60;
+  private static final int STOP_CHECKS = 4; // so that a replacement still has time to commit
 
-  private final Child child;
-  private final Settings settings;
-  private final Orders orders;
+  private final BridgeProcess process;
+  private final BridgeSettings settings;
+  private final LifecycleSignal signal;
   private boolean greeted;
-  private int patience = START_PATIENCE;
-  private int looks;
+  private int maxSilentChecks = START_CHECKS;
+  private int checks;
 
-  Vigil(Child child, Settings settings, Orders orders) {
-    this.child = child;
+  BridgeWatchdog(BridgeProcess process, BridgeSettings settings, LifecycleSignal signal) {
+    this.process = process;
     this.settings = settings;
-    this.orders = orders;
-    child.onExit(orders::wake);
+    this.signal = signal;
+    process.onExit(signal::wake);
   }
 
-  /** How many seconds it has run, about. */
-  int looks() {
-    return looks;
+  /** How many checks it has made: about the seconds that the process has run. */
+  int checks() {
+    return checks;
   }
 
-  /** Stays until it is gone, or has to go and is killed. */
-  Outcome keep() throws InterruptedException {
-    Outcome outcome;
+  /** Returns when the process has exited, or had to be killed. */
+  ExitReason awaitExit() throws InterruptedException {
+    ExitReason reason;
     try {
-      outcome = watch();
+      reason = watch();
     } finally {
-      child.kill();
-      child.join(LAST_WORDS);
+      process.kill();
+      process.join(JOIN_MS);
     }
-    return outcome != null ? outcome : ended();
+    return reason != null ? reason : exited();
   }
 
-  /** What is wrong with it; null when it has ended by itself. */
-  private Outcome watch() throws InterruptedException {
-    boolean endTold = false;
-    int silent = 0;
-    for (looks = 1; child.isAlive(); looks++) {
-      if (!greeted && child.greeting() != null) {
+  /** Why the process must be killed; null when it has exited by itself. */
+  private ExitReason watch() throws InterruptedException {
+    boolean stopSent = false;
+    int silentChecks = 0;
+    for (checks = 1; process.isAlive(); checks++) {
+      if (!greeted && process.greeting() != null) {
         greeted = true;
-        Outcome refused = read(child.greeting());
-        if (refused != null) {
-          return refused;
+        ExitReason rejected = read(process.greeting());
+        if (rejected != null) {
+          return rejected;
         }
       }
-      boolean starting = !greeted && orders.isEnd(); // then the time that is left is all it has
-      silent = starting || (greeted && child.isAnswering()) ? 0 : silent + 1;
-      if (child.garbage() > 0) {
-        return broken("what it writes is garbage");
-      } else if (silent > (orders.isEnd() ? Math.min(patience, END_PATIENCE) : patience)) {
-        return broken("it does not answer");
-      } else if (orders.left() <= 0) {
-        return broken("it did not end in time");
+      // While it starts up after a stop was requested, only the deadline counts.
+      boolean starting = !greeted && signal.isStopRequested();
+      silentChecks = starting || (greeted && process.isAnswering()) ? 0 : silentChecks + 1;
+      if (process.invalidLines() > 0) {
+        return failed("it wrote lines that are not of the protocol");
+      } else if (silentChecks > maxSilentChecks()) {
+        return failed("it did not answer in time");
+      } else if (signal.millisLeft() <= 0) {
+        return failed("it did not stop in time");
       }
-      if (greeted && (looks % PING_EVERY == 0 || orders.isEnd())) {
-        child.ping();
+      if (greeted && (checks % CHECKS_PER_PING == 0 || signal.isStopRequested())) {
+        process.ping();
       }
-      endTold = endTold || (greeted && endTold());
-      orders.await(Math.min(settings.lookMillis, orders.left()));
+      stopSent = stopSent || (greeted && sendStop());
+      signal.await(Math.min(settings.checkMillis, signal.millisLeft()));
     }
     return null;
   }
 
-  private boolean endTold() {
-    Long at = orders.take(settings.flushMillis());
-    if (at != null) {
-      child.end(at);
-    }
-    return at != null;
+  private int maxSilentChecks() {
+    return signal.isStopRequested() ? Math.min(maxSilentChecks, STOP_CHECKS) : maxSilentChecks;
   }
 
-  /** Takes in what the bridge is. */
-  private Outcome read(JsonNode greeting) {
+  private boolean sendStop() {
+    Long deadline = signal.takeDeadline(settings.flushMillis());
+    if (deadline != null) {
+      process.stop(deadline);
+    }
+    return deadline != null;
+  }
+
+  /**
+   * Reads the first line of the process: its version and its settings; null when it can be used.
+   */
+  private ExitReason read(JsonNode greeting) {
     String theirs = greeting.path("package").asText();
     String versions =
-        "the shim is of version " + Settings.version() + ", the package that "
-            + settings.interpreter + " has of version " + theirs + ". To do: give Spark the jar"
-            + " that `" + settings.interpreter.program + " -m eo_listener jar` names";
+        "the shim has version " + BridgeSettings.version() + ", the package of "
+            + settings.interpreter + " has version " + theirs;
+    String fix =
+        "give Spark the jar that `" + settings.interpreter.program
+            + " -m eo_listener jar` prints";
     if (greeting.path("v").asInt() != Message.FORMAT) {
-      return new Outcome(Outcome.Kind.REFUSED, versions);
+      return new ExitReason(ExitReason.Kind.REJECTED, versions, fix);
     }
-    if (!Settings.version().equals(theirs)) {
-      LOGGER.warn("{}", versions);
+    if (!BridgeSettings.version().equals(theirs)) {
+      LOGGER.warn("versions differ: {}. Fix: {}", versions, fix);
     }
-    LOGGER.info("the bridge runs on {}, as process {}", settings.interpreter, child.pid());
-    patience = Math.max(1, greeting.path("timeout").asInt(START_PATIENCE / 2));
-    settings.flushes(greeting.path("flush"));
+    LOGGER.info("the bridge runs on {}, as process {}", settings.interpreter, process.pid());
+    maxSilentChecks = Math.max(1, greeting.path("timeout").asInt(START_CHECKS / 2));
+    settings.setFlushSeconds(greeting.path("flush"));
     return null;
   }
 
-  /** What its end means; it is a good one where it was asked for. */
-  private Outcome ended() {
-    int code = child.exitCode();
+  /** What its exit means. */
+  private ExitReason exited() {
+    int code = process.exitCode();
     if (greeted || code > SIGNAL) {
-      boolean good = code == 0 && child.isEnding();
-      return good
-          ? new Outcome(Outcome.Kind.ENDED, "it was told to")
-          : broken("it has ended with exit code " + code);
+      boolean requested = code == 0 && process.isStopping();
+      return requested
+          ? new ExitReason(ExitReason.Kind.REQUESTED, "a stop was requested")
+          : failed("it ended with exit code " + code);
     }
-    String words = child.log.lastWords();
-    Matcher module = NO_MODULE.matcher(words);
+    String output = process.log.lastOutput();
+    Matcher module = NO_MODULE.matcher(output);
     if (code == BAD_SETTINGS) {
-      return new Outcome(Outcome.Kind.REFUSED, "it does not take these settings");
+      return new ExitReason(
+          ExitReason.Kind.REJECTED,
+          "the bridge rejects its settings",
+          "see the error that it logged before this line");
     } else if (module.find()) {
-      return Outcome.notInstalled("it has no module " + module.group(1));
+      return ExitReason.notInstalled("it has no module " + module.group(1));
     }
-    String last = words.substring(words.lastIndexOf('\n') + 1);
-    return Outcome.unusable(
+    String last = output.substring(output.lastIndexOf('\n') + 1);
+    return ExitReason.unusable(
         "it ended with exit code " + code + (last.isEmpty() ? "" : ": " + last),
         settings.interpreter);
   }
 
-  private static Outcome broken(String why) {
-    return new Outcome(Outcome.Kind.BROKEN, why);
+  private static ExitReason failed(String cause) {
+    return new ExitReason(ExitReason.Kind.FAILED, cause);
   }
 }

@@ -1,46 +1,48 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
-/** How the life of one bridge ended, and why. */
-final class Outcome {
+/** How one bridge process ended, and why. */
+final class ExitReason {
   enum Kind {
-    /** As it was told to. */
-    ENDED,
-    /** It ran, and is gone or was killed: another one may do better. */
-    BROKEN,
-    /** It never ran: the interpreter or what it has installed is not fit. */
+    /** It stopped as requested. */
+    REQUESTED,
+    /** It ran, then exited or was killed: another process may work. */
+    FAILED,
+    /** It never ran: the interpreter, or what is installed there, does not work. */
     UNUSABLE,
-    /** It refuses the settings, or is of another version: no other one would do better. */
-    REFUSED
+    /** It rejects the settings, or is of another version: no other process would work. */
+    REJECTED
   }
 
   private static final String INSTALL =
       "install eo-listener there, or name an interpreter that has it: --conf "
-          + Interpreter.SETTING + "=/path/to/python";
+          + PythonInterpreter.SETTING + "=/path/to/python";
 
   final Kind kind;
-  final String why;
+  final String cause;
 
-  /** What the user can do; empty where that is said by {@code why}, or nothing is to be done. */
+  /** What the user can do; empty where nothing can be suggested. */
   final String fix;
 
-  Outcome(Kind kind, String why) {
-    this(kind, why, "");
+  ExitReason(Kind kind, String cause) {
+    this(kind, cause, "");
   }
 
-  private Outcome(Kind kind, String why, String fix) {
+  ExitReason(Kind kind, String cause, String fix) {
     this.kind = kind;
-    this.why = why;
+    this.cause = cause;
     this.fix = fix;
   }
 
-  /** The interpreter is not there, or has not got the package. */
-  static Outcome notInstalled(String why) {
-    return new Outcome(Kind.UNUSABLE, why, INSTALL);
+  /** The interpreter does not exist, or does not have the package. */
+  static ExitReason notInstalled(String cause) {
+    return new ExitReason(Kind.UNUSABLE, cause, INSTALL);
   }
 
-  /** It has the package, and ends before it has said anything. */
-  static Outcome unusable(String why, Interpreter interpreter) {
-    return new Outcome(
-        Kind.UNUSABLE, why, "see what `" + interpreter.program + " -m eo_listener.bridge` says there");
+  /** The package is installed, but exits before its first line. */
+  static ExitReason unusable(String cause, PythonInterpreter interpreter) {
+    return new ExitReason(
+        Kind.UNUSABLE,
+        cause,
+        "run `" + interpreter.program + " -m eo_listener.bridge` there and read its error");
   }
 }

@@ -1,52 +1,57 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
 import java.util.concurrent.TimeUnit;
 
-/** What the driver wants of its bridge: to go on, to be renewed, or to end by a certain time. */
-final class Orders {
-  private Long endAt;
-  private boolean renewal;
+/** What the driver requests of its bridge: to restart, or to stop by a deadline. */
+final class LifecycleSignal {
+  private Long stopDeadline;
+  private boolean restart;
 
-  /** The application ends, and waits until then; only the first word counts. */
-  synchronized void end(long atNanos) {
-    endAt = endAt == null ? Long.valueOf(atNanos) : endAt;
+  /** The application ends, and waits until {@code deadlineNanos}; only the first call counts. */
+  synchronized void requestStop(long deadlineNanos) {
+    stopDeadline = stopDeadline == null ? Long.valueOf(deadlineNanos) : stopDeadline;
     notifyAll();
   }
 
-  /** This bridge has to end in good order, and another to know only the runs that are left. */
-  synchronized void renew() {
-    renewal = true;
+  /** The process must stop gracefully and be replaced. */
+  synchronized void requestRestart() {
+    restart = true;
     notifyAll();
   }
 
-  synchronized boolean isEnd() {
-    return endAt != null;
+  synchronized boolean isStopRequested() {
+    return stopDeadline != null;
   }
 
-  /** Milliseconds until the end, or very many. */
-  synchronized long left() {
-    return endAt == null
+  /** Milliseconds until the deadline; {@code Long.MAX_VALUE} without one. */
+  synchronized long millisLeft() {
+    return stopDeadline == null
         ? Long.MAX_VALUE
-        : TimeUnit.NANOSECONDS.toMillis(endAt - System.nanoTime());
+        : TimeUnit.NANOSECONDS.toMillis(stopDeadline - System.nanoTime());
   }
 
-  /** By when a bridge that can be told has to end; null when it may go on. Takes a renewal out. */
-  synchronized Long take(long flushMillis) {
-    if (endAt == null && !renewal) {
+  /**
+   * By when a process that is ready must stop; null when nothing is requested. Clears a requested
+   * restart.
+   */
+  synchronized Long takeDeadline(long flushMillis) {
+    if (stopDeadline == null && !restart) {
       return null;
     }
-    renewal = false;
-    return endAt != null ? endAt : System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(flushMillis);
+    restart = false;
+    return stopDeadline != null
+        ? stopDeadline
+        : System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(flushMillis);
   }
 
-  /** Waits, for an order at most; for at most {@code millis}. */
+  /** Waits for a request or a {@link #wake}, at most {@code millis}. */
   synchronized void await(long millis) throws InterruptedException {
     if (millis > 0) {
       wait(millis);
     }
   }
 
-  /** Has who waits look up. */
+  /** Ends a wait. */
   synchronized void wake() {
     notifyAll();
   }

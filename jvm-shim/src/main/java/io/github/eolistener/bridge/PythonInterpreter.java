@@ -1,11 +1,11 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 
-/** The Python that runs the bridge, and where its name comes from. */
-final class Interpreter {
+/** The Python that runs the bridge, and the setting that names it. */
+final class PythonInterpreter {
   static final String SETTING = "spark.eo.python";
 
   private static final List<String> SETTINGS =
@@ -16,27 +16,27 @@ final class Interpreter {
   final String program;
   final String origin;
 
-  private Interpreter(String program, String origin) {
+  private PythonInterpreter(String program, String origin) {
     this.program = program;
     this.origin = origin;
   }
 
-  /** The first that is set, as Spark itself looks for the driver's, after our own setting. */
-  static Interpreter choose(Map<String, String> conf, Map<String, String> environment) {
+  /** Our own setting, else the first that is set of those where Spark finds the driver's Python. */
+  static PythonInterpreter choose(Map<String, String> conf, Map<String, String> environment) {
     for (String key : SETTINGS) {
       if (isPython(conf.get(key), key)) {
-        return new Interpreter(conf.get(key).trim(), key);
+        return new PythonInterpreter(conf.get(key).trim(), key);
       }
     }
     for (String name : VARIABLES) {
       if (isPython(environment.get(name), name)) {
-        return new Interpreter(environment.get(name).trim(), name);
+        return new PythonInterpreter(environment.get(name).trim(), name);
       }
     }
-    return new Interpreter(DEFAULT, "the default");
+    return new PythonInterpreter(DEFAULT, "the default");
   }
 
-  /** Notebooks are started by naming their front end as the driver's Python: it runs no module. */
+  /** Notebooks set their front end as the driver's Python, which cannot run a module. */
   private static boolean isPython(String value, String origin) {
     if (value == null || value.isBlank()) {
       return false;

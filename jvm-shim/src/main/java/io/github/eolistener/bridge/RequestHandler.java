@@ -1,6 +1,13 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.github.eolistener.events.EventQueue;
+import io.github.eolistener.events.QueryRun;
+import io.github.eolistener.protocol.CallArguments;
+import io.github.eolistener.protocol.Message;
+import io.github.eolistener.protocol.RefusedException;
+import io.github.eolistener.requests.QueryAnswers;
+import io.github.eolistener.requests.ShimCalls;
 import java.util.Optional;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.RejectedExecutionException;
@@ -8,17 +15,17 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
-/** Answers the bridge's questions about queries, on threads of its own. */
-final class Clerk {
+/** Answers the requests of the bridge process, on threads of its own. */
+final class RequestHandler {
   private static final int THREADS = 2; // one may wait for a slow file system
-  private static final int WAITING = 100;
+  private static final int MAX_WAITING = 100;
 
-  private final Mailbox mailbox;
+  private final EventQueue queue;
   private final ThreadPoolExecutor answers = threads(THREADS, "eo-listener-answers");
   private final ThreadPoolExecutor ends = threads(1, "eo-listener-ends");
 
-  Clerk(Mailbox mailbox) {
-    this.mailbox = mailbox;
+  RequestHandler(EventQueue queue) {
+    this.queue = queue;
   }
 
   private static ThreadPoolExecutor threads(int number, String name) {
@@ -28,28 +35,28 @@ final class Clerk {
             number,
             30,
             TimeUnit.SECONDS,
-            new ArrayBlockingQueue<>(WAITING),
+            new ArrayBlockingQueue<>(MAX_WAITING),
             work -> Bridge.thread(name, work));
     threads.allowCoreThreadTimeOut(true);
     return threads;
   }
 
-  /** Takes a question; its answer, a line, goes to {@code reply} some time. */
-  void ask(JsonNode question, AdminClients clients, Consumer<String> reply) {
-    long number = question.path("ask").asLong();
+  /** Takes a request and returns at once; later its answer, one line, goes to {@code reply}. */
+  void handle(JsonNode request, AdminClients clients, Consumer<String> reply) {
+    long number = request.path("ask").asLong();
     try {
-      answers.execute(() -> reply.accept(answer(number, question, clients)));
+      answers.execute(() -> reply.accept(answer(number, request, clients)));
     } catch (RejectedExecutionException full) {
-      reply.accept(Message.failure(number, "too many questions wait"));
+      reply.accept(Message.failure(number, "too many requests are waiting"));
     }
   }
 
-  /** A run has ended: soon it is known by its last answers alone, without Spark's object. */
-  void conclude(Run run) {
+  /** A run has ended: soon it answers from its last answers alone, without Spark's object. */
+  void runEnded(QueryRun run) {
     try {
-      ends.execute(run.facts::conclude);
+      ends.execute(run.answers::freeze);
     } catch (RejectedExecutionException full) {
-      run.facts.release(); // its newest event is left, and Spark's heap comes first
+      run.answers.release(); // its newest event remains, and Spark's heap has priority
     }
   }
 
@@ -58,9 +65,9 @@ final class Clerk {
     ends.shutdownNow();
   }
 
-  private String answer(long number, JsonNode question, AdminClients clients) {
+  private String answer(long number, JsonNode request, AdminClients clients) {
     try {
-      return Message.answer(number, found(question, clients));
+      return Message.answer(number, result(request, clients));
     } catch (IllegalStateException known) {
       return Message.failure(number, known.getMessage()); // ours: it names classes and methods only
     } catch (Throwable error) {
@@ -68,33 +75,33 @@ final class Clerk {
     }
   }
 
-  private String found(JsonNode question, AdminClients clients) {
-    String what = question.path("what").asText();
-    if (what.equals("hands")) {
-      return done(question.path("call").asText(), question.path("argument").asText(), clients);
+  private String result(JsonNode request, AdminClients clients) {
+    String what = request.path("what").asText();
+    if (what.equals("call")) {
+      return call(request.path("call").asText(), request.path("argument").asText(), clients);
     }
-    if (!QueryFacts.isKnown(what)) {
-      throw new IllegalStateException("this shim does not know the question " + what);
+    if (!QueryAnswers.isKnown(what)) {
+      throw new IllegalStateException("this shim does not know the request " + what);
     }
-    Run run = mailbox.run(question.path("run").asText());
+    QueryRun run = queue.run(request.path("run").asText());
     if (run == null) {
       throw new IllegalStateException("the query is not known to the driver's listener");
     }
-    return run.facts.answer(what);
+    return run.answers.answer(what);
   }
 
-  private static String done(String call, String argument, AdminClients clients) {
-    Optional<String> client = call.startsWith("groups.") ? client(argument) : Optional.empty();
+  private static String call(String name, String argument, AdminClients clients) {
+    Optional<String> client = name.startsWith("groups.") ? client(argument) : Optional.empty();
     return client.isPresent()
-        ? clients.use(client.get(), () -> Hands.call(call, argument))
-        : Hands.call(call, argument);
+        ? clients.use(client.get(), () -> ShimCalls.call(name, argument))
+        : ShimCalls.call(name, argument);
   }
 
   private static Optional<String> client(String argument) {
     try {
-      return Argument.of(argument).find("client");
-    } catch (Refusal unfit) {
-      return Optional.empty(); // the hands say what is wrong with it
+      return CallArguments.of(argument).find("client");
+    } catch (RefusedException invalid) {
+      return Optional.empty(); // the call itself reports what is wrong with it
     }
   }
 }

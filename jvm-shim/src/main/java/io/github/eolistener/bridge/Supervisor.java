@@ -1,145 +1,154 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
+import io.github.eolistener.events.EventQueue;
 import java.io.IOException;
 import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Keeps one bridge running while there are runs to commit: on a thread of its own, which starts
- * another one when it is gone.
+ * Keeps one bridge process running while there are runs to commit. It has a thread of its own, on
+ * which it starts a new process when the last one has exited.
  */
 final class Supervisor implements Runnable {
   private static final Logger LOGGER = LoggerFactory.getLogger("io.github.eolistener.Bridge");
-  private static final int LONG_LIFE = 60;
-  private static final long SHORTEST_PAUSE = 100;
-  private static final long SHORT_PAUSE = 500;
-  private static final long LONG_PAUSE = TimeUnit.MINUTES.toMillis(1);
-  private static final long LONGEST_PAUSE = TimeUnit.MINUTES.toMillis(5);
+  private static final int STABLE_CHECKS = 60; // a process that lived longer resets the backoff
+  private static final long MIN_BACKOFF_MS = 100;
+  private static final long INITIAL_BACKOFF_MS = 500;
+  private static final long UNUSABLE_BACKOFF_MS = TimeUnit.MINUTES.toMillis(1);
+  private static final long MAX_BACKOFF_MS = TimeUnit.MINUTES.toMillis(5);
 
-  private final Settings settings;
-  private final Mailbox mailbox;
-  private final Clerk clerk;
-  private final Orders orders = new Orders();
+  private final BridgeSettings settings;
+  private final EventQueue queue;
+  private final RequestHandler requests;
+  private final LifecycleSignal signal = new LifecycleSignal();
   private final Thread thread = Bridge.thread("eo-listener-bridge", this);
 
-  private volatile String said = "";
-  private long pause = SHORT_PAUSE;
-  private Outcome.Kind last;
+  private volatile String lastError = "";
+  private long backoffMs = INITIAL_BACKOFF_MS;
+  private ExitReason.Kind lastExit;
 
-  Supervisor(Settings settings, Mailbox mailbox, Clerk clerk) {
+  Supervisor(BridgeSettings settings, EventQueue queue, RequestHandler requests) {
     this.settings = settings;
-    this.mailbox = mailbox;
-    this.clerk = clerk;
+    this.queue = queue;
+    this.requests = requests;
   }
 
   void start() {
     thread.start();
   }
 
-  /** Has the bridge commit what is left and go; returns when it is gone, or a little after then. */
-  void end(long atNanos) throws InterruptedException {
-    orders.end(atNanos);
-    mailbox.hurry();
-    thread.join(Math.max(1, orders.left()) + TimeUnit.SECONDS.toMillis(1));
+  /** Has the bridge commit what is outstanding and exit; returns soon after the deadline. */
+  void stop(long deadlineNanos) throws InterruptedException {
+    signal.requestStop(deadlineNanos);
+    queue.flush();
+    thread.join(Math.max(1, signal.millisLeft()) + TimeUnit.SECONDS.toMillis(1));
   }
 
-  /** Ends this bridge in good order and starts another, which knows only the runs that are left. */
-  void renew() {
-    orders.renew();
+  /** Stops this process gracefully and starts another, which is sent the remaining runs only. */
+  void restart() {
+    signal.requestRestart();
   }
 
-  /** What it has told the user last, of what stands in the way. */
-  String said() {
-    return said;
+  /** The last error that was logged; empty before the first. */
+  String lastError() {
+    return lastError;
   }
 
   @Override
   public void run() {
     try {
-      mailbox.awaitRun();
+      queue.awaitRun();
       while (isNeeded()) {
-        after(life());
-        mailbox.awaitRun();
+        handle(runOnce());
+        queue.awaitRun();
       }
     } catch (InterruptedException ended) {
       LOGGER.debug("the supervisor of the bridge was interrupted");
     } catch (Throwable error) {
-      LOGGER.error("eo_listener commits no more in this driver; queries run on", error);
+      LOGGER.error(
+          "eo_listener stops committing in this driver: an internal error. Queries keep running",
+          error);
     } finally {
-      mailbox.close();
-      clerk.close();
+      queue.close();
+      requests.close();
     }
   }
 
-  /** At the end one more is started only if the last one ran, and was cut off. */
+  /** After a stop was requested, one more process is started only if the last one had failed. */
   private boolean isNeeded() {
-    if (last == Outcome.Kind.REFUSED) {
+    if (lastExit == ExitReason.Kind.REJECTED) {
       return false;
     }
-    boolean promising = last == null || last == Outcome.Kind.BROKEN;
-    return !orders.isEnd() || (promising && !mailbox.isEmpty() && orders.left() > 0);
+    boolean retriable = lastExit == null || lastExit == ExitReason.Kind.FAILED;
+    return !signal.isStopRequested()
+        || (retriable && !queue.isEmpty() && signal.millisLeft() > 0);
   }
 
-  private Outcome life() throws InterruptedException {
-    Child child;
+  private ExitReason runOnce() throws InterruptedException {
+    BridgeProcess process;
     try {
-      child = Child.start(settings.command(), settings.hello(), mailbox, clerk);
+      process = BridgeProcess.start(settings.command(), settings.hello(), queue, requests);
     } catch (IOException missing) {
-      return Outcome.notInstalled(
-          "there is no such program, or it cannot be run (" + missing.getMessage() + ")");
+      return ExitReason.notInstalled(
+          "no such program, or it is not executable (" + missing.getMessage() + ")");
     }
-    Vigil vigil = new Vigil(child, settings, orders);
-    Outcome outcome = vigil.keep();
-    if (vigil.looks() > LONG_LIFE) {
-      pause = SHORT_PAUSE;
+    BridgeWatchdog watchdog = new BridgeWatchdog(process, settings, signal);
+    ExitReason reason = watchdog.awaitExit();
+    if (watchdog.checks() > STABLE_CHECKS) {
+      backoffMs = INITIAL_BACKOFF_MS;
     }
-    return outcome;
+    return reason;
   }
 
-  private void after(Outcome outcome) throws InterruptedException {
-    last = outcome.kind;
-    switch (outcome.kind) {
-      case ENDED:
-        if (!orders.isEnd()) {
-          last = null; // a renewal
+  private void handle(ExitReason reason) throws InterruptedException {
+    lastExit = reason.kind;
+    switch (reason.kind) {
+      case REQUESTED:
+        if (!signal.isStopRequested()) {
+          lastExit = null; // a restart
         }
         break;
-      case BROKEN:
-        LOGGER.warn("the bridge is gone: {}. Queries run on, another one takes over", outcome.why);
-        rest(pause);
+      case FAILED:
+        LOGGER.warn(
+            "the bridge process has failed: {}. Queries keep running; another one is started",
+            reason.cause);
+        backOff(backoffMs);
         break;
       case UNUSABLE:
-        say(
-            "eo_listener cannot run on " + settings.interpreter + ": " + outcome.why
-                + ". Nothing is committed until it can; queries run on. To do: " + outcome.fix);
-        pause = Math.max(pause, LONG_PAUSE);
-        rest(pause);
+        logOnce(
+            "eo_listener cannot run on " + settings.interpreter
+                + ". Nothing is committed until it can; queries keep running. Cause: "
+                + reason.cause + ". Fix: " + reason.fix);
+        backoffMs = Math.max(backoffMs, UNUSABLE_BACKOFF_MS);
+        backOff(backoffMs);
         break;
       default:
-        say("eo_listener commits nothing in this driver, queries run on: " + outcome.why);
-        mailbox.close();
+        logOnce(
+            "eo_listener commits nothing in this driver; queries keep running. Cause: "
+                + reason.cause + (reason.fix.isEmpty() ? "" : ". Fix: " + reason.fix));
+        queue.close();
     }
   }
 
-  /** Says something once, until something else is to be said. */
-  private void say(String what) {
-    if (what.equals(said)) {
-      LOGGER.debug("{}", what);
+  /** Logs an error, unless it is the one that was logged last. */
+  private void logOnce(String error) {
+    if (error.equals(lastError)) {
+      LOGGER.debug("{}", error);
     } else {
-      said = what;
-      LOGGER.error("{}", what);
+      lastError = error;
+      LOGGER.error("{}", error);
     }
   }
 
-  /** Waits before the next start, longer each time; hardly at all when the end is near. */
-  private void rest(long millis) throws InterruptedException {
-    pause = Math.min(pause * 2, LONGEST_PAUSE);
-    orders.await(SHORTEST_PAUSE);
+  /** Waits before the next start and doubles the next wait; short once a stop was requested. */
+  private void backOff(long millis) throws InterruptedException {
+    backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS);
+    signal.await(MIN_BACKOFF_MS);
     long began = System.nanoTime();
     long left = millis;
-    while (!orders.isEnd() && left > 0) {
-      orders.await(Math.min(left, LONGEST_PAUSE));
+    while (!signal.isStopRequested() && left > 0) {
+      signal.await(Math.min(left, MAX_BACKOFF_MS));
       left = millis - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
     }
   }

@@ -1,5 +1,6 @@
-package io.github.eolistener;
+package io.github.eolistener.events;
 
+import io.github.eolistener.protocol.Message;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -17,123 +18,126 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What Spark's threads leave for the bridge: bounded, in order for each run, and kept until the
- * bridge has dealt with it, so that another one can be told.
+ * The events that Spark's threads put in and the bridge process is sent: bounded, in order for each
+ * run. A run is kept until the bridge forgets it, so that a replacement process can be sent it too.
  *
- * <p>A run's events wait one by one, since Python judges each by the one before it. When too many
- * wait, the oldest of a run goes: the newest holds the whole of the offsets, and a missing one is
- * known by its batch. What is put in takes no time: events are made into JSON by who takes them.
+ * <p>Every event of a run is kept, since Python judges each by the one before it. When too many
+ * wait, the oldest event of the run is dropped: the newest holds all of its offsets, and a missing
+ * event shows by its batch id. Putting an event in is cheap: it becomes JSON on the thread that
+ * takes it.
  *
- * <p>Spark calls each listener that it was given, and may have been given two of us. Both are called
- * on one thread, one after the other, so an event that comes again comes at once.
+ * <p>Spark calls each listener that it was given, and may have been given two of ours. Both are
+ * called on one thread, one after the other, so a repeated event follows its original at once.
  */
-final class Mailbox {
+public final class EventQueue {
   private static final Logger LOGGER = LoggerFactory.getLogger("io.github.eolistener.Bridge");
-  private static final int RUNS_KEPT = 1_000;
-  private static final int ENDED_KEPT = 100;
+  private static final int MAX_RUNS = 1_000;
+  private static final int MAX_ENDED_RUNS = 100;
 
-  // A bridge that runs has been told of an end by then, and has asked what it wants to know.
-  private static final long ENDING = TimeUnit.MINUTES.toNanos(1);
-  private static final int EVENTS_KEPT = 1_000;
-  private static final int AT_A_TIME = 100;
+  // After this time a working bridge has received the end of a run and asked all it needs to know.
+  private static final long ENDED_GRACE = TimeUnit.MINUTES.toNanos(1);
+  private static final int MAX_EVENTS = 1_000;
+  private static final int MAX_RUNS_PER_TAKE = 100;
 
-  // A listener of the program's own claims a run after we hear of it, on the same thread.
-  private static final long CLAIM_TIME = TimeUnit.SECONDS.toNanos(1);
+  // A listener that the program added claims a run after our listener was called, on the same
+  // thread.
+  private static final long CLAIM_GRACE = TimeUnit.SECONDS.toNanos(1);
 
-  private final Map<String, Run> runs = new LinkedHashMap<>();
-  private final Set<Run> untold = new LinkedHashSet<>();
-  private final Claims claims;
+  private final Map<String, QueryRun> runs = new LinkedHashMap<>();
+  private final Set<QueryRun> unsent = new LinkedHashSet<>();
+  private final ClaimedRuns claims;
   private final LongSupplier nanoTime;
   private int events;
-  private int telling;
+  private int generation;
   private boolean woken;
-  private boolean hurried;
+  private boolean flushing;
   private boolean closed;
-  private boolean twiceSaid;
+  private boolean duplicateLogged;
 
-  /** {@code claims} says which runs are none of ours. */
-  Mailbox(Claims claims) {
+  /** {@code claims}: the runs that another listener commits. */
+  public EventQueue(ClaimedRuns claims) {
     this(claims, System::nanoTime);
   }
 
-  Mailbox(Claims claims, LongSupplier nanoTime) {
+  EventQueue(ClaimedRuns claims, LongSupplier nanoTime) {
     this.claims = claims;
     this.nanoTime = nanoTime;
   }
 
-  /** A run has begun. */
-  synchronized void started(Run run) {
+  /** A run has started. */
+  public synchronized void started(QueryRun run) {
     if (knows(run.runId)) {
       return;
     }
-    run.notBefore = nanoTime.getAsLong() + CLAIM_TIME;
+    run.notBefore = nanoTime.getAsLong() + CLAIM_GRACE;
     runs.put(run.runId, run);
-    if (runs.size() > RUNS_KEPT) {
+    if (runs.size() > MAX_RUNS) {
       drop(leastNeeded());
     }
-    untold.add(run);
+    unsent.add(run);
     wake();
   }
 
-  /** Whether the start of a run was put in, or is of no interest. */
-  synchronized boolean knows(String runId) {
+  /** Whether the start of a run was put in, or need not be. */
+  public synchronized boolean knows(String runId) {
     return closed || runs.containsKey(runId) || claims.contains(runId);
   }
 
-  /** A batch has ended. */
-  synchronized void progressed(String runId, Event event) {
-    Run run = runs.get(runId);
+  /** A batch has completed. */
+  public synchronized void progressed(String runId, ProgressEvent event) {
+    QueryRun run = runs.get(runId);
     if (run == null) {
       return;
     }
     if (run.newest != null && run.newest.isSameAs(event)) {
-      sayTwice();
+      logDuplicate();
       return;
     }
-    if (events >= EVENTS_KEPT && !run.waiting.isEmpty()) {
-      run.waiting.removeFirst();
+    if (events >= MAX_EVENTS && !run.pending.isEmpty()) {
+      run.pending.removeFirst();
       events--;
     }
-    run.waiting.addLast(event);
+    run.pending.addLast(event);
     run.newest = event;
     events++;
-    untold.add(run);
+    unsent.add(run);
     wake();
   }
 
-  private void sayTwice() {
-    if (!twiceSaid) {
-      twiceSaid = true;
+  private void logDuplicate() {
+    if (!duplicateLogged) {
+      duplicateLogged = true;
       LOGGER.warn(
-          "the progress event of a batch came more than once: {} is named twice in"
-              + " spark.sql.streaming.streamingQueryListeners, or the program adds it too. Each"
-              + " event counts once, so nothing is wrong with the groups. To do: name it once",
-          OffsetCommitListener.class.getName());
+          "the progress event of a batch came more than once. Each event counts once, so the groups"
+              + " are right. Cause: io.github.eolistener.OffsetCommitListener is named twice in"
+              + " spark.sql.streaming.streamingQueryListeners, or the program adds it too."
+              + " Fix: name it once");
     }
   }
 
-  /** A run has ended; the answer is that run, unless that was known or is of no interest. */
-  synchronized Optional<Run> ended(String runId) {
-    Run run = runs.get(runId);
+  /** A run has ended. Returns that run, unless its end was known or need not be. */
+  public synchronized Optional<QueryRun> ended(String runId) {
+    QueryRun run = runs.get(runId);
     if (run == null || run.ended) {
       return Optional.empty();
     }
     run.ended = true;
     run.endedAt = nanoTime.getAsLong();
-    untold.add(run);
-    letEndedGo(run);
+    unsent.add(run);
+    dropEnded(run);
     wake();
     return Optional.of(run);
   }
 
   /**
-   * Of those that ended a while ago, which are kept for another bridge alone, a hundred stay. One
-   * whose query has run again is not among them: the later run tells of all that it has reached.
+   * Drops runs that ended longer than {@code ENDED_GRACE} before {@code last} and are kept for a
+   * replacement process only: those of the same query, whose offsets {@code last} covers, and of
+   * the others all but the newest hundred.
    */
-  private void letEndedGo(Run last) {
-    Deque<Run> kept = new ArrayDeque<>();
-    for (Run run : List.copyOf(runs.values())) {
-      if (run.ended && last.endedAt - run.endedAt > ENDING) {
+  private void dropEnded(QueryRun last) {
+    Deque<QueryRun> kept = new ArrayDeque<>();
+    for (QueryRun run : List.copyOf(runs.values())) {
+      if (run.ended && last.endedAt - run.endedAt > ENDED_GRACE) {
         if (last.newest != null && run.queryId.equals(last.queryId)) {
           drop(run);
         } else {
@@ -141,138 +145,139 @@ final class Mailbox {
         }
       }
     }
-    while (kept.size() > ENDED_KEPT) {
+    while (kept.size() > MAX_ENDED_RUNS) {
       drop(kept.remove());
     }
   }
 
-  /** Leaves a run to who claimed it; says whether the bridge has been told of it already. */
-  synchronized boolean leave(String runId) {
-    Run run = runs.get(runId);
+  /** Drops a run that another listener claimed; returns whether the bridge was already sent it. */
+  public synchronized boolean release(String runId) {
+    QueryRun run = runs.get(runId);
     if (run == null) {
       return false;
     }
     drop(run);
-    return run.startTold;
+    return run.startSent;
   }
 
-  /** The run of this id; null when it is not, or no longer, of interest. */
-  synchronized Run run(String runId) {
+  /** The run of this id; null when it is not kept. */
+  public synchronized QueryRun run(String runId) {
     return runs.get(runId);
   }
 
-  /** Lets go of a run: the bridge has dealt with all of it. */
-  synchronized void forget(String runId) {
-    Run run = runs.get(runId);
+  /** Drops a run: the bridge has committed all of it. */
+  public synchronized void forget(String runId) {
+    QueryRun run = runs.get(runId);
     if (run != null) {
       drop(run);
     }
   }
 
-  /** Lets go of everything, for good: there will be no bridge. */
-  synchronized void close() {
+  /** Drops everything and accepts nothing more: there will be no bridge. */
+  public synchronized void close() {
     closed = true;
     List.copyOf(runs.values()).forEach(this::drop);
     wake();
   }
 
-  /** Whether there is nothing that a bridge would be needed for. */
-  synchronized boolean isEmpty() {
+  /** Whether there is no run that needs a bridge. */
+  public synchronized boolean isEmpty() {
     return runs.isEmpty();
   }
 
   /**
-   * Prepares for a new bridge, which has to be told everything; the answer is its key to {@link
-   * #take}, so that the one before it gets nothing any more.
+   * Marks everything as not sent, for a new process. Returns the generation to pass to {@link
+   * #take}; the process before it gets nothing any more.
    */
-  synchronized int tellAgain() {
-    untold.clear();
-    for (Run run : runs.values()) {
-      events -= run.waiting.size();
-      run.tellAgain();
-      events += run.waiting.size();
-      untold.add(run);
+  public synchronized int resendAll() {
+    unsent.clear();
+    for (QueryRun run : runs.values()) {
+      events -= run.pending.size();
+      run.resend();
+      events += run.pending.size();
+      unsent.add(run);
     }
-    return ++telling;
+    return ++generation;
   }
 
-  /** Waits for nothing any more: the application ends. */
-  synchronized void hurry() {
-    hurried = true;
+  /** Holds no event back any more: the application ends. */
+  public synchronized void flush() {
+    flushing = true;
     wake();
   }
 
-  /** Has {@link #take} return at once. */
-  synchronized void wake() {
+  /** Makes {@link #take} return at once. */
+  public synchronized void wake() {
     woken = true;
     notifyAll();
   }
 
-  /** Waits until there is a run, or until woken. */
-  synchronized void awaitRun() throws InterruptedException {
-    while (runs.isEmpty() && !hurried && !closed) {
+  /** Waits until there is a run, or until {@link #flush} or {@link #close}. */
+  public synchronized void awaitRun() throws InterruptedException {
+    while (runs.isEmpty() && !flushing && !closed) {
       wait();
     }
   }
 
   /**
-   * Takes out what is to be told next, each a line in the making; after {@code millis} or when
-   * woken there may be nothing.
+   * Takes what is to be sent next, each element one line that is rendered when asked for. Waits for
+   * it at most {@code millis}; empty when there is none by then.
    */
-  synchronized List<Supplier<String>> take(int key, long millis) throws InterruptedException {
-    List<Supplier<String>> lines = ready(key);
+  public synchronized List<Supplier<String>> take(int forGeneration, long millis)
+      throws InterruptedException {
+    List<Supplier<String>> lines = ready(forGeneration);
     if (lines.isEmpty()) {
       pause(millis);
-      lines = ready(key);
+      lines = ready(forGeneration);
     }
     return lines;
   }
 
-  /** Waits until woken, or for {@code millis}. */
-  synchronized void pause(long millis) throws InterruptedException {
+  /** Waits for {@link #wake}, at most {@code millis}. */
+  public synchronized void pause(long millis) throws InterruptedException {
     if (!woken) {
       wait(millis);
     }
     woken = false;
   }
 
-  private List<Supplier<String>> ready(int key) {
+  private List<Supplier<String>> ready(int forGeneration) {
     List<Supplier<String>> lines = new ArrayList<>();
-    if (key != telling) {
+    if (forGeneration != generation) {
       return lines;
     }
     long now = nanoTime.getAsLong();
-    Iterator<Run> next = untold.iterator();
-    while (next.hasNext() && lines.size() < AT_A_TIME) {
-      Run run = next.next();
-      boolean early = !run.startTold && run.waiting.isEmpty() && !run.ended && !hurried;
-      if (early && run.notBefore - now > 0) {
+    Iterator<QueryRun> next = unsent.iterator();
+    while (next.hasNext() && lines.size() < MAX_RUNS_PER_TAKE) {
+      QueryRun run = next.next();
+      boolean startOnly = !run.startSent && run.pending.isEmpty() && !run.ended && !flushing;
+      if (startOnly && run.notBefore - now > 0) {
         continue;
       }
-      tell(run, lines);
+      takeLines(run, lines);
       next.remove();
     }
     return lines;
   }
 
-  private void tell(Run run, List<Supplier<String>> lines) {
-    if (!run.startTold) {
-      run.startTold = true;
-      lines.add(() -> Message.started(run));
+  private void takeLines(QueryRun run, List<Supplier<String>> lines) {
+    if (!run.startSent) {
+      run.startSent = true;
+      lines.add(() -> Message.started(run.queryId, run.runId, run.name));
     }
-    events -= run.waiting.size();
-    for (Event event : run.waiting) {
+    events -= run.pending.size();
+    for (ProgressEvent event : run.pending) {
       lines.add(() -> Message.progress(event.json.get()));
     }
-    run.waiting.clear();
-    if (run.ended && !run.endTold) {
-      run.endTold = true;
+    run.pending.clear();
+    if (run.ended && !run.endSent) {
+      run.endSent = true;
       lines.add(() -> Message.ended(run.runId));
     }
   }
 
-  private Run leastNeeded() {
-    for (Run run : runs.values()) {
+  private QueryRun leastNeeded() {
+    for (QueryRun run : runs.values()) {
       if (run.ended) {
         return run;
       }
@@ -280,11 +285,11 @@ final class Mailbox {
     return runs.values().iterator().next();
   }
 
-  private void drop(Run run) {
+  private void drop(QueryRun run) {
     runs.remove(run.runId);
-    untold.remove(run);
-    events -= run.waiting.size();
-    run.waiting.clear();
-    run.facts.release();
+    unsent.remove(run);
+    events -= run.pending.size();
+    run.pending.clear();
+    run.answers.release();
   }
 }

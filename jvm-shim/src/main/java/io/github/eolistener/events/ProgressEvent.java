@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.events;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -6,31 +6,31 @@ import java.util.function.Supplier;
 import org.apache.spark.sql.streaming.SourceProgress;
 import org.apache.spark.sql.streaming.StreamingQueryProgress;
 
-/** The end of a batch: what tells it from the one before it, and its text in the making. */
-final class Event {
+/** A completed batch: what identifies it, and its JSON, rendered when asked for. */
+public final class ProgressEvent {
   final Supplier<String> json;
 
-  private final long batch;
+  private final long batchId;
   private final List<String> offsets;
 
-  /** {@code offsets} are starts and ends of its sources, each as Spark's text; null for none. */
-  Event(long batch, List<String> offsets, Supplier<String> json) {
-    this.batch = batch;
+  /** {@code offsets}: start and end of each source, as Spark's JSON; null for none. */
+  public ProgressEvent(long batchId, List<String> offsets, Supplier<String> json) {
+    this.batchId = batchId;
     this.offsets = offsets;
     this.json = json;
   }
 
-  static Event of(StreamingQueryProgress progress) {
+  public static ProgressEvent of(StreamingQueryProgress progress) {
     List<String> offsets = new ArrayList<>();
     for (SourceProgress source : progress.sources()) {
       offsets.add(source.startOffset());
       offsets.add(source.endOffset());
     }
-    return new Event(progress.batchId(), offsets, progress::json);
+    return new ProgressEvent(progress.batchId(), offsets, progress::json);
   }
 
-  /** Whether both tell of one batch and the same offsets, so that either says it all. */
-  boolean isSameAs(Event other) {
-    return batch == other.batch && offsets.equals(other.offsets);
+  /** Whether both are of one batch and the same offsets, so that either can be left out. */
+  boolean isSameAs(ProgressEvent other) {
+    return batchId == other.batchId && offsets.equals(other.offsets);
   }
 }

@@ -1,39 +1,41 @@
-package io.github.eolistener;
+package io.github.eolistener.events;
 
+import io.github.eolistener.requests.QueryAnswers;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.UUID;
 
 /**
- * One run of a query, and what the bridge has still to be told of it. Guarded by its mailbox, but
- * for {@code facts}.
+ * One run of a query, and what the bridge has still to be sent of it. Guarded by its {@link
+ * EventQueue}, except for the ids and {@code answers}.
  */
-final class Run {
+public final class QueryRun {
+  public final String runId;
+  public final QueryAnswers answers = new QueryAnswers();
+
   final UUID queryId;
-  final String runId;
   final String name;
 
-  final QueryFacts facts = new QueryFacts();
-  final Deque<Event> waiting = new ArrayDeque<>();
-  Event newest;
+  final Deque<ProgressEvent> pending = new ArrayDeque<>();
+  ProgressEvent newest;
   boolean ended;
   long endedAt;
-  boolean startTold;
-  boolean endTold;
+  boolean startSent;
+  boolean endSent;
   long notBefore;
 
-  Run(UUID queryId, UUID runId, String name) {
+  public QueryRun(UUID queryId, UUID runId, String name) {
     this.queryId = queryId;
     this.runId = runId.toString();
     this.name = name;
   }
 
-  /** Has everything told once more, as far as it is still known: the newest event holds it all. */
-  void tellAgain() {
-    startTold = false;
-    endTold = false;
-    if (waiting.isEmpty() && newest != null) {
-      waiting.add(newest);
+  /** Has everything that is still known sent again: the newest event holds all offsets. */
+  void resend() {
+    startSent = false;
+    endSent = false;
+    if (pending.isEmpty() && newest != null) {
+      pending.add(newest);
     }
   }
 }

@@ -1,13 +1,13 @@
-package io.github.eolistener;
+package io.github.eolistener.faults;
 
 import java.util.function.Consumer;
 
 /**
- * Named places where a test can break this program off; without a test nothing happens there.
+ * Named places where a test can make this program fail; without a test nothing happens there.
  *
  * <p>The system property {@value #PROPERTY} names a class with a public constructor without
- * parameters that is a {@code Consumer<String>}. No such class is part of this jar. The same for
- * Python is {@code eo_listener.fault_points}.
+ * parameters that is a {@code Consumer<String>}. No such class is part of this jar. Python has the
+ * same in {@code fault_points}.
  */
 public final class FaultPoint {
   /** Names the class to call; read once, when the first place is reached. */
@@ -17,7 +17,7 @@ public final class FaultPoint {
 
   private FaultPoint() {}
 
-  /** Says that the place called {@code name} was reached; what a test throws there comes out. */
+  /** Reports that the place {@code name} was reached; throws what the hook of a test throws. */
   public static void reached(String name) {
     if (HOOK != null) {
       HOOK.accept(name);
@@ -27,8 +27,8 @@ public final class FaultPoint {
   /**
    * The hook of that class; null for no name.
    *
-   * @throws IllegalStateException when the class cannot be used: a test that arms nothing must not
-   *     pass
+   * @throws IllegalStateException when the class cannot be used: a test whose faults are not
+   *     installed must not pass
    */
   static Consumer<String> hook(String className) {
     if (className == null || className.isEmpty()) {
@@ -37,7 +37,7 @@ public final class FaultPoint {
     try {
       ClassLoader loader = Thread.currentThread().getContextClassLoader();
       Object made = Class.forName(className, true, loader).getConstructor().newInstance();
-      @SuppressWarnings("unchecked") // what it accepts cannot be seen at run time
+      @SuppressWarnings("unchecked") // the type argument does not exist at run time
       Consumer<String> hook = (Consumer<String>) made;
       return hook;
     } catch (ReflectiveOperationException | ClassCastException | LinkageError error) {

@@ -1,5 +1,6 @@
-package io.github.eolistener;
+package io.github.eolistener.kafka;
 
+import io.github.eolistener.spark.DelegationTokens;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
@@ -7,38 +8,38 @@ import java.util.Set;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 
-/** What an Admin is given: the source's own properties, and over them what our promises need. */
+/** The properties of an Admin: those of the source, overridden where our guarantees need it. */
 final class AdminProperties {
-  /** Where these stand, nobody else's word counts. */
-  private static final Map<String, String> OURS =
+  /** These override the user's. */
+  private static final Map<String, String> OVERRIDES =
       Map.of(
-          // The Admin would send a commit again when its connection fails. Then two would be on
-          // their way, and the first could land after one that is newer than both.
+          // The Admin would repeat a commit whose connection failed. Then two would be in flight,
+          // and the first could reach the group after one that is newer than both.
           "retries", "0",
           "request.timeout.ms", "5000",
           "default.api.timeout.ms", "5000",
           "socket.connection.setup.timeout.ms", "5000",
           "reconnect.backoff.ms", "100",
-          // A group should catch up within seconds of the broker's return.
+          // A group should catch up within seconds once the broker is back.
           "reconnect.backoff.max.ms", "2000",
-          // Of the metrics of clients nobody asked to be told.
+          // KIP-714: the client's own metrics would be sent to the broker.
           "enable.metrics.push", "false");
 
   private AdminProperties() {}
 
   static Map<String, Object> of(String id, Map<String, String> properties) {
     Set<String> known = AdminClientConfig.configNames();
-    Set<String> foreign = new HashSet<>(ConsumerConfig.configNames());
-    foreign.removeAll(known); // deserializers and the like; what handlers read for themselves stays
-    Map<String, Object> all = new HashMap<>(DelegationTokens.added(properties));
-    all.keySet().removeAll(foreign);
-    OURS.forEach(
+    Set<String> consumers = new HashSet<>(ConsumerConfig.configNames());
+    consumers.removeAll(known); // deserializers etc.; what custom handlers read stays
+    Map<String, Object> all = new HashMap<>(DelegationTokens.withToken(properties));
+    all.keySet().removeAll(consumers);
+    OVERRIDES.forEach(
         (name, value) -> {
-          if (known.contains(name)) { // some are newer than the oldest kafka-clients of Spark
+          if (known.contains(name)) { // not all exist in the oldest kafka-clients of Spark
             all.put(name, value);
           }
         });
-    all.put("client.id", "eo-listener-" + id); // one for each, or their MBeans would collide
+    all.put("client.id", "eo-listener-" + id); // unique, since MBeans are named after it
     return all;
   }
 }

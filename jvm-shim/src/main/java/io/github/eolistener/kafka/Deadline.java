@@ -1,29 +1,30 @@
-package io.github.eolistener;
+package io.github.eolistener.kafka;
 
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.apache.kafka.common.KafkaFuture;
 
-/** How long a call may take. */
-final class Limit {
-  private static final long GRACE_MS = 250; // that the Kafka client may be late with its own limit
+/** The time by which a call must have ended. */
+final class Deadline {
+  private static final long GRACE_MS = 250; // by which the Kafka client may miss its own time-out
 
-  private final long end;
+  private final long endNanos;
 
-  Limit(int timeoutMs) {
-    end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
+  Deadline(int timeoutMs) {
+    endNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
   }
 
-  /** Milliseconds to the end, at least one. */
+  /** Milliseconds left, at least one. */
   int leftMs() {
-    return (int) Math.max(1, TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime()));
+    return (int) Math.max(1, TimeUnit.NANOSECONDS.toMillis(endNanos - System.nanoTime()));
   }
 
   /**
-   * The result, waited for until the end and a little, since the client tells of its own limit.
+   * Waits for the result until shortly after the deadline, since the client reports its own
+   * time-out.
    *
-   * @throws TimeoutException when the client does not even do that
+   * @throws TimeoutException when the client does not
    */
   <T> T await(KafkaFuture<T> future)
       throws ExecutionException, TimeoutException, InterruptedException {

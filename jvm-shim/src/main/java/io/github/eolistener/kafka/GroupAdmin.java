@@ -1,5 +1,6 @@
-package io.github.eolistener;
+package io.github.eolistener.kafka;
 
+import io.github.eolistener.protocol.RefusedException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
@@ -9,24 +10,27 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.common.KafkaException;
 
 /**
- * The Admin that all groups of one cluster share; for one thread at a time, but for {@code close}.
+ * The Admin client that all groups of one cluster share; for one thread at a time, except {@code
+ * close}.
  *
- * <p>What holds of a request. With {@code retries=0} the Admin repeats none whose connection failed;
- * one that the broker answered with "not now" is repeated here, until the time is over. So an answer
- * is the answer to the only request that was out. When its time is over the Admin drops what it has
- * not sent yet, and cuts the connection of what it has: nothing goes out after REQUEST_TIMED_OUT was
- * told. What does not hold: a request that the broker had read already when its connection was cut
- * may still be carried out, after a later one even. So that code means "unknown", also where in
- * truth nothing was sent.
+ * <p>What is certain: with {@code retries=0} the Admin repeats no request whose connection failed.
+ * One that the broker answered with a retriable error is repeated here, until the time is over. So
+ * an answer belongs to the only request in flight. When its time is over, the Admin drops what it
+ * has not sent yet and closes the connection of what it has: nothing is sent after
+ * REQUEST_TIMED_OUT was returned.
  *
- * <p>Brokers before 3.0 are not served: the Admin would have to repeat its first request to find out
- * that they are.
+ * <p>What is not: the broker may still carry out a request that it had read when the connection was
+ * closed, even after a later one. So that code means "outcome unknown", also where nothing was
+ * sent.
+ *
+ * <p>Brokers before 3.0 are not supported: the Admin would have to repeat its first request to find
+ * out their version.
  */
 final class GroupAdmin {
-  private static final Duration FAREWELL = Duration.ofSeconds(1);
-  private static final Duration AT_ONCE = Duration.ofMillis(1); // of zero it waits without limit
-  private static final long RENEW_AFTER_NS = TimeUnit.SECONDS.toNanos(30);
-  private static final int PAUSE_MS = 50;
+  private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(1);
+  private static final Duration AT_ONCE = Duration.ofMillis(1); // zero would wait without limit
+  private static final long REOPEN_AFTER_NS = TimeUnit.SECONDS.toNanos(30);
+  private static final int RETRY_PAUSE_MS = 50;
 
   private final String id;
   private final Map<String, String> properties;
@@ -39,57 +43,57 @@ final class GroupAdmin {
     this.properties = properties;
   }
 
-  /** Something to be asked of the cluster within a time. */
-  interface Question {
-    Map<String, Object> ask(Admin admin, Limit limit)
+  /** One or more requests to the cluster, with a common deadline. */
+  interface Operation {
+    Map<String, Object> run(Admin admin, Deadline deadline)
         throws ExecutionException, TimeoutException, InterruptedException;
 
-    /** Whether it changes something, so that it must not be carried out later on. */
+    /** Whether it changes something, so that it must not be carried out after its deadline. */
     boolean writes();
   }
 
-  /** The answer, or {@code {"error":{"code","cause"}}} where Kafka or its client gave none. */
-  Map<String, Object> ask(int timeoutMs, Question question) {
-    Limit limit = new Limit(timeoutMs);
+  /** The answer, or {@code {"error":{"code","cause"}}} where Kafka or its client failed. */
+  Map<String, Object> run(int timeoutMs, Operation operation) {
+    Deadline deadline = new Deadline(timeoutMs);
     try {
       while (true) {
         try {
-          return question.ask(opened(), limit);
+          return operation.run(opened(), deadline);
         } catch (ExecutionException | KafkaException failed) {
-          KafkaFailure failure = KafkaFailure.of(failed);
-          if (!failure.isPassing() || limit.leftMs() <= PAUSE_MS) {
-            return told(failure);
+          KafkaError error = KafkaError.of(failed);
+          if (!error.isRetriable() || deadline.leftMs() <= RETRY_PAUSE_MS) {
+            return failed(error);
           }
-          Thread.sleep(PAUSE_MS);
+          Thread.sleep(RETRY_PAUSE_MS);
         }
       }
-    } catch (TimeoutException silent) {
-      return abandoned(question, "no broker answered in time");
-    } catch (InterruptedException wanted) {
+    } catch (TimeoutException late) {
+      return abandoned(operation, "no broker answered in time");
+    } catch (InterruptedException requested) {
       Thread.currentThread().interrupt();
-      return abandoned(question, "the thread that waited was interrupted");
+      return abandoned(operation, "the thread that waited was interrupted");
     }
   }
 
-  /** The Admin has not told of its own limit: what it still holds must not go out later on. */
-  private Map<String, Object> abandoned(Question question, String cause) {
-    if (question.writes()) {
+  /** The Admin has missed its own time-out: it must not send later what it still holds. */
+  private Map<String, Object> abandoned(Operation operation, String cause) {
+    if (operation.writes()) {
       drop(AT_ONCE);
     }
-    return KafkaFailure.unanswered(cause).answer();
+    return KafkaError.unanswered(cause).answer();
   }
 
-  private Map<String, Object> told(KafkaFailure failure) {
-    if (failure.isOfCredentials() && System.nanoTime() - openedAt > RENEW_AFTER_NS) {
-      drop(AT_ONCE); // there may be newer ones, a new delegation token for example
+  private Map<String, Object> failed(KafkaError error) {
+    if (error.isOfCredentials() && System.nanoTime() - openedAt > REOPEN_AFTER_NS) {
+      drop(AT_ONCE); // there may be newer credentials, such as a new delegation token
     }
-    return failure.answer();
+    return error.answer();
   }
 
-  /** Lets go of the connections; what is still asked ends within a second. */
+  /** Closes the connections; requests in flight end within a second. */
   void close() {
     closed = true;
-    drop(FAREWELL);
+    drop(CLOSE_TIMEOUT);
   }
 
   private Admin opened() {
@@ -98,17 +102,17 @@ final class GroupAdmin {
       admin = Admin.create(AdminProperties.of(id, properties));
       if (closed) { // meanwhile: opening may take long
         drop(AT_ONCE);
-        throw new Refusal("this client was closed");
+        throw new RefusedException("this client was closed");
       }
     }
     return admin;
   }
 
-  private void drop(Duration patience) {
+  private void drop(Duration timeout) {
     Admin dropped = admin;
     admin = null;
     if (dropped != null) {
-      dropped.close(patience);
+      dropped.close(timeout);
     }
   }
 }

@@ -1,46 +1,47 @@
-package io.github.eolistener;
+package io.github.eolistener.kafka;
 
+import io.github.eolistener.protocol.CallArguments;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Consumer groups through Spark's own kafka-clients, for what librdkafka cannot do: delegation
- * tokens, login and callback handlers of others.
+ * Consumer groups through Spark's own kafka-clients, for what librdkafka does not support:
+ * delegation tokens, and custom login and callback handlers.
  *
- * <p>{@code "client"} of the argument is a name that the caller chose for a set of {@code
- * "properties"} (Java's names, as the Spark source has them). All groups of one client share one
- * Admin, which is opened at the first call and lives until {@code groups.close}; properties that
- * come later are not looked at. Of one client the caller makes one call at a time, of at most
- * {@code "timeoutMs"}; what else the argument holds is said at {@link GroupCommit} and {@link
- * GroupLook}.
+ * <p>The argument {@code "client"} is a name that the caller chose for a set of {@code
+ * "properties"} (Java's names, as in the options of the Spark source). All groups of one client
+ * share one Admin, which is opened by the first call and stays open until {@code groups.close}; the
+ * properties of later calls are ignored. The caller makes one call of a client at a time, each of
+ * at most {@code "timeoutMs"}. {@link GroupCommit} and {@link GroupSnapshot} describe their further
+ * arguments.
  *
- * <p>An error of Kafka is an answer, {@code {"error":{"code","cause"}}}; see {@link KafkaFailure}.
+ * <p>An error of Kafka is an answer, {@code {"error":{"code","cause"}}}; see {@link KafkaError}.
  */
-final class Groups {
+public final class GroupCalls {
   private static final Map<String, GroupAdmin> CLIENTS = new ConcurrentHashMap<>();
 
-  private Groups() {}
+  private GroupCalls() {}
 
-  static Map<String, Object> commit(Argument argument) {
-    return asked(argument, new GroupCommit(argument));
+  public static Map<String, Object> commit(CallArguments arguments) {
+    return run(arguments, new GroupCommit(arguments));
   }
 
-  static Map<String, Object> look(Argument argument) {
-    return asked(argument, new GroupLook(argument));
+  public static Map<String, Object> snapshot(CallArguments arguments) {
+    return run(arguments, new GroupSnapshot(arguments));
   }
 
   /** {@code {"client"}}, null for all clients, gives {@code {"closed":number}}. */
-  static Map<String, Object> close(Argument argument) {
+  public static Map<String, Object> close(CallArguments arguments) {
     int closed = 0;
-    for (String id : argument.find("client").map(Set::of).orElse(CLIENTS.keySet())) {
+    for (String id : arguments.find("client").map(Set::of).orElse(CLIENTS.keySet())) {
       closed += close(id) ? 1 : 0;
     }
     return Map.of("closed", closed);
   }
 
-  /** Closes the client of that name; says whether there was one. */
-  static boolean close(String id) {
+  /** Closes the client of that name; returns whether there was one. */
+  public static boolean close(String id) {
     GroupAdmin client = CLIENTS.remove(id);
     if (client != null) {
       client.close();
@@ -48,11 +49,12 @@ final class Groups {
     return client != null;
   }
 
-  private static Map<String, Object> asked(Argument argument, GroupAdmin.Question question) {
-    int timeoutMs = argument.number("timeoutMs");
+  private static Map<String, Object> run(
+      CallArguments arguments, GroupAdmin.Operation operation) {
+    int timeoutMs = arguments.number("timeoutMs");
     return CLIENTS
         .computeIfAbsent(
-            argument.text("client"), id -> new GroupAdmin(id, argument.texts("properties")))
-        .ask(timeoutMs, question);
+            arguments.text("client"), id -> new GroupAdmin(id, arguments.texts("properties")))
+        .run(timeoutMs, operation);
   }
 }

@@ -1,5 +1,6 @@
-package io.github.eolistener;
+package io.github.eolistener.kafka;
 
+import io.github.eolistener.protocol.CallArguments;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -13,18 +14,18 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Commits positions to a group.
+ * Commits offsets to a group.
  *
  * <p>{@code {"group","metadata":[texts],"topics":{topic:[[partition,offset,index of its text]]}}}
  * gives {@code {"topics":{topic:{partition:null or the name of its error}}}}.
  */
-final class GroupCommit implements GroupAdmin.Question {
+final class GroupCommit implements GroupAdmin.Operation {
   private final String group;
   private final Map<TopicPartition, OffsetAndMetadata> positions;
 
-  GroupCommit(Argument argument) {
-    group = argument.text("group");
-    positions = Positions.read(argument);
+  GroupCommit(CallArguments arguments) {
+    group = arguments.text("group");
+    positions = PositionsJson.positions(arguments);
   }
 
   @Override
@@ -33,21 +34,21 @@ final class GroupCommit implements GroupAdmin.Question {
   }
 
   @Override
-  public Map<String, Object> ask(Admin admin, Limit limit)
+  public Map<String, Object> run(Admin admin, Deadline deadline)
       throws ExecutionException, TimeoutException, InterruptedException {
     AlterConsumerGroupOffsetsResult result =
         admin.alterConsumerGroupOffsets(
-            group, positions, new AlterConsumerGroupOffsetsOptions().timeoutMs(limit.leftMs()));
+            group, positions, new AlterConsumerGroupOffsetsOptions().timeoutMs(deadline.leftMs()));
     Map<String, Map<Integer, String>> topics = new LinkedHashMap<>();
     Set<String> codes = new HashSet<>();
     ExecutionException last = null;
     for (TopicPartition tp : positions.keySet()) {
       String code = null;
       try {
-        limit.await(result.partitionResult(tp));
+        deadline.await(result.partitionResult(tp));
       } catch (ExecutionException refused) {
         last = refused;
-        code = KafkaFailure.of(refused).code();
+        code = KafkaError.of(refused).code();
       }
       codes.add(code);
       topics
@@ -55,7 +56,7 @@ final class GroupCommit implements GroupAdmin.Question {
           .put(tp.partition(), code);
     }
     if (last != null && codes.size() == 1) {
-      throw last; // that of the request as a whole
+      throw last; // the error of the request as a whole
     }
     return Map.of("topics", topics);
   }

@@ -1,5 +1,6 @@
-package io.github.eolistener;
+package io.github.eolistener.kafka;
 
+import io.github.eolistener.protocol.CallArguments;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -24,22 +25,22 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 
 /**
- * Reads where a group and the logs behind it stand.
+ * Reads the committed offsets of a group, and start and end of the logs of its partitions.
  *
- * <p>{@code {"group","topics":{topic:[partitions]}}} gives what the group holds, {@code
- * "held":{topic:[[partition,offset,index]]}} beside {@code "metadata":[texts]}, and what is there,
+ * <p>{@code {"group","topics":{topic:[partitions]}}} gives the committed offsets, {@code
+ * "committed":{topic:[[partition,offset,index]]}} with {@code "metadata":[texts]}, and the logs,
  * {@code "logs":{topic:{"id":text or null,"partitions":[[partition,start,end]]}}}. What does not
- * exist is left out. The end is that of the log itself, open transactions included. {@code
- * "errors":{topic:name of its error}} has the topics that the broker refuses; nothing else is said of
- * them.
+ * exist is left out. The end is the log end offset, open transactions included. {@code
+ * "errors":{topic:name of its error}} has the topics that the broker refuses; they appear nowhere
+ * else.
  */
-final class GroupLook implements GroupAdmin.Question {
+final class GroupSnapshot implements GroupAdmin.Operation {
   private final String group;
   private final List<TopicPartition> partitions;
 
-  GroupLook(Argument argument) {
-    group = argument.text("group");
-    partitions = Positions.partitions(argument);
+  GroupSnapshot(CallArguments arguments) {
+    group = arguments.text("group");
+    partitions = PositionsJson.partitions(arguments);
   }
 
   @Override
@@ -48,38 +49,38 @@ final class GroupLook implements GroupAdmin.Question {
   }
 
   @Override
-  public Map<String, Object> ask(Admin admin, Limit limit)
+  public Map<String, Object> run(Admin admin, Deadline deadline)
       throws ExecutionException, TimeoutException, InterruptedException {
-    // First, since this says it when a right to a topic is missing: the group's offsets of such a
-    // topic are only left out, as if there were none.
+    // First, since only this reports a missing right to a topic: the committed offsets of such a
+    // topic are just left out, as if there were none.
     Map<String, String> errors = new LinkedHashMap<>();
-    List<TopicDescription> topics = topics(admin, limit, errors);
-    List<TopicPartition> seen = new ArrayList<>(partitions);
-    seen.removeIf(tp -> errors.containsKey(tp.topic()));
-    KafkaFuture<Map<TopicPartition, OffsetAndMetadata>> held =
+    List<TopicDescription> topics = topics(admin, deadline, errors);
+    List<TopicPartition> readable = new ArrayList<>(partitions);
+    readable.removeIf(tp -> errors.containsKey(tp.topic()));
+    KafkaFuture<Map<TopicPartition, OffsetAndMetadata>> committed =
         admin
             .listConsumerGroupOffsets(
-                Map.of(group, new ListConsumerGroupOffsetsSpec().topicPartitions(seen)),
-                new ListConsumerGroupOffsetsOptions().timeoutMs(limit.leftMs()))
+                Map.of(group, new ListConsumerGroupOffsetsSpec().topicPartitions(readable)),
+                new ListConsumerGroupOffsetsOptions().timeoutMs(deadline.leftMs()))
             .partitionsToOffsetAndMetadata(group);
-    Set<TopicPartition> there = existing(topics);
-    ListOffsetsResult starts = edges(admin, there, OffsetSpec.earliest(), limit);
-    ListOffsetsResult ends = edges(admin, there, OffsetSpec.latest(), limit);
+    Set<TopicPartition> existing = existing(topics);
+    ListOffsetsResult starts = listOffsets(admin, existing, OffsetSpec.earliest(), deadline);
+    ListOffsetsResult ends = listOffsets(admin, existing, OffsetSpec.latest(), deadline);
     Map<String, List<long[]>> logs = new LinkedHashMap<>();
-    for (TopicPartition tp : there) {
-      long start = limit.await(starts.partitionResult(tp)).offset();
-      long end = limit.await(ends.partitionResult(tp)).offset();
+    for (TopicPartition tp : existing) {
+      long start = deadline.await(starts.partitionResult(tp)).offset();
+      long end = deadline.await(ends.partitionResult(tp)).offset();
       logs.computeIfAbsent(tp.topic(), topic -> new ArrayList<>())
           .add(new long[] {tp.partition(), start, end});
     }
-    Map<String, Object> answer = Positions.written(limit.await(held));
-    answer.put("logs", described(topics, logs));
+    Map<String, Object> answer = PositionsJson.committed(deadline.await(committed));
+    answer.put("logs", logs(topics, logs));
     answer.put("errors", errors);
     return answer;
   }
 
-  /** The topics that exist; puts the errors of those that are refused into {@code errors}. */
-  private List<TopicDescription> topics(Admin admin, Limit limit, Map<String, String> errors)
+  /** The existing topics; the errors of those that the broker refuses go into {@code errors}. */
+  private List<TopicDescription> topics(Admin admin, Deadline deadline, Map<String, String> errors)
       throws ExecutionException, TimeoutException, InterruptedException {
     Set<String> names = new LinkedHashSet<>();
     partitions.forEach(tp -> names.add(tp.topic()));
@@ -88,16 +89,16 @@ final class GroupLook implements GroupAdmin.Question {
         admin
             .describeTopics(
                 TopicCollection.ofTopicNames(names),
-                new DescribeTopicsOptions().timeoutMs(limit.leftMs()))
+                new DescribeTopicsOptions().timeoutMs(deadline.leftMs()))
             .topicNameValues()
             .entrySet()) {
       try {
-        found.add(limit.await(topic.getValue()));
+        found.add(deadline.await(topic.getValue()));
       } catch (ExecutionException failed) {
-        KafkaFailure failure = KafkaFailure.of(failed);
-        if (failure.isOfOneTopic()) {
-          errors.put(topic.getKey(), failure.code());
-        } else if (!failure.isOfNoTopic()) {
+        KafkaError error = KafkaError.of(failed);
+        if (error.isOfOneTopic()) {
+          errors.put(topic.getKey(), error.code());
+        } else if (!error.isOfNoTopic()) {
           throw failed;
         }
       }
@@ -112,26 +113,26 @@ final class GroupLook implements GroupAdmin.Question {
           .partitions()
           .forEach(part -> all.add(new TopicPartition(topic.name(), part.partition())));
     }
-    Set<TopicPartition> asked = new LinkedHashSet<>(partitions);
-    asked.retainAll(all);
-    return asked;
+    Set<TopicPartition> existing = new LinkedHashSet<>(partitions);
+    existing.retainAll(all);
+    return existing;
   }
 
-  private static ListOffsetsResult edges(
-      Admin admin, Set<TopicPartition> partitions, OffsetSpec edge, Limit limit) {
-    Map<TopicPartition, OffsetSpec> asked = new HashMap<>();
-    partitions.forEach(tp -> asked.put(tp, edge));
-    return admin.listOffsets(asked, new ListOffsetsOptions().timeoutMs(limit.leftMs()));
+  private static ListOffsetsResult listOffsets(
+      Admin admin, Set<TopicPartition> partitions, OffsetSpec spec, Deadline deadline) {
+    Map<TopicPartition, OffsetSpec> specs = new HashMap<>();
+    partitions.forEach(tp -> specs.put(tp, spec));
+    return admin.listOffsets(specs, new ListOffsetsOptions().timeoutMs(deadline.leftMs()));
   }
 
-  private static Map<String, Object> described(
-      List<TopicDescription> topics, Map<String, List<long[]>> logs) {
+  private static Map<String, Object> logs(
+      List<TopicDescription> topics, Map<String, List<long[]>> partitions) {
     Map<String, Object> described = new LinkedHashMap<>();
     for (TopicDescription topic : topics) {
       Map<String, Object> log = new LinkedHashMap<>();
-      // All zeros: the broker knows no topic ids.
+      // All zeros: the broker does not have topic ids.
       log.put("id", Uuid.ZERO_UUID.equals(topic.topicId()) ? null : topic.topicId().toString());
-      log.put("partitions", logs.getOrDefault(topic.name(), List.of()));
+      log.put("partitions", partitions.getOrDefault(topic.name(), List.of()));
       described.put(topic.name(), log);
     }
     return described;

@@ -1,5 +1,7 @@
-package io.github.eolistener;
+package io.github.eolistener.kafka;
 
+import io.github.eolistener.protocol.ErrorClasses;
+import io.github.eolistener.protocol.RefusedException;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
@@ -15,65 +17,65 @@ import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.protocol.Errors;
 
 /**
- * An error of Kafka or of its client: a name, and the likely cause in our own words.
+ * An error of Kafka or of its client: its name, and the likely cause in our own words.
  *
- * <p>The name is Kafka's ({@link Errors}), or where Kafka has none that of librdkafka, which Python
+ * <p>The name is Kafka's ({@link Errors}); where Kafka has none, that of librdkafka, which Python
  * knows: {@code _SSL}, {@code _AUTHENTICATION}, {@code _RESOLVE}, {@code _INVALID_ARG}.
- * REQUEST_TIMED_OUT is a request of unknown outcome.
+ * REQUEST_TIMED_OUT means that the outcome is unknown.
  */
-final class KafkaFailure {
-  private static final String NOT_NOW = "the broker cannot do it at this moment";
+final class KafkaError {
+  private static final String RETRIABLE = "the broker answered with a retriable error";
 
   private final String code;
   private final String cause;
 
-  private KafkaFailure(String code, String cause) {
+  private KafkaError(String code, String cause) {
     this.code = code;
     this.cause = cause;
   }
 
   /**
-   * What an error of the client means.
+   * The error that a client threw.
    *
-   * @throws Refusal for one that is not Kafka's
+   * @throws RefusedException for one that is not Kafka's
    */
-  static KafkaFailure of(Exception thrown) {
+  static KafkaError of(Exception thrown) {
     Throwable error = thrown instanceof ExecutionException ? thrown.getCause() : thrown;
-    String classes = Failure.classes(error);
+    String classes = ErrorClasses.of(error);
     if (find(error, SslAuthenticationException.class) != null) {
-      return new KafkaFailure("_SSL", "the TLS handshake failed: " + classes);
+      return new KafkaError("_SSL", "the TLS handshake failed: " + classes);
     }
     if (find(error, AuthenticationException.class) != null
         || find(error, LoginException.class) != null) {
-      return new KafkaFailure("_AUTHENTICATION", "the login failed: " + classes);
+      return new KafkaError("_AUTHENTICATION", "the login failed: " + classes);
     }
     if (find(error, ConfigException.class) != null) {
       return ofSettings(find(error, ConfigException.class));
     }
     if (find(error, TimeoutException.class) != null) {
-      return unanswered(silence(String.valueOf(error.getMessage())));
+      return unanswered(unansweredCause(String.valueOf(error.getMessage())));
     }
     Errors known = Errors.forException(error);
     if (error instanceof ApiException) {
-      return new KafkaFailure(known.name(), "Kafka's client has it as " + classes);
+      return new KafkaError(known.name(), "the error of Kafka's client is " + classes);
     }
     if (error == thrown && error instanceof KafkaException) {
-      return new KafkaFailure("_INVALID_ARG", "Kafka's client cannot be opened: " + classes);
+      return new KafkaError("_INVALID_ARG", "Kafka's client cannot be opened: " + classes);
     }
-    throw new Refusal("Kafka's client failed: " + classes);
+    throw new RefusedException("Kafka's client failed: " + classes);
   }
 
-  static KafkaFailure unanswered(String cause) {
-    return new KafkaFailure(Errors.REQUEST_TIMED_OUT.name(), cause);
+  static KafkaError unanswered(String cause) {
+    return new KafkaError(Errors.REQUEST_TIMED_OUT.name(), cause);
   }
 
   String code() {
     return code;
   }
 
-  /** Whether the broker answered that it will be able to later on; then nothing is out. */
-  boolean isPassing() {
-    return cause.equals(NOT_NOW);
+  /** Whether the broker answered, with a retriable error: no request is in flight then. */
+  boolean isRetriable() {
+    return cause.equals(RETRIABLE);
   }
 
   boolean isOfCredentials() {
@@ -84,7 +86,7 @@ final class KafkaFailure {
     return code.equals(Errors.UNKNOWN_TOPIC_OR_PARTITION.name());
   }
 
-  /** Whether the broker refuses this topic, which says nothing of others. */
+  /** Whether the broker refuses this topic; others may be fine. */
   boolean isOfOneTopic() {
     return code.equals(Errors.TOPIC_AUTHORIZATION_FAILED.name())
         || code.equals(Errors.INVALID_TOPIC_EXCEPTION.name());
@@ -94,27 +96,27 @@ final class KafkaFailure {
     return Map.of("error", Map.of("code", code, "cause", cause));
   }
 
-  /** Its message quotes the value, so only those names of settings are told that stand in it. */
-  private static KafkaFailure ofSettings(ConfigException error) {
+  /** Its message quotes the value, so only the names of settings in it are passed on. */
+  private static KafkaError ofSettings(ConfigException error) {
     String message = String.valueOf(error.getMessage());
     if (message.startsWith("No resolvable bootstrap urls")) {
-      return new KafkaFailure("_RESOLVE", "no name in bootstrap.servers can be resolved");
+      return new KafkaError("_RESOLVE", "no host name of bootstrap.servers can be resolved");
     }
     Set<String> named = new TreeSet<>(AdminClientConfig.configNames());
     named.removeIf(name -> !message.contains(name));
-    return new KafkaFailure(
+    return new KafkaError(
         "_INVALID_ARG",
-        "Kafka's client does not accept its settings"
-            + (named.isEmpty() ? "" : "; it names " + String.join(", ", named)));
+        "Kafka's client rejects its settings"
+            + (named.isEmpty() ? "" : ": " + String.join(", ", named)));
   }
 
-  /** Which silence it is, by how the message of the Admin begins. */
-  private static String silence(String message) {
+  /** Why there was no answer, by how the message of the Admin begins. */
+  private static String unansweredCause(String message) {
     if (message.startsWith("Timed out waiting for a node assignment")) {
       return "no broker could be reached";
     }
     if (message.startsWith("Exceeded maxRetries")) {
-      return NOT_NOW; // it was answered, and retries=0 forbids the Admin to ask again
+      return RETRIABLE; // there was an answer, and retries=0 forbids another request
     }
     return "the broker did not answer in time, or the connection was lost";
   }

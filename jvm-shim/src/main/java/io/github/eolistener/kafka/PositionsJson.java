@@ -1,6 +1,8 @@
-package io.github.eolistener;
+package io.github.eolistener.kafka;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.github.eolistener.protocol.CallArguments;
+import io.github.eolistener.protocol.RefusedException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -10,29 +12,29 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Partitions and positions as JSON: {@code "topics":{topic:[partition, ...]}} and {@code
+ * Partitions and committed positions as JSON: {@code "topics":{topic:[partition, ...]}} and {@code
  * "topics":{topic:[[partition,offset,index], ...]},"metadata":[text, ...]}.
  *
- * <p>Most partitions of a commit have the same metadata, so each text stands there once.
+ * <p>Most partitions of a commit have the same metadata, so each text is listed once.
  */
-final class Positions {
-  private Positions() {}
+final class PositionsJson {
+  private PositionsJson() {}
 
-  static List<TopicPartition> partitions(Argument argument) {
+  static List<TopicPartition> partitions(CallArguments arguments) {
     List<TopicPartition> found = new ArrayList<>();
-    each(argument, (topic, part) -> found.add(new TopicPartition(topic, (int) number(part))));
+    each(arguments, (topic, part) -> found.add(new TopicPartition(topic, (int) number(part))));
     return found;
   }
 
-  static Map<TopicPartition, OffsetAndMetadata> read(Argument argument) {
-    JsonNode texts = argument.array("metadata");
+  static Map<TopicPartition, OffsetAndMetadata> positions(CallArguments arguments) {
+    JsonNode texts = arguments.array("metadata");
     Map<TopicPartition, OffsetAndMetadata> found = new LinkedHashMap<>();
     each(
-        argument,
+        arguments,
         (topic, part) -> {
           JsonNode text = texts.get((int) number(part.get(2)));
           if (text == null || !text.isTextual()) {
-            throw bad();
+            throw invalid();
           }
           found.put(
               new TopicPartition(topic, (int) number(part.get(0))),
@@ -41,32 +43,32 @@ final class Positions {
     return found;
   }
 
-  /** {@code {"held":{topic:[[partition,offset,index]]},"metadata":[text]}}; null is no position. */
-  static Map<String, Object> written(Map<TopicPartition, OffsetAndMetadata> positions) {
+  /** {@code {"committed":{topic:[[partition,offset,index]]},"metadata":[text]}}, without nulls. */
+  static Map<String, Object> committed(Map<TopicPartition, OffsetAndMetadata> positions) {
     Map<String, Integer> texts = new LinkedHashMap<>();
-    Map<String, List<long[]>> held = new LinkedHashMap<>();
+    Map<String, List<long[]>> topics = new LinkedHashMap<>();
     positions.forEach(
         (tp, position) -> {
           if (position != null) {
             int index = texts.computeIfAbsent(position.metadata(), text -> texts.size());
-            held.computeIfAbsent(tp.topic(), topic -> new ArrayList<>())
+            topics.computeIfAbsent(tp.topic(), topic -> new ArrayList<>())
                 .add(new long[] {tp.partition(), position.offset(), index});
           }
         });
-    Map<String, Object> written = new LinkedHashMap<>();
-    written.put("held", held);
-    written.put("metadata", List.copyOf(texts.keySet()));
-    return written;
+    Map<String, Object> answer = new LinkedHashMap<>();
+    answer.put("committed", topics);
+    answer.put("metadata", List.copyOf(texts.keySet()));
+    return answer;
   }
 
-  private static void each(Argument argument, BiConsumer<String, JsonNode> take) {
-    argument
+  private static void each(CallArguments arguments, BiConsumer<String, JsonNode> take) {
+    arguments
         .object("topics")
         .fields()
         .forEachRemaining(
             topic -> {
               if (!topic.getValue().isArray()) {
-                throw bad();
+                throw invalid();
               }
               topic.getValue().forEach(part -> take.accept(topic.getKey(), part));
             });
@@ -74,12 +76,12 @@ final class Positions {
 
   private static long number(JsonNode part) {
     if (part == null || !part.canConvertToLong() || part.longValue() < 0) {
-      throw bad();
+      throw invalid();
     }
     return part.longValue();
   }
 
-  private static Refusal bad() {
-    return new Refusal("\"topics\" of the argument holds what is no position");
+  private static RefusedException invalid() {
+    return new RefusedException("the argument \"topics\" has an invalid partition or position");
   }
 }

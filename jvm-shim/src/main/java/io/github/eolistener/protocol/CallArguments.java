@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.protocol;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
@@ -7,17 +7,17 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Optional;
 
-/** The argument of a call: a JSON object. It may hold secrets, so no error quotes a value. */
-final class Argument {
+/** The arguments of a call, a JSON object. They may hold secrets, so no error quotes a value. */
+public final class CallArguments {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final JsonNode object;
 
-  private Argument(JsonNode object) {
+  private CallArguments(JsonNode object) {
     this.object = object;
   }
 
-  static Argument of(String text) {
+  public static CallArguments of(String text) {
     JsonNode read;
     try {
       read = text == null ? null : JSON.readTree(text);
@@ -25,45 +25,45 @@ final class Argument {
       read = null;
     }
     if (read == null || !read.isObject()) {
-      throw new Refusal("the argument is no JSON object");
+      throw new RefusedException("the argument must be a JSON object");
     }
-    return new Argument(read);
+    return new CallArguments(read);
   }
 
-  String text(String name) {
-    return find(name).orElseThrow(() -> new Refusal("the argument has no text \"" + name + "\""));
+  public String text(String name) {
+    return find(name).orElseThrow(() -> invalid(name, "a string"));
   }
 
-  /** The text {@code name}; empty where there is none, or null. */
-  Optional<String> find(String name) {
+  /** The string {@code name}; empty where it is missing or null. */
+  public Optional<String> find(String name) {
     JsonNode found = object.get(name);
     if (found == null || found.isNull()) {
       return Optional.empty();
     }
     if (!found.isTextual()) {
-      throw new Refusal("\"" + name + "\" of the argument is no text");
+      throw invalid(name, "a string");
     }
     return Optional.of(found.textValue());
   }
 
   /** The positive number {@code name}. */
-  int number(String name) {
+  public int number(String name) {
     JsonNode found = object.get(name);
     if (found == null || !found.canConvertToInt() || found.intValue() <= 0) {
-      throw new Refusal("the argument has no positive number \"" + name + "\"");
+      throw invalid(name, "a positive number");
     }
     return found.intValue();
   }
 
-  /** The object {@code name}, whose values are texts. */
-  Map<String, String> texts(String name) {
+  /** The object {@code name}, whose values are strings. */
+  public Map<String, String> texts(String name) {
     Map<String, String> texts = new LinkedHashMap<>();
     object(name)
         .fields()
         .forEachRemaining(
             entry -> {
               if (!entry.getValue().isTextual()) {
-                throw new Refusal("\"" + name + "\" of the argument holds what is no text");
+                throw invalid(name, "an object of strings");
               }
               texts.put(entry.getKey(), entry.getValue().textValue());
             });
@@ -71,20 +71,24 @@ final class Argument {
   }
 
   /** The object {@code name}. */
-  JsonNode object(String name) {
+  public JsonNode object(String name) {
     JsonNode found = object.get(name);
     if (found == null || !found.isObject()) {
-      throw new Refusal("the argument has no object \"" + name + "\"");
+      throw invalid(name, "an object");
     }
     return found;
   }
 
   /** The array {@code name}. */
-  JsonNode array(String name) {
+  public JsonNode array(String name) {
     JsonNode found = object.get(name);
     if (found == null || !found.isArray()) {
-      throw new Refusal("the argument has no array \"" + name + "\"");
+      throw invalid(name, "an array");
     }
     return found;
+  }
+
+  private static RefusedException invalid(String name, String kind) {
+    return new RefusedException("the argument \"" + name + "\" must be " + kind);
   }
 }

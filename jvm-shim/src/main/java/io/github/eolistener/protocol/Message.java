@@ -1,23 +1,26 @@
-package io.github.eolistener;
+package io.github.eolistener.protocol;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.UUID;
 
 /**
- * The lines between this JVM and the bridge, format 1; Python's side of it is {@code
- * eo_listener/bridge/messages.py}. Each is one JSON object. They may hold secrets.
+ * The lines between this JVM and the bridge process, format 1; {@code
+ * eo_listener/bridge/messages.py} is Python's side of it. Each line is one JSON object and may hold
+ * secrets.
  */
-final class Message {
-  static final int FORMAT = 1;
+public final class Message {
+  public static final int FORMAT = 1;
 
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private Message() {}
 
-  static String hello(String version, boolean debug, Map<String, String> conf) {
+  public static String hello(String version, boolean debug, Map<String, String> conf) {
     Map<String, Object> hello = new LinkedHashMap<>();
     hello.put("v", FORMAT);
     hello.put("shim", version);
@@ -26,49 +29,49 @@ final class Message {
     return text(hello);
   }
 
-  static String started(Run run) {
+  public static String started(UUID queryId, String runId, String name) {
     Map<String, Object> started = new LinkedHashMap<>();
-    started.put("query", run.queryId.toString());
-    started.put("run", run.runId);
-    started.put("name", run.name);
+    started.put("query", queryId.toString());
+    started.put("run", runId);
+    started.put("name", name);
     return text("started", started);
   }
 
-  static String progress(String json) {
+  public static String progress(String json) {
     return text("progress", json);
   }
 
-  static String ended(String runId) {
+  public static String ended(String runId) {
     return text("ended", runId);
   }
 
-  static String ping(long number) {
+  public static String ping(long number) {
     return text("ping", number);
   }
 
-  static String answer(long number, String answer) {
+  public static String answer(long number, String answer) {
     return text("answer", number, "text", answer);
   }
 
-  static String failure(long number, String why) {
-    return text("answer", number, "failed", why);
+  public static String failure(long number, String cause) {
+    return text("answer", number, "failed", cause);
   }
 
-  static String end(double seconds) {
+  public static String end(double seconds) {
     return text("end", seconds);
   }
 
-  /** What a line of the bridge says; null when it is none. */
-  static JsonNode parse(byte[] line) {
+  /** A line of the bridge; null when it is not a JSON object. */
+  public static JsonNode parse(byte[] line) {
     try {
       JsonNode read = JSON.readTree(line);
       return read != null && read.isObject() ? read : null;
-    } catch (java.io.IOException garbage) {
+    } catch (IOException invalid) {
       return null;
     }
   }
 
-  /** Of keys, each before its value. */
+  /** Of keys, each followed by its value. */
   private static String text(Object... message) {
     Map<String, Object> ordered = new LinkedHashMap<>();
     for (int i = 0; i < message.length; i += 2) {
@@ -81,7 +84,7 @@ final class Message {
     try {
       return JSON.writeValueAsString(message);
     } catch (JsonProcessingException impossible) {
-      throw new IllegalStateException("maps, numbers and texts could not be written as JSON");
+      throw new IllegalStateException("maps, numbers and strings could not be written as JSON");
     }
   }
 }

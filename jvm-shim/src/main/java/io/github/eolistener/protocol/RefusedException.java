@@ -1,10 +1,10 @@
-package io.github.eolistener;
+package io.github.eolistener.protocol;
 
-/** Something cannot be done; the message is ours, says why, and holds no secret. */
-final class Refusal extends RuntimeException {
+/** A call cannot be carried out; the message is our own, gives the reason and holds no secret. */
+public final class RefusedException extends RuntimeException {
   private static final long serialVersionUID = 1L;
 
-  Refusal(String message) {
+  public RefusedException(String message) {
     super(message);
   }
 }

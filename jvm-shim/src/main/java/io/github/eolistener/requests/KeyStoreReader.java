@@ -1,5 +1,8 @@
-package io.github.eolistener;
+package io.github.eolistener.requests;
 
+import io.github.eolistener.protocol.CallArguments;
+import io.github.eolistener.protocol.ErrorClasses;
+import io.github.eolistener.protocol.RefusedException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
@@ -23,47 +26,48 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * A key store of Java as PEM texts, in memory only.
+ * Reads a Java key store as PEM, in memory only.
  *
  * <p>{@code {"location","type","password","keyPassword","use"}} gives {@code
  * {"certificates","key"}}. All but {@code location} may be left out: {@code type} is JKS then, as
- * it is for Kafka's clients, and {@code keyPassword} the password. With {@code "use":"trust"} come
- * the certificates that Java would trust, and no key; with {@code "use":"key"} the one private key
- * (PKCS #8) and its chain, leaf first. Without it a store that has a private key is for the key.
+ * it is for Kafka's clients, and {@code keyPassword} the password. {@code "use":"trust"} gives the
+ * certificates that Java would trust, and no key; {@code "use":"key"} the one private key (PKCS #8)
+ * and its chain, leaf first. Without it, "key" is meant where the store has a private key.
  */
-final class KeyStores {
-  private static final long LARGEST = 16L << 20; // bytes; no store of certificates comes near
+final class KeyStoreReader {
+  private static final long MAX_BYTES = 16L << 20; // no store of certificates comes near
   private static final Base64.Encoder BASE64 =
       Base64.getMimeEncoder(64, "\n".getBytes(StandardCharsets.US_ASCII));
 
   private final String name;
   private final KeyStore store;
 
-  private KeyStores(String name, KeyStore store) {
+  private KeyStoreReader(String name, KeyStore store) {
     this.name = name;
     this.store = store;
   }
 
-  static Map<String, Object> pem(Argument argument) {
-    String location = argument.text("location");
-    char[] password = argument.find("password").map(String::toCharArray).orElse(null);
-    String use = argument.find("use").orElse("");
-    String type = argument.find("type").orElse("JKS");
-    KeyStores opened = new KeyStores("key store " + location, open(location, type, password));
+  static Map<String, Object> pem(CallArguments arguments) {
+    String location = arguments.text("location");
+    char[] password = arguments.find("password").map(String::toCharArray).orElse(null);
+    String use = arguments.find("use").orElse("");
+    String type = arguments.find("type").orElse("JKS");
+    KeyStoreReader reader =
+        new KeyStoreReader("key store " + location, open(location, type, password));
     try {
       if (use.equals("trust")) {
-        return opened.trusted(password);
+        return reader.trusted(password);
       }
-      List<String> keys = opened.privateKeys();
+      List<String> keys = reader.privateKeys();
       if (keys.isEmpty() && !use.equals("key")) {
-        return opened.trusted(password);
+        return reader.trusted(password);
       }
-      return opened.identity(
-          keys, argument.find("keyPassword").map(String::toCharArray).orElse(password));
+      return reader.identity(
+          keys, arguments.find("keyPassword").map(String::toCharArray).orElse(password));
     } catch (UnrecoverableKeyException wrong) {
-      throw opened.refusal("the password of its key is wrong (keyPassword, else password)");
+      throw reader.refusal("the password of its key is wrong (keyPassword, else password)");
     } catch (GeneralSecurityException unreadable) {
-      throw opened.refusal("cannot be read: " + Failure.classes(unreadable));
+      throw reader.refusal("cannot be read: " + ErrorClasses.of(unreadable));
     }
   }
 
@@ -74,14 +78,14 @@ final class KeyStores {
       store.load(stream, password);
       return store;
     } catch (KeyStoreException unknown) {
-      throw new Refusal(name + ": this JVM knows no stores of the type " + type);
+      throw new RefusedException(name + ": this JVM does not support the store type " + type);
     } catch (IOException | GeneralSecurityException unreadable) {
-      throw new Refusal(
+      throw new RefusedException(
           name
               + (unreadable.getCause() instanceof UnrecoverableKeyException
                   ? ": its password is wrong"
-                  : ": cannot be read; it is damaged, or no " + type + ", or its password is wrong")
-              + " (" + Failure.classes(unreadable) + ")");
+                  : ": cannot be read; damaged, not of type " + type + ", or its password is wrong")
+              + " (" + ErrorClasses.of(unreadable) + ")");
     }
   }
 
@@ -90,16 +94,18 @@ final class KeyStores {
     try {
       file = Path.of(location);
     } catch (InvalidPathException bad) {
-      throw new Refusal("key store " + location + ": this is no path");
+      throw new RefusedException("key store " + location + ": not a valid path");
     }
     if (!Files.exists(file)) {
-      throw new Refusal("key store " + location + ": there is no such file where the driver runs");
+      throw new RefusedException(
+          "key store " + location + ": no such file on the driver's machine");
     }
     if (!Files.isRegularFile(file) || !Files.isReadable(file)) {
-      throw new Refusal("key store " + location + ": is no file that Spark's user may read");
+      throw new RefusedException(
+          "key store " + location + ": not a file that Spark's user may read");
     }
-    if (Files.size(file) > LARGEST) {
-      throw new Refusal("key store " + location + ": is too large to be one");
+    if (Files.size(file) > MAX_BYTES) {
+      throw new RefusedException("key store " + location + ": larger than 16 MiB");
     }
     return file;
   }
@@ -110,7 +116,7 @@ final class KeyStores {
     return aliases;
   }
 
-  /** Aliases of private keys; a store may hold secret keys as well, which have no certificates. */
+  /** Aliases of private keys; a store may also hold secret keys, which have no certificates. */
   private List<String> privateKeys() throws KeyStoreException {
     List<String> found = new ArrayList<>();
     for (String alias : aliases()) {
@@ -121,7 +127,7 @@ final class KeyStores {
     return found;
   }
 
-  /** As Java's trust manager takes them: all certificates, and the first of each key's chain. */
+  /** What Java's trust manager trusts: all certificates, and the first of each key's chain. */
   private Map<String, Object> trusted(char[] password) throws GeneralSecurityException {
     Set<Certificate> trusted = new LinkedHashSet<>();
     for (String alias : aliases()) {
@@ -133,7 +139,7 @@ final class KeyStores {
     if (trusted.isEmpty()) {
       throw refusal(
           "holds no certificate"
-              + (password == null ? ", or shows none without its password" : ""));
+              + (password == null ? ", or none that can be read without its password" : ""));
     }
     return texts(trusted, null);
   }
@@ -145,11 +151,11 @@ final class KeyStores {
           keys.isEmpty()
               ? "holds no private key"
               : "holds several private keys (" + String.join(", ", keys)
-                  + "); which is meant cannot be said: give a store with one");
+                  + "). Fix: give a store with one private key");
     }
     Key key = store.getKey(keys.get(0), password == null ? new char[0] : password);
     if (!(key instanceof PrivateKey) || key.getEncoded() == null) {
-      throw refusal("does not give its private key away");
+      throw refusal("does not let its private key be read");
     }
     return texts(List.of(store.getCertificateChain(keys.get(0))), key);
   }
@@ -171,7 +177,7 @@ final class KeyStores {
     return "-----BEGIN " + label + "-----\n" + lines + "\n-----END " + label + "-----\n";
   }
 
-  private Refusal refusal(String problem) {
-    return new Refusal(name + ": " + problem);
+  private RefusedException refusal(String problem) {
+    return new RefusedException(name + ": " + problem);
   }
 }

@@ -1,79 +1,81 @@
-package io.github.eolistener;
+package io.github.eolistener.requests;
 
+import io.github.eolistener.spark.ExecutionMode;
+import io.github.eolistener.spark.SparkQuery;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.function.Function;
 
 /**
- * What the bridge may ask of one run: of Spark's own object while the run lives, afterwards of texts
- * that were taken at its end. That object holds the query's whole plan, 0.5 MB and more, which must
- * not stay for a bridge that comes late or never.
+ * The answers to what the bridge asks about one run: from Spark's own object while the run is
+ * active, afterwards from the answers taken at its end. That object holds the whole plan of the
+ * query, 0.5 MB and more, which must not be kept for a bridge that asks late or never.
  *
- * <p>Its texts hold passwords, as Spark's object does.
+ * <p>Answers hold passwords, as Spark's object does.
  */
-final class QueryFacts {
+public final class QueryAnswers {
   private static final String ENDED = "ended";
   private static final Map<String, Function<Object, String>> QUESTIONS =
       Map.of(
           "sources", SourceInspector::inspect,
           "position", PositionInspector::inspect,
-          "mode", query -> ExecutionMode.of(new LiveQuery(query).execution()).name(),
-          ENDED, query -> String.valueOf(new LiveQuery(query).hasEnded()));
+          "mode", query -> ExecutionMode.of(new SparkQuery(query).execution()).name(),
+          ENDED, query -> String.valueOf(new SparkQuery(query).hasEnded()));
 
   private volatile Object execution;
-  private volatile Map<String, Answer> last;
+  private volatile Map<String, Answer> frozen;
 
-  /** Takes Spark's StreamExecution, or the StreamingQueryWrapper around one. */
-  void open(Object query) {
+  /** {@code query}: Spark's StreamExecution, or the StreamingQueryWrapper around one. */
+  public void attach(Object query) {
     execution = query;
   }
 
-  static boolean isKnown(String what) {
+  public static boolean isKnown(String what) {
     return QUESTIONS.containsKey(what);
   }
 
   /**
-   * The answer to a question that is known.
+   * The answer to a known question.
    *
-   * @throws IllegalStateException saying why there is none, never a secret
+   * @throws IllegalStateException with the reason why there is none, never a secret
    */
-  String answer(String what) {
-    Object live = execution;
-    if (live != null) {
-      return QUESTIONS.get(what).apply(live);
+  public String answer(String what) {
+    Object active = execution;
+    if (active != null) {
+      return QUESTIONS.get(what).apply(active);
     }
-    Map<String, Answer> texts = last;
-    if (texts == null) {
+    Map<String, Answer> answers = frozen;
+    if (answers == null) {
       throw new IllegalStateException("the query is not known to the driver's listener");
     }
-    return texts.get(what).text();
+    return answers.get(what).text();
   }
 
-  /** The run has ended: keeps its last answers, and lets Spark's object go. May read its logs. */
-  void conclude() {
+  /** The run has ended: keeps its last answers and drops Spark's object. May read files. */
+  public void freeze() {
     Object ended = execution;
     if (ended != null) {
-      Map<String, Answer> texts = new TreeMap<>();
-      QUESTIONS.forEach((what, question) -> texts.put(what, Answer.of(question, ended)));
-      texts.put(ENDED, Answer.of(over -> "true", ended));
-      last = texts; // before the other, for `answer` finds one of them at any time
+      Map<String, Answer> answers = new TreeMap<>();
+      QUESTIONS.forEach((what, question) -> answers.put(what, Answer.of(question, ended)));
+      answers.put(ENDED, Answer.of(query -> "true", ended));
+      frozen = answers; // before the next line: `answer` must find one of them at any time
       execution = null;
     }
   }
 
-  /** Lets Spark's object go; nothing more can be said but what was said at the end. */
-  void release() {
+  /** Drops Spark's object; only what {@link #freeze} has kept can be answered then. */
+  public void release() {
     execution = null;
   }
 
-  /** A text, or why there is none. */
+  /** An answer, or why there is none. */
   private static final class Answer {
     private final String text;
-    private final String why;
+    private final String cause;
 
-    private Answer(String text, String why) {
+    private Answer(String text, String cause) {
       this.text = text;
-      this.why = why;
+      this.cause = cause;
     }
 
     static Answer of(Function<Object, String> question, Object query) {
@@ -88,7 +90,7 @@ final class QueryFacts {
 
     String text() {
       if (text == null) {
-        throw new IllegalStateException(why);
+        throw new IllegalStateException(cause);
       }
       return text;
     }

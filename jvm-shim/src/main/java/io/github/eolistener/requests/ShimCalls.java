@@ -1,65 +1,68 @@
-package io.github.eolistener;
+package io.github.eolistener.requests;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.github.eolistener.kafka.GroupCalls;
+import io.github.eolistener.protocol.CallArguments;
+import io.github.eolistener.protocol.ErrorClasses;
+import io.github.eolistener.protocol.RefusedException;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * What Python has done for it inside Spark's JVM, each by a name, an argument and an answer, both
- * JSON texts.
+ * The calls that Python makes into Spark's JVM, each with a name, an argument and an answer, both
+ * JSON.
  *
- * <p>{@code stores.pem}: a key store as PEM ({@link KeyStores}). {@code groups.commit}, {@code
- * groups.look}, {@code groups.close}: consumer groups by Spark's own kafka-clients ({@link
+ * <p>{@code stores.pem}: a key store as PEM ({@link KeyStoreReader}). {@code groups.commit}, {@code
+ * groups.snapshot}, {@code groups.close}: consumer groups through Spark's own kafka-clients ({@link
  * Groups}). An answer is an object that begins with {@code "v":1}.
  */
-public final class Hands {
+public final class ShimCalls {
   private static final int FORMAT = 1;
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  private Hands() {}
+  private ShimCalls() {}
 
   /**
-   * Does {@code what} with {@code argument}. Both and the answer may hold secrets: keep them out of
-   * logs.
+   * Makes the call {@code name}. Argument and answer may hold secrets: keep them out of logs.
    *
-   * @throws IllegalStateException saying the problem and its likely cause, never a secret
+   * @throws IllegalStateException with the problem and its likely cause, never a secret
    */
-  public static String call(String what, String argument) {
+  public static String call(String name, String argument) {
     try {
       Map<String, Object> answer = new LinkedHashMap<>();
       answer.put("v", FORMAT);
-      answer.putAll(done(what, Argument.of(argument)));
+      answer.putAll(run(name, CallArguments.of(argument)));
       return JSON.writeValueAsString(answer);
-    } catch (Refusal refusal) {
-      throw new IllegalStateException(refusal.getMessage());
+    } catch (RefusedException refused) {
+      throw new IllegalStateException(refused.getMessage());
     } catch (LinkageError absent) {
       throw new IllegalStateException(
-          what + " needs a class that is not there (" + absent.getMessage() + "): give Spark its"
+          name + " needs a class that is missing: " + absent.getMessage() + ". Fix: give Spark its"
               + " Kafka connector and the shim in the same way, by spark.jars and"
               + " spark.jars.packages");
     } catch (JsonProcessingException | RuntimeException fault) {
-      // A foreign message may quote a value, so only classes are named; no cause goes along, since
-      // whoever prints a stack trace prints its message too.
-      throw new IllegalStateException(what + " failed: " + Failure.classes(fault));
+      // Another library's message may quote a value, so only classes are named. No cause is
+      // attached, since a stack trace prints its message too.
+      throw new IllegalStateException(name + " failed: " + ErrorClasses.of(fault));
     }
   }
 
-  /** What is named here is linked when it is first asked for: kafka-clients may not be there. */
-  private static Map<String, Object> done(String what, Argument argument) {
-    switch (what == null ? "" : what) {
+  /** Each class is linked when it is first called: kafka-clients may be missing. */
+  private static Map<String, Object> run(String name, CallArguments arguments) {
+    switch (name == null ? "" : name) {
       case "stores.pem":
-        return KeyStores.pem(argument);
+        return KeyStoreReader.pem(arguments);
       case "groups.commit":
-        return Groups.commit(argument);
-      case "groups.look":
-        return Groups.look(argument);
+        return GroupCalls.commit(arguments);
+      case "groups.snapshot":
+        return GroupCalls.snapshot(arguments);
       case "groups.close":
-        return Groups.close(argument);
+        return GroupCalls.close(arguments);
       default:
-        throw new Refusal(
-            "this shim cannot do " + what + ": the jar given to Spark is of another version than"
-                + " the Python package");
+        throw new RefusedException(
+            "this shim does not have the call " + name + ". Cause: the jar given to Spark is of"
+                + " another version than the Python package");
     }
   }
 }

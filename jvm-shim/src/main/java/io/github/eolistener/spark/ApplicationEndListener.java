@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.spark;
 
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.SparkListener;
@@ -6,25 +6,26 @@ import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import org.slf4j.LoggerFactory;
 
 /**
- * Holds the end of a SparkContext up until something is done.
+ * Makes {@code SparkContext.stop} wait until some work is done.
  *
- * <p>It has a queue of its own, and so a thread that nobody else waits for. Spark ends the queues
- * one after the other in the order in which they were made, and waits for the thread of each; ours
- * is made after that of the streaming events, whose thread has therefore ended before ours is
- * waited for.
+ * <p>It has a listener queue of its own, and so a thread that nobody else waits for. Spark stops
+ * the queues one after the other in the order of their creation, and waits for the thread of each.
+ * This queue is created after that of the streaming events, whose thread has therefore ended before
+ * Spark waits for this one.
  */
-final class ApplicationEnd extends SparkListener {
+public final class ApplicationEndListener extends SparkListener {
   private static final String QUEUE = "eo-listener";
 
   private final Runnable work;
 
-  private ApplicationEnd(Runnable work) {
+  private ApplicationEndListener(Runnable work) {
     super();
     this.work = work;
   }
 
-  static void await(SparkContext context, Runnable work) {
-    context.listenerBus().addToQueue(new ApplicationEnd(work), QUEUE);
+  /** Runs {@code work} once, when the application ends. */
+  public static void register(SparkContext context, Runnable work) {
+    context.listenerBus().addToQueue(new ApplicationEndListener(work), QUEUE);
   }
 
   @Override
@@ -32,8 +33,9 @@ final class ApplicationEnd extends SparkListener {
     try {
       work.run();
     } catch (Throwable error) {
-      // On this thread an error of linking would stop the SparkContext, which stops already.
-      LoggerFactory.getLogger(ApplicationEnd.class).error("the bridge could not be ended", error);
+      // A LinkageError on this thread would stop the SparkContext, which is stopping already.
+      LoggerFactory.getLogger(ApplicationEndListener.class)
+          .error("stopping the bridge failed", error);
     }
   }
 }

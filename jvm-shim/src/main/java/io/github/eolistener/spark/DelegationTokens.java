@@ -1,5 +1,7 @@
-package io.github.eolistener;
+package io.github.eolistener.spark;
 
+import io.github.eolistener.protocol.ErrorClasses;
+import io.github.eolistener.protocol.RefusedException;
 import java.lang.reflect.InvocationTargetException;
 import java.util.Arrays;
 import java.util.Map;
@@ -10,13 +12,13 @@ import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 
 /**
- * Kafka's delegation tokens, which Spark obtains and renews, put into the properties of a client
- * as Spark's own source does it: by {@code org.apache.spark.kafka010.KafkaConfigUpdater}.
+ * Adds the delegation token that Spark obtained to the properties of a Kafka client, as Spark's own
+ * source does: by {@code org.apache.spark.kafka010.KafkaConfigUpdater}.
  *
- * <p>That class and its parameter are Scala, and of another version in each Spark, so both are
- * found by name.
+ * <p>That class and its parameter are of another Scala version in each Spark, so both are found by
+ * name.
  */
-final class DelegationTokens {
+public final class DelegationTokens {
   private static final String UPDATER = "org.apache.spark.kafka010.KafkaConfigUpdater";
   private static final String SCALA_MAP = "scala.collection.immutable.Map";
 
@@ -26,15 +28,15 @@ final class DelegationTokens {
 
   private DelegationTokens() {}
 
-  /** {@value #CLUSTERS} where Spark is configured to use a token for these servers; else empty. */
-  static Optional<String> configured(String servers) {
+  /** {@value #CLUSTERS} where Spark is configured to use a token for these brokers; else empty. */
+  public static Optional<String> configured(String servers) {
     if (SparkEnv.get() == null || servers == null) {
       return Optional.empty();
     }
     SparkConf conf = SparkEnv.get().conf();
     boolean any =
-        Arrays.stream((Object[]) new LiveObject(conf).ask("getAll").get())
-            .map(pair -> new LiveObject(pair).ask("_1").get().toString())
+        Arrays.stream((Object[]) new SparkObject(conf).call("getAll").get())
+            .map(pair -> new SparkObject(pair).call("_1").get().toString())
             .filter(key -> key.startsWith(CLUSTERS + ".") && key.endsWith(AUTHORITY))
             .map(key -> key.substring(0, key.length() - AUTHORITY.length()))
             .map(cluster -> Pattern.compile(conf.get(cluster + TARGET, ".*")))
@@ -46,17 +48,17 @@ final class DelegationTokens {
     return server -> target.matcher(server.trim()).matches();
   }
 
-  /** The properties with a token's login where Spark has a token for these brokers. */
-  static Map<String, ?> added(Map<String, String> properties) {
+  /** The properties, with the login by token where Spark has a token for these brokers. */
+  public static Map<String, ?> withToken(Map<String, String> properties) {
     if (SparkEnv.get() == null || !properties.containsKey("bootstrap.servers")) {
-      return properties; // there it reads the tokens' settings; by these it tells clusters apart
+      return properties; // Spark reads its settings there, and finds the cluster by these
     }
     ClassLoader loader = DelegationTokens.class.getClassLoader();
     Class<?> type;
     try {
       type = Class.forName(UPDATER, true, loader);
-    } catch (ClassNotFoundException none) {
-      return properties; // without this part of the connector Spark itself has no tokens
+    } catch (ClassNotFoundException absent) {
+      return properties; // without it Spark itself does not use tokens
     }
     try {
       Class<?> map = Class.forName(SCALA_MAP, true, loader);
@@ -64,17 +66,17 @@ final class DelegationTokens {
           type.getConstructor(String.class, map)
               .newInstance("eo-listener", scalaMap(map, loader, properties));
       Object updated = type.getMethod("setAuthenticationConfigIfNeeded").invoke(updater);
-      @SuppressWarnings("unchecked") // what Spark's method declares
+      @SuppressWarnings("unchecked") // the declared type of Spark's method
       Map<String, ?> built = (Map<String, ?>) type.getMethod("build").invoke(updated);
       return built;
     } catch (InvocationTargetException failed) {
-      throw new Refusal(
-          "Spark could not put its delegation token into the client's properties: "
-              + Failure.classes(failed.getCause()));
+      throw new RefusedException(
+          "Spark failed to add its delegation token to the client's properties: "
+              + ErrorClasses.of(failed.getCause()));
     } catch (ReflectiveOperationException other) {
-      throw new Refusal(
-          "this Spark applies delegation tokens in a way that is not known here: "
-              + Failure.classes(other));
+      throw new RefusedException(
+          "this version of Spark applies delegation tokens in an unsupported way: "
+              + ErrorClasses.of(other));
     }
   }
 

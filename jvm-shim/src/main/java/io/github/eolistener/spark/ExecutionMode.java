@@ -1,17 +1,17 @@
-package io.github.eolistener;
+package io.github.eolistener.spark;
 
 /** How a query makes its progress durable; the names are those of Python's QueryMode. */
-enum ExecutionMode {
+public enum ExecutionMode {
   MICRO_BATCH,
   ASYNC_PROGRESS,
   CONTINUOUS,
   REAL_TIME;
 
   /**
-   * Of a StreamExecution, by the simple names of its class and of its trigger: both moved to other
-   * packages in Spark 4.1. A platform's own subclass counts as the class that it extends.
+   * The mode of a StreamExecution, by the simple names of its class and its trigger: both moved to
+   * other packages in Spark 4.1. A vendor's subclass counts as the class that it extends.
    */
-  static ExecutionMode of(LiveObject execution) {
+  public static ExecutionMode of(SparkObject execution) {
     for (Class<?> type = execution.get().getClass(); type != null; type = type.getSuperclass()) {
       switch (type.getSimpleName()) {
         case "AsyncProgressTrackingMicroBatchExecution":
@@ -24,12 +24,12 @@ enum ExecutionMode {
       }
     }
     throw new IllegalStateException(
-        execution.className() + " is no way of running a query that is known here");
+        "the class of the query is not supported: " + execution.className());
   }
 
-  private static boolean isRealTime(LiveObject execution) {
+  private static boolean isRealTime(SparkObject execution) {
     return execution
-        .find("trigger")
+        .tryCall("trigger")
         .map(trigger -> trigger.get().getClass().getSimpleName().equals("RealTimeTrigger"))
         .orElse(false);
   }

@@ -1,25 +1,28 @@
-package io.github.eolistener;
+package io.github.eolistener.spark;
 
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
+import java.util.function.Consumer;
 import org.apache.spark.sql.SparkSession;
 
-/** Finds the query behind an event. */
-final class LiveQueries {
-  private LiveQueries() {}
+/** Finds the running query that an event is about. */
+public final class RunningQueries {
+  private RunningQueries() {}
 
   /**
-   * Gives {@code run} its query, from what all sessions of a SparkContext share; returns a session
-   * of that context, or any, or null where there is none.
+   * Passes the query that runs under both ids to {@code found}, in whichever session it was
+   * started. Returns a session of its SparkContext; without such a query any session, null where
+   * there is none.
    */
-  static SparkSession find(Run run) {
+  public static SparkSession find(UUID queryId, String runId, Consumer<Object> found) {
     List<SparkSession> sessions = sessions();
     for (SparkSession session : sessions) {
       Map<?, ?> active = session.sharedState().activeStreamingQueries();
-      Object query = active.get(run.queryId);
-      if (query != null && isRun(query, run.runId)) {
-        run.facts.open(query);
+      Object query = active.get(queryId);
+      if (query != null && isRun(query, runId)) {
+        found.accept(query);
         return session;
       }
     }
@@ -27,14 +30,14 @@ final class LiveQueries {
   }
 
   private static boolean isRun(Object query, String runId) {
-    return new LiveObject(query).ask("runId").get().toString().equals(runId);
+    return new SparkObject(query).call("runId").get().toString().equals(runId);
   }
 
-  /** The thread's own and the driver's; the first may be one of a SparkContext that is over. */
+  /** The thread's active session and the default one, without those of a stopped SparkContext. */
   private static List<SparkSession> sessions() {
     List<SparkSession> found = new ArrayList<>();
     for (String name : List.of("getActiveSession", "getDefaultSession")) {
-      for (LiveObject session : option(name).elements()) {
+      for (SparkObject session : option(name).elements()) {
         SparkSession one = (SparkSession) session.get();
         if (!one.sparkContext().isStopped()) {
           found.add(one);
@@ -44,10 +47,10 @@ final class LiveQueries {
     return found;
   }
 
-  /** By name: what these give is a type of Scala's. */
-  private static LiveObject option(String name) {
+  /** Called by name, since these methods return a Scala type. */
+  private static SparkObject option(String name) {
     try {
-      return new LiveObject(SparkSession.class.getMethod(name).invoke(null));
+      return new SparkObject(SparkSession.class.getMethod(name).invoke(null));
     } catch (ReflectiveOperationException absent) {
       throw new IllegalStateException("SparkSession." + name + "() cannot be called");
     }

@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.spark;
 
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
@@ -7,21 +7,21 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * One of Spark's own objects, asked by method name.
+ * One of Spark's internal objects, whose methods are called by name.
  *
- * <p>Spark moved these classes to another package in 4.1 and compiles them for two Scala versions;
- * the names of their accessors stayed. So nothing here is linked against them.
+ * <p>Spark moved these classes to another package in 4.1 and compiles them for two Scala versions,
+ * but kept the names of their accessors. So nothing here is linked against them.
  *
- * <p>Messages name classes and methods only: the objects hold the user's passwords.
+ * <p>Error messages name classes and methods only: the objects hold the user's passwords.
  */
-final class LiveObject {
+public final class SparkObject {
   private final Object target;
 
-  LiveObject(Object target) {
+  public SparkObject(Object target) {
     this.target = target;
   }
 
-  Object get() {
+  public Object get() {
     return target;
   }
 
@@ -29,27 +29,23 @@ final class LiveObject {
     return target.getClass().getName();
   }
 
-  /** The answer of the method {@code name}, which must exist and give something. */
-  LiveObject ask(String name) {
-    return find(name)
-        .orElseThrow(
-            () -> new IllegalStateException(className() + "." + name + "() gives nothing"));
+  /** What the method {@code name} returns; it must exist and not return null. */
+  public SparkObject call(String name) {
+    return tryCall(name).orElseThrow(() -> isNull(name));
   }
 
-  /** The answer of the method {@code name} to one number; it must exist and give something. */
-  LiveObject ask(String name, long argument) {
+  /** What the method {@code name} returns for a number; it must exist and not return null. */
+  public SparkObject call(String name, long argument) {
     try {
       Method method = target.getClass().getMethod(name, long.class);
-      return invoke(method, argument)
-          .orElseThrow(
-              () -> new IllegalStateException(className() + "." + name + "() gives nothing"));
+      return invoke(method, argument).orElseThrow(() -> isNull(name));
     } catch (NoSuchMethodException absent) {
       throw new IllegalStateException(className() + " has no " + name + "(long)");
     }
   }
 
-  /** The answer of the method {@code name}; empty when there is no such method or it gives null. */
-  Optional<LiveObject> find(String name) {
+  /** What the method {@code name} returns; empty when there is no such method or it is null. */
+  public Optional<SparkObject> tryCall(String name) {
     try {
       return invoke(target.getClass().getMethod(name));
     } catch (NoSuchMethodException absent) {
@@ -57,14 +53,14 @@ final class LiveObject {
     }
   }
 
-  private Optional<LiveObject> invoke(Method method, Object... arguments) {
+  private Optional<SparkObject> invoke(Method method, Object... arguments) {
     String name = method.getName();
     try {
       // The method is public, but its class may not be: Scala's iterators are anonymous classes.
       method.setAccessible(true);
-      return Optional.ofNullable(method.invoke(target, arguments)).map(LiveObject::new);
+      return Optional.ofNullable(method.invoke(target, arguments)).map(SparkObject::new);
     } catch (InvocationTargetException failed) {
-      // Its message may quote an option's value, so only its class goes on.
+      // Its message may quote an option's value, so only its class is passed on.
       String kind = failed.getCause().getClass().getName();
       throw new IllegalStateException(className() + "." + name + "() failed: " + kind);
     } catch (ReflectiveOperationException | RuntimeException refused) {
@@ -73,12 +69,17 @@ final class LiveObject {
     }
   }
 
+  private IllegalStateException isNull(String name) {
+    return new IllegalStateException(
+        className() + "." + name + "() does not exist or returned null");
+  }
+
   /** The elements of a Scala collection, in its order. */
-  List<LiveObject> elements() {
-    LiveObject iterator = ask("iterator");
-    List<LiveObject> found = new ArrayList<>();
-    while (Boolean.TRUE.equals(iterator.ask("hasNext").get())) {
-      found.add(iterator.ask("next"));
+  public List<SparkObject> elements() {
+    SparkObject iterator = call("iterator");
+    List<SparkObject> found = new ArrayList<>();
+    while (Boolean.TRUE.equals(iterator.call("hasNext").get())) {
+      found.add(iterator.call("next"));
     }
     return found;
   }

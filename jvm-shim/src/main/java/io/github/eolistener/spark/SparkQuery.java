@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.spark;
 
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
@@ -6,45 +6,45 @@ import java.util.List;
 import java.util.Set;
 
 /** A streaming query, running or ended, and the streams that it reads. */
-final class LiveQuery {
+public final class SparkQuery {
   private static final String KAFKA_PACKAGE = "org.apache.spark.sql.kafka010.";
 
-  private final LiveObject execution;
+  private final SparkObject execution;
 
-  /** Of a StreamExecution, or of the StreamingQueryWrapper around one. */
-  LiveQuery(Object query) {
-    LiveObject given = new LiveObject(query);
-    this.execution = given.find("streamingQuery").orElse(given);
+  /** {@code query}: a StreamExecution, or the StreamingQueryWrapper around one. */
+  public SparkQuery(Object query) {
+    SparkObject given = new SparkObject(query);
+    this.execution = given.tryCall("streamingQuery").orElse(given);
   }
 
   /** Spark's StreamExecution. */
-  LiveObject execution() {
+  public SparkObject execution() {
     return execution;
   }
 
-  /** The streams of the leaves, one used twice standing there twice; none before they are planned. */
-  List<Object> streams() {
+  /** The streams of all leaves, one that is used twice listed twice; empty before planning. */
+  public List<Object> streams() {
     List<Object> streams = new ArrayList<>();
     execution
-        .find("sources")
-        .map(LiveObject::elements)
+        .tryCall("sources")
+        .map(SparkObject::elements)
         .ifPresent(found -> found.forEach(stream -> streams.add(stream.get())));
     return streams;
   }
 
   /** The streams in the order of the progress event: Spark's {@code sources().distinct()}. */
-  List<Object> distinctStreams() {
+  public List<Object> distinctStreams() {
     Set<Object> distinct = new LinkedHashSet<>(streams());
     return new ArrayList<>(distinct);
   }
 
-  /** Whether the run is over, or its SparkContext was stopped: then nobody is told of its end. */
-  boolean hasEnded() {
-    return !execution.ask("isActive").get().equals(true)
-        || execution.ask("sparkSession").ask("sparkContext").ask("isStopped").get().equals(true);
+  /** Whether the run has ended, or its SparkContext was stopped: then no event reports its end. */
+  public boolean hasEnded() {
+    return !execution.call("isActive").get().equals(true)
+        || execution.call("sparkSession").call("sparkContext").call("isStopped").get().equals(true);
   }
 
-  static boolean isKafka(Object stream) {
+  public static boolean isKafka(Object stream) {
     return stream.getClass().getName().startsWith(KAFKA_PACKAGE);
   }
 }

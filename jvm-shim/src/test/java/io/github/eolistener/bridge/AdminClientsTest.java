@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -6,13 +6,16 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.github.eolistener.events.ClaimedRuns;
+import io.github.eolistener.events.EventQueue;
+import io.github.eolistener.requests.ShimCalls;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Clients of Kafka that a bridge has opened in the driver's JVM do not outlive it. */
+/** Kafka clients that a bridge process has opened in the driver's JVM do not outlive it. */
 @Timeout(60)
 class AdminClientsTest {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -26,43 +29,44 @@ class AdminClientsTest {
         .count();
   }
 
-  private static ObjectNode look(String client) {
+  private static ObjectNode snapshot(String client) {
     return JSON.createObjectNode()
         .put("ask", 1)
-        .put("what", "hands")
-        .put("call", "groups.look")
+        .put("what", "call")
+        .put("call", "groups.snapshot")
         .put(
             "argument",
             "{\"client\":\"" + client + "\",\"properties\":{\"bootstrap.servers\":\"127.0.0.1:1\"},"
                 + "\"timeoutMs\":700,\"group\":\"g\",\"topics\":{\"t\":[0]}}");
   }
 
-  /** One that a dead bridge had opened is closed, with its thread; of another bridge none is. */
+  /** A client of a bridge that has exited is closed, with its thread; one of another stays open. */
   @Test
-  void closesWhatADeadBridgeHadOpened() throws InterruptedException {
-    Clerk clerk = new Clerk(new Mailbox(new Claims()));
+  void closesTheClientsOfABridgeThatExited() throws InterruptedException {
+    RequestHandler requests = new RequestHandler(new EventQueue(new ClaimedRuns()));
     AdminClients others = new AdminClients();
     try {
-      clerk.ask(look("dead"), clients, replies::add);
-      clerk.ask(look("living"), others, replies::add);
+      requests.handle(snapshot("dead"), clients, replies::add);
+      requests.handle(snapshot("living"), others, replies::add);
       assertTrue(replies.poll(20, TimeUnit.SECONDS).contains("REQUEST_TIMED_OUT"));
       assertTrue(replies.poll(20, TimeUnit.SECONDS).contains("REQUEST_TIMED_OUT"));
       assertEquals(1, threads("dead"));
       clients.close();
       assertEquals(0, threads("dead"));
       assertEquals(1, threads("living"));
-      clerk.ask(look("dead"), clients, replies::add);
-      assertTrue(replies.poll(20, TimeUnit.SECONDS).contains("the bridge that asks is gone"));
+      requests.handle(snapshot("dead"), clients, replies::add);
+      String refused = replies.poll(20, TimeUnit.SECONDS);
+      assertTrue(refused.contains("the bridge process that asks has exited"), refused);
       assertEquals(0, threads("dead"));
     } finally {
-      clerk.close();
+      requests.close();
       others.close();
     }
   }
 
-  /** One that is opened while the others are closed is closed too. */
+  /** A client that is opened while the others are being closed is closed too. */
   @Test
-  void closesWhatIsOpenedMeanwhile() throws InterruptedException {
+  void closesAClientThatIsOpenedMeanwhile() throws InterruptedException {
     CountDownLatch asked = new CountDownLatch(1);
     CountDownLatch closed = new CountDownLatch(1);
     Thread late =
@@ -73,7 +77,8 @@ class AdminClientsTest {
                     () -> {
                       asked.countDown();
                       await(closed);
-                      return Hands.call("groups.look", look("late").get("argument").asText());
+                      return ShimCalls.call(
+                          "groups.snapshot", snapshot("late").get("argument").asText());
                     }));
     late.start();
     await(asked);

@@ -1,6 +1,7 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.github.eolistener.protocol.Message;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -11,25 +12,25 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.concurrent.TimeUnit;
 
-/** A program that plays the bridge, well or badly, and writes down what it is told. */
+/** A program in the place of the bridge that works or fails, and records what it is sent. */
 public final class FakeBridge {
-  private final String part;
-  private final Path heard;
+  private final String behaviour;
+  private final Path received;
   private final PrintStream out = System.out;
 
-  private FakeBridge(String part, Path heard) {
-    this.part = part;
-    this.heard = heard;
+  private FakeBridge(String behaviour, Path received) {
+    this.behaviour = behaviour;
+    this.received = received;
   }
 
-  /** The part to play, and the file to write into. */
+  /** How to behave, and the file to write into. */
   public static void main(String[] arguments) throws Exception {
-    new FakeBridge(arguments[0], Path.of(arguments[1])).play();
+    new FakeBridge(arguments[0], Path.of(arguments[1])).run();
   }
 
-  private void play() throws Exception {
+  private void run() throws Exception {
     note("pid " + ProcessHandle.current().pid());
-    switch (part) {
+    switch (behaviour) {
       case "missing":
         System.err.println("/opt/python: No module named eo_listener");
         System.exit(1);
@@ -51,38 +52,38 @@ public final class FakeBridge {
     BufferedReader in =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     note(in.readLine());
-    say("a start-up file of this site says hello");
-    int format = part.equals("newer") ? 2 : 1;
-    say("{\"v\":" + format + ",\"package\":\"unknown\",\"flush\":3.0,\"timeout\":8}");
-    say("{\"ask\":1,\"what\":\"position\",\"run\":\"none\"}");
+    write("a start-up file of this site says hello");
+    int format = behaviour.equals("newer") ? 2 : 1;
+    write("{\"v\":" + format + ",\"package\":\"unknown\",\"flush\":3.0,\"timeout\":8}");
+    write("{\"ask\":1,\"what\":\"position\",\"run\":\"none\"}");
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       note(line);
-      JsonNode told = Message.parse(line.getBytes(StandardCharsets.UTF_8));
-      if (told.has("ping") && !part.equals("silent")) {
-        say("{\"pong\":" + told.get("ping") + "}");
-      } else if (told.has("progress")) {
-        misbehave();
-      } else if (told.has("ended")) {
-        say("{\"forget\":" + told.get("ended") + "}");
-      } else if (told.has("end")) {
-        if (part.equals("endless")) {
+      JsonNode message = Message.parse(line.getBytes(StandardCharsets.UTF_8));
+      if (message.has("ping") && !behaviour.equals("silent")) {
+        write("{\"pong\":" + message.get("ping") + "}");
+      } else if (message.has("progress")) {
+        fail();
+      } else if (message.has("ended")) {
+        write("{\"forget\":" + message.get("ended") + "}");
+      } else if (message.has("end")) {
+        if (behaviour.equals("endless")) {
           TimeUnit.MINUTES.sleep(5);
         }
         System.exit(0);
       }
     }
-    note("the driver is gone");
+    note("the driver has exited");
   }
 
-  /** Once: the next one finds the file and behaves. */
-  private void misbehave() throws IOException {
-    if (Files.readString(heard).contains("misbehaves")) {
+  /** Once: the next process finds the file and works. */
+  private void fail() throws IOException {
+    if (Files.readString(received).contains("fails now")) {
       return;
     }
-    note("misbehaves");
-    switch (part) {
+    note("fails now");
+    switch (behaviour) {
       case "garbage":
-        say("\u0000\u0001 pong?");
+        write("\u0000\u0001 pong?");
         break;
       case "dies":
         System.exit(5);
@@ -91,13 +92,13 @@ public final class FakeBridge {
     }
   }
 
-  private void say(String line) {
+  private void write(String line) {
     out.print(line + "\n");
     out.flush();
   }
 
   private void note(String line) throws IOException {
     Files.writeString(
-        heard, line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+        received, line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
   }
 }

@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
@@ -6,7 +6,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 /** Which Python runs the bridge. */
-class InterpreterTest {
+class PythonInterpreterTest {
   private static final Map<String, String> ALL =
       Map.of(
           "spark.eo.python", "ours",
@@ -16,10 +16,10 @@ class InterpreterTest {
       Map.of("PYSPARK_DRIVER_PYTHON", "variable", "PYSPARK_PYTHON", "other");
 
   private static String chosen(Map<String, String> conf, Map<String, String> environment) {
-    return Interpreter.choose(conf, environment).toString();
+    return PythonInterpreter.choose(conf, environment).toString();
   }
 
-  /** The first of all that is set counts, and where it came from is said. */
+  /** The first setting of all is used, and named. */
   @Test
   void takesTheFirstThatIsSet() {
     assertEquals("ours (from spark.eo.python)", chosen(ALL, VARIABLES));
@@ -37,9 +37,9 @@ class InterpreterTest {
     assertEquals("python3 (from the default)", chosen(Map.of(), Map.of()));
   }
 
-  /** What is set to nothing is not set; space around a name is none of it. */
+  /** A blank setting is not set; surrounding space is ignored. */
   @Test
-  void readsNamesAsPeopleWriteThem() {
+  void ignoresSpace() {
     assertEquals(
         "python3 (from the default)",
         chosen(Map.of("spark.eo.python", " "), Map.of("PYSPARK_PYTHON", "")));
@@ -48,9 +48,9 @@ class InterpreterTest {
         chosen(Map.of("spark.eo.python", " /opt/python "), Map.of()));
   }
 
-  /** A notebook's front end in the place of the driver's Python is passed over; ours is not. */
+  /** A notebook's front end is ignored as the driver's Python, but not in our own setting. */
   @Test
-  void passesOverNotebooks() {
+  void ignoresNotebooks() {
     assertEquals(
         "other (from PYSPARK_PYTHON)",
         chosen(

@@ -1,9 +1,13 @@
-package io.github.eolistener;
+package io.github.eolistener.bridge;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.eolistener.events.ClaimedRuns;
+import io.github.eolistener.events.EventQueue;
+import io.github.eolistener.events.ProgressEvent;
+import io.github.eolistener.events.QueryRun;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -21,19 +25,19 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The bridge is kept running, whatever it does; its part is played by a program of the tests. */
+/** The bridge is kept running, whatever it does; a program of the tests takes its place. */
 @Timeout(60)
 class SupervisorTest {
-  private final Mailbox mailbox = new Mailbox(new Claims());
+  private final EventQueue queue = new EventQueue(new ClaimedRuns());
   private Supervisor supervisor;
 
   @TempDir Path folder;
 
-  private Path heard() {
-    return folder.resolve("heard");
+  private Path received() {
+    return folder.resolve("received");
   }
 
-  private void supervise(String part) {
+  private void supervise(String behaviour) {
     String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
     List<String> arguments =
         List.of(
@@ -41,31 +45,33 @@ class SupervisorTest {
             "-cp",
             System.getProperty("java.class.path"),
             FakeBridge.class.getName(),
-            part,
-            heard().toString());
+            behaviour,
+            received().toString());
     supervise(java, arguments);
   }
 
   private void supervise(String program, List<String> arguments) {
-    Interpreter interpreter = Interpreter.choose(Map.of(Interpreter.SETTING, program), Map.of());
-    Settings settings = new Settings(interpreter, arguments, Map.of("spark.eo.mode", "simple"), 250);
-    supervisor = new Supervisor(settings, mailbox, new Clerk(mailbox));
+    PythonInterpreter interpreter =
+        PythonInterpreter.choose(Map.of(PythonInterpreter.SETTING, program), Map.of());
+    BridgeSettings settings =
+        new BridgeSettings(interpreter, arguments, Map.of("spark.eo.mode", "simple"), 250);
+    supervisor = new Supervisor(settings, queue, new RequestHandler(queue));
     supervisor.start();
   }
 
-  private Run start() {
-    Run run = new Run(UUID.randomUUID(), UUID.randomUUID(), "flights");
-    mailbox.started(run);
+  private QueryRun start() {
+    QueryRun run = new QueryRun(UUID.randomUUID(), UUID.randomUUID(), "flights");
+    queue.started(run);
     return run;
   }
 
-  private void progress(Run run, String text) {
-    mailbox.progressed(run.runId, new Event(0, List.of(text), () -> text));
+  private void progress(QueryRun run, String text) {
+    queue.progressed(run.runId, new ProgressEvent(0, List.of(text), () -> text));
   }
 
   private String all() {
     try {
-      return Files.exists(heard()) ? Files.readString(heard()) : "";
+      return Files.exists(received()) ? Files.readString(received()) : "";
     } catch (IOException unexpected) {
       throw new IllegalStateException(unexpected);
     }
@@ -90,51 +96,51 @@ class SupervisorTest {
     }
   }
 
-  private long end(double seconds) throws InterruptedException {
+  private long stop(double seconds) throws InterruptedException {
     long began = System.nanoTime();
-    supervisor.end(began + (long) (seconds * 1e9));
+    supervisor.stop(began + (long) (seconds * 1e9));
     return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
   }
 
   @AfterEach
   void leavesNoProcess() throws InterruptedException {
-    end(1);
+    stop(1);
     for (long pid : pids()) {
       until(() -> !isAlive(pid));
     }
   }
 
-  /** It starts with the first run, is told the settings first, and all of the run at its end. */
+  /** It starts with the first run; it is sent the settings, then all of the run, then the stop. */
   @Test
-  void tellsTheWholeOfARun() throws InterruptedException {
+  void sendsAllOfARun() throws InterruptedException {
     supervise("good");
     Thread.sleep(300);
     assertEquals("", all());
-    Run run = start();
+    QueryRun run = start();
     progress(run, "batch 0");
     until(() -> all().contains("batch 0"));
     assertTrue(all().contains("{\"v\":1,\"shim\":\"unknown\",\"debug\":"));
     assertTrue(all().contains("\"spark.eo.mode\":\"simple\""));
     until(() -> all().contains("{\"answer\":1,\"failed\":\"the query is not known"));
     progress(run, "batch 1");
-    assertTrue(end(20) < 5_000);
+    assertTrue(stop(20) < 5_000);
     assertTrue(all().indexOf("batch 1") > 0);
     assertTrue(all().indexOf("{\"end\":") > all().indexOf("batch 1"));
     assertEquals(1, pids().size());
   }
 
-  /** One that dies or writes garbage is replaced, and its successor is told the newest. */
+  /** One that exits or writes invalid lines is replaced; the next one is sent the newest event. */
   @ParameterizedTest
   @ValueSource(strings = {"dies", "garbage"})
-  void replacesOneThatFails(String part) throws InterruptedException {
-    supervise(part);
-    Run run = start();
+  void replacesOneThatFails(String behaviour) throws InterruptedException {
+    supervise(behaviour);
+    QueryRun run = start();
     progress(run, "batch 0");
-    until(() -> pids().size() == 2 && all().lastIndexOf("batch 0") > all().indexOf("misbehaves"));
+    until(() -> pids().size() == 2 && all().lastIndexOf("batch 0") > all().indexOf("fails now"));
     assertFalse(isAlive(pids().get(0)));
   }
 
-  /** One that answers no ping for the time it was given is killed, and replaced. */
+  /** One that answers no ping in time is killed and replaced. */
   @Test
   void replacesOneThatIsSilent() throws InterruptedException {
     supervise("silent");
@@ -143,14 +149,14 @@ class SupervisorTest {
     assertFalse(isAlive(pids().get(0)));
   }
 
-  /** One that was stopped is killed too, with a full pipe before it: nobody else has to wait. */
+  /** One that was suspended is killed too, with its pipe full: nobody else has to wait. */
   @Test
-  void replacesOneThatWasStopped() throws Exception {
+  void replacesOneThatWasSuspended() throws Exception {
     supervise("good");
-    Run run = start();
+    QueryRun run = start();
     until(() -> all().contains("started"));
-    long stopped = pids().get(0);
-    new ProcessBuilder("kill", "-STOP", Long.toString(stopped)).start().waitFor();
+    long suspended = pids().get(0);
+    new ProcessBuilder("kill", "-STOP", Long.toString(suspended)).start().waitFor();
     String large = "x".repeat(100_000);
     long began = System.nanoTime();
     for (int batch = 0; batch < 50; batch++) {
@@ -159,97 +165,99 @@ class SupervisorTest {
     progress(run, "the newest");
     assertTrue(System.nanoTime() - began < TimeUnit.SECONDS.toNanos(1));
     until(() -> pids().size() == 2 && all().contains("the newest"));
-    assertFalse(isAlive(stopped));
+    assertFalse(isAlive(suspended));
   }
 
   /**
-   * Where it cannot run at all it is not tried over and over, and the end does not wait. Where no
-   * other one could do better, nothing is kept.
+   * One that cannot run is not started again at once, and stopping does not wait. Where no other
+   * process would work, nothing is kept.
    */
   @ParameterizedTest
   @CsvSource({
-    "missing, it has no module eo_listener., To do: install eo-listener there",
+    "missing, it has no module eo_listener., Fix: install eo-listener there",
     "crash, it ended with exit code 9: it cannot load libssl.so.3., -m eo_listener.bridge` says",
-    "settings, it does not take these settings, queries run on",
-    "newer, give Spark the jar, queries run on"
+    "settings, the bridge rejects its settings, queries keep running",
+    "newer, Fix: give Spark the jar, queries keep running"
   })
-  void restsWhereItCannotRun(String part, String why, String fix) throws InterruptedException {
-    supervise(part);
+  void backsOffWhereItCannotRun(String behaviour, String cause, String fix)
+      throws InterruptedException {
+    supervise(behaviour);
     start();
     until(() -> pids().size() == 1);
     Thread.sleep(1_200);
     assertEquals(1, pids().size());
-    assertTrue(supervisor.said().contains(why), supervisor.said());
-    assertTrue(supervisor.said().contains(fix), supervisor.said());
-    boolean hopeless = part.equals("settings") || part.equals("newer");
-    assertEquals(hopeless, mailbox.isEmpty());
+    assertTrue(supervisor.lastError().contains(cause), supervisor.lastError());
+    assertTrue(supervisor.lastError().contains(fix), supervisor.lastError());
+    boolean rejected = behaviour.equals("settings") || behaviour.equals("newer");
+    assertEquals(rejected, queue.isEmpty());
     start();
-    assertEquals(hopeless, mailbox.isEmpty());
-    assertTrue(end(20) < 3_000);
+    assertEquals(rejected, queue.isEmpty());
+    assertTrue(stop(20) < 3_000);
   }
 
-  /** An interpreter that does not exist hurts nobody. */
+  /** An interpreter that does not exist is reported, and nothing else happens. */
   @Test
-  void outlivesAMissingProgram() throws InterruptedException {
+  void reportsAMissingProgram() throws InterruptedException {
     supervise("/nowhere/python", List.of());
     start();
-    until(() -> supervisor.said().contains("/nowhere/python (from spark.eo.python): there is no"));
-    assertTrue(supervisor.said().contains("--conf spark.eo.python=/path/to/python"));
-    assertTrue(end(20) < 3_000);
+    until(() -> supervisor.lastError().contains("/nowhere/python (from spark.eo.python). "));
+    assertTrue(supervisor.lastError().contains("Cause: no such program"));
+    assertTrue(supervisor.lastError().contains("--conf spark.eo.python=/path/to/python"));
+    assertTrue(stop(20) < 3_000);
   }
 
-  /** One that does not end in the time it has is killed. */
+  /** One that does not stop by the deadline is killed. */
   @Test
-  void endsOneThatDoesNotEnd() throws InterruptedException {
+  void killsOneThatDoesNotStop() throws InterruptedException {
     supervise("endless");
     progress(start(), "batch 0");
     until(() -> all().contains("batch 0"));
-    long millis = end(1.5);
+    long millis = stop(1.5);
     assertTrue(millis >= 1_400 && millis < 4_000, millis + " ms");
     until(() -> !isAlive(pids().get(0)));
   }
 
-  /** One that is found stopped at the end is replaced in time for another to be told all. */
+  /** One that is suspended when it must stop is replaced in time for another to be sent all. */
   @Test
-  void replacesOneThatWasStoppedAtTheEnd() throws Exception {
+  void replacesOneThatIsSuspendedAtTheEnd() throws Exception {
     supervise("good");
-    Run run = start();
+    QueryRun run = start();
     progress(run, "batch 0");
     until(() -> all().contains("batch 0"));
     new ProcessBuilder("kill", "-STOP", pids().get(0).toString()).start().waitFor();
     progress(run, "batch 1");
-    assertTrue(end(10) < 9_000);
+    assertTrue(stop(10) < 9_000);
     assertEquals(2, pids().size());
     assertTrue(all().lastIndexOf("{\"end\":") > all().lastIndexOf("batch 1"));
   }
 
-  /** At a renewal it ends in good order, and its successor knows only the runs that are left. */
+  /** At a restart it stops gracefully, and the next one is sent the remaining runs only. */
   @Test
-  void renews() throws InterruptedException {
+  void restarts() throws InterruptedException {
     supervise("good");
-    Run kept = start();
-    Run left = start();
-    progress(left, "of the one that leaves");
-    progress(kept, "of the one that stays");
-    until(() -> all().contains("of the one that stays"));
-    assertTrue(mailbox.leave(left.runId));
-    supervisor.renew();
+    QueryRun kept = start();
+    QueryRun claimed = start();
+    progress(claimed, "of the claimed run");
+    progress(kept, "of the other run");
+    until(() -> all().contains("of the other run"));
+    assertTrue(queue.release(claimed.runId));
+    supervisor.restart();
     until(() -> pids().size() == 2);
-    until(() -> all().lastIndexOf("of the one that stays") > all().lastIndexOf("pid "));
+    until(() -> all().lastIndexOf("of the other run") > all().lastIndexOf("pid "));
     assertTrue(all().contains("{\"end\":"));
-    assertTrue(all().lastIndexOf("of the one that leaves") < all().lastIndexOf("pid "));
+    assertTrue(all().lastIndexOf("of the claimed run") < all().lastIndexOf("pid "));
   }
 
-  /** A run that is dealt with is not told to the next bridge, and at the end none is needed. */
+  /** A run that is fully committed is not sent to the next bridge, and none is needed for it. */
   @Test
-  void forgetsWhatIsSettled() throws InterruptedException {
+  void forgetsWhatIsCommitted() throws InterruptedException {
     supervise("good");
-    Run run = start();
+    QueryRun run = start();
     progress(run, "batch 0");
-    mailbox.ended(run.runId);
-    until(mailbox::isEmpty);
+    queue.ended(run.runId);
+    until(queue::isEmpty);
     ProcessHandle.of(pids().get(0)).ifPresent(ProcessHandle::destroyForcibly);
-    assertTrue(end(20) < 3_000);
+    assertTrue(stop(20) < 3_000);
     assertEquals(1, pids().size());
   }
 }

@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.faults;
 
 import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -40,8 +40,8 @@ class FaultPointTest {
   }
 
   @Test
-  @DisplayName("Unarmed, a place does nothing")
-  void unarmed() {
+  @DisplayName("Without a hook a place does nothing")
+  void noHook() {
     assertDoesNotThrow(() -> FaultPoint.reached("halt"));
     assertNull(FaultPoint.hook(null));
     assertNull(FaultPoint.hook(""));
@@ -49,7 +49,7 @@ class FaultPointTest {
   }
 
   @Test
-  @DisplayName("The class that is named is called with the name of the place")
+  @DisplayName("The named class is called with the name of the place")
   void named() {
     FaultPoint.hook(Hook.class.getName()).accept("x");
     assertEquals(List.of("x"), Hook.REACHED);
@@ -57,7 +57,7 @@ class FaultPointTest {
   }
 
   @Test
-  @DisplayName("A class that is not there, or is no consumer, is an error and not silence")
+  @DisplayName("A class that is missing or is not a consumer is an error")
   void unusable() {
     assertThrows(IllegalStateException.class, () -> FaultPoint.hook("no.such.Hook"));
     assertThrows(IllegalStateException.class, () -> FaultPoint.hook("java.lang.Object"));
@@ -65,7 +65,7 @@ class FaultPointTest {
   }
 
   @Test
-  @DisplayName("The system property arms a whole JVM, and only it does")
+  @DisplayName("The system property installs the hook for a whole JVM")
   void property(@TempDir Path folder) throws IOException, InterruptedException {
     assertEquals(7, run(folder, "-D" + FaultPoint.PROPERTY + "=" + Hook.class.getName()));
     assertEquals(0, run(folder, "-Dother=" + Hook.class.getName()));

@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.kafka;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -9,8 +9,8 @@ import org.junit.jupiter.api.Test;
 
 class AdminPropertiesTest {
   @Test
-  @DisplayName("What keeps a commit from being sent twice cannot be set from outside")
-  void ours() {
+  @DisplayName("The user cannot change what keeps a commit from being sent twice")
+  void overridden() {
     Map<String, Object> all =
         AdminProperties.of(
             "7", Map.of("retries", "9", "request.timeout.ms", "1", "client.id", "spark"));
@@ -20,8 +20,8 @@ class AdminPropertiesTest {
   }
 
   @Test
-  @DisplayName("Settings of consumers alone stay out; those of security and of handlers go along")
-  void foreign() {
+  @DisplayName("Settings of consumers are left out; those of security and of custom handlers stay")
+  void ofConsumers() {
     Map<String, Object> all =
         AdminProperties.of(
             "7",

@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.requests;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -32,7 +32,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-class KeyStoresTest {
+class KeyStoreReaderTest {
   private static final String PASSWORD = "hunter2-store";
   private static final String OTHER = "hunter2-key";
 
@@ -64,8 +64,8 @@ class KeyStoresTest {
     command.addAll(List.of("-keyalg", "EC", "-storetype", "PKCS12", "-storepass", PASSWORD));
     command.addAll(List.of("-keystore", folder.resolve("made").toString()));
     Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-    String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    assertEquals(0, process.waitFor(), said);
+    String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    assertEquals(0, process.waitFor(), output);
   }
 
   /** Fills a store. */
@@ -92,13 +92,14 @@ class KeyStoresTest {
   }
 
   private static JsonNode pem(ObjectNode argument) throws IOException {
-    return new ObjectMapper().readTree(Hands.call("stores.pem", argument.toString()));
+    return new ObjectMapper().readTree(ShimCalls.call("stores.pem", argument.toString()));
   }
 
   private static String refused(ObjectNode argument) {
     String message =
         assertThrows(
-                IllegalStateException.class, () -> Hands.call("stores.pem", argument.toString()))
+                IllegalStateException.class,
+                () -> ShimCalls.call("stores.pem", argument.toString()))
             .getMessage();
     assertFalse(message.contains("hunter2"), message);
     return message;
@@ -190,7 +191,7 @@ class KeyStoresTest {
   }
 
   @ParameterizedTest
-  @DisplayName("A store that is empty, or without what it is used for, is told as such")
+  @DisplayName("A store that is empty, or lacks what it is used for, is reported as such")
   @CsvSource({"JKS,,no certificate", "PKCS12,trust,no certificate", "JKS,key,no private key"})
   void empty(String type, String use, String problem) throws Exception {
     String message = refused(store("empty." + type + use, type, s -> {}).put("use", use));
@@ -198,7 +199,7 @@ class KeyStoresTest {
   }
 
   @ParameterizedTest
-  @DisplayName("A wrong password is told as that")
+  @DisplayName("A wrong password is reported as such")
   @ValueSource(strings = {"JKS", "PKCS12"})
   void wrongPassword(String type) throws Exception {
     ObjectNode one =
@@ -207,7 +208,7 @@ class KeyStoresTest {
   }
 
   @Test
-  @DisplayName("A PKCS12 store asked without its password says that this may be why")
+  @DisplayName("For a PKCS12 store read without a password that is named as the likely cause")
   void noPassword() throws Exception {
     ObjectNode one = store("bare", "PKCS12", s -> s.setCertificateEntry("ca", otherChain[0]));
     one.remove("password");
@@ -215,17 +216,17 @@ class KeyStoresTest {
   }
 
   @Test
-  @DisplayName("What is no store, no file, no path or of no known type is told apart")
+  @DisplayName("A damaged store, an unknown type and a bad path have errors of their own")
   void noStore() throws Exception {
     Path garbage = Files.writeString(folder.resolve("garbage"), "-----BEGIN CERTIFICATE-----");
-    assertTrue(refused(argument(garbage, PASSWORD)).contains("damaged, or no JKS"));
+    assertTrue(refused(argument(garbage, PASSWORD)).contains("damaged, not of type JKS"));
     assertTrue(refused(argument(garbage, PASSWORD).put("type", "XYZ")).contains("the type XYZ"));
-    assertTrue(refused(argument(folder, PASSWORD)).contains("no file that"));
+    assertTrue(refused(argument(folder, PASSWORD)).contains("not a file that"));
     assertTrue(refused(argument(folder.resolve("none"), PASSWORD)).contains("no such file"));
-    assertTrue(refused(argument(folder, "").put("location", "a\0b")).contains("no path"));
+    assertTrue(refused(argument(folder, "").put("location", "a\0b")).contains("not a valid path"));
     try (var large = new java.io.RandomAccessFile(folder.resolve("large").toFile(), "rw")) {
       large.setLength(1L << 30);
     }
-    assertTrue(refused(argument(folder.resolve("large"), PASSWORD)).contains("too large"));
+    assertTrue(refused(argument(folder.resolve("large"), PASSWORD)).contains("larger than"));
   }
 }

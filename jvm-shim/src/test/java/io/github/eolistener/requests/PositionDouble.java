@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.requests;
 
 import java.util.AbstractMap;
 import java.util.ArrayList;

@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.requests;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;

@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.requests;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
@@ -6,34 +6,32 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.ref.WeakReference;
-import java.util.UUID;
-import java.util.concurrent.CountDownLatch;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** What a run can be asked, while it lives and after its end. */
+/** What a run answers, while it is active and after its end. */
 @Timeout(60)
-class QueryFactsTest {
-  private final QueryFacts facts = new QueryFacts();
+class QueryAnswersTest {
+  private final QueryAnswers answers = new QueryAnswers();
 
-  private static String failure(QueryFacts facts, String what) {
-    return assertThrows(IllegalStateException.class, () -> facts.answer(what)).getMessage();
+  private static String failure(QueryAnswers answers, String what) {
+    return assertThrows(IllegalStateException.class, () -> answers.answer(what)).getMessage();
   }
 
-  /** An ended run answers as it did at its end, and Spark's object is kept by nobody. */
+  /** An ended run answers as it did at its end, and Spark's object is not kept. */
   @Test
-  void answersAfterItsEndByTextsAlone() throws InterruptedException {
+  void answersAfterItsEndWithoutSparksObject() throws InterruptedException {
     PositionDouble.MicroBatchExecution query = new PositionDouble.MicroBatchExecution();
     query.streams.add("a stream");
-    facts.open(query);
-    String position = facts.answer("position");
-    String unplanned = failure(facts, "sources");
-    facts.conclude();
+    answers.attach(query);
+    String position = answers.answer("position");
+    String unplanned = failure(answers, "sources");
+    answers.freeze();
     query.message = "Starting";
-    assertEquals(position, facts.answer("position"));
-    assertEquals("MICRO_BATCH", facts.answer("mode"));
-    assertEquals("true", facts.answer("ended"));
-    assertEquals(unplanned, failure(facts, "sources"));
+    assertEquals(position, answers.answer("position"));
+    assertEquals("MICRO_BATCH", answers.answer("mode"));
+    assertEquals("true", answers.answer("ended"));
+    assertEquals(unplanned, failure(answers, "sources"));
     WeakReference<Object> held = new WeakReference<>(query);
     query = null;
     while (held.get() != null) {
@@ -43,69 +41,21 @@ class QueryFactsTest {
     assertNull(held.get());
   }
 
-  /** What fails at the end is told as a failure, whoever asks; a foreign message is not quoted. */
+  /** A question that failed at the end fails later too; another library's message is not quoted. */
   @Test
-  void tellsWhyThereIsNoAnswer() {
-    assertTrue(failure(facts, "mode").contains("is not known to the driver's listener"));
-    facts.conclude();
-    assertTrue(failure(facts, "mode").contains("is not known to the driver's listener"));
-    facts.open(
+  void givesTheReasonForNoAnswer() {
+    assertTrue(failure(answers, "mode").contains("is not known to the driver's listener"));
+    answers.freeze();
+    assertTrue(failure(answers, "mode").contains("is not known to the driver's listener"));
+    answers.attach(
         new PositionDouble.MicroBatchExecution() {
           @Override
           public QueryDouble.Seq sources() {
             throw new IllegalArgumentException("hunter2");
           }
         });
-    facts.conclude();
-    assertTrue(failure(facts, "position").contains("IllegalArgumentException"));
-    assertTrue(!failure(facts, "position").contains("hunter2"));
-  }
-
-  /** One end that takes long holds up no answer, and behind a hundred such ends none waits. */
-  @Test
-  void concludesBesideTheAnswers() throws InterruptedException {
-    CountDownLatch slow = new CountDownLatch(1);
-    Clerk clerk = new Clerk(new Mailbox(new Claims()));
-    try {
-      for (int i = 0; i < 102; i++) {
-        Run run = new Run(UUID.randomUUID(), UUID.randomUUID(), null);
-        run.facts.open(new Slow(slow));
-        clerk.conclude(run);
-        if (i == 0) {
-          Thread.sleep(200); // it is under way, not waiting
-        }
-        assertEquals(i < 101, isOpen(run));
-      }
-    } finally {
-      slow.countDown();
-      clerk.close();
-    }
-  }
-
-  private static boolean isOpen(Run run) {
-    try {
-      return run.facts.answer("mode").equals("MICRO_BATCH");
-    } catch (IllegalStateException released) {
-      return false;
-    }
-  }
-
-  /** Answers some questions late; by the name of its parent it is Spark's. */
-  private static final class Slow extends PositionDouble.MicroBatchExecution {
-    private final CountDownLatch until;
-
-    Slow(CountDownLatch until) {
-      this.until = until;
-    }
-
-    @Override
-    public QueryDouble.Seq sources() {
-      try {
-        until.await();
-      } catch (InterruptedException ended) {
-        Thread.currentThread().interrupt();
-      }
-      return super.sources();
-    }
+    answers.freeze();
+    assertTrue(failure(answers, "position").contains("IllegalArgumentException"));
+    assertTrue(!failure(answers, "position").contains("hunter2"));
   }
 }

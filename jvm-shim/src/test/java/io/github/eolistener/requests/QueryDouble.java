@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.requests;
 
 import java.util.Iterator;
 import java.util.List;
@@ -160,7 +160,9 @@ public final class QueryDouble {
     }
   }
 
-  /** As the leaf of a source that is read through the old interface (StreamingExecutionRelation). */
+  /**
+   * As the leaf of a source that is read through the old interface (StreamingExecutionRelation).
+   */
   public static final class PlannedV1 {
     private final Object source;
 

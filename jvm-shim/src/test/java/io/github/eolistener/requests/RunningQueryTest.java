@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.requests;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.github.eolistener.spark.SparkQuery;
 import java.nio.file.Path;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -47,12 +48,12 @@ class RunningQueryTest {
     try {
       query.processAllAvailable();
       check(query);
-      assertFalse(new LiveQuery(query).hasEnded());
+      assertFalse(new SparkQuery(query).hasEnded());
     } finally {
       query.stop();
     }
     check(query);
-    assertTrue(new LiveQuery(query).hasEnded());
+    assertTrue(new SparkQuery(query).hasEnded());
   }
 
   private static void check(StreamingQuery query) throws Exception {

@@ -1,4 +1,4 @@
-package io.github.eolistener;
+package io.github.eolistener.requests;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -16,26 +16,26 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.NullSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-class HandsTest {
-  private static final String OPENING =
+class ShimCallsTest {
+  private static final String COMMIT =
       "{\"client\":\"%s\",\"properties\":{%s},\"timeoutMs\":%d,\"group\":\"g\","
           + "\"metadata\":[\"m\"],\"topics\":{\"t\":[[0,5,0]]}}";
 
   private static String refused(String what, String argument) {
     IllegalStateException error =
-        assertThrows(IllegalStateException.class, () -> Hands.call(what, argument));
+        assertThrows(IllegalStateException.class, () -> ShimCalls.call(what, argument));
     assertNull(error.getCause(), "a cause brings its message along");
     return error.getMessage();
   }
 
   private static JsonNode answer(String what, String argument) throws IOException {
-    JsonNode answer = new ObjectMapper().readTree(Hands.call(what, argument));
+    JsonNode answer = new ObjectMapper().readTree(ShimCalls.call(what, argument));
     assertEquals(1, answer.get("v").asInt());
     return answer;
   }
 
   @ParameterizedTest
-  @DisplayName("What the shim cannot do it says, with the likely cause")
+  @DisplayName("An unknown call is refused with the likely cause")
   @NullSource
   @ValueSource(strings = {"", "groups.steal", "stores"})
   void unknown(String what) {
@@ -43,11 +43,11 @@ class HandsTest {
   }
 
   @ParameterizedTest
-  @DisplayName("An argument that is no JSON object is refused, and not quoted")
+  @DisplayName("An argument that is not a JSON object is refused, and not quoted")
   @NullSource
   @ValueSource(strings = {"", "null", "[1]", "{\"password\":\"hunter2\"", "\"hunter2\""})
-  void noObject(String argument) {
-    assertEquals("the argument is no JSON object", refused("stores.pem", argument));
+  void notAnObject(String argument) {
+    assertEquals("the argument must be a JSON object", refused("stores.pem", argument));
   }
 
   @ParameterizedTest
@@ -59,17 +59,17 @@ class HandsTest {
         "stores.pem | {} | location",
         "stores.pem | {\"location\":7} | location",
         "stores.pem | {\"location\":\"x\",\"password\":[\"hunter2\"]} | password",
-        "groups.look | {} | group",
-        "groups.look | {\"group\":\"g\"} | topics",
-        "groups.look | {\"group\":\"g\",\"topics\":[[\"t\",0]]} | topics",
-        "groups.look | {\"group\":\"g\",\"topics\":{\"t\":{\"0\":5}}} | topics",
+        "groups.snapshot | {} | group",
+        "groups.snapshot | {\"group\":\"g\"} | topics",
+        "groups.snapshot | {\"group\":\"g\",\"topics\":[[\"t\",0]]} | topics",
+        "groups.snapshot | {\"group\":\"g\",\"topics\":{\"t\":{\"0\":5}}} | topics",
         "groups.commit | {\"group\":\"g\"} | metadata",
-        "groups.look | {\"group\":\"g\",\"topics\":{}} | timeoutMs",
-        "groups.look | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":0} | timeoutMs",
-        "groups.look | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":1} | client",
-        "groups.look | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":1"
+        "groups.snapshot | {\"group\":\"g\",\"topics\":{}} | timeoutMs",
+        "groups.snapshot | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":0} | timeoutMs",
+        "groups.snapshot | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":1} | client",
+        "groups.snapshot | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":1"
             + ",\"client\":\"a\"} | properties",
-        "groups.look | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":1"
+        "groups.snapshot | {\"group\":\"g\",\"topics\":{},\"timeoutMs\":1"
             + ",\"client\":\"a\",\"properties\":{\"x\":[\"hunter2\"]}} | properties",
       })
   void badArgument(String what, String argument, String named) {
@@ -79,21 +79,21 @@ class HandsTest {
   }
 
   @ParameterizedTest
-  @DisplayName("A position that is none is refused before anything is sent")
+  @DisplayName("An invalid position is refused before anything is sent")
   @ValueSource(strings = {"[0,5]", "[0,-1,0]", "[0,5,7]", "[\"x\",5,0]", "7", "[0,1e30,0]"})
   void badPosition(String position) {
-    String argument = String.format(OPENING, "p", "", 1000).replace("[0,5,0]", position);
-    assertTrue(refused("groups.commit", argument).contains("no position"));
+    String argument = String.format(COMMIT, "p", "", 1000).replace("[0,5,0]", position);
+    assertTrue(refused("groups.commit", argument).contains("has an invalid partition or position"));
   }
 
   @ParameterizedTest
-  @DisplayName("With nobody at the address a request ends in its time, its outcome unknown")
-  @ValueSource(strings = {"groups.commit", "groups.look"})
-  void nobody(String what) throws IOException {
+  @DisplayName("Without a broker a request ends by its deadline, its outcome unknown")
+  @ValueSource(strings = {"groups.commit", "groups.snapshot"})
+  void noBroker(String what) throws IOException {
     long began = System.nanoTime();
-    String argument = String.format(OPENING, "n", "\"bootstrap.servers\":\"127.0.0.1:1\"", 700);
+    String argument = String.format(COMMIT, "n", "\"bootstrap.servers\":\"127.0.0.1:1\"", 700);
     JsonNode error =
-        answer(what, what.endsWith("look") ? argument.replace("[[0,5,0]]", "[0]") : argument)
+        answer(what, what.endsWith("snapshot") ? argument.replace("[[0,5,0]]", "[0]") : argument)
             .get("error");
     assertTrue(System.nanoTime() - began < 3_000_000_000L);
     assertEquals("REQUEST_TIMED_OUT", error.get("code").asText());
@@ -103,11 +103,11 @@ class HandsTest {
   }
 
   @Test
-  @DisplayName("Settings that the Kafka client does not accept are named without their values")
+  @DisplayName("Settings that the Kafka client rejects are named without their values")
   void settings() throws IOException {
     String bad =
         "\"bootstrap.servers\":\"127.0.0.1:1\",\"sasl.login.refresh.window.factor\":\"hunter2\"";
-    JsonNode error = answer("groups.commit", String.format(OPENING, "s", bad, 500)).get("error");
+    JsonNode error = answer("groups.commit", String.format(COMMIT, "s", bad, 500)).get("error");
     assertEquals("_INVALID_ARG", error.get("code").asText());
     assertTrue(error.get("cause").asText().contains("sasl.login.refresh.window.factor"));
     assertFalse(error.toString().contains("hunter2"));
@@ -115,23 +115,23 @@ class HandsTest {
   }
 
   @Test
-  @DisplayName("A login that cannot be made is one of credentials, and names no secret")
+  @DisplayName("A login that fails is an authentication error, and names no secret")
   void login() throws IOException {
     String bad =
         "\"bootstrap.servers\":\"127.0.0.1:1\",\"security.protocol\":\"SASL_PLAINTEXT\","
             + "\"sasl.mechanism\":\"PLAIN\",\"sasl.jaas.config\":\"no.such.Module required"
             + " password='hunter2';\"";
-    JsonNode error = answer("groups.commit", String.format(OPENING, "l", bad, 500)).get("error");
+    JsonNode error = answer("groups.commit", String.format(COMMIT, "l", bad, 500)).get("error");
     assertEquals("_AUTHENTICATION", error.get("code").asText());
     assertFalse(error.toString().contains("hunter2"));
     assertEquals(1, answer("groups.close", "{\"client\":\"l\"}").get("closed").asInt());
   }
 
   @Test
-  @DisplayName("A name that nobody knows is one of the address")
+  @DisplayName("A host name that cannot be resolved is an error of its own")
   void noName() throws IOException {
     String bad = "\"bootstrap.servers\":\"nosuch.invalid:9092\"";
-    JsonNode error = answer("groups.commit", String.format(OPENING, "d", bad, 500)).get("error");
+    JsonNode error = answer("groups.commit", String.format(COMMIT, "d", bad, 500)).get("error");
     assertEquals("_RESOLVE", error.get("code").asText());
     assertEquals(1, answer("groups.close", "{\"client\":\"d\"}").get("closed").asInt());
   }
