@@ -74,9 +74,9 @@ final class BridgeSettings {
 
   /** The command that starts the bridge. */
   ProcessBuilder command() {
-    List<String> words = new ArrayList<>(List.of(interpreter.program));
-    words.addAll(arguments);
-    ProcessBuilder command = new ProcessBuilder(words);
+    List<String> commandLine = new ArrayList<>(List.of(interpreter.program));
+    commandLine.addAll(arguments);
+    ProcessBuilder command = new ProcessBuilder(commandLine);
     Map<String, String> environment = command.environment();
     environment.put("PYTHONSAFEPATH", "1"); // imports nothing from the driver's working directory
     environment.remove("PYSPARK_GATEWAY_SECRET"); // they would give access to this JVM

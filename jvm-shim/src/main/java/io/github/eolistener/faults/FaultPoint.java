@@ -36,9 +36,9 @@ public final class FaultPoint {
     }
     try {
       ClassLoader loader = Thread.currentThread().getContextClassLoader();
-      Object made = Class.forName(className, true, loader).getConstructor().newInstance();
+      Object instance = Class.forName(className, true, loader).getConstructor().newInstance();
       @SuppressWarnings("unchecked") // the type argument does not exist at run time
-      Consumer<String> hook = (Consumer<String>) made;
+      Consumer<String> hook = (Consumer<String>) instance;
       return hook;
     } catch (ReflectiveOperationException | ClassCastException | LinkageError error) {
       throw new IllegalStateException(PROPERTY + " names " + className, error);

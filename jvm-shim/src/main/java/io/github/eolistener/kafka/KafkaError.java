@@ -19,8 +19,8 @@ import org.apache.kafka.common.protocol.Errors;
 /**
  * An error of Kafka or of its client: its name, and the likely cause in our own words.
  *
- * <p>The name is Kafka's ({@link Errors}); where Kafka has none, that of librdkafka, which Python
- * knows: {@code _SSL}, {@code _AUTHENTICATION}, {@code _RESOLVE}, {@code _INVALID_ARG}.
+ * <p>The name is Kafka's ({@link Errors}); where Kafka has none, that of librdkafka, as
+ * Python uses them: {@code _SSL}, {@code _AUTHENTICATION}, {@code _RESOLVE}, {@code _INVALID_ARG}.
  * REQUEST_TIMED_OUT means that the outcome is unknown.
  */
 final class KafkaError {

@@ -52,7 +52,7 @@ public final class FakeBridge {
     BufferedReader in =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     note(in.readLine());
-    write("a start-up file of this site says hello");
+    write("a line of a start-up file");
     int format = behaviour.equals("newer") ? 2 : 1;
     write("{\"v\":" + format + ",\"package\":\"unknown\",\"flush\":3.0,\"timeout\":8}");
     write("{\"ask\":1,\"what\":\"position\",\"run\":\"none\"}");
@@ -82,10 +82,10 @@ public final class FakeBridge {
     }
     note("fails now");
     switch (behaviour) {
-      case "garbage":
+      case "invalid":
         write("\u0000\u0001 pong?");
         break;
-      case "dies":
+      case "exits":
         System.exit(5);
         break;
       default:

@@ -131,7 +131,7 @@ class SupervisorTest {
 
   /** One that exits or writes invalid lines is replaced; the next one is sent the newest event. */
   @ParameterizedTest
-  @ValueSource(strings = {"dies", "garbage"})
+  @ValueSource(strings = {"exits", "invalid"})
   void replacesOneThatFails(String behaviour) throws InterruptedException {
     supervise(behaviour);
     QueryRun run = start();
@@ -175,7 +175,7 @@ class SupervisorTest {
   @ParameterizedTest
   @CsvSource({
     "missing, it has no module eo_listener., Fix: install eo-listener there",
-    "crash, it ended with exit code 9: it cannot load libssl.so.3., -m eo_listener.bridge` says",
+    "crash, it ended with exit code 9: it cannot load libssl.so.3., -m eo_listener.bridge` there",
     "settings, the bridge rejects its settings, queries keep running",
     "newer, Fix: give Spark the jar, queries keep running"
   })

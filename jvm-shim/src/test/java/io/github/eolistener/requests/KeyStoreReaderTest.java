@@ -46,23 +46,23 @@ class KeyStoreReaderTest {
   static void make() throws Exception {
     keytool("-genkeypair", "-alias", "ca", "-dname", "CN=ca", "-ext", "bc:c");
     keytool("-genkeypair", "-alias", "leaf", "-dname", "CN=leaf", "-signer", "ca");
-    KeyStore made = KeyStore.getInstance("PKCS12");
-    try (var stream = Files.newInputStream(folder.resolve("made"))) {
-      made.load(stream, PASSWORD.toCharArray());
+    KeyStore store = KeyStore.getInstance("PKCS12");
+    try (var stream = Files.newInputStream(folder.resolve("keytool.p12"))) {
+      store.load(stream, PASSWORD.toCharArray());
     }
-    key = made.getKey("leaf", PASSWORD.toCharArray());
-    chain = made.getCertificateChain("leaf");
-    otherKey = made.getKey("ca", PASSWORD.toCharArray());
-    otherChain = made.getCertificateChain("ca");
+    key = store.getKey("leaf", PASSWORD.toCharArray());
+    chain = store.getCertificateChain("leaf");
+    otherKey = store.getKey("ca", PASSWORD.toCharArray());
+    otherChain = store.getCertificateChain("ca");
     assertEquals(2, chain.length);
   }
 
-  private static void keytool(String... words) throws Exception {
+  private static void keytool(String... arguments) throws Exception {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "keytool").toString());
-    command.addAll(List.of(words));
+    command.addAll(List.of(arguments));
     command.addAll(List.of("-keyalg", "EC", "-storetype", "PKCS12", "-storepass", PASSWORD));
-    command.addAll(List.of("-keystore", folder.resolve("made").toString()));
+    command.addAll(List.of("-keystore", folder.resolve("keytool.p12").toString()));
     Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
     String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     assertEquals(0, process.waitFor(), output);
@@ -134,7 +134,7 @@ class KeyStoreReaderTest {
   }
 
   @ParameterizedTest
-  @DisplayName("A store without a key gives all that it trusts, and no key")
+  @DisplayName("A store without a key gives all trusted certificates, and no key")
   @ValueSource(strings = {"JKS", "PKCS12"})
   void trusted(String type) throws Exception {
     JsonNode answer =
@@ -151,7 +151,7 @@ class KeyStoreReaderTest {
   }
 
   @Test
-  @DisplayName("A store used for trust gives no private key away, though it has one")
+  @DisplayName("A store used for trust does not give its private key")
   void trustOnly() throws Exception {
     ObjectNode both =
         store(
@@ -167,7 +167,7 @@ class KeyStoreReaderTest {
   }
 
   @Test
-  @DisplayName("A key with a password of its own is opened with that, and not without")
+  @DisplayName("A key with its own password needs that password")
   void keyPassword() throws Exception {
     ObjectNode own =
         store("own", "JKS", s -> s.setKeyEntry("leaf", key, OTHER.toCharArray(), chain));
@@ -176,7 +176,7 @@ class KeyStoreReaderTest {
   }
 
   @Test
-  @DisplayName("Several private keys are refused by name: none is chosen by guess")
+  @DisplayName("Several private keys are refused by name: none is guessed")
   void several() throws Exception {
     String message =
         refused(
@@ -208,7 +208,7 @@ class KeyStoreReaderTest {
   }
 
   @Test
-  @DisplayName("For a PKCS12 store read without a password that is named as the likely cause")
+  @DisplayName("Without its password a PKCS12 store shows no certificate, and the error says so")
   void noPassword() throws Exception {
     ObjectNode one = store("bare", "PKCS12", s -> s.setCertificateEntry("ca", otherChain[0]));
     one.remove("password");
@@ -218,9 +218,9 @@ class KeyStoreReaderTest {
   @Test
   @DisplayName("A damaged store, an unknown type and a bad path have errors of their own")
   void noStore() throws Exception {
-    Path garbage = Files.writeString(folder.resolve("garbage"), "-----BEGIN CERTIFICATE-----");
-    assertTrue(refused(argument(garbage, PASSWORD)).contains("damaged, not of type JKS"));
-    assertTrue(refused(argument(garbage, PASSWORD).put("type", "XYZ")).contains("the type XYZ"));
+    Path damaged = Files.writeString(folder.resolve("damaged"), "-----BEGIN CERTIFICATE-----");
+    assertTrue(refused(argument(damaged, PASSWORD)).contains("damaged, not of type JKS"));
+    assertTrue(refused(argument(damaged, PASSWORD).put("type", "XYZ")).contains("the type XYZ"));
     assertTrue(refused(argument(folder, PASSWORD)).contains("not a file that"));
     assertTrue(refused(argument(folder.resolve("none"), PASSWORD)).contains("no such file"));
     assertTrue(refused(argument(folder, "").put("location", "a\0b")).contains("not a valid path"));

@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 
-/** Has the methods of Spark's StreamExecution that tell how far a query has come. */
+/** The methods of Spark's StreamExecution that give the position of a query. */
 public final class PositionDouble {
   private PositionDouble() {}
 
@@ -19,7 +19,7 @@ public final class PositionDouble {
     Object trigger = new ProcessingTimeTrigger();
     Log offsetLog = new Log();
     Log commitLog = new Log();
-    boolean lazyValuesAreMade = true;
+    boolean lazyValuesAreComputed = true;
 
     public QueryDouble.Seq sources() {
       return new QueryDouble.Seq(streams);
@@ -38,22 +38,22 @@ public final class PositionDouble {
     }
 
     public Log offsetLog() {
-      return made(offsetLog);
+      return computed(offsetLog);
     }
 
     public Log commitLog() {
-      return made(commitLog);
+      return computed(commitLog);
     }
 
-    private Log made(Log log) {
-      if (!lazyValuesAreMade) {
-        throw new AssertionError("a lazy value was touched before the query's own thread made it");
+    private Log computed(Log log) {
+      if (!lazyValuesAreComputed) {
+        throw new AssertionError("a lazy value was read before the query's own thread computed it");
       }
       return log;
     }
   }
 
-  /** As in Spark 3.5, where the query knows the batch. */
+  /** As in Spark 3.5, where the query has the batch id. */
   public static class MicroBatchExecution extends Execution {
     long batch;
 
@@ -85,14 +85,14 @@ public final class PositionDouble {
   /** Not named as any of Spark's. */
   public static final class OtherExecution extends Execution {}
 
-  /** As in every version: the batch that the query knows is not the last one committed. */
+  /** As in every version: the batch id of the query is not the last one committed. */
   public static final class ContinuousExecution extends Execution {
     public long currentBatchId() {
       return 99;
     }
   }
 
-  /** As in Spark 4, where a context for each batch knows it. */
+  /** As in Spark 4, where a context for each batch has its id. */
   public static final class Spark4 {
     private Spark4() {}
 

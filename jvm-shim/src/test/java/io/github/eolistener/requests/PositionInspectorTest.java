@@ -90,16 +90,16 @@ class PositionInspectorTest {
   }
 
   @Test
-  @DisplayName("Before the sources are planned nothing is known, and no lazy value is touched")
+  @DisplayName("Before the sources are planned the position is unknown, and no lazy value is read")
   void notPlanned() {
     PositionDouble.MicroBatchExecution query = new PositionDouble.MicroBatchExecution();
     query.batch = -1;
-    query.lazyValuesAreMade = false;
+    query.lazyValuesAreComputed = false;
     assertEquals("MICRO_BATCH unknown", inspect(query));
   }
 
   @Test
-  @DisplayName("Spark 3.5: while it restores bit by bit, nothing is known")
+  @DisplayName("Spark 3.5: while it restores step by step, the position is unknown")
   void spark3Restoring() {
     PositionDouble.MicroBatchExecution query = spark3(8, progress(first, A)); // of batch 6
     query.message = "Initializing sources";
@@ -109,7 +109,7 @@ class PositionInspectorTest {
   }
 
   @Test
-  @DisplayName("Spark 4: without offsets nothing is known until the query is past its beginning")
+  @DisplayName("Spark 4: without offsets the position is unknown until the query has started")
   void spark4Restoring() {
     PositionDouble.Progress none = new PositionDouble.Progress();
     PositionDouble.Spark4.MicroBatchExecution query = spark4(0, none, none);
@@ -119,7 +119,7 @@ class PositionInspectorTest {
   }
 
   @Test
-  @DisplayName("Spark 4: each batch begins with that status, which hides nothing")
+  @DisplayName("Spark 4: each batch begins with that status; its position is known")
   void spark4NextBatch() {
     PositionDouble.Progress offsets = progress(first, A);
     PositionDouble.Spark4.MicroBatchExecution query = spark4(7, offsets, offsets);
@@ -128,7 +128,7 @@ class PositionInspectorTest {
   }
 
   @Test
-  @DisplayName("A query that has done no batch yet stands at batch -1, without sources")
+  @DisplayName("A query that has run no batch yet is at batch -1, without sources")
   void fresh() {
     PositionDouble.Progress none = new PositionDouble.Progress();
     assertEquals("MICRO_BATCH -1", inspect(spark3(0, none)));
@@ -169,11 +169,11 @@ class PositionInspectorTest {
   }
 
   @Test
-  @DisplayName("Asynchronous: before the first batch the logs, lazy values, are left alone")
+  @DisplayName("Asynchronous: before the first batch the logs, lazy values, are not read")
   void asynchronousFresh() {
     PositionDouble.AsyncProgressTrackingMicroBatchExecution query =
         reading(new PositionDouble.AsyncProgressTrackingMicroBatchExecution(), first);
-    query.lazyValuesAreMade = false;
+    query.lazyValuesAreComputed = false;
     assertEquals("ASYNC_PROGRESS -1", inspect(query));
   }
 
@@ -191,7 +191,7 @@ class PositionInspectorTest {
   }
 
   @Test
-  @DisplayName("Continuous: the logs on disk count, not the epoch that runs")
+  @DisplayName("Continuous: the logs on disk count, not the current epoch")
   void continuous() {
     PositionDouble.ContinuousExecution query = logged(new PositionDouble.ContinuousExecution());
     query.commitLog.with(3, "").with(5, "");
@@ -199,7 +199,7 @@ class PositionInspectorTest {
   }
 
   @Test
-  @DisplayName("The mode is known by the simple names of class and trigger")
+  @DisplayName("The mode follows from the simple names of class and trigger")
   void modes() {
     PositionDouble.MicroBatchExecution query = spark3(7, progress(first, A));
     query.trigger = new PositionDouble.RealTimeTrigger();
@@ -210,7 +210,7 @@ class PositionInspectorTest {
   }
 
   @Test
-  @DisplayName("A query of an unknown kind, and what is no query, are refused by their class")
+  @DisplayName("An unknown kind of query, and any other object, are refused; the class is named")
   void unknown() {
     for (Object query : List.of(new PositionDouble.OtherExecution(), "text")) {
       IllegalStateException error =

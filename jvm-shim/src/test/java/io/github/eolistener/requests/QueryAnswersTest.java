@@ -32,13 +32,13 @@ class QueryAnswersTest {
     assertEquals("MICRO_BATCH", answers.answer("mode"));
     assertEquals("true", answers.answer("ended"));
     assertEquals(unplanned, failure(answers, "sources"));
-    WeakReference<Object> held = new WeakReference<>(query);
+    WeakReference<Object> reference = new WeakReference<>(query);
     query = null;
-    while (held.get() != null) {
+    while (reference.get() != null) {
       System.gc();
       Thread.sleep(10);
     }
-    assertNull(held.get());
+    assertNull(reference.get());
   }
 
   /** A question that failed at the end fails later too; another library's message is not quoted. */

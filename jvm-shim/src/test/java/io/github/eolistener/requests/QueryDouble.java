@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 
-/** Has the methods of Spark's StreamExecution that the inspector calls. */
+/** The methods of Spark's StreamExecution that the inspector calls. */
 public final class QueryDouble {
   static final UUID ID = UUID.fromString("11111111-1111-1111-1111-111111111111");
   static final UUID RUN_ID = UUID.fromString("22222222-2222-2222-2222-222222222222");
@@ -40,7 +40,7 @@ public final class QueryDouble {
 
   public Plan logicalPlan() {
     if (sources == null) {
-      throw new AssertionError("a lazy value was touched before the query's own thread made it");
+      throw new AssertionError("a lazy value was read before the query's own thread computed it");
     }
     return logicalPlan;
   }
@@ -112,7 +112,7 @@ public final class QueryDouble {
     }
   }
 
-  /** As Spark 3.5's planned leaf, which knows its stream only. */
+  /** As Spark 3.5's planned leaf, which has its stream only. */
   public static final class PlannedBefore4 {
     private final Object stream;
 
@@ -125,7 +125,7 @@ public final class QueryDouble {
     }
   }
 
-  /** As Spark 4's planned leaf, which also knows its relation. */
+  /** As Spark 4's planned leaf, which also has its relation. */
   public static final class Planned {
     private final Object stream;
     private final Relation relation;

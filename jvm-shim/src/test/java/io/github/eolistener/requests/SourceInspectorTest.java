@@ -49,7 +49,7 @@ class SourceInspectorTest {
   }
 
   @Test
-  @DisplayName("The wrapper that users hold is looked through")
+  @DisplayName("A StreamingQueryWrapper is described as the query that it wraps")
   void looksThroughTheWrapper() throws IOException {
     QueryDouble query = oneSource(A);
     assertEquals(inspect(query), inspect(new QueryDouble.Wrapper(query)));
@@ -82,7 +82,7 @@ class SourceInspectorTest {
   }
 
   @Test
-  @DisplayName("Spark 3.5: the options come from the analyzed leaf at the same place")
+  @DisplayName("Spark 3.5: the options come from the analyzed leaf at the same position")
   void optionsOfSpark3() throws IOException {
     QueryDouble query =
         new QueryDouble(
@@ -151,7 +151,7 @@ class SourceInspectorTest {
   }
 
   @Test
-  @DisplayName("Keys are lower-cased and values come through any quoting unchanged")
+  @DisplayName("Keys are lower-cased and values keep any characters")
   void escaping() throws IOException {
     String jaas = "Module required password=\"a\\b\u0001\u00fc\ud83d\ude00\";\n\t";
     JsonNode options =
@@ -160,7 +160,7 @@ class SourceInspectorTest {
   }
 
   @Test
-  @DisplayName("Before the query has planned its sources, its lazy plan is left alone")
+  @DisplayName("Before the query has planned its sources, its lazy plan is not read")
   void tooEarly() {
     QueryDouble query = new QueryDouble("q", null, List.of(), List.of());
     IllegalStateException error =
@@ -181,7 +181,7 @@ class SourceInspectorTest {
   }
 
   @Test
-  @DisplayName("Something that is no query is refused")
+  @DisplayName("An object that is not a query is refused")
   void notAQuery() {
     assertThrows(IllegalStateException.class, () -> SourceInspector.inspect("text"));
   }
