@@ -127,3 +127,19 @@ def test_no_registry_and_no_machine_is_named() -> None:
     for path in (ROOT / name for name in listed if name != "tests/test_house.py"):
         if path.exists():
             assert not named.search(path.read_text()), path
+
+
+def test_packages_of_the_shim_import_downwards() -> None:
+    """The root has the class that users name, and no package imports one above it."""
+    packages = ["", "bridge", "events", "requests", "kafka", "spark", "protocol", "faults"]
+    root = ROOT / "jvm-shim" / "src" / "main" / "java" / "io" / "github" / "eolistener"
+    classes = sorted(path.relative_to(root) for path in root.rglob("*.java"))
+    assert [path.name for path in classes if len(path.parts) == 1] == ["OffsetCommitListener.java"]
+    for path in classes:
+        level = packages.index("" if len(path.parts) == 1 else path.parts[0])
+        text = (root / path).read_text()
+        ours = re.findall(
+            r"^import (?:static )?io\.github\.eolistener\.(\w+)\.", text, re.MULTILINE
+        )
+        for package in ours:
+            assert packages.index(package) > level, f"{path} imports {package}"
