@@ -21,7 +21,7 @@ from rich.table import Table
 from eo_listener.errors import GapError
 from eo_listener.guard import judge_batch
 from eo_listener.ledger import Head
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 
 SIZES = (100, 1_000, 10_000, 100_000)
@@ -33,7 +33,7 @@ Heads = dict[TopicPartition, Head]
 def made(size: int, start: int) -> tuple[Plan, Heads]:
     """A plan that begins at `start`, and heads that end at 500, of so many partitions."""
     partitions = sorted(TopicPartition(f"topic-{n % TOPICS}", n // TOPICS) for n in range(size))
-    spans = {tp: Span(start, start + 500) for tp in partitions}
+    spans = {tp: OffsetRange(start, start + 500) for tp in partitions}
     ids = {f"topic-{n}": f"id-{n}" for n in range(TOPICS)}
     plan = Plan(
         query_id="q",
@@ -46,7 +46,9 @@ def made(size: int, start: int) -> tuple[Plan, Heads]:
         log_ends=dict.fromkeys(partitions, 10_000),
     )
     heads = {
-        tp: Head(span=Span(0, 500), topic_id=ids[tp.topic], query_id="q", run_id="r", batch_id=1)
+        tp: Head(
+            span=OffsetRange(0, 500), topic_id=ids[tp.topic], query_id="q", run_id="r", batch_id=1
+        )
         for tp in partitions
     }
     return plan, heads
@@ -68,7 +70,9 @@ def gapped(size: int) -> Callable[[], object]:
     """A batch with gaps."""
     plan, heads = made(size, 500)
     for tp in list(heads)[::100]:
-        heads[tp] = Head(span=Span(0, 400), topic_id=None, query_id="q", run_id="r", batch_id=1)
+        heads[tp] = Head(
+            span=OffsetRange(0, 400), topic_id=None, query_id="q", run_id="r", batch_id=1
+        )
 
     def judge() -> object:
         try:

@@ -60,7 +60,7 @@ MANY = "one executemany"
 # name, ours, the other, target, whether it is run in each round
 PAIRS = (
     ("B5a: PostgreSQL sink / bare COPY", OURS, BARE, 0.95, True),
-    ("B5a: staging road / bare COPY to staging, moved", OURS_STAGED, BARE_STAGED, 0.95, True),
+    ("B5a: staging / bare COPY to staging, moved", OURS_STAGED, BARE_STAGED, 0.95, True),
     ("B5a: PostgreSQL sink / COPY of ready bytes", OURS, READY, None, True),
     ("PostgreSQL sink / JDBC", OURS, JDBC, None, False),
     ("PostgreSQL sink / JDBC, rewritten", OURS, JDBC_REWRITE, None, False),
@@ -123,8 +123,8 @@ class Bench:
         self._postgres = Postgres(server.dsn())
         file = folder / "bench.sqlite"
         self._sqlite = Sqlite(file)
-        direct = exactly_once(PostgresSink(server.dsn(), TABLE, road="driver"))
-        staged = exactly_once(PostgresSink(server.dsn(), TABLE, road="staging"))
+        direct = exactly_once(PostgresSink(server.dsn(), TABLE, write_method="driver"))
+        staged = exactly_once(PostgresSink(server.dsn(), TABLE, write_method="staging"))
         embedded = exactly_once(SqliteSink(file, TABLE))
         self._plans = direct._plans  # for the bare arms, which read as many rows at a time
         in_postgres = {

@@ -18,13 +18,13 @@ def open_cluster(cluster: Cluster, mode: str, hands: Hands | None) -> GroupStore
     For the thread that will use them. Raises KafkaError where that cannot be had now, which a
     later call may mend, and SettingsError for settings that librdkafka does not accept.
     """
-    if cluster.road == "java":
+    if cluster.client == "java":
         return _by_java(cluster, mode, hands)
     return open_groups(librdkafka_properties(cluster, hands), mode)
 
 
 def librdkafka_properties(cluster: Cluster, hands: Hands | None) -> dict[str, str]:
-    """What librdkafka is given for a cluster of its road, key stores as PEM. Raises KafkaError."""
+    """librdkafka's properties for a cluster, key stores as PEM. Raises KafkaError."""
     properties = dict(cluster.properties)
     for store in cluster.stores:
         properties |= _read(store, hands)

@@ -1,4 +1,4 @@
-"""Events in, commits out: what every road from Spark leads to."""
+"""Events in, commits out: what every client from Spark leads to."""
 
 from __future__ import annotations
 
@@ -63,7 +63,11 @@ class Engine:
             self._open, observers=(Logbook(), *self._assistants, *observers), policy=settings.policy
         )
         self._router = Router(
-            rules, queries, self._committer, guard=settings.guard, heartbeat=settings.heartbeat
+            rules,
+            queries,
+            self._committer,
+            guard=settings.guard,
+            recommit_interval=settings.recommit_interval,
         )
 
     def _open_assistants(self, settings: Settings) -> Iterator[Assistant]:
@@ -73,7 +77,9 @@ class Engine:
             except UnavailableError as error:  # nobody is served by offsets that stay behind too
                 logger.warning("%s. Commits are made all the same", str(error).rstrip("."))
         if settings.preflight:
-            yield StartCheck(self._properties, mode=self._mode, heartbeat=settings.heartbeat)
+            yield StartCheck(
+                self._properties, mode=self._mode, recommit_interval=settings.recommit_interval
+            )
 
     def _open(self, cluster: Cluster) -> GroupStore:
         self._clusters[str(cluster)] = cluster
@@ -82,7 +88,7 @@ class Engine:
     def _properties(self, name: str) -> Mapping[str, str] | None:
         """How librdkafka reaches a cluster; None where it does not, or is not to yet."""
         cluster = self._clusters.get(name)
-        if cluster is None or cluster.road == "java":
+        if cluster is None or cluster.client == "java":
             return None
         return librdkafka_properties(cluster, self._hands)
 

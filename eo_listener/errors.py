@@ -1,46 +1,45 @@
-"""The tree of errors, and how each of them reads.
+"""All errors, and how their texts read.
 
 EoListenerError
-├── SettingsError          what the user gave cannot be used            exit 2
-│   ├── TooLateError       right, but the JVM is already running
-│   └── MissingExtraError  a package that it needs is not installed; an ImportError too
-├── FormatError            a text from outside is not what it should be exit 3
-├── GuardError             a batch must not be applied                  exit 1
-│   ├── GapError               offsets before it were never applied, or are lost
-│   ├── OverlapError           a part of it was applied before
-│   ├── RegressionError        it goes back behind what was applied
-│   ├── NotInLedgerError       read before, and not in the ledger under this name
-│   ├── MixedReplayError       some partitions were applied before, others not
-│   ├── TopicRecreatedError    the ledger speaks of an older topic of that name
-│   ├── PartitionVanishedError a partition in the ledger is no longer read
-│   └── ForeignWriterError     another driver has moved the ledger
-├── PoisonRowError         a row that the store or the transform refuses exit 1
-└── UnavailableError       something this needs cannot be had           exit 3
-    ├── JavaError              no Java, or one of the wrong version
-    ├── DownloadError          an artifact could not be fetched or verified
-    ├── BrokerError            the development broker did not start or stop
-    ├── JvmError               Spark's JVM did not answer a question
-    ├── StorageError           where a checkpoint lies could not be reached
-    ├── SinkError              a store did not take the batch
-    │   ├── TryAgainError          a conflict that repeating the batch solves
-    │   ├── SinkBusyError          somebody holds a lock for too long
-    │   └── OutcomeUnknownError    the answer to COMMIT was lost
-    └── KafkaError             Kafka did not answer, or refused
+├── SettingsError              an argument or option cannot be used         exit 2
+│   ├── JvmAlreadyRunningError     valid, but the JVM is already running
+│   └── MissingExtraError          a package is not installed; an ImportError too
+├── FormatError                text from another program has the wrong form exit 3
+├── GuardError                 a batch must not be applied                  exit 1
+│   ├── GapError                   offsets before it were never applied, or are lost
+│   ├── OverlapError               a part of it was already applied
+│   ├── RegressionError            it starts or ends below what was applied
+│   ├── NotInLedgerError           read before, but not in the ledger under this name
+│   ├── PartialReplayError         some partitions were already applied, others not
+│   ├── TopicRecreatedError        the ledger belongs to an older topic of the same name
+│   ├── PartitionVanishedError     a partition in the ledger is no longer read
+│   └── ForeignWriterError         another driver has written to the ledger
+├── PoisonRowError             the store or the transform refuses a row     exit 1
+└── UnavailableError           something required is not available          exit 3
+    ├── JavaError                  no Java, or an unsupported version
+    ├── DownloadError              an artifact could not be fetched or verified
+    ├── BrokerError                the development broker did not start or stop
+    ├── JvmError                   a call into Spark's JVM failed
+    ├── StorageError               the storage of a checkpoint could not be read
+    ├── SinkError                  a store did not apply the batch
+    │   ├── RetriableSinkError         a conflict; repeating the batch solves it
+    │   ├── SinkLockedError            somebody holds a lock for too long
+    │   └── OutcomeUnknownError        the answer to COMMIT was lost
+    └── KafkaError                 Kafka did not answer, or refused
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 class EoListenerError(Exception):
-    """Base of every error that eo_listener raises on purpose.
+    """Base of all errors that eo_listener raises.
 
-    `problem` says what happened, `cause` what most likely led to it, `fix` what to change
-    or to type. `str()` joins those that are there into one line: "problem. Cause: ... Fix: ...".
-    None of them ever holds a secret.
+    `problem` says what happened, `cause` the most likely reason, `fix` what to change or type.
+    `str()` joins them into one line: "problem. Cause: ... Fix: ...". None holds a secret.
     """
 
     exit_code = 3
@@ -57,17 +56,17 @@ class EoListenerError(Exception):
 
 
 class SettingsError(EoListenerError):
-    """What the user gave cannot be used as it is."""
+    """An argument, an option or a setting cannot be used as given."""
 
     exit_code = 2
 
 
-class TooLateError(SettingsError):
-    """The setting is right, but the JVM that should read it is already running."""
+class JvmAlreadyRunningError(SettingsError):
+    """The setting is valid, but the JVM that should read it is already running."""
 
 
 class MissingExtraError(SettingsError, ImportError):
-    """A package of one of our extras is not installed: `name`, as ImportError calls it."""
+    """A package of an optional extra is not installed; `name` is the package, as in ImportError."""
 
     def __init__(self, what: str, *, package: str, extra: str) -> None:
         super().__init__(
@@ -78,13 +77,13 @@ class MissingExtraError(SettingsError, ImportError):
 
 
 class FormatError(EoListenerError):
-    """A text that another program wrote is not in the form it should be in."""
+    """Text that another program wrote does not have the expected form."""
 
 
 class GuardError(EoListenerError):
-    """A batch must not be applied, and nothing of it was.
+    """A batch must not be applied, and no part of it was.
 
-    `ranges` holds the partitions that are wrong, each with the offsets in question.
+    `ranges` has the offsets in question, by partition.
     """
 
     exit_code = 1
@@ -93,7 +92,7 @@ class GuardError(EoListenerError):
         self,
         problem: str,
         *,
-        ranges: Mapping[TopicPartition, Span] | None = None,
+        ranges: Mapping[TopicPartition, OffsetRange] | None = None,
         cause: str | None = None,
         fix: str | None = None,
     ) -> None:
@@ -102,47 +101,47 @@ class GuardError(EoListenerError):
 
 
 class GapError(GuardError):
-    """Offsets before the batch were never applied, or are gone. `ranges`: the holes."""
+    """Offsets before the batch were never applied, or are lost. `ranges`: the gaps."""
 
 
 class OverlapError(GuardError):
-    """A part of the batch was applied before, a part was not. `ranges`: the offsets repeated."""
+    """A part of the batch was already applied, a part was not. `ranges`: the repeated offsets."""
 
 
 class RegressionError(GuardError):
-    """The batch goes back behind what was applied. `ranges`: the offsets between."""
+    """The batch starts or ends below what was applied. `ranges`: the offsets between."""
 
 
 class NotInLedgerError(GuardError):
-    """Earlier batches have read the partitions, and the ledger has no head of them.
+    """Earlier batches have read these partitions, but the ledger has no head for them.
 
-    `ranges`: the offsets before the batch, or where the head stands that another name has.
+    `ranges`: the offsets before the batch, or the head that exists under another name.
     """
 
 
-class MixedReplayError(GuardError):
-    """Some partitions of the batch were applied before, others not. `ranges`: those that were."""
+class PartialReplayError(GuardError):
+    """Some partitions of the batch were already applied, others not. `ranges`: the applied ones."""
 
 
 class TopicRecreatedError(GuardError):
-    """The ledger speaks of an older topic of the same name. `ranges`: what was planned."""
+    """The ledger belongs to an older topic of the same name. `ranges`: the batch's offsets."""
 
 
 class PartitionVanishedError(GuardError):
-    """A partition in the ledger is no longer read. `ranges`: empty, where each stood last."""
+    """A partition in the ledger is no longer read. `ranges`: an empty range at its last offset."""
 
 
 class ForeignWriterError(GuardError):
-    """Another driver has moved the ledger since it was read: a successor, or a zombie.
+    """Another driver, a successor or a zombie, has written to the ledger since it was read.
 
-    `ranges`: what was planned. Raised by the sink's compare-and-set, inside its transaction.
+    `ranges`: the batch's offsets. Raised by the compare-and-set inside the sink's transaction.
     """
 
 
 class PoisonRowError(EoListenerError):
-    """A row that the transform has marked, or whose values the store refuses; nothing was written.
+    """The transform has marked a row, or the store refuses its values; nothing was written.
 
-    `partition` and `offset` say where it came from, None where the rows do not tell.
+    `partition` and `offset` are the row's origin, None if the rows do not carry it.
     """
 
     exit_code = 1
@@ -162,15 +161,15 @@ class PoisonRowError(EoListenerError):
 
 
 class UnavailableError(EoListenerError):
-    """Something that is needed cannot be had now."""
+    """Something required is not available at the moment."""
 
 
 class JavaError(UnavailableError):
-    """No Java was found, or one whose version cannot be used."""
+    """No Java was found, or only an unsupported version."""
 
 
 class DownloadError(UnavailableError):
-    """An artifact could not be fetched, or is not the one that was expected."""
+    """An artifact could not be fetched, or its checksum is wrong."""
 
 
 class BrokerError(UnavailableError):
@@ -178,27 +177,27 @@ class BrokerError(UnavailableError):
 
 
 class JvmError(UnavailableError):
-    """Spark's JVM could not be asked, or did not answer in a form we know."""
+    """A call into Spark's JVM failed, or its answer has an unknown form."""
 
 
 class StorageError(UnavailableError):
-    """The storage that a checkpoint lies on could not be listed or read."""
+    """The storage of a checkpoint could not be listed or read."""
 
 
 class SinkError(UnavailableError):
-    """The store did not take the batch, and nothing of it was written."""
+    """The store did not apply the batch, and nothing of it was written."""
 
 
-class TryAgainError(SinkError):
-    """A conflict in the store (serialization, deadlock) that repeating the whole batch solves."""
+class RetriableSinkError(SinkError):
+    """A conflict in the store (serialization, deadlock); repeating the whole batch solves it."""
 
 
-class SinkBusyError(SinkError):
-    """Somebody else holds a lock of the store for longer than we wait; the text names whom."""
+class SinkLockedError(SinkError):
+    """Somebody holds a lock in the store for longer than the time-out; the text names whom."""
 
 
 class OutcomeUnknownError(SinkError):
-    """The answer to COMMIT was lost: the store may have taken the batch. Its ledger knows."""
+    """The answer to COMMIT was lost: the store may have applied the batch. Its ledger tells."""
 
 
 class KafkaError(UnavailableError):

@@ -1,4 +1,4 @@
-"""What happened, as frozen values: logging and metrics are observers of these.
+"""What happened, as frozen values that observers get; the log and the metrics are observers.
 
 No event holds a secret: a cluster is named by its bootstrap servers only.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from eo_listener.metadata import CommitMetadata
-from eo_listener.offsets import Offsets, Span, TopicPartition
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +33,13 @@ class Committed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailed(Event):
-    """A commit, or a part of it, was not confirmed; it is kept and tried again.
+    """A commit, or a part of it, was not confirmed; the offsets are kept and committed again.
 
-    `errors` holds Kafka's error name of each partition, `code` that of the one to be tried again
-    first; `cause` and `fix` belong to it. `detail` is what the connection complained of, if it
-    did. `refused` tells an answer that will not change by itself (members in the group, a missing
-    right) from a passing fault; `unknown` says that the commit may have landed all the same.
-    `failures` counts those in a row, `retry_in` is in seconds.
+    `errors` holds Kafka's error name for each partition; `code` is that of the partition that is
+    retried first, and `cause` and `fix` explain it. `detail` is the connection's own error text,
+    if there is one. `refused` is set for an error that lasts until somebody acts (the group has
+    members, a right is missing), not for a passing one. `unknown` is set when the commit may have
+    succeeded all the same. `failures` counts consecutive failures; `retry_in` is in seconds.
     """
 
     cluster: str
@@ -56,21 +56,21 @@ class CommitFailed(Event):
 
 
 class Refusal(Enum):
-    """Why offsets are not sent at all."""
+    """Why offsets were not sent to Kafka at all."""
 
-    BELOW_COMMITTED = "below what this committer has committed"
-    BELOW_GROUP = "below what the group holds"
-    BEYOND_LOG_END = "beyond the end of the log"
-    WITHHELD_BEFORE = "withheld by the guard in an earlier run"
+    BELOW_COMMITTED = "this driver has already committed"
+    BELOW_GROUP = "the group already holds"
+    BEYOND_LOG_END = "beyond the end of the log, which is at"
+    WITHHELD_BEFORE = "the guard of an earlier run withheld everything after"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRefused(Event):
-    """Offsets that are not sent, because the group would no longer tell the truth.
+    """Offsets were not sent, because the group would then report a wrong position.
 
-    `offered` and `held` name the same partitions; `held` is what stands in the way: an offset of
-    the group, or the end of the log. `writer` is who put the first of them there, None when that
-    is unknown or no query of eo_listener.
+    `offered` are the offsets that were refused. `held` has the offset that each conflicts with: the
+    group's own, or the end of the log. `writer` committed the first of these, None when that is
+    unknown or was not eo_listener.
     """
 
     cluster: str
@@ -85,9 +85,9 @@ class CommitRefused(Event):
 class ForeignCommit(Event):
     """Somebody else commits to the group: a second driver, a zombie, another query, or a tool.
 
-    `found` is what the group held, `ours` what was confirmed to us, for the same partitions.
-    `writer` wrote the first of them, None for a program that is not eo_listener; `zombie` is set
-    when that is another run of the very query behind `ours`.
+    `found` are the offsets that the group holds, `ours` those that were confirmed to this driver,
+    for the same partitions. `writer` committed the first of `found`, None if that was not
+    eo_listener. `zombie` is set when `writer` is another run of the same query.
     """
 
     cluster: str
@@ -99,10 +99,10 @@ class ForeignCommit(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsVanished(Event):
-    """The group no longer holds these offsets, which it had confirmed; they are sent again.
+class GroupOffsetsMissing(Event):
+    """The group no longer holds offsets that were confirmed; they are committed again.
 
-    They expired, or a tool deleted them or the group.
+    They expired, or somebody deleted them or the group.
     """
 
     cluster: str
@@ -112,9 +112,10 @@ class OffsetsVanished(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecreated(Event):
-    """A topic was deleted and made anew: its commits end here, for the life of this driver.
+    """A topic was deleted and recreated; this driver commits nothing more for it.
 
-    `offsets` were waiting, and belong to the old topic. `was` and `now` are topic ids (KIP-516).
+    `offsets` were not committed yet, and belong to the old topic. `was` and `now` are the old and
+    the new topic id (KIP-516).
     """
 
     cluster: str
@@ -127,9 +128,10 @@ class TopicRecreated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitterFenced(Event):
-    """Another committer has taken this group over, and the broker keeps this one out for good.
+    """Another committer has taken over the group, and the broker refuses this one for good.
 
-    `offsets` are given up: the successor commits for itself. `code` is Kafka's error name.
+    `offsets` are not committed any more: the successor commits its own. `code` is Kafka's error
+    name.
     """
 
     cluster: str
@@ -151,10 +153,10 @@ class CommitAbandoned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceIgnored(Event):
-    """A source of a query is not committed, and why. Said once a run and source.
+    """A source of a query is not committed. Emitted once for each run and source.
 
     `source` is the index in the progress event's `sources`, or None for the query as a whole.
-    `wrong` tells a mistake to mend from a source that nobody asked to commit.
+    `misconfigured` is set for a mistake to correct, not for a source without a group.
     """
 
     query: str
@@ -163,10 +165,10 @@ class SourceIgnored(Event):
     problem: str
     cause: str
     fix: str
-    wrong: bool
+    misconfigured: bool
 
 
-class Breach(Enum):
+class ViolationKind(Enum):
     """How a batch does not continue where the one before it ended."""
 
     GAP = "skipped"
@@ -177,14 +179,14 @@ class Breach(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One partition that breaks the sequence: offsets from `start` up to `until`.
+class Violation:
+    """One partition in which a batch does not continue the one before: offsets `start` to `until`.
 
-    For BACKWARD, the batch went from `start` back to `until`; for VANISHED both are where the
-    partition stood last.
+    For BACKWARD, the batch went from `start` back to `until`. For VANISHED, both are the
+    partition's last offset.
     """
 
-    breach: Breach
+    kind: ViolationKind
     partition: TopicPartition
     start: int
     until: int
@@ -194,7 +196,7 @@ class Finding:
 class GuardViolation(Event):
     """A batch does not continue where the one before it ended.
 
-    `source` is the index in the progress event's `sources`. `withheld` says that this source is
+    `source` is the index in the progress event's `sources`. `withheld` is set when this source is
     no longer committed, until a restart with `guard="warn"`.
     """
 
@@ -202,13 +204,13 @@ class GuardViolation(Event):
     run_id: str
     batch_id: int
     source: int
-    findings: tuple[Finding, ...]
+    violations: tuple[Violation, ...]
     withheld: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventsMissed(Event):
-    """Progress events of these batches never came: nothing is known of what lies between."""
+class ProgressEventsMissed(Event):
+    """Progress events of the batches between these two never arrived, so they were not checked."""
 
     query: str
     run_id: str
@@ -217,10 +219,10 @@ class EventsMissed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventsRepeated(Event):
-    """Progress events come more than once: the listener was added more than once.
+class ProgressEventsDuplicated(Event):
+    """Progress events arrive more than once, because the listener was added more than once.
 
-    The second of each is left out. Told of the first one; once in the life of the listener.
+    Duplicates are ignored. Emitted once in the life of the listener, for the first duplicate.
     """
 
     query: str
@@ -229,22 +231,26 @@ class EventsRepeated(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryNoticed(Event):
-    """A query whose kind changes what its group says. Said once a run."""
+class QueryModeDetected(Event):
+    """The query's execution mode affects what its group shows. Emitted once for each run.
+
+    `mode` is Spark's name for it (asynchronous progress tracking, continuous or real-time
+    processing), `effect` what it changes.
+    """
 
     query: str
     run_id: str
-    what: str
-    meaning: str
+    mode: str
+    effect: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measures:
-    """Spark's own numbers of one batch; None where its event gives none.
+class BatchMetrics:
+    """Spark's own numbers for one batch; None where its progress event has none.
 
-    `started` is when the trigger began, by the driver's clock, and `seconds` how long it took.
-    `rows` counts what was read from all sources, as often as it was read. `newest` is the greatest
-    event time among them, for queries with a watermark. Points in time are seconds since the epoch.
+    `started` is when the trigger started, by the driver's clock, and `seconds` how long it took.
+    `rows` counts the input rows of all sources; a row that is read twice counts twice. `newest` is
+    the latest event time, for queries with a watermark. Times are seconds since the epoch.
     """
 
     started: float | None = None
@@ -258,10 +264,10 @@ class Measures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceProgressed:
-    """Where one Kafka source ended in a batch, and where its logs ended when that was planned.
+    """Where one Kafka source ended in a batch, and where its logs ended when it was planned.
 
     `source` is the index in the progress event's `sources`; `cluster` is None when the source is
-    not committed. `log_ends` is None when Spark did not look, as for a batch that is repeated.
+    not committed. `log_ends` is None when Spark did not read them, as for a repeated batch.
     """
 
     source: int
@@ -271,21 +277,24 @@ class SourceProgressed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progressed(Event):
-    """Spark has made a batch durable. Of batches that follow fast, only the newest is told."""
+class QueryProgressed(Event):
+    """Spark has completed a batch and recorded it in the checkpoint.
+
+    Batches that complete in quick succession are reported once, for the newest.
+    """
 
     query: str
     run_id: str
     batch_id: int
-    measures: Measures
+    metrics: BatchMetrics
     sources: tuple[SourceProgressed, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsFed(Event):
-    """Which groups a run commits to. Told when it gets another, and when it is over.
+class RunGroupsChanged(Event):
+    """The groups that a run commits to; emitted when the set grows and when the run ends.
 
-    `groups` holds cluster and group of each; `ended` says that nothing more comes of this run.
+    `groups` holds the cluster and name of each. `ended` is set on the last such event of a run.
     """
 
     query: str
@@ -296,9 +305,9 @@ class GroupsFed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsShared(Event):
-    """Several sources feed the same partitions of a group: the least offset counts. Said once.
+    """Several sources read the same partitions for one group, so the lowest offset is committed.
 
-    `readers` names them: `query, source index`.
+    Emitted once. `readers` names the sources: `query, source index`.
     """
 
     cluster: str
@@ -309,16 +318,15 @@ class PartitionsShared(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchApplied(Event):
-    """A sink has the rows of a batch, and its ledger says so.
+    """A sink has committed the rows of a batch together with their offsets.
 
-    `query` is the name that the ledger is kept under, `sink` the sink's label. `rows` and `dead`
-    (rows put aside) are None when the answer to COMMIT was lost and the ledger told the rest; with
-    a transaction for each partition they lack those of a task that Spark has repeated for that.
-    `ranges` are the offsets that the ledger has moved over, where they end is what it holds now;
-    `replayed` are partitions that the sink had before, `holes` offsets that are lost and were
-    accepted as lost, `skipped` those before a ledger that begins in mid-stream, by
-    `on_first="accept"`: they are not in it, lost or not. `seconds` is from the batch's begin to
-    here, `attempts` counts its writes.
+    `query` is the name in the ledger, `sink` the sink's label. `rows` and `dead_letters` are None
+    when the answer to COMMIT was lost and the outcome was read from the ledger; with a transaction
+    for each partition they lack the rows of a task that Spark repeated for that reason. `ranges`
+    are the offsets applied; `replayed` those that the sink already had; `gaps` lost offsets that
+    `on_gap="accept"` accepted; `skipped` the offsets before the start of a ledger that
+    `on_first="accept"` let begin in mid-stream, lost or not. `seconds` is the time since the start
+    of the batch, `attempts` the number of writes.
     """
 
     query: str
@@ -326,20 +334,20 @@ class BatchApplied(Event):
     batch_id: int
     sink: str
     rows: int | None
-    dead: int | None
-    ranges: Mapping[TopicPartition, Span]
-    replayed: Mapping[TopicPartition, Span]
-    holes: Mapping[TopicPartition, Span]
-    skipped: Mapping[TopicPartition, Span]
+    dead_letters: int | None
+    ranges: Mapping[TopicPartition, OffsetRange]
+    replayed: Mapping[TopicPartition, OffsetRange]
+    gaps: Mapping[TopicPartition, OffsetRange]
+    skipped: Mapping[TopicPartition, OffsetRange]
     attempts: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReplayed(Event):
-    """A sink had the whole of a batch already, so nothing was written.
+    """A sink already had the whole batch, so nothing was written.
 
-    `discarded` says that the batch was computed all the same, for the sake of the query's state.
+    `discarded` is set when Spark computed the batch all the same, to update the query's state.
     """
 
     query: str
@@ -350,11 +358,11 @@ class BatchReplayed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateLeftBehind(Event):
-    """A stateful query goes on in a sink's ledger with a new checkpoint, which has no state.
+class QueryStateLost(Event):
+    """A stateful query continues in a sink's ledger with a new checkpoint, which has no state.
 
-    What was open under the old one (windows, counts, joins) is lost: the ledger is past its
-    records. Told once for each sink, before its first batch of the new checkpoint is written.
+    The state of the old checkpoint (open windows, counts, joins) is lost, and the records behind it
+    are not read again. Emitted once for each sink, before the first batch of the new checkpoint.
     """
 
     query: str
@@ -364,13 +372,12 @@ class StateLeftBehind(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchHalted(Event):
-    """A batch was broken off by an error, and the query fails with it.
+class BatchFailed(Event):
+    """A batch failed in exactly_once, and the query fails with the same error.
 
-    `query` and `run_id` are empty where the error came before they were known. `sink` is the label
-    of the sink that it was meant for, None where it is not about one. `error` is the class of the
-    error; of one that is not eo_listener's, `problem` does not hold the text. Whoever reads the
-    query's own error knows all of this.
+    `query` and `run_id` are empty if they were not known yet. `sink` is the sink's label, None if
+    the error is not about one sink. `error` is the class of the error. `problem` is its text, but
+    not for an error of the user's code or a library: that text may hold data.
     """
 
     query: str
@@ -384,12 +391,15 @@ class BatchHalted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Malfunction(Event):
-    """Something in eo_listener itself failed; the query is not touched by it."""
+class InternalError(Event):
+    """A part of eo_listener failed unexpectedly; the query is not affected.
+
+    `where` names the part.
+    """
 
     where: str
     problem: str
 
 
 Observer = Callable[[Event], None]
-"""Gets every event, on the thread that saw it happen; it must return soon."""
+"""Called with every event, on the thread where it happened; it must return quickly."""

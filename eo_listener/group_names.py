@@ -27,11 +27,12 @@ Groups = Mapping[str, "str | Mapping[str, str]"]
 
 
 class LeftOut(Exception):  # noqa: N818  # not an error of ours: why a topic is not committed
-    """A topic has no place to be committed to; `wrong` tells a mistake from a choice."""
+    """A topic has no place to be committed to; `misconfigured` tells a mistake from a choice."""
 
-    def __init__(self, problem: str, cause: str, fix: str, *, wrong: bool = True) -> None:
+    def __init__(self, problem: str, cause: str, fix: str, *, misconfigured: bool = True) -> None:
         super().__init__(problem)
-        self.problem, self.cause, self.fix, self.wrong = problem, cause, fix, wrong
+        self.problem, self.cause, self.fix = problem, cause, fix
+        self.misconfigured = misconfigured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,7 @@ class GroupNames:
             "no consumer group is named for this source, so it is left alone",
             f"neither {GROUP_OPTION} nor {OWN_GROUP_OPTION} is among its options",
             f"add .option('{GROUP_OPTION}', '<group>') to the reader to have it committed",
-            wrong=False,
+            misconfigured=False,
         )
 
     def _mapped(self, progress: Progress, topic: str) -> str | None:
@@ -156,7 +157,7 @@ def require_group(group: object, where: str, *, only_ascii: bool = False) -> Non
     """Raise SettingsError for what cannot be a group; `where` says who names it."""
     if not isinstance(group, str) or not group.strip():
         raise SettingsError(
-            f"{where} is {group!r}, which is no consumer group",
+            f"{where} must be the name of a consumer group, got {group!r}",
             fix="Give a name, such as 'flights-to-pg'",
         )
     require_name(where, group)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 FORMAT = 1
 
@@ -40,7 +40,7 @@ class Head:
     and `batch_id` name who moved it last.
     """
 
-    span: Span
+    span: OffsetRange
     topic_id: str | None
     query_id: str
     run_id: str
@@ -55,16 +55,16 @@ class Move(NamedTuple):
 
     `source` is the index of the source. `verdict` is None for an empty range, which moves no
     offset but marks that this batch was applied. `found` is None where there must be no head yet.
-    `hole` are offsets that were skipped or lost before `span` or in its beginning, and which the
+    `gap` are offsets that were skipped or lost before `span` or in its beginning, and which the
     user has accepted.
     """
 
     source: int
-    span: Span
+    span: OffsetRange
     topic_id: str | None
     verdict: Verdict | None
     found: Head | None
-    hole: Span | None = None
+    gap: OffsetRange | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,4 +96,4 @@ class Applied:
     """What a sink has written for one batch: rows of data, and rows put aside as dead letters."""
 
     rows: int
-    dead: int = 0
+    dead_letters: int = 0

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from eo_listener.committer.router import HEARTBEAT
+from eo_listener.committer.router import RECOMMIT_INTERVAL
 from eo_listener.engine import Engine
 from eo_listener.events import Observer
 from eo_listener.fault_points import reached
@@ -67,7 +67,7 @@ class _Intake:
         self._engine.progressed(text)
 
     def idle(self, query_id: str, run_id: str) -> None:
-        """An idle query has nothing new to commit; the heartbeat sees to what it has."""
+        """An idle query has nothing new to commit; `recommit_interval` keeps what it has."""
 
     def terminated(self, query_id: str, run_id: str, exception: str | None) -> None:  # noqa: ARG002  # the protocol's
         """Hand over that a run has ended."""
@@ -118,8 +118,8 @@ class OffsetCommitListener(StreamingQueryListener):
     what happens when a batch does not continue where the one before it ended: "withhold" commits
     that source no more, until a restart with "warn"; "off" does not look. `on_rewind` says what
     happens when a query is to be committed below what its group holds: "refuse", or "allow",
-    recorded in the commit's metadata. `heartbeat` is how often everything is committed once more,
-    in seconds, so that it does not expire.
+    recorded in the commit's metadata. `recommit_interval` is how often, in
+    seconds, all offsets are committed again, so that they do not expire.
 
     `observers` are called with every event of `eo_listener.events`, on the thread that saw it.
     `flush_timeout` is how long `close`, and the end of the program, wait for Kafka, in seconds.
@@ -140,7 +140,7 @@ class OffsetCommitListener(StreamingQueryListener):
         mode: Mode = "simple",
         guard: Guarding = "withhold",
         on_rewind: Rewinding = "refuse",
-        heartbeat: float = HEARTBEAT,
+        recommit_interval: float = RECOMMIT_INTERVAL,
         observers: Iterable[Observer] = (),
         flush_timeout: float = FLUSH_TIMEOUT,
         preflight: bool = True,
@@ -155,7 +155,7 @@ class OffsetCommitListener(StreamingQueryListener):
             mode=mode,
             guard=guard,
             on_rewind=on_rewind,
-            heartbeat=heartbeat,
+            recommit_interval=recommit_interval,
             flush_timeout=flush_timeout,
             preflight=preflight,
             metrics_port=metrics_port,

@@ -1,4 +1,4 @@
-"""Events as log lines: every trouble once, and once more when it is over."""
+"""Events as log lines: each problem once, and once more when it is over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from eo_listener import advice
 from eo_listener.events import (
     BatchApplied,
-    BatchHalted,
+    BatchFailed,
     BatchReplayed,
     CommitAbandoned,
     CommitFailed,
@@ -19,16 +19,16 @@ from eo_listener.events import (
     Committed,
     CommitterFenced,
     Event,
-    EventsMissed,
-    EventsRepeated,
     ForeignCommit,
+    GroupOffsetsMissing,
     GuardViolation,
-    Malfunction,
-    OffsetsVanished,
+    InternalError,
     PartitionsShared,
-    QueryNoticed,
+    ProgressEventsDuplicated,
+    ProgressEventsMissed,
+    QueryModeDetected,
+    QueryStateLost,
     SourceIgnored,
-    StateLeftBehind,
     TopicRecreated,
 )
 from eo_listener.offsets import TopicPartition
@@ -44,7 +44,7 @@ logger = logging.getLogger("eo_listener")
 _OfGroup = (
     CommitRefused
     | ForeignCommit
-    | OffsetsVanished
+    | GroupOffsetsMissing
     | TopicRecreated
     | CommitterFenced
     | PartitionsShared
@@ -65,7 +65,7 @@ class Logbook:
     """An observer that writes to the logger `eo_listener`.
 
     Commits that fail are said when that begins, again when the cause changes, and when it ends;
-    the single failures between are on level DEBUG. Refusals, other writers and malfunctions are
+    the single failures between are on level DEBUG. Refusals, other writers and internal_errors are
     said once while they last, and again when they come back after ten minutes without. Memory is
     bounded by the number of groups. `clock` is monotonic.
     """
@@ -88,13 +88,13 @@ class Logbook:
             case CommitAbandoned():
                 _say(
                     logging.ERROR,
-                    "group %s at %s: closed before these offsets were confirmed, the group stays "
+                    "group %s at %s: closed before these offsets were confirmed; the group stays "
                     "behind until the query commits again: %s",
                     event.group,
                     event.cluster,
                     event.offsets,
                 )
-            case Malfunction() if self._is_new(event):
+            case InternalError() if self._is_new(event):
                 _say(logging.ERROR, "%s: %s", event.where, event.problem)
             case _:
                 self._of_group(event)
@@ -106,7 +106,7 @@ class Logbook:
                 writer = event.writer.run_id if event.writer else None
                 new = self._is_new((event.cluster, event.group, writer))
                 self._group(event, advice.foreign(event), once=new)
-            case OffsetsVanished():
+            case GroupOffsetsMissing():
                 self._group(event, advice.vanished(event))
             case TopicRecreated():
                 self._group(event, advice.recreated(event), logging.ERROR)
@@ -120,15 +120,15 @@ class Logbook:
             case GuardViolation():
                 told = advice.violation(event)
                 _say(logging.ERROR, "query %s, source %s: %s", event.query, event.source, told)
-            case EventsMissed():
+            case ProgressEventsMissed():
                 _say(logging.WARNING, "query %s: %s", event.query, advice.missed(event))
-            case EventsRepeated():
+            case ProgressEventsDuplicated():
                 _say(logging.WARNING, "query %s: %s", event.query, advice.repeated(event))
-            case QueryNoticed():
-                _say(logging.INFO, "query %s: %s: %s", event.query, event.what, event.meaning)
+            case QueryModeDetected():
+                _say(logging.INFO, "query %s: %s: %s", event.query, event.mode, event.effect)
             case SourceIgnored():
                 self._ignored(event)
-            case BatchApplied() | BatchReplayed() | BatchHalted() | StateLeftBehind():
+            case BatchApplied() | BatchReplayed() | BatchFailed() | QueryStateLost():
                 _of_batch(event)
 
     def _is_new(self, what: Hashable) -> bool:
@@ -174,8 +174,8 @@ class Logbook:
         trouble.causes.setdefault(event.cause, set()).update(event.errors)
         _say(
             level,
-            "group %s at %s: not committed (%s on %d partitions%s): %s%s. To do: %s. The query "
-            "runs on; the newest offsets are kept and tried again",
+            "group %s at %s: commit failed (%s on %d partitions%s). Cause: %s%s. Fix: %s. The "
+            "query is not affected; the newest offsets are kept and committed again",
             event.group,
             event.cluster,
             event.code,
@@ -197,8 +197,8 @@ class Logbook:
     def _ignored(self, event: SourceIgnored) -> None:
         where = "" if event.source is None else f", source {event.source}"
         _say(
-            logging.WARNING if event.wrong else logging.INFO,
-            "query %s%s: %s (%s). To do: %s",
+            logging.WARNING if event.misconfigured else logging.INFO,
+            "query %s%s: %s. Cause: %s. Fix: %s",
             event.query,
             where,
             event.problem,
@@ -207,17 +207,17 @@ class Logbook:
         )
 
 
-def _of_batch(event: BatchApplied | BatchReplayed | BatchHalted | StateLeftBehind) -> None:
+def _of_batch(event: BatchApplied | BatchReplayed | BatchFailed | QueryStateLost) -> None:
     if isinstance(event, BatchApplied):
-        quiet = logging.INFO if event.attempts > 1 or event.dead else logging.DEBUG
+        quiet = logging.INFO if event.attempts > 1 or event.dead_letters else logging.DEBUG
         level, told = (
-            logging.WARNING if event.holes or event.skipped else quiet,
+            logging.WARNING if event.gaps or event.skipped else quiet,
             advice.applied(event),
         )
     elif isinstance(event, BatchReplayed):
         level, told = logging.INFO, advice.replayed(event)
-    elif isinstance(event, StateLeftBehind):
-        level, told = logging.WARNING, advice.left_behind(event)
+    elif isinstance(event, QueryStateLost):
+        level, told = logging.WARNING, advice.state_lost(event)
     else:
         level, told = logging.ERROR, advice.halted(event)
     _say(level, "query %s, batch %d: %s", event.query, event.batch_id, told)

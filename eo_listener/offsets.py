@@ -24,7 +24,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class Span(NamedTuple):
+class OffsetRange(NamedTuple):
     """Offsets of one partition, from `start` up to but not including `until`."""
 
     start: int

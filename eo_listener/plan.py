@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from eo_listener.errors import SettingsError
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Plan:
     run_id: str
     query: str | None
     batch_id: int
-    sources: Mapping[int, Mapping[TopicPartition, Span]]
+    sources: Mapping[int, Mapping[TopicPartition, OffsetRange]]
     others: tuple[int, ...] = ()
     stateful: bool = False
     topic_ids: Mapping[str, str]
@@ -46,13 +46,13 @@ class Plan:
         unread = {tp for tp in self.continued if tp in initial and initial[tp] == starts.get(tp)}
         return replace(self, continued=self.continued - unread)
 
-    def ranges(self) -> dict[TopicPartition, Span]:
+    def ranges(self) -> dict[TopicPartition, OffsetRange]:
         """All partitions of all sources, in order.
 
         Raises SettingsError where two sources read the same partition: a ledger has one head for
         it.
         """
-        found: dict[TopicPartition, Span] = {}
+        found: dict[TopicPartition, OffsetRange] = {}
         for index, spans in self.sources.items():
             twice = sorted(found.keys() & spans.keys())
             if twice:
@@ -73,10 +73,10 @@ class Plan:
 
 def spans(
     start: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, Span]:
+) -> dict[TopicPartition, OffsetRange]:
     """The ranges between two offset maps of one source, in order.
 
     A partition that is missing from `start` is new, and a new partition begins at 0: what Kafka
     has deleted of it was never read. One that is missing from `until` is read no more.
     """
-    return {tp: Span(start.get(tp, 0), end) for tp, end in sorted(until.items())}
+    return {tp: OffsetRange(start.get(tp, 0), end) for tp, end in sorted(until.items())}

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from eo_listener.errors import FormatError
-from eo_listener.events import Measures
+from eo_listener.events import BatchMetrics
 from eo_listener.offsets import Offsets, TopicPartition
 
 # KafkaV2[Subscribe[t]] (KafkaMicroBatchStream), KafkaSourceV1[...] where V2 readers are disabled
@@ -53,7 +53,7 @@ class Progress:
     timestamp: str
     sources: tuple[SourceProgress, ...]
     planned: float | None = None
-    measures: Measures = field(default_factory=Measures)
+    metrics: BatchMetrics = field(default_factory=BatchMetrics)
 
     @property
     def query(self) -> str:
@@ -78,7 +78,7 @@ class Progress:
                 timestamp=event["timestamp"],
                 sources=sources,
                 planned=_planned(event),
-                measures=_measures(event),
+                metrics=_measures(event),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(
@@ -104,12 +104,12 @@ def _planned(event: Mapping[str, Any]) -> float | None:
     return None if began is None else began + float(fetching) / 1000.0
 
 
-def _measures(event: Mapping[str, Any]) -> Measures:
+def _measures(event: Mapping[str, Any]) -> BatchMetrics:
     """What is only shown: a number that is not there, or none, is no reason to refuse the event."""
     took = _number(event.get("durationMs"), "triggerExecution")
     rows = _number(event, "numInputRows")
     times = event.get("eventTime")
-    return Measures(
+    return BatchMetrics(
         started=_moment(event["timestamp"]),
         seconds=None if took is None else took / 1000.0,
         rows=None if rows is None else int(rows),

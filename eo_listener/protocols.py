@@ -191,7 +191,7 @@ class Sink(Protocol):
         Each head is moved by compare-and-set, and the number of rows changed is checked. Every
         error but OutcomeUnknownError means that nothing was written (with `per_partition`: nothing
         of the partitions that the ledger does not name). Raises ForeignWriterError where a head is
-        not what the entry found, TryAgainError, SinkBusyError, PoisonRowError,
+        not what the entry found, RetriableSinkError, SinkLockedError, PoisonRowError,
         OutcomeUnknownError, SinkError, and SettingsError for rows that can never fit.
         """
         ...

@@ -14,7 +14,7 @@ from eo_listener.group_names import GroupNames, LeftOut
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.progress import Progress, SourceProgress
-from eo_listener.security import Access, Road, Store, principal, translate
+from eo_listener.security import Access, ClientKind, Store, principal, translate
 
 SERVERS_OPTION = "kafka.bootstrap.servers"
 TOKENS = "spark.kafka.clusters"  # the shim's word beside the options: Spark has delegation tokens
@@ -28,12 +28,12 @@ class Cluster:
     """One Kafka cluster as a client sees it: the client's properties, in sorted order.
 
     They are librdkafka's, to which `stores` add some once Java has read them; or, where the
-    `road` is "java", those of Java's own client, for the reason in `why_java`.
+    `client` is "java", those of Java's own client, for the reason in `why_java`.
     """
 
     properties: tuple[tuple[str, str], ...] = field(repr=False)
     stores: tuple[Store, ...] = field(default=(), repr=False)
-    road: Road = "librdkafka"
+    client: ClientKind = "librdkafka"
     why_java: str | None = None
 
     @classmethod
@@ -46,7 +46,7 @@ class Cluster:
         return cls(
             properties=tuple(sorted({**access.properties, **properties}.items())),
             stores=access.stores,
-            road=access.road,
+            client=access.client,
             why_java=access.why_java,
         )
 
@@ -58,7 +58,7 @@ class Cluster:
     @property
     def principal(self) -> str | None:
         """How ACLs name the client (`User:alice`), None where that cannot be known from here."""
-        if self.road == "java":
+        if self.client == "java":
             return None
         return principal(dict(self.properties), self.stores)
 
@@ -157,7 +157,7 @@ class Rules:
             problem="the query reads nothing from Kafka, so there is nothing to commit",
             cause="none of its sources is a Kafka source",
             fix="leave it out of `groups`, or check that the right query has this name",
-            wrong=self.names.mention(progress),
+            misconfigured=self.names.mention(progress),
         )
 
     def cluster(self, given: Mapping[str, str] | None) -> Cluster:
@@ -179,7 +179,7 @@ class Rules:
             access = _access(source, frozenset(self.kafka), self.gssapi, TOKENS in given)
         except SettingsError as why:
             raise LeftOut(why.problem, why.cause or "", why.fix or "") from None
-        if access.road == "java":
+        if access.client == "java":
             return Cluster.of({_SERVERS: servers}, access)
         return Cluster.of({**self.kafka, _SERVERS: servers}, access)
 
@@ -231,5 +231,5 @@ def _ignored(progress: Progress, source: SourceProgress, topic: str, why: LeftOu
         problem=f"topic {topic}: {why.problem}" if several else why.problem,
         cause=why.cause,
         fix=why.fix,
-        wrong=why.wrong,
+        misconfigured=why.misconfigured,
     )

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar
 
 from eo_listener.committer import CommitMode, OnRewind, Policy
-from eo_listener.committer.router import HEARTBEAT
+from eo_listener.committer.router import RECOMMIT_INTERVAL
 from eo_listener.errors import SettingsError
 from eo_listener.events import Observer
 from eo_listener.group_names import GroupNames, Groups
@@ -52,7 +52,7 @@ class Settings:
     mode: CommitMode = CommitMode.SIMPLE
     guard: Guard = Guard.WITHHOLD
     on_rewind: OnRewind = OnRewind.REFUSE
-    heartbeat: float = HEARTBEAT
+    recommit_interval: float = RECOMMIT_INTERVAL
     flush_timeout: float = FLUSH_TIMEOUT
     preflight: bool = True
     metrics_port: int | None = None
@@ -61,13 +61,17 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Raise SettingsError for what is not of its kind, and for a time that cannot be waited."""
-        for name, least in (("heartbeat", 1.0), ("flush_timeout", 0.0), ("bridge_timeout", 1.0)):
+        for name, least in (
+            ("recommit_interval", 1.0),
+            ("flush_timeout", 0.0),
+            ("bridge_timeout", 1.0),
+        ):
             require_seconds(name, getattr(self, name), least=least)
         require_texts(self.kafka)
         if type(self.preflight) is not bool:
             raise SettingsError(
-                f"preflight is {self.preflight!r}, which is neither True nor False",
-                fix="Give preflight=False to leave the check out",
+                f"preflight must be True or False, got {self.preflight!r}",
+                fix="Give preflight=False to skip the check at the start",
             )
         if self.metrics_port is not None:
             require_port(self.metrics_port)
@@ -87,7 +91,7 @@ class Settings:
         """Build from what a program gives, choices by their names. Raises SettingsError."""
         if not isinstance(kafka, Mapping):
             raise SettingsError(
-                "kafka is not a mapping",
+                f"kafka must be a mapping, got {type(kafka).__name__}",
                 fix="Give client properties as a dict, {'client.rack': 'a'}, or leave it out",
             )
         properties = dict(kafka)
@@ -139,25 +143,25 @@ class Settings:
 
 
 def require_seconds(name: str, value: object, *, least: float = 0.0) -> float:
-    """Return a time to wait. Raises SettingsError for what is none: no thread waits for ever."""
+    """Return a time in seconds. Raises SettingsError unless it is finite and at least `least`."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not least <= value < threading.TIMEOUT_MAX:  # type: ignore[operator]  # a number
         raise SettingsError(
-            f"{name} is {value!r}, which is no time to wait",
-            fix=f"Give seconds as a finite number, at least {least:g}",
+            f"{name} must be a finite number of seconds, at least {least:g}, got {value!r}",
+            fix="Give a number of seconds",
         )
     return float(value)  # type: ignore[arg-type]  # as above
 
 
 def require_texts(properties: Mapping[Any, Any]) -> None:
-    """Raise SettingsError, which quotes no value, for properties that are no texts.
+    """Raise SettingsError, which quotes no value, for properties that are not strings.
 
     confluent-kafka's own callbacks are functions.
     """
     for name, value in properties.items():
         if not isinstance(name, str) or not (isinstance(value, str) or callable(value)):
             raise SettingsError(
-                f"kafka holds the property {name!r}, and not all of it is text",
+                f"the names and values in kafka must be strings; the property {name!r} is not",
                 fix="Write names and values as strings, as librdkafka documents them",
             )
 
@@ -165,42 +169,42 @@ def require_texts(properties: Mapping[Any, Any]) -> None:
 def _servers(given: object) -> str:
     if not isinstance(given, str) or not given.strip():
         raise SettingsError(
-            f"bootstrap_servers is {given!r}, which is no address",
-            fix="Give 'host:port', several with commas between them",
+            f"bootstrap_servers must be host:port, got {given!r}",
+            fix="Give 'host:9092'; separate several with commas",
         )
     return given
 
 
 def require_port(port: object) -> None:
-    """Raise SettingsError for what is no port to listen on."""
+    """Raise SettingsError unless it is a port to listen on."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _HIGHEST_PORT:
         raise SettingsError(
-            f"the metrics port is {port!r}, which is none",
-            fix="Give a number from 1 to 65535, or 0 for a free port",
+            f"metrics_port must be from 0 to {_HIGHEST_PORT}, got {port!r}",
+            fix="Give a port, 0 for any free one",
         )
 
 
 def require_address(address: object) -> None:
-    """Raise SettingsError for an address that would be every address of this machine unsaid."""
+    """Raise SettingsError for an empty address, which would silently mean all interfaces."""
     if not isinstance(address, str) or not address.strip():
         raise SettingsError(
-            f"the metrics address is {address!r}, which names none",
-            cause="a variable may be unset; an empty address would serve to the whole network",
-            fix=f"Give {LOOPBACK} for this machine alone, or 0.0.0.0 for everybody",
+            f"metrics_address must be a host name or an IP address, got {address!r}",
+            cause="a variable may be unset; an empty address would listen on all interfaces",
+            fix=f"Give {LOOPBACK} for this machine only, or 0.0.0.0 for the whole network",
         )
 
 
 def require_observers(observers: object) -> tuple[Observer, ...]:
-    """Return them. Raises SettingsError for what cannot be called with an event."""
+    """Return them. Raises SettingsError for one that is not callable."""
     if not isinstance(observers, Iterable):
         raise SettingsError(
-            f"observers is {observers!r}, which is no list", fix="Give a list: observers=[print]"
+            f"observers must be a list, got {observers!r}", fix="Give a list: observers=[print]"
         )
     found = tuple(observers)
     for observer in found:
         if not callable(observer):
             raise SettingsError(
-                f"the observer {observer!r} cannot be called",
+                f"each of observers must be a function, got {observer!r}",
                 fix="Give functions that take one event",
             )
     return found
@@ -212,7 +216,7 @@ def _choice(kind: type[_Choice], option: str, given: object) -> _Choice:
     except ValueError:
         known = ", ".join(repr(one.value) for one in kind)
         raise SettingsError(
-            f"{option} is {given!r}, which is not known", fix=f"Give one of {known}"
+            f"{option} must be one of {known}, got {given!r}", fix="Give one of these"
         ) from None
 
 
@@ -224,7 +228,7 @@ def _seconds(key: str, text: str) -> float:
     match = _DURATION.fullmatch(text.lower())
     if match is None or match[2] not in _UNITS:
         raise SettingsError(
-            f"{key} is {text!r}, which is no time", fix="Give seconds, or a time such as 30s or 1h"
+            f"{key} must be a time, got {text!r}", fix="Give seconds, or a time such as 30s or 1h"
         )
     return float(match[1]) * _UNITS[match[2]]
 
@@ -233,12 +237,14 @@ def _number(key: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise SettingsError(f"{key} is {text!r}, which is no number", fix="Give digits") from None
+        raise SettingsError(
+            f"{key} must be a whole number, got {text!r}", fix="Give digits"
+        ) from None
 
 
 def _switch(key: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise SettingsError(f"{key} is {text!r}", fix="Give true or false")
+        raise SettingsError(f"{key} must be true or false, got {text!r}", fix="Give one of these")
     return text.lower() == "true"
 
 
@@ -249,7 +255,7 @@ def _groups(key: str, text: str) -> Groups:
         groups = None
     if not isinstance(groups, dict):
         raise SettingsError(
-            f"{key} is {text!r}, which is no JSON object",
+            f"{key} must be a JSON object, got {text!r}",
             fix='Give {"query": "group"}, or {"query": {"topic": "group", "*": "the rest"}}',
         )
     return groups
@@ -262,7 +268,7 @@ _ARGUMENTS: Final[Mapping[str, tuple[str, Any]]] = {
     "mode": ("mode", _text),
     "guard": ("guard", _text),
     "on.rewind": ("on_rewind", _text),
-    "heartbeat": ("heartbeat", _seconds),
+    "recommit.interval": ("recommit_interval", _seconds),
     "flush.timeout": ("flush_timeout", _seconds),
     "bridge.timeout": ("bridge_timeout", _seconds),
     "preflight": ("preflight", _switch),
@@ -276,7 +282,7 @@ def _refuse(key: str) -> None:
     known = sorted(PREFIX + name for name in (*_ARGUMENTS, *_OTHERS))
     near = difflib.get_close_matches(key, known, n=1)
     raise SettingsError(
-        f"{key} is not known",
-        cause="it may be misspelt, or belong to another version",
+        f"unknown setting {key}",
+        cause="it is misspelt, or belongs to another version",
         fix=f"Write {near[0]}" if near else f"Known are {', '.join(known)}, {PREFIX}{_KAFKA}*",
     )

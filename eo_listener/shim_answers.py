@@ -56,8 +56,8 @@ def position_of(batch: int, texts: Mapping[int, str]) -> LivePosition:
         committed = {index: _offsets(text) for index, text in texts.items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise JvmError(
-            "Spark's JVM could not say how far the query has come",
-            cause=f"its offsets are not of the form known here ({type(error).__name__})",
+            "Spark's JVM failed to read the offsets that the query has completed",
+            cause=f"its offsets have an unknown form ({type(error).__name__})",
         ) from error
     return LivePosition(batch_id=batch, committed=MappingProxyType(committed))
 

@@ -99,7 +99,7 @@ class SourceLogs:
         return asker
 
     def _opened(self, cluster: Cluster) -> _Asker:
-        if cluster.road != "java":
+        if cluster.client != "java":
             return Logs(librdkafka_properties(cluster, self._hands))
         if self._hands is None:
             raise SettingsError(

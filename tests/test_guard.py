@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.events import Breach, Finding
+from eo_listener.events import Violation, ViolationKind
 from eo_listener.guard import Sequence, judge
 from eo_listener.guard.sequence import Verdict
 from eo_listener.offsets import Offsets, TopicPartition
@@ -17,8 +17,8 @@ from eo_listener.progress import Progress, SourceProgress
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def found(breach: Breach, start: int, until: int, tp: TopicPartition = P0) -> Finding:
-    return Finding(breach=breach, partition=tp, start=start, until=until)
+def found(kind: ViolationKind, start: int, until: int, tp: TopicPartition = P0) -> Violation:
+    return Violation(kind=kind, partition=tp, start=start, until=until)
 
 
 @pytest.mark.parametrize(
@@ -51,35 +51,35 @@ def test_what_follows_is_no_finding(
 
 
 @pytest.mark.parametrize(
-    ("last", "start", "end", "finding"),
+    ("last", "start", "end", "violation"),
     [
-        (5, 7, 9, found(Breach.GAP, 5, 7)),
-        (5, 3, 9, found(Breach.REPEAT, 3, 5)),
-        (5, 5, 2, found(Breach.BACKWARD, 5, 2)),
-        (None, 5, 2, found(Breach.BACKWARD, 5, 2)),
-        (5, 5, None, found(Breach.VANISHED, 5, 5)),
-        (None, 5, None, found(Breach.VANISHED, 5, 5)),
-        (5, None, None, found(Breach.VANISHED, 5, 5)),
-        (5, None, 8, found(Breach.VANISHED, 5, 5)),  # gone in between, and come back as new
+        (5, 7, 9, found(ViolationKind.GAP, 5, 7)),
+        (5, 3, 9, found(ViolationKind.REPEAT, 3, 5)),
+        (5, 5, 2, found(ViolationKind.BACKWARD, 5, 2)),
+        (None, 5, 2, found(ViolationKind.BACKWARD, 5, 2)),
+        (5, 5, None, found(ViolationKind.VANISHED, 5, 5)),
+        (None, 5, None, found(ViolationKind.VANISHED, 5, 5)),
+        (5, None, None, found(ViolationKind.VANISHED, 5, 5)),
+        (5, None, 8, found(ViolationKind.VANISHED, 5, 5)),  # gone in between, and come back as new
     ],
 )
 def test_each_breach_is_named(
-    last: int | None, start: int | None, end: int | None, finding: Finding
+    last: int | None, start: int | None, end: int | None, violation: Violation
 ) -> None:
     """Gap, repeat, backward move and vanished partition are found, with their offsets."""
 
     def at(offset: int | None) -> Offsets:
         return Offsets({} if offset is None else {P0: offset})
 
-    assert judge(None if last is None else at(last), at(start), at(end)) == (finding,)
+    assert judge(None if last is None else at(last), at(start), at(end)) == (violation,)
 
 
 def test_records_gone_before_the_batch_are_lost() -> None:
     """A log that began above the start when the batch was planned means records never read."""
     end = Offsets({P0: 9, P1: 9})
     start = Offsets({P0: 5, P1: 5})
-    assert judge(start, start, end, {P0: 7, P1: 5}) == (found(Breach.LOST, 5, 7),)
-    assert judge(start, start, end, {P0: 50}) == (found(Breach.LOST, 5, 9),)
+    assert judge(start, start, end, {P0: 7, P1: 5}) == (found(ViolationKind.LOST, 5, 7),)
+    assert judge(start, start, end, {P0: 50}) == (found(ViolationKind.LOST, 5, 9),)
     assert judge(end, end, end, {P0: 50}) == ()  # nothing was read, so nothing was skipped
 
 
@@ -113,7 +113,7 @@ def test_a_source_without_an_end_is_passed_over() -> None:
         (2, (nine, nine), (None, seven)),
         (3, (nine, nine), (nine, nine)),
     )
-    assert [list(one.findings) for one in verdicts] == [[], [0], [], [1]]
+    assert [list(one.violations) for one in verdicts] == [[], [0], [], [1]]
     assert not any(one.missed_after is not None or one.repeated for one in verdicts)
 
 
@@ -122,7 +122,7 @@ def test_what_lies_between_batches_that_nobody_told_of_is_no_gap() -> None:
     five, seven, nine = Offsets({P0: 5}), Offsets({P0: 7}), Offsets({P0: 9})
     verdicts = followed((0, (None, five)), (4, (seven, nine)), (6, (nine, nine)), (9, (five, nine)))
     assert [one.missed_after for one in verdicts] == [None, 0, None, None]
-    assert [list(one.findings) for one in verdicts] == [[], [], [], [0]]
+    assert [list(one.violations) for one in verdicts] == [[], [], [], [0]]
 
 
 def test_an_event_that_was_judged_is_not_judged_again() -> None:
@@ -137,7 +137,7 @@ def test_an_event_that_was_judged_is_not_judged_again() -> None:
         (1, (five, five)),
     )
     assert [one.repeated for one in verdicts] == [False, True, False, True, True, False]
-    assert [list(one.findings) for one in verdicts] == [[], [], [], [], [], [0]]
+    assert [list(one.violations) for one in verdicts] == [[], [], [], [], [], [0]]
 
 
 MAPS = st.dictionaries(
@@ -149,7 +149,7 @@ MAPS = st.dictionaries(
 def test_silence_means_that_every_known_partition_continues(
     last: Offsets, start: Offsets, end: Offsets
 ) -> None:
-    """No finding exactly when each partition of the past starts where it ended and moves on."""
+    """No violation exactly when each partition of the past starts where it ended and moves on."""
     continues = all(start.get(tp) == last[tp] and tp in end for tp in last)
     forward = all(tp in end and end[tp] >= start[tp] for tp in start)
     assert (judge(last, start, end) == ()) == (continues and forward)

@@ -10,7 +10,7 @@ import pytest
 
 from eo_listener.events import (
     BatchApplied,
-    BatchHalted,
+    BatchFailed,
     BatchReplayed,
     CommitAbandoned,
     CommitFailed,
@@ -18,20 +18,20 @@ from eo_listener.events import (
     Committed,
     CommitterFenced,
     Event,
-    EventsMissed,
-    EventsRepeated,
     ForeignCommit,
-    Malfunction,
-    OffsetsVanished,
+    GroupOffsetsMissing,
+    InternalError,
     PartitionsShared,
-    QueryNoticed,
+    ProgressEventsDuplicated,
+    ProgressEventsMissed,
+    QueryModeDetected,
+    QueryStateLost,
     Refusal,
     SourceIgnored,
-    StateLeftBehind,
     TopicRecreated,
 )
 from eo_listener.logbook import LONGEST, Logbook
-from eo_listener.offsets import Offsets, Span, TopicPartition
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -141,7 +141,7 @@ def foreign() -> ForeignCommit:
 GROUP: dict[str, Any] = {"cluster": "k:9092", "group": "g"}
 OF_GROUP: list[tuple[Event, int, str]] = [
     (CommitAbandoned(**GROUP, offsets=Offsets({P0: 5})), logging.ERROR, "confirmed, the group"),
-    (OffsetsVanished(**GROUP, offsets=Offsets({P0: 5})), logging.WARNING, "t-0: 5"),
+    (GroupOffsetsMissing(**GROUP, offsets=Offsets({P0: 5})), logging.WARNING, "t-0: 5"),
     (
         TopicRecreated(**GROUP, topic="t", was="one", now="two", offsets=Offsets({P0: 5})),
         logging.ERROR,
@@ -199,7 +199,7 @@ def test_an_end_says_how_long_it_took(caplog: pytest.LogCaptureFixture) -> None:
     assert end.endswith("committed again, after 2 failures in 7.5 s")
 
 
-MALFUNCTION = Malfunction(where="query q", problem="TypeError")
+MALFUNCTION = InternalError(where="query q", problem="TypeError")
 
 
 @pytest.mark.parametrize("event", [refused(), foreign(), MALFUNCTION])
@@ -240,9 +240,9 @@ def test_a_source_left_alone_is_no_warning(
 ) -> None:
     """Only a mistake is a warning; a source nobody asked to commit is an information."""
     why = SourceIgnored(
-        query="q", run_id="r", source=1, problem="p", cause="c", fix="f", wrong=wrong
+        query="q", run_id="r", source=1, problem="p", cause="c", fix="f", misconfigured=wrong
     )
-    assert told(caplog, why) == [(level, "query q, source 1: p (c). To do: f")]
+    assert told(caplog, why) == [(level, "query q, source 1: p (c). Fix: f")]
 
 
 def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) -> None:
@@ -252,10 +252,10 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
         **at,  # type: ignore[arg-type]  # names and types are those of the three events
         sink="table delays",
         rows=12,
-        dead=0,
+        dead_letters=0,
         ranges={},
         replayed={},
-        holes={},
+        gaps={},
         skipped={},
         attempts=1,
         seconds=0.2,
@@ -263,12 +263,12 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
     lines = told(
         caplog,
         well,
-        replace(well, holes={P0: Span(5, 7), P1: Span(1, 2)}, attempts=2),
-        replace(well, dead=3),
+        replace(well, gaps={P0: OffsetRange(5, 7), P1: OffsetRange(1, 2)}, attempts=2),
+        replace(well, dead_letters=3),
         replace(well, attempts=2),
-        replace(well, skipped={P0: Span(0, 5)}),
+        replace(well, skipped={P0: OffsetRange(0, 5)}),
         BatchReplayed(**at, sink="table delays", discarded=True),  # type: ignore[arg-type]  # as above
-        BatchHalted(
+        BatchFailed(
             **at,  # type: ignore[arg-type]  # as above
             sink=None,
             error="GapError",
@@ -276,7 +276,7 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
             cause="a cause",
             fix="a fix",
         ),
-        StateLeftBehind(**at, sink="table delays"),  # type: ignore[arg-type]  # as above
+        QueryStateLost(**at, sink="table delays"),  # type: ignore[arg-type]  # as above
     )
     levels = ["WARNING", "INFO", "INFO", "WARNING", "INFO", "ERROR", "WARNING"]
     assert [logging.getLevelName(level) for level, _ in lines] == levels
@@ -285,7 +285,7 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
     assert "3 offsets" in lines[0][1]
     assert "t-0 5..7, t-1 1..2" in lines[0][1]
     assert "nothing of it was written again" in lines[4][1]
-    assert lines[5][1].endswith("GapError: a gap. Likely a cause. To do: a fix")
+    assert lines[5][1].endswith("GapError: a gap. Likely a cause. Fix: a fix")
 
 
 def test_what_is_wrong_with_events_is_told_with_what_to_do(
@@ -295,9 +295,9 @@ def test_what_is_wrong_with_events_is_told_with_what_to_do(
     at = {"query": "flights", "run_id": "r"}
     twice, never, noticed = told(
         caplog,
-        EventsRepeated(**at, batch_id=3),
-        EventsMissed(**at, after_batch=3, before_batch=7),
-        QueryNoticed(**at, what="continuous", meaning="some seconds later"),
+        ProgressEventsDuplicated(**at, batch_id=3),
+        ProgressEventsMissed(**at, after_batch=3, before_batch=7),
+        QueryModeDetected(**at, mode="continuous", effect="some seconds later"),
     )
     assert [level for level, _ in (twice, never, noticed)] == [
         logging.WARNING,
@@ -312,7 +312,7 @@ def test_what_is_wrong_with_events_is_told_with_what_to_do(
 def test_records_of_one_kind_have_one_template(caplog: pytest.LogCaptureFixture) -> None:
     """Tools that group lines do it by `msg` and `funcName`; the values stand in `args`."""
     other = replace(failed("UNKNOWN_MEMBER_ID"), group="h")
-    told(caplog, failed(), other, committed(), Malfunction(where="here", problem="KeyError"))
+    told(caplog, failed(), other, committed(), InternalError(where="here", problem="KeyError"))
     first, second, *others = caplog.records
     assert first.msg == second.msg
     assert first.msg.startswith("group %s at %s: not committed (")

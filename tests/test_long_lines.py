@@ -69,7 +69,7 @@ class Filled:
         if kind is TopicPartition:
             yield from self.partitions
             return
-        some = len(self.partitions) if "Finding" in str(kind) else 3  # others hold all of them
+        some = len(self.partitions) if "Violation" in str(kind) else 3  # others hold all of them
         for one in self.partitions[:some]:
             yield (self.of(kind) if not typing.get_args(kind) else (self.text, str(one)))
 
@@ -102,8 +102,8 @@ def test_every_kind_of_event_is_met() -> None:
             log.setLevel(level)
     assert len(kinds()) > 20
     assert {one.__name__ for one in kinds()} - {one.__name__ for one in told} == {
-        "Progressed",
-        "GroupsFed",
+        "QueryProgressed",
+        "RunGroupsChanged",
     }
 
 

@@ -73,7 +73,7 @@ class TestRecorded:
     def test_sparks_own_numbers(self, version: str) -> None:
         """Rows, rates, the trigger's begin and length are read; log ends stand beside the ends."""
         second = parsed(version, "one")[1]
-        measures = second.measures
+        measures = second.metrics
         assert measures.rows == 10
         assert measures.input_rows_per_second is not None
         assert measures.input_rows_per_second > 100
@@ -114,7 +114,7 @@ def test_a_batch_is_planned_once_its_ends_are_known(took: dict[str, int] | None)
     """After the trigger has begun, and the search for the newest offsets is over."""
     progress = Progress.parse(event(timestamp="1970-01-01T00:01:00.500Z", durationMs=took))
     assert progress.planned == (60.75 if took else 60.5)
-    assert progress.measures.started == 60.5
+    assert progress.metrics.started == 60.5
 
 
 def test_an_event_without_end_offsets_has_none() -> None:
@@ -165,16 +165,16 @@ def test_log_ends_that_cannot_be_read_are_no_reason_to_refuse_an_event(latest: o
 def test_event_times_are_read_in_seconds_since_the_epoch() -> None:
     """The epoch itself is what Spark writes before there is a watermark."""
     times = {"max": "2013-01-01T10:00:00.500Z", "watermark": "1970-01-01T00:00:00.000Z"}
-    measures = Progress.parse(event(eventTime=times)).measures
+    measures = Progress.parse(event(eventTime=times)).metrics
     assert measures.newest == 1357034400.5
     assert measures.watermark is None
     times["watermark"] = "2013-01-01T09:50:00.000Z"
-    assert Progress.parse(event(eventTime=times)).measures.watermark == 1357033800.0
+    assert Progress.parse(event(eventTime=times)).metrics.watermark == 1357033800.0
 
 
 @pytest.mark.parametrize("number", ["fast", None, float("nan"), float("inf"), 10**400])
 def test_a_number_that_is_none_is_left_out(number: object) -> None:
     """What is only shown never refuses an event."""
     progress = Progress.parse(event(inputRowsPerSecond=number, numInputRows=number))
-    assert progress.measures.input_rows_per_second is None
-    assert progress.measures.rows is None
+    assert progress.metrics.input_rows_per_second is None
+    assert progress.metrics.rows is None

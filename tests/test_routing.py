@@ -92,7 +92,7 @@ class TestWhichGroup:
         for route in (by_name, by_option):
             assert not route.commits
             (why,) = route.ignored
-            assert why.wrong
+            assert why.misconfigured
             assert why.problem.startswith(f"the group of this source {group!r}")
             assert why.fix
 
@@ -219,7 +219,7 @@ class TestNoGroup:
         assert problem in why.problem
         assert fix in why.fix
         assert "hunter2" not in repr(why)
-        assert why.wrong is wrong
+        assert why.misconfigured is wrong
         assert why.source == 0
 
     @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ class TestNoGroup:
     def test_other_options_are_no_misspelling(self, innocent: str) -> None:
         """Spark's own options are not taken for a misspelt group option."""
         route = Rules().route(progress({"t": {0: 5}}), {0: {**SERVERS, innocent: "x"}})
-        assert route.ignored[0].wrong is False
+        assert route.ignored[0].misconfigured is False
 
     @pytest.mark.parametrize(("named", "wrong"), [("q", True), ("other", False)])
     def test_a_query_without_kafka(self, named: str, wrong: bool) -> None:
@@ -237,7 +237,7 @@ class TestNoGroup:
         route = rules_of({named: "g"}).route(progress(), None)
         (why,) = route.ignored
         assert route.commits == ()
-        assert (why.source, why.wrong) == (None, wrong)
+        assert (why.source, why.misconfigured) == (None, wrong)
 
     def test_one_bad_source_does_not_stop_the_other(self) -> None:
         """The good source of a query is committed beside the bad one."""
@@ -262,7 +262,7 @@ class TestNoGroup:
             progress({"t": {0: 5}}), {0: options(kafka_consumer_commit_group_id="g")}
         )
         assert route.commits == ()
-        assert route.ignored[0].wrong
+        assert route.ignored[0].misconfigured
 
     def test_two_spellings_of_the_servers_are_one_cluster(self) -> None:
         """The order of the servers and spaces between them make no second client."""
@@ -316,7 +316,7 @@ class TestSecurity:
             "sasl.username": "alice",
             "sasl.password": "hunter2",
         }
-        assert (cluster.road, cluster.stores) == ("librdkafka", ())
+        assert (cluster.client, cluster.stores) == ("librdkafka", ())
         assert cluster.principal == "User:alice"
 
     def test_stores_and_java_are_left_to_who_opens_the_cluster(self) -> None:
@@ -324,7 +324,7 @@ class TestSecurity:
         (store,) = self.cluster(TRUST).stores
         assert (store.location, store.password) == ("/t.jks", "hunter2")
         cluster = self.cluster(TOKEN)
-        assert cluster.road == "java"
+        assert cluster.client == "java"
         assert cluster.principal is None
         assert dict(cluster.properties) == {
             "bootstrap.servers": "k:9092",
@@ -355,11 +355,11 @@ class TestSecurity:
         """Where Spark has tokens, a source that says nothing of security is left to Java."""
         rules = Rules(names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "k:1"})
         told = {**SERVERS, TOKENS: "true"}
-        roads = [
-            rules.route(progress({"t": {0: 5}}), given).commits[0].cluster.road
+        clients = [
+            rules.route(progress({"t": {0: 5}}), given).commits[0].cluster.client
             for given in ({0: told}, {0: {**told, **PLAIN}}, {0: SERVERS}, None)
         ]
-        assert roads == ["java", "librdkafka", "librdkafka", "librdkafka"]
+        assert clients == ["java", "librdkafka", "librdkafka", "librdkafka"]
 
     def test_what_the_listener_is_given_wins(self) -> None:
         """The user's properties go before those of the source, its servers among them."""
@@ -405,16 +405,16 @@ class TestSettings:
         route = Rules(names=names).route(progress({"t": {0: 5}}, name="grüße"), {0: options()})
         assert not route.commits
         (why,) = route.ignored
-        assert why.wrong
+        assert why.misconfigured
         assert "'spark-grüße', and mode='transactional' takes printable ASCII" in why.problem
         assert "mode='simple'" in why.fix
 
     @pytest.mark.parametrize("group", ["", "  ", None, 5])
     def test_an_empty_group_is_refused(self, group: str) -> None:
         """A group must be a name."""
-        with pytest.raises(SettingsError, match="no consumer group"):
+        with pytest.raises(SettingsError, match="must be the name of a consumer group"):
             rules_of({"q": group})
-        with pytest.raises(SettingsError, match="no consumer group"):
+        with pytest.raises(SettingsError, match="must be the name of a consumer group"):
             rules_of({"q": {"t": group}})
 
     @pytest.mark.parametrize(

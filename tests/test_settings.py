@@ -36,7 +36,7 @@ def test_every_argument_can_be_given_by_configuration() -> None:
             "spark.eo.mode": "transactional",
             "spark.eo.guard": "warn",
             "spark.eo.on.rewind": "allow",
-            "spark.eo.heartbeat": "2h",
+            "spark.eo.recommit.interval": "2h",
             "spark.eo.flush.timeout": "1500ms",
             "spark.eo.bridge.timeout": "1m",
             "spark.eo.preflight": "false",
@@ -51,7 +51,7 @@ def test_every_argument_can_be_given_by_configuration() -> None:
         mode=CommitMode.TRANSACTIONAL,
         guard=Guard.WARN,
         on_rewind=OnRewind.ALLOW,
-        heartbeat=7200.0,
+        recommit_interval=7200.0,
         flush_timeout=1.5,
         bridge_timeout=60.0,
         preflight=False,
@@ -61,7 +61,7 @@ def test_every_argument_can_be_given_by_configuration() -> None:
 
 
 def test_no_configuration_is_what_a_listener_without_arguments_has() -> None:
-    """The defaults of the two roads are the same."""
+    """The defaults of the two ways are the same."""
     assert Settings.from_conf({}) == Settings.of() == Settings()
 
 
@@ -71,17 +71,17 @@ def test_no_configuration_is_what_a_listener_without_arguments_has() -> None:
         ("spark.eo.gruops", "{}", "Write spark.eo.groups"),
         ("spark.eo.0123456789-0123456789", "1", "spark.eo.kafka.*"),
         ("spark.eo.mode", "members", "'member'"),
-        ("spark.eo.heartbeat", "soon", "30s or 1h"),
-        ("spark.eo.heartbeat", "0", "no time to wait"),
-        ("spark.eo.heartbeat", "9999999999d", "no time to wait"),
+        ("spark.eo.recommit.interval", "soon", "30s or 1h"),
+        ("spark.eo.recommit.interval", "0", "at least 1, got"),
+        ("spark.eo.recommit.interval", "9999999999d", "at least 1, got"),
         ("spark.eo.metrics.port", "70000", "from 1 to 65535"),
         ("spark.eo.metrics.address", "", "0.0.0.0 for everybody"),
         ("spark.eo.metrics.address", " ", "0.0.0.0 for everybody"),
-        ("spark.eo.heartbeat", "3 weeks", "30s or 1h"),
+        ("spark.eo.recommit.interval", "3 weeks", "30s or 1h"),
         ("spark.eo.flush.timeout", "-1", "30s or 1h"),
-        ("spark.eo.bridge.timeout", "500ms", "no time to wait"),
-        ("spark.eo.groups", "flights-to-pg", "no JSON object"),
-        ("spark.eo.groups", "[]", "no JSON object"),
+        ("spark.eo.bridge.timeout", "500ms", "at least 1, got"),
+        ("spark.eo.groups", "flights-to-pg", "must be a JSON object"),
+        ("spark.eo.groups", "[]", "must be a JSON object"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_to_write(key: str, value: str, says: str) -> None:
@@ -95,28 +95,28 @@ def test_a_wrong_setting_is_named_with_what_to_write(key: str, value: str, says:
     ("given", "says"),
     [
         ({"groups": "my-group"}, "group_template='group'"),
-        ({"groups": {"q": ["g"]}}, "is no consumer group"),
-        ({"group_template": 5}, "is no consumer group"),
+        ({"groups": {"q": ["g"]}}, "must be the name of a consumer group"),
+        ({"group_template": 5}, "must be the name of a consumer group"),
         ({"bootstrap_servers": ["h:9092"]}, "Give 'host:port'"),
         ({"bootstrap_servers": " "}, "Give 'host:port'"),
         ({"kafka": None}, "Give client properties as a dict"),
         ({"kafka": [("client.rack", "a")]}, "Give client properties as a dict"),
-        ({"kafka": {"linger.ms": 5}}, "not all of it is text"),
-        ({"kafka": {5: "a"}}, "not all of it is text"),
+        ({"kafka": {"linger.ms": 5}}, "must be strings"),
+        ({"kafka": {5: "a"}}, "must be strings"),
         ({"mode": None}, "Give one of 'simple'"),
         ({"mode": ["simple"]}, "Give one of 'simple'"),
         ({"guard": True}, "Give one of 'withhold'"),
         ({"on_rewind": 1}, "Give one of 'refuse'"),
-        ({"heartbeat": "1h"}, "heartbeat is '1h'"),
-        ({"heartbeat": float("inf")}, "heartbeat is inf"),
-        ({"heartbeat": float("nan")}, "heartbeat is nan"),
-        ({"heartbeat": 0.9}, "at least 1"),
-        ({"heartbeat": True}, "heartbeat is True"),
+        ({"recommit_interval": "1h"}, "got '1h'"),
+        ({"recommit_interval": float("inf")}, "got inf"),
+        ({"recommit_interval": float("nan")}, "got nan"),
+        ({"recommit_interval": 0.9}, "at least 1"),
+        ({"recommit_interval": True}, "got True"),
         ({"flush_timeout": None}, "flush_timeout is None"),
         ({"flush_timeout": float("inf")}, "flush_timeout is inf"),
         ({"flush_timeout": -0.1}, "at least 0"),
         ({"bridge_timeout": 1e300}, "bridge_timeout is 1e+300"),
-        ({"preflight": "no"}, "neither True nor False"),
+        ({"preflight": "no"}, "must be True or False"),
         ({"metrics_port": "9404"}, "'9404'"),
         ({"metrics_port": True}, "the metrics port is True"),
         ({"metrics_port": -1}, "the metrics port is -1"),
@@ -135,7 +135,7 @@ def test_an_argument_of_a_wrong_kind_is_one_error(given: dict[str, Any], says: s
 @pytest.mark.parametrize(
     "given",
     [
-        {"heartbeat": 1, "flush_timeout": 0, "bridge_timeout": 1.0},
+        {"recommit_interval": 1, "flush_timeout": 0, "bridge_timeout": 1.0},
         {"metrics_port": 0, "metrics_address": "0.0.0.0"},  # noqa: S104  # spelled out, it is meant
         {"metrics_port": 65535},
         {"kafka": {"oauth_cb": print, "client.rack": ""}, "preflight": False},

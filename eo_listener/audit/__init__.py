@@ -1,4 +1,4 @@
-"""The gap proof: whether a store has each record of Kafka once, and what each hole is. Pure."""
+"""The gap proof: whether a store has each record of Kafka once, and what each gap is. Pure."""
 
 from eo_listener.audit.facts import Claim, LogFacts, LogReader
 from eo_listener.audit.findings import Finding, Gravity, Kind

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from eo_listener.audit.runs import Runs
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """What a ledger says of one partition: all of `span` was applied.
 
-    `topic_id` is that of the topic then, None where it is not known; `holes` are offsets in it
+    `topic_id` is that of the topic then, None where it is not known; `gaps` are offsets in it
     that were lost and accepted as lost.
     """
 
-    span: Span
+    span: OffsetRange
     topic_id: str | None = None
-    holes: tuple[Span, ...] = ()
+    gaps: tuple[OffsetRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

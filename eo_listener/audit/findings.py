@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 class Gravity(Enum):
@@ -58,7 +58,7 @@ class Finding:
 
     kind: Kind
     partition: TopicPartition
-    span: Span
+    span: OffsetRange
 
     @property
     def gravity(self) -> Gravity:

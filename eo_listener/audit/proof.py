@@ -1,4 +1,4 @@
-"""The proof itself: each hole of a store explained by Kafka's log, or named as a loss."""
+"""The proof itself: each gap of a store explained by Kafka's log, or named as a loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from eo_listener.audit.facts import Claim, LogFacts, LogReader
 from eo_listener.audit.findings import Finding, Kind
 from eo_listener.audit.rows import RowFacts, read_rows
 from eo_listener.audit.runs import Runs, common, runs, without
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 def prove(
@@ -25,9 +25,9 @@ def prove(
     Spark's default shows it the records of aborted transactions too. A query that reads committed
     never gets past an open transaction; where the ledger has, it is wrong.
 
-    Of Kafka only that is read which the store lacks, and what is between two holes near each other:
+    Of Kafka only that is read which the store lacks, and what is between two gaps near each other:
     a topic whose every transaction leaves a marker is read whole, and with `read_committed` twice.
-    Memory grows with the holes, see `read_rows`.
+    Memory grows with the gaps, see `read_rows`.
 
     Not to be seen is a log that was cut back (an unclean election) and has grown past the claim
     since: its offsets are all there, of other records. A claim without topic ids says nothing of a
@@ -43,7 +43,7 @@ def prove(
         shown: Runs = ()
         committed: Runs = ()
         if claim is not None and there is not None and _same_topic(claim, there):
-            asked = common(kept.absent, runs([Span(there.start, there.end)]))
+            asked = common(kept.absent, runs([OffsetRange(there.start, there.end)]))
             if asked:
                 shown = log.seen(tp, asked, committed=False)
                 if read_committed:
@@ -92,19 +92,21 @@ def explain(
     if not _same_topic(claim, log):
         yield from told(Kind.RECREATED, runs([claim.span]))
         return
-    yield from told(Kind.MOVED_BACK, runs([Span(max(log.end, claim.span.start), claim.span.until)]))
-    accepted = common(rows.absent, runs(claim.holes))
+    yield from told(
+        Kind.MOVED_BACK, runs([OffsetRange(max(log.end, claim.span.start), claim.span.until)])
+    )
+    accepted = common(rows.absent, runs(claim.gaps))
     yield from told(Kind.ACCEPTED, accepted)
     absent = without(rows.absent, accepted)
-    yield from told(Kind.RETENTION, common(absent, runs([Span(0, log.start)])))
-    absent = common(absent, runs([Span(log.start, log.end)]))
+    yield from told(Kind.RETENTION, common(absent, runs([OffsetRange(0, log.start)])))
+    absent = common(absent, runs([OffsetRange(log.start, log.end)]))
     lost = common(absent, committed if read_committed else shown)
     tail = tuple(span for span in rows.absent if span.until == claim.span.until)
     yield from told(Kind.MISSING, without(lost, tail))
     yield from told(Kind.TAIL, common(lost, tail))
     hidden = without(common(absent, shown), lost)
-    yield from told(Kind.ABORTED, common(hidden, runs([Span(0, log.stable)])))
-    yield from told(Kind.OPEN, common(hidden, runs([Span(log.stable, log.end)])))
+    yield from told(Kind.ABORTED, common(hidden, runs([OffsetRange(0, log.stable)])))
+    yield from told(Kind.OPEN, common(hidden, runs([OffsetRange(log.stable, log.end)])))
     yield from told(_kind_of_nothing(log), without(absent, shown))
 
 

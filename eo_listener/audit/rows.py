@@ -32,7 +32,7 @@ def read_rows(
     """Walk over `rows` (topic, partition, offset), as a store's cursor gives them.
 
     Each partition's must lie together, by rising offset. Memory does not grow with the rows, but
-    with the runs between holes: some 300 bytes each, and each transaction's marker is a hole. Every
+    with the runs between gaps: some 300 bytes each, and each transaction's marker is a gap. Every
     partition of `claims` is in the answer. Raises FormatError for rows in another order.
     """
     found: dict[TopicPartition, RowFacts] = {}

@@ -21,7 +21,7 @@ from eo_listener.events import (
     BatchReplayed,
     Event,
     Observer,
-    StateLeftBehind,
+    QueryStateLost,
 )
 from eo_listener.fault_points import reached
 from eo_listener.guard import (
@@ -62,7 +62,7 @@ class _Due:
     place: int
     sink: Sink
     judgement: Judgement
-    left_behind: bool  # the state of the query, under another checkpoint
+    state_lost: bool  # the state of the query, under another checkpoint
 
 
 class Batches:
@@ -156,7 +156,7 @@ class Batches:
         if discard:
             self._frames.discard(frame)
         for one in due:
-            if one.left_behind:
+            if one.state_lost:
                 self._tell(_left_behind(course, one.sink))
         for one in judged:
             if one.judgement.verdict is Verdict.REPLAY:
@@ -241,10 +241,10 @@ class Batches:
                 batch_id=course.plan.batch_id,
                 sink=due.sink.label,
                 rows=None if written.applied is None else written.applied.rows,
-                dead=None if written.applied is None else written.applied.dead,
+                dead_letters=None if written.applied is None else written.applied.dead_letters,
                 ranges={tp: move.span for tp, move in due.judgement.entry.moves.items()},
                 replayed=due.judgement.replayed,
-                holes=due.judgement.holes,
+                gaps=due.judgement.gaps,
                 skipped=due.judgement.skipped,
                 attempts=written.attempts,
                 seconds=time.monotonic() - course.began,
@@ -334,7 +334,9 @@ def _refuse(**given: str) -> None:
     for name, value in given.items():
         consent = "restart" if name == "on_recreated" else "accept"
         if value not in ("halt", consent):
-            raise SettingsError(f"{name}={value!r} is not known", fix=f'Use "halt" or "{consent}"')
+            raise SettingsError(
+                f'{name} must be "halt" or "{consent}", got {value!r}', fix="Give one of these"
+            )
 
 
 def _refuse_twice(sinks: Sequence[Sink]) -> None:
@@ -369,8 +371,8 @@ def _refuse_another_of_the_run(
         )
 
 
-def _left_behind(course: _Course, sink: Sink) -> StateLeftBehind:
-    return StateLeftBehind(
+def _left_behind(course: _Course, sink: Sink) -> QueryStateLost:
+    return QueryStateLost(
         query=course.name,
         run_id=course.plan.run_id,
         batch_id=course.plan.batch_id,

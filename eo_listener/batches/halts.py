@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from eo_listener.errors import EoListenerError
-from eo_listener.events import BatchHalted
+from eo_listener.events import BatchFailed
 
 
 def halted(
     error: Exception, *, query: str, run_id: str, batch_id: int, sink: str | None
-) -> BatchHalted:
+) -> BatchFailed:
     """Say why a batch was broken off; a stranger's words may hold a secret, and are left out."""
     ours = error if isinstance(error, EoListenerError) else None
-    return BatchHalted(
+    return BatchFailed(
         query=query,
         run_id=run_id,
         batch_id=batch_id,

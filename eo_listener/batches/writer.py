@@ -11,9 +11,9 @@ from eo_listener.batches.retry import Retry
 from eo_listener.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
-    SinkBusyError,
+    RetriableSinkError,
     SinkError,
-    TryAgainError,
+    SinkLockedError,
 )
 from eo_listener.ledger import Applied, Entry, Head
 from eo_listener.offsets import TopicPartition
@@ -60,7 +60,7 @@ class Writer:
         while True:
             try:
                 return ask()
-            except (TryAgainError, SinkBusyError) as error:
+            except (RetriableSinkError, SinkLockedError) as error:
                 self._pause(pauses, error, "reading the ledger is repeated")
 
     def write(self, sink: Sink, frame: Any, entry: Entry, plan: Plan) -> Written:
@@ -90,7 +90,7 @@ class Writer:
                 left = self._found_out(sink, entry, unknown)
                 if left.moves:
                     self._pause(pauses, unknown, again)
-            except (TryAgainError, SinkBusyError) as error:
+            except (RetriableSinkError, SinkLockedError) as error:
                 self._pause(pauses, error, again)
                 if sink.per_partition:  # of its transactions some may have been committed
                     left = self._found_out(sink, entry, error)

@@ -36,7 +36,7 @@ class PipeQueries:
             return QueryMode[name]
         except KeyError:
             raise JvmError(
-                f"The shim names the mode {name}, which is not known",
+                f"the shim reports an unknown execution mode: {name}",
                 cause="the jar given to Spark is of another version than this package",
                 fix="Give Spark the jar that `eo-listener jar` names",
             ) from None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from eo_listener.committer import Groups, Waiting
-from eo_listener.events import Event, GroupsFed
+from eo_listener.events import Event, RunGroupsChanged
 
 SHORTEST: Final = 0.2  # seconds between two looks at what waits
 LONGEST: Final = 5.0
@@ -31,7 +31,7 @@ class Settler:
 
     def __call__(self, event: Event) -> None:
         """Take in which groups a run feeds; returns at once."""
-        if isinstance(event, GroupsFed) and not event.ended:
+        if isinstance(event, RunGroupsChanged) and not event.ended:
             with self._changed:
                 self._groups[event.run_id] = event.groups
 

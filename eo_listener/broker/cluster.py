@@ -276,7 +276,7 @@ class Broker:
             return list(self._nodes.values())
         if node not in self._nodes:
             raise SettingsError(
-                f"There is no node {node}", fix=f"Choose one from 1 to {self._size}"
+                f"the node must be from 1 to {self._size}, got {node}", fix="Give one of these"
             )
         return [self._nodes[node]]
 

@@ -49,7 +49,7 @@ def parse_rows(text: str) -> tuple[GroupRow, ...]:
     for group, rest in _table(text, "TOPIC"):
         match = _ROW.fullmatch(rest)
         if match is None:
-            raise FormatError(f"{rest!r} is no row of kafka-consumer-groups --describe")
+            raise FormatError(f"expected a row of kafka-consumer-groups --describe, got {rest!r}")
         rows.append(
             GroupRow(
                 group=group,
@@ -72,7 +72,9 @@ def parse_states(text: str) -> tuple[GroupState, ...]:
     for group, rest in _table(text, "COORDINATOR (ID)"):
         match = _STATE.fullmatch(rest)
         if match is None:
-            raise FormatError(f"{rest!r} is no row of kafka-consumer-groups --describe --state")
+            raise FormatError(
+                f"expected a row of kafka-consumer-groups --describe --state, got {rest!r}"
+            )
         states.append(
             GroupState(
                 group=group,

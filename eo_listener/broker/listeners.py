@@ -44,8 +44,9 @@ class Listener:
             )
         if self.security_protocol not in PROTOCOLS:
             raise SettingsError(
-                f"Listener {self.name}: {self.security_protocol!r} is no security protocol",
-                fix=f"Use one of {', '.join(PROTOCOLS)}",
+                f"listener {self.name}: the security protocol must be one of {', '.join(PROTOCOLS)}, "
+                f"got {self.security_protocol!r}",
+                fix="Give one of these",
             )
         for address in self._addresses:
             if not _ADDRESS.fullmatch(address):

@@ -48,10 +48,12 @@ def assign(
 def require_free(port: int, listener: str) -> int:
     """Return `port` when it can be listened on.
 
-    Raises SettingsError for what is no port, and BrokerError naming the process that holds it.
+    Raises SettingsError for a number out of range, and BrokerError naming the process that holds it.
     """
     if not 1 <= port <= 65535:
-        raise SettingsError(f"{port} is no port", fix="Give --port a number from 1 to 65535")
+        raise SettingsError(
+            f"the port must be from 1 to 65535, got {port}", fix="Give --port another one"
+        )
     error = _bind(port)
     if error is not None:
         if error.errno == errno.EADDRINUSE:

@@ -111,7 +111,8 @@ def parse_pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
         raise SettingsError(
-            f"{name!r} is no broker property", fix="Give key=value, such as log.retention.ms=60000"
+            f"a broker property must be key=value, got {name!r}",
+            fix="Give one such as log.retention.ms=60000",
         )
     return name.strip(), value.strip()
 

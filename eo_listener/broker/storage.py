@@ -37,7 +37,7 @@ class Storage:
             raise ValueError("its nodes are not numbered from 1")
         for port in (port for own in self.ports.values() for port in own.values()):
             if not 1 <= port <= 65535:
-                raise ValueError(f"{port} is no port")
+                raise ValueError(f"a port must be from 1 to 65535, got {port}")
         Release(version=self.version)
 
     @property

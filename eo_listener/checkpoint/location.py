@@ -47,7 +47,7 @@ class Location:
     def __init__(self, url: str, options: Mapping[str, Any] = NONE) -> None:
         if not url.strip() or "\0" in url:
             raise SettingsError(
-                f"checkpoint {url!r} is no location", fix="Name the folder, or its URL"
+                f"the checkpoint must be a folder or a URL, got {url!r}", fix="Give its location"
             )
         self._shown = shown(url)
         self._options = dict(options)

@@ -13,7 +13,7 @@ from eo_listener.checkpoint.findings import CheckpointError, Finding, FindingKin
 from eo_listener.checkpoint.offset_log import SourceOffsets
 from eo_listener.checkpoint.reader import Checkpoint
 from eo_listener.errors import SettingsError
-from eo_listener.offsets import Offsets, Span, TopicPartition
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.plan import Plan, spans
 from eo_listener.protocols import Look
 
@@ -46,7 +46,7 @@ class CheckpointPlans:
         """
         self._check_batch(batch_id)
         before = self._before(batch_id)
-        sources: dict[int, dict[TopicPartition, Span]] = {}
+        sources: dict[int, dict[TopicPartition, OffsetRange]] = {}
         others = []
         for index, line in self._lines(batch_id, before):
             if line.offsets is not None:

@@ -36,7 +36,7 @@ def follow(
     config: options.ConfigFile = None,
     name: options.Name = None,
     interval: options.Interval = None,
-    heartbeat: options.Heartbeat = None,
+    recommit_interval: options.RecommitInterval = None,
     guard: options.GuardChoice = None,
     on_rewind: options.OnRewindChoice = None,
     mode: options.Mode = None,
@@ -67,7 +67,12 @@ def follow(
     else:
         held = read(config)
         targets, service = held.targets, dict(held.service)
-    given = {"interval": interval, "heartbeat": heartbeat, "guard": guard, "mode": mode}
+    given = {
+        "interval": interval,
+        "recommit_interval": recommit_interval,
+        "guard": guard,
+        "mode": mode,
+    }
     given["on_rewind"] = on_rewind
     service.update({key: value for key, value in given.items() if value is not None})
     _begin_log(logging.WARNING if once else logging.INFO)

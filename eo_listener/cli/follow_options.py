@@ -15,7 +15,7 @@ from eo_listener.errors import SettingsError
 from eo_listener.follow import Follower, Target
 from eo_listener.follow.notices import NoticeLog
 from eo_listener.follow.targets import parse_groups
-from eo_listener.follow.watch import HEARTBEAT, INTERVAL
+from eo_listener.follow.watch import INTERVAL, RECOMMIT_INTERVAL
 from eo_listener.group_names import require_group
 from eo_listener.guard import Guard
 from eo_listener.kafka import open_groups
@@ -52,11 +52,11 @@ Interval = Annotated[
     float | None,
     typer.Option(help=f"Seconds between two looks at a checkpoint. Default: {INTERVAL:.0f}."),
 ]
-Heartbeat = Annotated[
+RecommitInterval = Annotated[
     float | None,
     typer.Option(
         help="Seconds after which all is committed once more, so that it does not expire. "
-        f"Default: {HEARTBEAT:.0f}."
+        f"Default: {RECOMMIT_INTERVAL:.0f}."
     ),
 ]
 GuardChoice = Annotated[
@@ -148,7 +148,9 @@ def build(targets: Sequence[Target], service: Mapping[str, Any]) -> Follower:
             accept_marks=guard is not Guard.WITHHOLD,
         ),
         interval=seconds("interval", service.get("interval", INTERVAL), least=0.1),
-        heartbeat=seconds("heartbeat", service.get("heartbeat", HEARTBEAT), least=1.0),
+        recommit_interval=seconds(
+            "recommit_interval", service.get("recommit_interval", RECOMMIT_INTERVAL), least=1.0
+        ),
     )
 
 

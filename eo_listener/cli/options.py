@@ -33,8 +33,8 @@ def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
     for server in servers.split(","):
         if not _ADDRESS.fullmatch(server.strip()):
             raise SettingsError(
-                f"--bootstrap-server {servers!r} is no address",
-                fix="Write host:port, several with commas between them",
+                f"--bootstrap-server must be host:port, got {servers!r}",
+                fix="Give host:9092; separate several with commas",
             )
     require_ports(servers)
     properties = {"bootstrap.servers": servers}

@@ -13,7 +13,7 @@ from rich.text import Text
 from eo_listener.cli.options import KafkaProperties, as_properties, seconds
 from eo_listener.cli.output import console, print_json
 from eo_listener.client_texts import require_name
-from eo_listener.committer.router import HEARTBEAT
+from eo_listener.committer.router import RECOMMIT_INTERVAL
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka import check
 from eo_listener.kafka.inspector import Inspector
@@ -47,9 +47,9 @@ def preflight(
     mode: Annotated[
         str, typer.Option(help="How commits will be made: simple, member or transactional.")
     ] = "simple",
-    heartbeat: Annotated[
+    recommit_interval: Annotated[
         float, typer.Option(help="Seconds after which all is committed once more.")
-    ] = HEARTBEAT,
+    ] = RECOMMIT_INTERVAL,
     properties: KafkaProperties = None,
     stdin: Annotated[bool, typer.Option("--stdin", hidden=True)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -58,8 +58,8 @@ def preflight(
 
     Changes nothing. Clocks are not compared: Kafka tells a client nothing of its own.
     """
-    heartbeat = seconds("heartbeat", heartbeat, least=1.0)
-    request = _request(servers, groups, topics, mode, heartbeat, properties)
+    recommit_interval = seconds("recommit_interval", recommit_interval, least=1.0)
+    request = _request(servers, groups, topics, mode, recommit_interval, properties)
     if stdin:  # the child of such a command, or of a driver, where Spark and Java are there anyhow
         answer = _look(Request.parse(sys.stdin.read()))
         findings, reached = list(answer.findings), answer.reached
@@ -84,7 +84,7 @@ def _request(
     groups: Sequence[str] | None,
     topics: Sequence[str] | None,
     mode: str,
-    heartbeat: float,
+    recommit_interval: float,
     properties: list[str] | None,
 ) -> Request | None:
     if servers is None:
@@ -106,7 +106,7 @@ def _request(
         groups=tuple(groups or ()),
         topics=tuple(topics or ()),
         mode=mode,
-        heartbeat=heartbeat,
+        recommit_interval=recommit_interval,
     )
 
 

@@ -1,4 +1,4 @@
-"""Several runs that feed one partition of one group: the least of their offsets counts."""
+"""Several runs that feed one partition of one group: the lowest of their offsets counts."""
 
 from __future__ import annotations
 

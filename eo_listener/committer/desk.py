@@ -20,14 +20,14 @@ from eo_listener.committer.runs import UNKNOWN_MODE, Run
 from eo_listener.committer.succession import Succession
 from eo_listener.errors import JvmError
 from eo_listener.events import (
-    Breach,
     Event,
-    EventsMissed,
-    EventsRepeated,
-    Finding,
     GuardViolation,
-    Malfunction,
-    QueryNoticed,
+    InternalError,
+    ProgressEventsDuplicated,
+    ProgressEventsMissed,
+    QueryModeDetected,
+    Violation,
+    ViolationKind,
 )
 from eo_listener.fault_points import reached
 from eo_listener.guard import Guard, judge
@@ -55,8 +55,8 @@ class Desk:
     """Serves what the inbox brings. Not thread-safe: one thread calls all of it.
 
     What a query has made durable is also read from the query itself: when it starts (an event may
-    have been lost with the last driver), when it ends, and every `heartbeat` seconds, so that the
-    full map is committed again before it can expire.
+    have been lost with the last driver), when it ends, and every `recommit_interval` seconds, so
+    that all of its offsets are committed again before they can expire.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Desk:
         committer: Committer,
         *,
         guard: Guard,
-        heartbeat: float,
+        recommit_interval: float,
     ) -> None:
         self._rules = rules
         self._queries = queries
         self._committer = committer
         self._guard = guard
-        self._heartbeat = heartbeat
+        self._recommit_interval = recommit_interval
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._succession = Succession(self._runs)
         self._agenda = Agenda()
@@ -128,13 +128,15 @@ class Desk:
         """Say what was wrong with the events themselves."""
         if post.unreadable is not None:
             self._committer.observe(
-                Malfunction(where="a progress event", problem=str(post.unreadable))
+                InternalError(where="a progress event", problem=str(post.unreadable))
             )
         again = post.repeated
         if again is not None and not self._told_repeated:
             self._told_repeated = True
             self._committer.observe(
-                EventsRepeated(query=again.query, run_id=again.run_id, batch_id=again.batch_id)
+                ProgressEventsDuplicated(
+                    query=again.query, run_id=again.run_id, batch_id=again.batch_id
+                )
             )
 
     def _contained(self, query: str, work: Callable[[], None]) -> None:
@@ -146,7 +148,7 @@ class Desk:
             # A fault of ours: this thread must outlive it, or every query goes uncommitted.
             logger.exception("eo_listener could not handle an event of query %s", query)
             self._committer.observe(
-                Malfunction(where=f"query {query}", problem=type(error).__name__)
+                InternalError(where=f"query {query}", problem=type(error).__name__)
             )
 
     def _run_of(self, query_id: str, run_id: str, name: str | None, now: float) -> Run:
@@ -220,7 +222,7 @@ class Desk:
     def _judge(self, run: Run, mail: Mail, moment: Moment) -> None:
         for after, before in mail.missed:
             self._committer.observe(
-                EventsMissed(
+                ProgressEventsMissed(
                     query=run.query, run_id=run.run_id, after_batch=after, before_batch=before
                 )
             )
@@ -228,14 +230,14 @@ class Desk:
         if mail.first is not None:
             first = mail.first
             found = run.judge_first(first).items()
-            wrong += [(first.batch_id, source, findings) for source, findings in found]
+            wrong += [(first.batch_id, source, violations) for source, violations in found]
         wrong += self._losses(run, mail.newest, moment)
-        for batch_id, source, findings in wrong:
-            self._violated(run, mail.newest, batch_id, source, findings)
+        for batch_id, source, violations in wrong:
+            self._violated(run, mail.newest, batch_id, source, violations)
 
     def _losses(
         self, run: Run, progress: Progress, moment: Moment
-    ) -> list[tuple[int, int, tuple[Finding, ...]]]:
+    ) -> list[tuple[int, int, tuple[Violation, ...]]]:
         """Records that Kafka had deleted before the newest batch could read them."""
         if progress.planned is None:
             return []
@@ -250,8 +252,8 @@ class Desk:
                 for tp, start in self._committer.log_starts(commit, planned).items()
             }
             if starts and source.end is not None and source.start is not None:
-                findings = judge(source.start, source.start, source.end, starts)
-                losses = tuple(one for one in findings if one.breach is Breach.LOST)
+                violations = judge(source.start, source.start, source.end, starts)
+                losses = tuple(one for one in violations if one.kind is ViolationKind.LOST)
                 if losses:
                     wrong.append((progress.batch_id, source.index, losses))
         return wrong
@@ -262,7 +264,7 @@ class Desk:
         progress: Progress,
         batch_id: int,
         source: int,
-        findings: tuple[Finding, ...],
+        violations: tuple[Violation, ...],
     ) -> None:
         withheld = self._guard is Guard.WITHHOLD
         if withheld and source not in run.withheld:
@@ -275,7 +277,7 @@ class Desk:
                 run_id=run.run_id,
                 batch_id=batch_id,
                 source=source,
-                findings=findings,
+                violations=violations,
                 withheld=withheld,
             )
         )
@@ -297,7 +299,7 @@ class Desk:
         ended, run.ended = self._has_ended(run), False
         position = self._position(run)
         early = position is not None and not last and run.is_early(position)
-        renew = run.looked(position, now, self._heartbeat, early=early)
+        renew = run.looked(position, now, self._recommit_interval, early=early)
         if position is not None and not early:
             run.offered(position)
             self._offer(run, run.at(position), now, renew=renew)
@@ -324,7 +326,7 @@ class Desk:
             run.unanswered += 1
             if run.follows_checkpoint and run.unanswered == _UNANSWERED:
                 problem = f"its group stays where it is, since the query cannot be asked: {error}"
-                self._committer.observe(Malfunction(where=f"query {run.query}", problem=problem))
+                self._committer.observe(InternalError(where=f"query {run.query}", problem=problem))
             return None
         run.unanswered = 0
         return position
@@ -342,13 +344,13 @@ class Desk:
         known = run.options is not None
         if not known and run.inspections < _INSPECTIONS:
             return
-        meaning = run.meaning() if known else UNKNOWN_MODE
-        if meaning is not None and (run.options or not known):
-            what = "a query that cannot be asked"
+        effect = run.meaning() if known else UNKNOWN_MODE
+        if effect is not None and (run.options or not known):
+            mode = "unknown execution mode"
             if known and run.mode is not None:
-                what = run.mode.value
+                mode = run.mode.value
             self._committer.observe(
-                QueryNoticed(query=run.query, run_id=run.run_id, what=what, meaning=meaning)
+                QueryModeDetected(query=run.query, run_id=run.run_id, mode=mode, effect=effect)
             )
 
     # Where to

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from eo_listener.errors import FormatError
-from eo_listener.events import Finding
+from eo_listener.events import Violation
 from eo_listener.guard import Sequence
 from eo_listener.progress import Progress
 
@@ -33,12 +33,12 @@ class Mail:
     """The events of one run since the router looked last: the newest, and what was wrong.
 
     The newest holds the whole of the offsets. `first` is the first event of the run, where it is
-    among these. `wrong` holds batch, source and findings; `missed` the batches around a hole.
+    among these. `wrong` holds batch, source and violations; `missed` the batches around a gap.
     """
 
     newest: Progress
     first: Progress | None = None
-    wrong: list[tuple[int, int, tuple[Finding, ...]]] = field(default_factory=list)
+    wrong: list[tuple[int, int, tuple[Violation, ...]]] = field(default_factory=list)
     missed: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -90,9 +90,9 @@ class Inbox:
         mail.newest = progress
         if verdict.missed_after is not None and len(mail.missed) < _FINDINGS_KEPT:
             mail.missed.append((verdict.missed_after, progress.batch_id))
-        for source, findings in verdict.findings.items():
+        for source, violations in verdict.violations.items():
             if len(mail.wrong) < _FINDINGS_KEPT:
-                mail.wrong.append((progress.batch_id, source, findings))
+                mail.wrong.append((progress.batch_id, source, violations))
 
     def ended(self, run_id: str) -> None:
         """A run has ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from eo_listener.events import GroupsFed, Progressed, SourceProgressed
+from eo_listener.events import QueryProgressed, RunGroupsChanged, SourceProgressed
 from eo_listener.offsets import Offsets
 from eo_listener.progress import Progress, SourceProgress
 from eo_listener.routing import Commit, Rules
@@ -21,7 +21,7 @@ class Reporter:
         self._clusters: dict[tuple[str, int], str] = {}
         self._fed: dict[str, frozenset[tuple[str, str]]] = {}
 
-    def progressed(self, progress: Progress, options: Options) -> Progressed:
+    def progressed(self, progress: Progress, options: Options) -> QueryProgressed:
         """Say how far a run is, withheld sources included."""
         sources = (
             SourceProgressed(
@@ -33,28 +33,28 @@ class Reporter:
             for source in progress.sources
             if source.end is not None
         )
-        return Progressed(
+        return QueryProgressed(
             query=progress.query,
             run_id=progress.run_id,
             batch_id=progress.batch_id,
-            measures=progress.measures,
+            metrics=progress.metrics,
             sources=tuple(sources),
         )
 
-    def fed(self, query: str, run_id: str, commits: Iterable[Commit]) -> GroupsFed | None:
+    def fed(self, query: str, run_id: str, commits: Iterable[Commit]) -> RunGroupsChanged | None:
         """Say it when these commits go to a group that the run has not fed before."""
         known = self._fed.get(run_id, frozenset())
         groups = known.union((str(commit.cluster), commit.group) for commit in commits)
         if groups == known:
             return None
         self._fed[run_id] = groups
-        return GroupsFed(query=query, run_id=run_id, groups=groups, ended=False)
+        return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=False)
 
-    def ended(self, query: str, run_id: str) -> GroupsFed:
+    def ended(self, query: str, run_id: str) -> RunGroupsChanged:
         """Say that a run is over, and forget it."""
         self._clusters = {key: one for key, one in self._clusters.items() if key[0] != run_id}
         groups = self._fed.pop(run_id, frozenset())
-        return GroupsFed(query=query, run_id=run_id, groups=groups, ended=True)
+        return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=True)
 
     def _cluster(self, progress: Progress, source: SourceProgress, options: Options) -> str | None:
         """Where a source's groups are; None while none of its topics has one."""

@@ -10,13 +10,13 @@ from eo_listener.committer.committer import Committer
 from eo_listener.committer.desk import Desk, Moment
 from eo_listener.committer.inbox import Inbox, Post, Started
 from eo_listener.errors import FormatError
-from eo_listener.events import Malfunction
+from eo_listener.events import InternalError
 from eo_listener.guard import Guard
 from eo_listener.progress import Progress
 from eo_listener.protocols import QueryReader
 from eo_listener.routing import Rules
 
-HEARTBEAT = 3600.0  # a small part of Kafka's default retention of 7 days
+RECOMMIT_INTERVAL = 3600.0  # a small part of Kafka's default retention of 7 days
 
 logger = logging.getLogger("eo_listener")
 
@@ -34,10 +34,12 @@ class Router:
         committer: Committer,
         *,
         guard: Guard = Guard.WITHHOLD,
-        heartbeat: float = HEARTBEAT,
+        recommit_interval: float = RECOMMIT_INTERVAL,
     ) -> None:
         self._committer = committer
-        self._desk = Desk(rules, queries, committer, guard=guard, heartbeat=heartbeat)
+        self._desk = Desk(
+            rules, queries, committer, guard=guard, recommit_interval=recommit_interval
+        )
         self._changed = threading.Condition()
         self._inbox = Inbox()
         self._look_at_all = False
@@ -69,7 +71,7 @@ class Router:
         if late:
             logger.warning(
                 "query %s: batch %d came after the listener was closed and is not committed, nor "
-                "is any later one. To do: spark.streams.removeListener(listener) with its close()",
+                "is any later one. Fix: spark.streams.removeListener(listener) with its close()",
                 progress.query,
                 progress.batch_id,
             )
@@ -112,7 +114,7 @@ class Router:
         why = "it came while the listener was closed" if done else "Spark did not answer in time"
         for progress in left:
             self._committer.observe(
-                Malfunction(
+                InternalError(
                     where=f"query {progress.query}",
                     problem=f"batch {progress.batch_id} is not committed: {why}",
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eo_listener.events import Finding
+from eo_listener.events import Violation
 from eo_listener.guard import judge
 from eo_listener.offsets import Offsets
 from eo_listener.progress import Progress, SourceProgress
@@ -99,7 +99,7 @@ class Run:
             sources=tuple(sources),
         )
 
-    def judge_first(self, first: Progress) -> dict[int, tuple[Finding, ...]]:
+    def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:
         """Compare the first event with what the run restored from its checkpoint.
 
         A position's number may be too low: offsets that are those of the event itself are not
@@ -115,7 +115,7 @@ class Run:
             for source in first.sources
             if source.end is not None
         }
-        return {index: findings for index, findings in judged.items() if findings}
+        return {index: violations for index, violations in judged.items() if violations}
 
     def is_early(self, position: LivePosition) -> bool:
         """Whether its event is still to come; once only: that may have been dropped.
@@ -189,13 +189,13 @@ class Run:
         self._used_up(now)
 
     def looked(
-        self, position: LivePosition | None, now: float, heartbeat: float, *, early: bool
+        self, position: LivePosition | None, now: float, recommit_interval: float, *, early: bool
     ) -> bool:
         """Plan the next look; say whether this is the time for the full map."""
         self._used_up(now)
-        pause = min(_POLL, heartbeat) if self.is_watched else heartbeat
+        pause = min(_POLL, recommit_interval) if self.is_watched else recommit_interval
         if early:
-            self.due = now + min(_POLL, heartbeat)
+            self.due = now + min(_POLL, recommit_interval)
         elif position is None:
             self.silent += 1
             self.delay = min(_RESTORING, self.delay * 2)
@@ -206,11 +206,11 @@ class Run:
                 self.restored = position
             self.positions_read += 1
             self.due = now + (_RESTORED if self.positions_read == 1 else pause)
-        renew = self.renewed is None or now - self.renewed >= heartbeat * 0.9
+        renew = self.renewed is None or now - self.renewed >= recommit_interval * 0.9
         if renew and (position is not None or self.newest is not None):
             self.renewed = now
         elif self.renewed is not None:
-            self.due = min(self.due, max(self.renewed + heartbeat, now + _RESTORING))
+            self.due = min(self.due, max(self.renewed + recommit_interval, now + _RESTORING))
         return self.renewed == now
 
     def _used_up(self, now: float) -> None:

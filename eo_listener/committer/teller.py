@@ -15,7 +15,7 @@ from eo_listener.events import (
     CommitterFenced,
     Event,
     ForeignCommit,
-    OffsetsVanished,
+    GroupOffsetsMissing,
     Refusal,
     TopicRecreated,
 )
@@ -122,7 +122,7 @@ class Teller:
         """
         if sight is Sight.VANISHED:
             lost = Offsets({tp: ours[tp].offset for tp in partitions})
-            yield OffsetsVanished(cluster=self.cluster, group=self.group, offsets=lost)
+            yield GroupOffsetsMissing(cluster=self.cluster, group=self.group, offsets=lost)
         elif sight is Sight.FOREIGN:
             yield from self._strangers(partitions, look, ours)
         else:

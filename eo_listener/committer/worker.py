@@ -14,7 +14,7 @@ from eo_listener.committer.reasons import STOOD_STILL
 from eo_listener.committer.teller import Positions
 from eo_listener.committer.waiting import Waiting
 from eo_listener.errors import KafkaError, SettingsError
-from eo_listener.events import Event, Malfunction, Observer
+from eo_listener.events import Event, InternalError, Observer
 from eo_listener.fault_points import reached
 from eo_listener.offsets import TopicPartition
 from eo_listener.protocols import GroupStore
@@ -162,7 +162,7 @@ class Worker:
                     # cluster would be lost in silence.
                     logger.exception("eo_listener could not serve %s", self._thread.name)
                     self._observe(
-                        Malfunction(where=self._thread.name, problem=type(error).__name__)
+                        InternalError(where=self._thread.name, problem=type(error).__name__)
                     )
                     time.sleep(_PAUSE)
                 self._tend()

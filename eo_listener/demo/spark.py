@@ -74,7 +74,7 @@ def records(spark: SparkSession, servers: str, most: int) -> DataFrame:
 
 def require_active(query: StreamingQuery, log: Path) -> None:
     """Raise UnavailableError, which names `log`, where a query has ended, and JvmError."""
-    with asking("whether the query runs"):
+    with asking("read whether the query runs"):
         active = query.isActive
     if not active:
         raise failed("The query has ended by itself", query.exception(), log)

@@ -51,13 +51,13 @@ _TOP = {
     **_SHARED,
     "checkpoint": _TABLES,
     "interval": _NUMBER,
-    "heartbeat": _NUMBER,
+    "recommit_interval": _NUMBER,
     "guard": _TEXT,
     "on_rewind": _TEXT,
     "mode": _TEXT,
 }
 _KINDS = {_NUMBER: "a number", _TEXT: "a text", _TABLE: "a table", _TABLES: "[[checkpoint]] tables"}
-SERVICE = ("interval", "heartbeat", "guard", "on_rewind", "mode")
+SERVICE = ("interval", "recommit_interval", "guard", "on_rewind", "mode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def read(file: Path) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file} cannot be read ({error})", fix="Check --config") from None
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{file} is no TOML: {error}", fix="Correct it there") from None
+        raise SettingsError(f"{file} is not valid TOML: {error}", fix="Correct it there") from None
     return parse(held, str(file))
 
 
@@ -92,7 +92,7 @@ def parse(held: Mapping[str, Any], where: str) -> Config:
     for number, entry in enumerate(entries, 1):
         place = f"{where}, checkpoint {number}"
         if not isinstance(entry, dict):
-            _refuse(place, "is no table", "Write [[checkpoint]] above its settings")
+            _refuse(place, "must be a table", "Write [[checkpoint]] above its settings")
         _check(entry, _OWN, place)
         targets.append(_target(entry, held, place))
     service = {name: held[name] for name in SERVICE if name in held}
@@ -124,7 +124,7 @@ def _groups(held: Mapping[str, Any], where: str) -> dict[str, str]:
     groups: dict[str, str] = dict(held.get("groups", {}))
     for topic, group in groups.items():
         if not isinstance(group, str):
-            _refuse(where, f"has a group for {topic!r} that is no text", "Put it into quotes")
+            _refuse(where, f"has a group for {topic!r} that is not a string", "Put it into quotes")
     if "group" in held and groups.setdefault(REST, held["group"]) != held["group"]:
         _refuse(where, "names two groups for all topics", "Write group, or '*' in groups")
     if not groups:
@@ -137,7 +137,9 @@ def _property(name: str, value: Any, where: str) -> str:
         return str(value).lower()
     if isinstance(value, (str, int, float)):
         return str(value)
-    return _refuse(where, f"has a kafka property {name!r} that is no text", "Put it into quotes")
+    return _refuse(
+        where, f"has a kafka property {name!r} that is not a string", "Put it into quotes"
+    )
 
 
 def _check(held: Mapping[str, Any], known: Mapping[str, _Kind], where: str) -> None:

@@ -14,7 +14,7 @@ from eo_listener.events import Event, Observer
 from eo_listener.follow.notices import Notice, NoticeKind
 from eo_listener.follow.reports import Outcomes, Report
 from eo_listener.follow.targets import Target, open_all
-from eo_listener.follow.watch import HEARTBEAT, INTERVAL, Step, Watch
+from eo_listener.follow.watch import INTERVAL, RECOMMIT_INTERVAL, Step, Watch
 from eo_listener.follow.watcher import Watcher
 from eo_listener.guard import Guard
 from eo_listener.protocols import GroupStore
@@ -30,7 +30,7 @@ class Follower:
     """Commits what the queries of `targets` make durable, for as long as it is open.
 
     A thread looks at each checkpoint, a thread commits to each cluster. Where several checkpoints
-    feed one partition of one group, the least of their offsets counts. Raises SettingsError for a
+    feed one partition of one group, the lowest of their offsets counts. Raises SettingsError for a
     checkpoint named twice, and StorageError for a storage whose driver is not installed.
     """
 
@@ -44,7 +44,7 @@ class Follower:
         policy: Policy | None = None,
         retry: Retry | None = None,
         interval: float = INTERVAL,
-        heartbeat: float = HEARTBEAT,
+        recommit_interval: float = RECOMMIT_INTERVAL,
     ) -> None:
         opened = open_all(targets)
         self._outcomes: Outcomes | None = None
@@ -59,7 +59,9 @@ class Follower:
         self._watchers: list[Watcher] = []
         for target, location in opened:
             shown = str(location)
-            watch = Watch(target, shown, guard=guard, interval=interval, heartbeat=heartbeat)
+            watch = Watch(
+                target, shown, guard=guard, interval=interval, recommit_interval=recommit_interval
+            )
             self._watchers.append(Watcher(Checkpoint(location), watch, partial(self._act, shown)))
 
     def start(self) -> None:

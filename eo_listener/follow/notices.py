@@ -63,7 +63,7 @@ class Notice(Event):
 
     def __str__(self) -> str:
         cause = f" ({self.cause})" if self.cause else ""
-        fix = f". To do: {self.fix}" if self.fix else ""
+        fix = f". Fix: {self.fix}" if self.fix else ""
         return f"checkpoint {self.checkpoint}: {self.what}{cause}{fix}"
 
 

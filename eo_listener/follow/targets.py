@@ -40,7 +40,8 @@ class Target:
         for topic, group in self.groups.items():
             if not topic.strip() or not group.strip() or len(group) > _LONGEST_GROUP:
                 raise SettingsError(
-                    f"{group[:60]!r} for topic {topic[:60]!r} is no consumer group",
+                    f"the group for topic {topic[:60]!r} must have 1 to {_LONGEST_GROUP} characters, got "
+                    f"{group[:60]!r}",
                     fix="Write -g GROUP for all topics, or -g TOPIC=GROUP for one",
                 )
             require_group(group, f"the group for topic {topic!r}")

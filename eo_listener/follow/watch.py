@@ -18,7 +18,7 @@ from eo_listener.guard import Guard, judge
 from eo_listener.routing import Commit
 
 INTERVAL = 5.0
-HEARTBEAT = 3600.0
+RECOMMIT_INTERVAL = 3600.0
 _LONGEST_PAUSE = 60.0
 
 
@@ -53,10 +53,10 @@ class Watch:
         *,
         guard: Guard = Guard.WITHHOLD,
         interval: float = INTERVAL,
-        heartbeat: float = HEARTBEAT,
+        recommit_interval: float = RECOMMIT_INTERVAL,
     ) -> None:
         self._target = target
-        self._guard, self._interval, self._heartbeat = guard, interval, heartbeat
+        self._guard, self._interval, self._recommit_interval = guard, interval, recommit_interval
         self._standing = Standing(shown)
         self._query_id: str | None = None
         self._durable: BatchOffsets | None = None
@@ -165,7 +165,7 @@ class Watch:
             durable, back = last, False
         if durable is None:
             return Step(events=self._nothing(sight), pause=self._interval)
-        renew = self._renewed is not None and now - self._renewed >= self._heartbeat
+        renew = self._renewed is not None and now - self._renewed >= self._recommit_interval
         if durable == last and not renew:
             return Step(pause=self._interval)
         if self._renewed is None or renew:
@@ -234,8 +234,8 @@ class Watch:
             known = source.id in before and source.id in ends
             if not known or source.id in self._withheld:
                 continue
-            findings = judge(before[source.id], None, ends[source.id])
-            if not findings:
+            violations = judge(before[source.id], None, ends[source.id])
+            if not violations:
                 continue
             withheld = self._guard is Guard.WITHHOLD
             if withheld:
@@ -246,7 +246,7 @@ class Watch:
                     run_id=RUN,
                     batch_id=durable.batch,
                     source=number,
-                    findings=findings,
+                    violations=violations,
                     withheld=withheld,
                 )
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from eo_listener import jvm
 from eo_listener.errors import SettingsError
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ class Batch:
     """
 
     id: int
-    ranges: Mapping[TopicPartition, Span]
+    ranges: Mapping[TopicPartition, OffsetRange]
     frame: DataFrame = field(repr=False)
 
     @property
-    def tasks(self) -> tuple[tuple[TopicPartition, Span], ...]:
+    def tasks(self) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
         """The offsets of each task of the batch, in the order of `spark_partition_id()`.
 
         Raises SettingsError where a task is not one whole partition, and under Spark Connect.

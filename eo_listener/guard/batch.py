@@ -18,7 +18,7 @@ from eo_listener.errors import SettingsError
 from eo_listener.guard.breaches import Breaches, Kind
 from eo_listener.guard.first import Elsewhere, doubt, has_doubled, is_late
 from eo_listener.ledger import Entry, Head, Move, Verdict
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 
 OnGap = Literal["halt", "accept"]
@@ -42,24 +42,24 @@ class Judgement:
 
     verdict: Verdict
     entry: Entry
-    replayed: Mapping[TopicPartition, Span]
+    replayed: Mapping[TopicPartition, OffsetRange]
 
     @property
-    def holes(self) -> dict[TopicPartition, Span]:
+    def gaps(self) -> dict[TopicPartition, OffsetRange]:
         """The offsets that are lost, and accepted as lost."""
         return {
-            tp: move.hole
+            tp: move.gap
             for tp, move in self.entry.moves.items()
-            if move.hole is not None and not _begins_late(move)
+            if move.gap is not None and not _begins_late(move)
         }
 
     @property
-    def skipped(self) -> dict[TopicPartition, Span]:
+    def skipped(self) -> dict[TopicPartition, OffsetRange]:
         """The offsets before a ledger that begins in mid-stream, by consent."""
         return {
-            tp: move.hole
+            tp: move.gap
             for tp, move in self.entry.moves.items()
-            if move.hole is not None and _begins_late(move)
+            if move.gap is not None and _begins_late(move)
         }
 
 
@@ -86,7 +86,7 @@ def judge_batch(
 
     Raises SettingsError for a plan that cannot be judged, else of all that is wrong the gravest
     GuardError, with all its partitions: TopicRecreatedError, PartitionVanishedError,
-    RegressionError, OverlapError, NotInLedgerError, GapError, MixedReplayError.
+    RegressionError, OverlapError, NotInLedgerError, GapError, PartialReplayError.
     """
     _refuse_what_cannot_be_judged(plan, name)
     ranges = plan.ranges()
@@ -159,7 +159,7 @@ class _Bench:
         self._only = next(iter(plan.sources))
         self.breaches = Breaches()
         self.moves: dict[TopicPartition, Move] = {}
-        self.replayed: dict[TopicPartition, Span] = {}
+        self.replayed: dict[TopicPartition, OffsetRange] = {}
         self.continues = False  # something is FIRST or NEXT, a new head at an empty range aside
 
     def verdict(self, moves: Mapping[TopicPartition, Move]) -> Verdict:
@@ -171,7 +171,7 @@ class _Bench:
         )
         return Verdict.NEXT if known or self.replayed else Verdict.FIRST
 
-    def find_vanished(self, ranges: Mapping[TopicPartition, Span]) -> None:
+    def find_vanished(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Find partitions of the ledger that are not read, of topics that are."""
         gone = self._applied.keys() - ranges.keys()
         if not gone:
@@ -184,7 +184,7 @@ class _Bench:
             head = self._applied[tp]
             let_go = _ids(self._plan, tp, head) and (self._restart or tp.topic in anew)
             if tp.topic in read and not let_go:
-                self.breaches.add(Kind.VANISHED, tp, Span(head.span.until, head.span.until))
+                self.breaches.add(Kind.VANISHED, tp, OffsetRange(head.span.until, head.span.until))
 
     def find_doubled(self) -> None:
         """Find what the sink has already, under another name."""
@@ -195,7 +195,7 @@ class _Bench:
     def find_unmarkable(self) -> None:
         """Find that nothing could tell whether the rows of Spark's state were written."""
         for tp, head in self._applied.items():
-            self.breaches.add(Kind.NOTHING_LEFT, tp, Span(head.span.until, head.span.until))
+            self.breaches.add(Kind.NOTHING_LEFT, tp, OffsetRange(head.span.until, head.span.until))
         if not self._applied:
             raise SettingsError(
                 f"batch {self._plan.batch_id} of a stateful query reads no partition at all",
@@ -204,7 +204,7 @@ class _Bench:
                 fix="Create the topic before the query starts",
             )
 
-    def judge_ranges(self, ranges: Mapping[TopicPartition, Span]) -> None:
+    def judge_ranges(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Judge by offsets; of an empty range only a missing head is made.
 
         What is simply next is taken here and at once: it is nearly all there ever is.
@@ -236,7 +236,7 @@ class _Bench:
     def _is_recreated(self, tp: TopicPartition, head: Head | None) -> bool:
         return _ids(self._plan, tp, head) is not None
 
-    def _begin_anew(self, tp: TopicPartition, span: Span, head: Head | None) -> None:
+    def _begin_anew(self, tp: TopicPartition, span: OffsetRange, head: Head | None) -> None:
         """Take a topic that was made anew from its log's start, where that is wanted."""
         ids = _ids(self._plan, tp, head)
         if ids is not None and not self._restart:
@@ -244,15 +244,15 @@ class _Bench:
             return
         begins = min(span.start, self._plan.log_starts.get(tp, 0))
         if span.until < span.start:
-            self.breaches.add(Kind.BACKWARD, tp, Span(span.until, span.start))
+            self.breaches.add(Kind.BACKWARD, tp, OffsetRange(span.until, span.start))
         elif self._is_there(tp, span):
             self._continue(tp, span, head, begins, Verdict.FIRST)
 
-    def _judge_range(self, tp: TopicPartition, span: Span, head: Head | None) -> None:
+    def _judge_range(self, tp: TopicPartition, span: OffsetRange, head: Head | None) -> None:
         start, until = span
         reached = start if head is None else head.span.until
         if until < start:
-            self.breaches.add(Kind.BACKWARD, tp, Span(until, start))
+            self.breaches.add(Kind.BACKWARD, tp, OffsetRange(until, start))
         elif head is not None and span == head.span:
             if head.query_id == self._plan.query_id:
                 self.replayed[tp] = span
@@ -261,14 +261,14 @@ class _Bench:
                 self.breaches.add(Kind.APPLIED, tp, span, note)
         elif start < reached:
             kind = Kind.BEHIND if until < reached else Kind.OVERLAP
-            self.breaches.add(kind, tp, Span(start, reached))
+            self.breaches.add(kind, tp, OffsetRange(start, reached))
         elif self._is_there(tp, span):
             if head is None:
                 self._begin(tp, span)
             else:
                 self._continue(tp, span, head, reached, Verdict.NEXT)
 
-    def _begin(self, tp: TopicPartition, span: Span) -> None:
+    def _begin(self, tp: TopicPartition, span: OffsetRange) -> None:
         """Make the head of a partition that has none, where nothing speaks against it."""
         plan, elsewhere = self._plan, self._elsewhere
         if elsewhere is not None and doubt(
@@ -281,34 +281,39 @@ class _Bench:
             self.moves[tp] = self._move(tp, span, None, None)
         if elsewhere is not None and is_late(plan, tp, span) and tp in self.moves:
             move = self.moves[tp]
-            skipped = Span(0, span.start if move.hole is None else move.hole.until)
-            self.moves[tp] = move._replace(hole=skipped)
+            skipped = OffsetRange(0, span.start if move.gap is None else move.gap.until)
+            self.moves[tp] = move._replace(gap=skipped)
 
-    def _is_there(self, tp: TopicPartition, span: Span) -> bool:
+    def _is_there(self, tp: TopicPartition, span: OffsetRange) -> bool:
         """Whether the log reaches as far as the range, as far as Kafka was asked."""
         end = self._plan.log_ends.get(tp)
         if end is None and self._plan.asked:
             self.breaches.add(Kind.GONE, tp, span)
         elif end is not None and end < span.until:
-            self.breaches.add(Kind.CUT_BACK, tp, Span(end, span.until))
+            self.breaches.add(Kind.CUT_BACK, tp, OffsetRange(end, span.until))
         else:
             return True
         return False
 
     def _continue(
-        self, tp: TopicPartition, span: Span, head: Head | None, reached: int, verdict: Verdict
+        self,
+        tp: TopicPartition,
+        span: OffsetRange,
+        head: Head | None,
+        reached: int,
+        verdict: Verdict,
     ) -> None:
         """Take a range that starts at what was reached, or beyond."""
         start, until = span
         there = max(start, min(self._plan.log_starts.get(tp, 0), until))
-        hole = Span(reached, there) if there > reached else None
-        if hole is not None and not self._accept:
-            self.breaches.add(Kind.GAP if start > reached else Kind.LOST, tp, hole)
+        gap = OffsetRange(reached, there) if there > reached else None
+        if gap is not None and not self._accept:
+            self.breaches.add(Kind.GAP if start > reached else Kind.LOST, tp, gap)
             return
         moved = None if start == until else verdict
-        self.moves[tp] = self._move(tp, span, moved, head, hole)
+        self.moves[tp] = self._move(tp, span, moved, head, gap)
 
-    def judge_number(self, ranges: Mapping[TopicPartition, Span]) -> None:
+    def judge_number(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Judge a batch without new offsets: its heads are marked with its number."""
         plan, strays = self._plan, {}
         for tp, span in ranges.items():
@@ -332,23 +337,23 @@ class _Bench:
             for tp, (span, head) in strays.items():
                 self._judge_stray(tp, span, head)
 
-    def _judge_stray(self, tp: TopicPartition, span: Span, head: Head) -> None:
+    def _judge_stray(self, tp: TopicPartition, span: OffsetRange, head: Head) -> None:
         start, reached = span.start, head.span.until
         if start < reached:
-            self.breaches.add(Kind.BEHIND, tp, Span(start, reached))
+            self.breaches.add(Kind.BEHIND, tp, OffsetRange(start, reached))
         elif not self._accept:
-            self.breaches.add(Kind.GAP, tp, Span(reached, start))
+            self.breaches.add(Kind.GAP, tp, OffsetRange(reached, start))
         else:
-            self.moves[tp] = self._move(tp, span, None, head, Span(reached, start))
+            self.moves[tp] = self._move(tp, span, None, head, OffsetRange(reached, start))
             self.continues = True
 
     def _move(
         self,
         tp: TopicPartition,
-        span: Span,
+        span: OffsetRange,
         verdict: Verdict | None,
         found: Head | None,
-        hole: Span | None = None,
+        gap: OffsetRange | None = None,
     ) -> Move:
         topic_id = self._plan.topic_ids.get(tp.topic) or (found.topic_id if found else None)
         return Move(
@@ -357,12 +362,12 @@ class _Bench:
             topic_id=topic_id,
             verdict=verdict,
             found=found,
-            hole=hole,
+            gap=gap,
         )
 
 
 def _begins_late(move: Move) -> bool:
-    return move.found is None and move.hole is not None and move.hole.start < move.span.start
+    return move.found is None and move.gap is not None and move.gap.start < move.span.start
 
 
 def _ids(plan: Plan, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:

@@ -9,15 +9,15 @@ from enum import Enum
 from eo_listener.errors import (
     GapError,
     GuardError,
-    MixedReplayError,
     NotInLedgerError,
     OverlapError,
+    PartialReplayError,
     PartitionVanishedError,
     RegressionError,
     TopicRecreatedError,
 )
 from eo_listener.ledger import Head, LedgerKey
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 
 _SHOWN = 5  # partitions named in an error
@@ -173,7 +173,7 @@ class Kind(Enum):
         "offsets before it are not in the sink",
         "the checkpoint is ahead of the sink: the sink was restored from a copy, or a new "
         "checkpoint starts at the latest offset",
-        _FROM_LEDGER + ". To go on without these records, and have the hole recorded: "
+        _FROM_LEDGER + ". To go on without these records, and have the gap recorded: "
         'exactly_once(..., on_gap="accept")',
     )
     LOST = _Words(
@@ -182,10 +182,10 @@ class Kind(Enum):
         "the topic's retention is shorter than the query's delay, and failOnDataLoss=false hides "
         "the loss",
         "Raise retention.ms of the topic, or make the query faster. To go on without these "
-        'records, and have the hole recorded: exactly_once(..., on_gap="accept")',
+        'records, and have the gap recorded: exactly_once(..., on_gap="accept")',
     )
     MIXED = _Words(
-        MixedReplayError,
+        PartialReplayError,
         "the sink already has these partitions of it, but not the others",
         "the checkpoint lost its newest offsets/N and Spark planned that batch again, or another "
         "query has this name",
@@ -197,11 +197,11 @@ class Breaches:
     """All that is wrong with one batch."""
 
     def __init__(self) -> None:
-        self._found: dict[Kind, dict[TopicPartition, tuple[Span, str]]] = {}
+        self._found: dict[Kind, dict[TopicPartition, tuple[OffsetRange, str]]] = {}
         self._ours = ""  # the sink's key
         self._old = LedgerKey("...", "...")  # where another name has what is missing
 
-    def add(self, kind: Kind, tp: TopicPartition, span: Span, note: str = "") -> None:
+    def add(self, kind: Kind, tp: TopicPartition, span: OffsetRange, note: str = "") -> None:
         """Add a partition, with the offsets in question."""
         self._found.setdefault(kind, {})[tp] = (span, note)
 
@@ -246,7 +246,7 @@ def _text(name: str) -> str:
     return "'" + name.replace("'", "''") + "'"
 
 
-def _few(found: dict[TopicPartition, tuple[Span, str]]) -> str:
+def _few(found: dict[TopicPartition, tuple[OffsetRange, str]]) -> str:
     """Name the first few, and how many there are."""
     named = [
         f"{tp} {span}" + (f" ({note})" if note else "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eo_listener.guard.breaches import Breaches, Kind
 from eo_listener.ledger import Head, LedgerKey
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 
 
@@ -51,7 +51,7 @@ def is_doubtful(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
 def doubt(
     plan: Plan,
     tp: TopicPartition,
-    span: Span,
+    span: OffsetRange,
     elsewhere: Elsewhere,
     breaches: Breaches,
     *,
@@ -76,13 +76,13 @@ def doubt(
         breaches.name_old(Kind.RENAMED, tp, *found, elsewhere.sink)
         return True
     if lost and not accept:
-        breaches.add(Kind.UNKNOWN, tp, Span(0, span.start))
+        breaches.add(Kind.UNKNOWN, tp, OffsetRange(0, span.start))
         return True
     return False
 
 
 def has_doubled(
-    plan: Plan, tp: TopicPartition, span: Span, elsewhere: Elsewhere, breaches: Breaches
+    plan: Plan, tp: TopicPartition, span: OffsetRange, elsewhere: Elsewhere, breaches: Breaches
 ) -> bool:
     """Whether the same sink has the rows of a range under another name; adds it to `breaches`.
 
@@ -95,11 +95,11 @@ def has_doubled(
     return True
 
 
-def _has_it(plan: Plan, span: Span, head: Head) -> bool:
+def _has_it(plan: Plan, span: OffsetRange, head: Head) -> bool:
     """Whether a head of the plan's own checkpoint says that the range, or a part, was applied."""
     return head.batch_id >= plan.batch_id or head.span.until > span.start
 
 
-def is_late(plan: Plan, tp: TopicPartition, span: Span) -> bool:
+def is_late(plan: Plan, tp: TopicPartition, span: OffsetRange) -> bool:
     """Whether offsets before the range were read by an earlier batch of the checkpoint."""
     return span.start > 0 and tp in plan.continued

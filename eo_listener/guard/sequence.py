@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from eo_listener.events import Breach, Finding
+from eo_listener.events import Violation, ViolationKind
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.progress import Progress
 
@@ -31,31 +31,31 @@ def judge(
     start: Offsets | None,
     end: Offsets,
     log_starts: Mapping[TopicPartition, int] = _NO_STARTS,
-) -> tuple[Finding, ...]:
+) -> tuple[Violation, ...]:
     """Say what is wrong with a batch from `start` to `end` of one source; nothing if all is well.
 
     `last` is where the batch before it ended, None when that is unknown. `start` is None for a
     query's very first batch, and leaves out partitions that are new. `log_starts` are the first
     offsets that Kafka still had *before* any task of the batch could read.
     """
-    findings = (
-        finding
+    violations = (
+        violation
         for tp in sorted({*(last or ()), *(start or ()), *end})
-        for finding in _of(tp, last or Offsets(), start, end, log_starts.get(tp, 0))
+        for violation in _of(tp, last or Offsets(), start, end, log_starts.get(tp, 0))
     )
-    return tuple(findings)
+    return tuple(violations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is wrong with one event: findings by the index of the source.
+    """What is wrong with one event: violations by the index of the source.
 
     `missed_after` is the last batch that was seen when events are missing before this one, so that
     nothing can be said of what lies between; else None. `repeated` says that the event was judged
     before.
     """
 
-    findings: Mapping[int, tuple[Finding, ...]]
+    violations: Mapping[int, tuple[Violation, ...]]
     missed_after: int | None = None
     repeated: bool = False
 
@@ -79,10 +79,10 @@ class Sequence:
         if before is not None and (
             progress.batch_id < before or (progress.batch_id, ranges) == (before, self._ranges)
         ):
-            return Verdict(findings={}, repeated=True)
+            return Verdict(violations={}, repeated=True)
         self._ranges = ranges
         jumped = before is not None and progress.batch_id > before + 1
-        findings: dict[int, tuple[Finding, ...]] = {}
+        violations: dict[int, tuple[Violation, ...]] = {}
         skipped = False
         for source in progress.sources:
             if source.end is None:
@@ -90,36 +90,36 @@ class Sequence:
             found = judge(self._ends.get(source.index), source.start, source.end)
             if jumped:
                 # Batches that nobody told of are no gap: Spark drops events when its bus is full.
-                kept = tuple(one for one in found if one.breach is not Breach.GAP)
+                kept = tuple(one for one in found if one.kind is not ViolationKind.GAP)
                 skipped = skipped or kept != found
                 found = kept
             if found:
-                findings[source.index] = found
+                violations[source.index] = found
             self._ends[source.index] = source.end
         self._batch = progress.batch_id
-        return Verdict(findings=findings, missed_after=before if skipped else None)
+        return Verdict(violations=violations, missed_after=before if skipped else None)
 
 
 def _of(
     tp: TopicPartition, last: Offsets, start: Offsets | None, end: Offsets, log_start: int
-) -> list[Finding]:
+) -> list[Violation]:
     ended, begins, ends = last.get(tp), start.get(tp) if start is not None else None, end.get(tp)
     reached = ended if ended is not None else begins
     if reached is None or ends is None or (begins is None and start is not None):
         # A partition that is new has no past to continue; one that was read before has.
-        return [] if reached is None else [_finding(Breach.VANISHED, tp, reached, reached)]
+        return [] if reached is None else [_violation(ViolationKind.VANISHED, tp, reached, reached)]
     begins = reached if begins is None else begins
-    findings = []
+    violations = []
     if begins > reached:
-        findings.append(_finding(Breach.GAP, tp, reached, begins))
+        violations.append(_violation(ViolationKind.GAP, tp, reached, begins))
     if begins < reached:
-        findings.append(_finding(Breach.REPEAT, tp, begins, reached))
+        violations.append(_violation(ViolationKind.REPEAT, tp, begins, reached))
     if ends < begins:
-        findings.append(_finding(Breach.BACKWARD, tp, begins, ends))
+        violations.append(_violation(ViolationKind.BACKWARD, tp, begins, ends))
     if ends > begins and log_start > begins:
-        findings.append(_finding(Breach.LOST, tp, begins, min(log_start, ends)))
-    return findings
+        violations.append(_violation(ViolationKind.LOST, tp, begins, min(log_start, ends)))
+    return violations
 
 
-def _finding(breach: Breach, tp: TopicPartition, start: int, until: int) -> Finding:
-    return Finding(breach=breach, partition=tp, start=start, until=until)
+def _violation(kind: ViolationKind, tp: TopicPartition, start: int, until: int) -> Violation:
+    return Violation(kind=kind, partition=tp, start=start, until=until)

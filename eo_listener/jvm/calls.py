@@ -19,16 +19,16 @@ FAILURES = (Py4JError, PySparkException, OSError)
 
 @contextmanager
 def asking(what: str) -> Iterator[None]:
-    """Raise JvmError, naming `what` was asked, for whatever py4j raises inside."""
+    """Raise JvmError for whatever py4j raises inside; `what` is an infinitive: "read ..."."""
     try:
         yield
     except Py4JJavaError as error:
-        raise JvmError(f"Spark's JVM could not say {what}", cause=_thrown(error)) from error
+        raise JvmError(f"Spark's JVM failed to {what}", cause=_thrown(error)) from error
     except PySparkException as error:
-        raise JvmError(f"Spark's JVM could not say {what}", cause=type(error).__name__) from error
+        raise JvmError(f"Spark's JVM failed to {what}", cause=type(error).__name__) from error
     except FAILURES as error:
         raise JvmError(
-            f"Spark's JVM could not be asked {what}",
+            f"Spark's JVM could not be reached to {what}",
             cause=f"it may have ended ({type(error).__name__})",
         ) from error
 
@@ -50,4 +50,4 @@ def _thrown(error: Py4JJavaError) -> str:
         name = str(thrown.getClass().getName())
         return str(thrown.getMessage()) if name == "java.lang.IllegalStateException" else name
     except FAILURES:
-        return "it ended before it could say why"
+        return "the JVM ended before the reason could be read"

@@ -34,7 +34,7 @@ class Claims:
         self._claimed[run_id] = None
         if len(self._claimed) > _KEPT:
             self._claimed.popitem(last=False)
-        with asking("to leave a run to this listener"):
+        with asking("assign a run to this listener"):
             if not self._looked:
                 found = self._jvm.io.github.eolistener.OffsetCommitListener
                 # A class that the JVM does not have py4j takes for one more package.

@@ -30,7 +30,7 @@ def has_class(name: str) -> bool:
 
     Raises JvmError.
     """
-    with asking("which classes it has"):
+    with asking("list its classes"):
         # Connects to the JVM of spark-submit; where there is a connection it does nothing.
         SparkContext._ensure_initialized()  # noqa: SLF001 - no public way to it
         jvm: Any = SparkContext._jvm  # noqa: SLF001 - no public way to it

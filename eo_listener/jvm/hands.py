@@ -27,25 +27,25 @@ class JvmHands:
         jvm = SparkContext._jvm  # noqa: SLF001 - no public way to it
         if jvm is None:
             raise JvmError(
-                f"There is no JVM in this process to ask for {what}",
+                f"this process has no JVM to run the shim's call {what!r}",
                 cause="no session has been started, or it is a Spark Connect session",
                 fix="Use a classic session, in the process of the driver",
             )
         # Looking a method up costs two round trips, so it is kept while its JVM is there.
         if self._found is None or self._found[0] is not jvm:
             self._found = jvm, _method(jvm)
-        with asking(f"what came of {what}"):
+        with asking(f"run the shim's call {what!r}"):
             return str(self._found[1](what, argument))
 
 
 def _method(jvm: Any) -> Any:
-    with asking("for its hands"):
+    with asking("load the shim's ShimCalls class"):
         found = getattr(jvm, f"{SHIM_PACKAGE}.ShimCalls")
         # A class that the JVM does not have py4j takes for one more package.
         if isinstance(found, JavaClass):
             return found.call
     raise JvmError(
-        "Spark's JVM does not have the shim, or an older one",
+        "Spark's JVM has no shim, or an older one",
         cause="its jar was not given to Spark",
         fix="Give Spark the jar that `eo-listener jar` names, by spark.jars or --jars",
     )

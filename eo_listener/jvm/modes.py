@@ -28,7 +28,7 @@ def query_mode(query: RunningQuery) -> QueryMode:
 
     A platform's own class of query counts as the one that it extends. Raises JvmError.
     """
-    with asking("how a query runs"):
+    with asking("read the execution mode of a query"):
         for name in _class_names(query.execution):
             mode = _CLASSES.get(name)
             if mode is QueryMode.MICRO_BATCH and _is_real_time(query.execution):
@@ -37,8 +37,8 @@ def query_mode(query: RunningQuery) -> QueryMode:
                 return mode
         kind = class_name(query.execution)
     raise JvmError(
-        f"Spark runs the query by {kind}, which is not known here",
-        cause="this Spark is newer than this package, or a platform's own",
+        f"unknown execution class of the query: {kind}",
+        cause="this Spark is newer than this package, or a vendor's own",
         fix="Report it with the Spark version",
     )
 

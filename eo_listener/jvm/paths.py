@@ -20,7 +20,7 @@ def qualified(path: str) -> str | None:
     if session is None or java_session is None:
         return None
     jvm: Any = session._jvm  # noqa: SLF001  # pyspark offers no public way to its JVM
-    with asking(f"which file system {path} is on"):
+    with asking(f"find the file system of {path}"):
         settings = java_session.sessionState().newHadoopConf()  # as StreamingQueryManager does
         found = jvm.org.apache.hadoop.fs.Path(path)
         return str(found.getFileSystem(settings).makeQualified(found).toString())

@@ -17,7 +17,7 @@ from eo_listener.jvm.calls import FAILURES, asking, call
 from eo_listener.jvm.queries import RunningQuery
 from eo_listener.jvm.sources import source_options
 from eo_listener.jvm.streams import distinct_streams, elements, is_kafka
-from eo_listener.offsets import Offsets, Span, TopicPartition
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.plan import Plan, spans
 from eo_listener.protocols import Look
 from eo_listener.shim_answers import position_of
@@ -30,7 +30,7 @@ Raises KafkaError when Kafka does not say it in time, SettingsError for options 
 ReadInitial = Callable[[str, int], "Offsets | None"]
 """Gets a checkpoint and a source's index, and says where that source began to read."""
 
-_WHAT: Final = "what it has planned for this batch"
+_WHAT: Final = "read the plan of this batch"
 _QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a local property
 
 
@@ -111,7 +111,7 @@ class LivePlans:
 
     def _sources(
         self, run: _Run, batch_id: int
-    ) -> tuple[dict[int, dict[TopicPartition, Span]], frozenset[TopicPartition]]:
+    ) -> tuple[dict[int, dict[TopicPartition, OffsetRange]], frozenset[TopicPartition]]:
         """The ranges of each source, and the partitions that an earlier batch has read."""
         execution = run.query.execution
         starts = _offsets(execution.committedOffsets(), run.streams, batch_id)

@@ -1,7 +1,7 @@
 """What a live query has made durable: what a restart would not read again.
 
 It comes from the shim in one call, or without it by asking Spark's objects one by one. Both
-roads ask the same in the same order; the Java class PositionInspector says why it is right.
+ways ask the same in the same order; the Java class PositionInspector says why it is right.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eo_listener.jvm.streams import distinct_streams, elements, is_kafka, stream
 from eo_listener.protocols import LivePosition, QueryMode
 from eo_listener.shim_answers import position_of
 
-_WHAT = "how far the query has come"
+_WHAT = "read the offsets that the query has completed"
 _NOTHING: Final = LivePosition(batch_id=-1, committed=MappingProxyType({}))
 _STARTING = ("Initializing", "Starting")  # how the status of a query begins while it begins
 

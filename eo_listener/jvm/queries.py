@@ -50,14 +50,14 @@ class RunningQuery:
         An idle query lives on for a while when its SparkContext is stopped, and nobody is told of
         its end: Spark's bus of events is stopped too.
         """
-        with asking("whether a query still runs"):
+        with asking("read whether a query still runs"):
             if not self.execution.isActive():
                 return True
             return bool(self.execution.sparkSession().sparkContext().isStopped())
 
     def shim(self, name: str) -> Any | None:
         """Return a class of the shim; None where the shim is not loaded. Raises JvmError."""
-        with asking("for its shim"):
+        with asking("load a class of the shim"):
             found = getattr(self.jvm, f"{SHIM_PACKAGE}.{name}")  # one round trip
         # A class that the JVM does not have py4j takes for one more package.
         return found if isinstance(found, JavaClass) else None
@@ -70,7 +70,7 @@ def find(session: SparkSession, query_id: str, run_id: str) -> RunningQuery | No
     """
     state = shared_state(session)
     jvm: Any = session._jvm  # noqa: SLF001 - pyspark offers no public way to its JVM
-    with asking("which queries run"):
+    with asking("list its running queries"):
         execution = state.activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
         query = None if execution is None else RunningQuery.of(execution, jvm)
     return query if query is not None and query.run_id == run_id else None
@@ -85,5 +85,5 @@ def shared_state(session: SparkSession) -> Any:
             cause="it is a Spark Connect session",
             fix="Use a classic session, in the process of the driver",
         )
-    with asking("for its shared state"):
+    with asking("read the shared state of its sessions"):
         return java_session.sharedState()

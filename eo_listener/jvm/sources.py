@@ -1,7 +1,7 @@
 """The reader options of a running query's Kafka sources.
 
 They come from the shim in one call, or without it by asking Spark's objects one by one. Both
-roads do the same steps; the Java class SourceInspector says why they are right.
+ways do the same steps; the Java class SourceInspector says why they are right.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eo_listener.jvm.queries import RunningQuery
 from eo_listener.jvm.streams import class_name, distinct_streams, elements, is_kafka
 from eo_listener.shim_answers import SourceOptions
 
-_WHAT = "which sources the query reads"
+_WHAT = "read the sources of the query"
 
 
 def source_options(query: RunningQuery) -> tuple[SourceOptions, ...]:
@@ -42,7 +42,7 @@ def by_reflection(query: RunningQuery) -> tuple[SourceOptions, ...]:
         streams = distinct_streams(query.execution)
         if not streams:
             raise JvmError(
-                f"Spark's JVM could not say {_WHAT}",
+                f"Spark's JVM failed to {_WHAT}",
                 cause="the query has not planned its sources yet",
             )
         options = _kafka_options(query.execution, [s for s in streams if is_kafka(s)])
@@ -79,7 +79,7 @@ def _of(stream: Any, options: list[tuple[Any, dict[str, str]]]) -> dict[str, str
         if owner == stream:
             return found
     raise JvmError(
-        f"Spark's JVM could not say {_WHAT}",
+        f"Spark's JVM failed to {_WHAT}",
         cause=f"no reader options were found for a {class_name(stream)}",
         fix="Give Spark the shim (the jar that `eo-listener jar` names)",
     )

@@ -14,9 +14,9 @@ from typing import Any, Final
 from eo_listener.errors import JvmError, SettingsError
 from eo_listener.jvm.calls import asking, call
 from eo_listener.jvm.streams import elements
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
-_WHAT: Final = "which offsets each task reads"
+_WHAT: Final = "read the offset range of each task"
 _RANGE: Final = re.compile(r"KafkaOffsetRange\((.+)-(\d+),(\d+),(\d+),.*\)", re.DOTALL)
 # Kept narrow: an exchange for a broadcast moves the other side of a join, not the batch's rows.
 _MOVES: Final = (
@@ -36,7 +36,7 @@ _FIX: Final = (
 )
 
 
-def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, Span], ...]:
+def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
     """Return the range of each task of `frame` (a DataFrame), in the order of the tasks' ids.
 
     Partitions without new records have no task. Raises SettingsError, naming the likely cause,
@@ -86,7 +86,7 @@ def _refuse_moving(kind: str) -> None:
             return
 
 
-def _range(partition: Any) -> tuple[TopicPartition, Span]:
+def _range(partition: Any) -> tuple[TopicPartition, OffsetRange]:
     held = call(_input(partition), "offsetRange")
     if held is None:
         raise _refused("the rows of a task are not those of one Kafka partition", _SEVERAL)
@@ -94,11 +94,11 @@ def _range(partition: Any) -> tuple[TopicPartition, Span]:
     match = _RANGE.fullmatch(text)
     if match is None:
         raise JvmError(
-            f"Spark's JVM could not say {_WHAT}",
-            cause="its ranges are not of the form known here: this Spark is newer, or a platform's",
+            f"Spark's JVM failed to {_WHAT}",
+            cause="its ranges have an unknown form: this Spark is newer than this package, or a vendor's own",
             fix="Report it with the Spark version",
         )
-    return TopicPartition(match[1], int(match[2])), Span(int(match[3]), int(match[4]))
+    return TopicPartition(match[1], int(match[2])), OffsetRange(int(match[3]), int(match[4]))
 
 
 def _input(partition: Any) -> Any:

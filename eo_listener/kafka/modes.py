@@ -58,4 +58,6 @@ def has_gssapi() -> bool:
 
 def _require(mode: str) -> None:
     if mode not in MODES:
-        raise SettingsError(f"{mode!r} is no commit mode", fix=f"Choose one of {', '.join(MODES)}")
+        raise SettingsError(
+            f"mode must be one of {', '.join(MODES)}, got {mode!r}", fix="Give one of these"
+        )

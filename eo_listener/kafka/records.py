@@ -27,7 +27,7 @@ from eo_listener.kafka.clients import (
     open_admin,
 )
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 _AT_ONCE: Final = 1000
 _NEAR: Final = 10_000  # offsets between two spans that are read through rather than sought over
@@ -79,7 +79,7 @@ class RecordReader:
     def seen(self, partition: TopicPartition, spans: Runs, *, committed: bool) -> Runs:
         """The offsets of the records in `spans`, and of some beside them. Raises KafkaError."""
         consumer = self._consumer(committed=committed)
-        found: list[Span] = []
+        found: list[OffsetRange] = []
         for span in _joined(spans):
             found.extend(of_offsets(self._offsets(consumer, partition, span)))
         return runs(found)
@@ -91,7 +91,7 @@ class RecordReader:
             consumer.close()
         self._consumers.clear()
 
-    def _offsets(self, consumer: Consumer, tp: TopicPartition, span: Span) -> Iterator[int]:
+    def _offsets(self, consumer: Consumer, tp: TopicPartition, span: OffsetRange) -> Iterator[int]:
         consumer.assign([Wire(tp.topic, tp.partition, span.start)])
         deadline = time.monotonic() + self._timeout
         while True:
@@ -148,12 +148,12 @@ class RecordReader:
         return found
 
 
-def _joined(spans: Runs) -> Iterator[Span]:
+def _joined(spans: Runs) -> Iterator[OffsetRange]:
     """The spans to read: those near each other as one."""
-    held: Span | None = None
+    held: OffsetRange | None = None
     for span in spans:
         if held is not None and span.start - held.until <= _NEAR:
-            held = Span(held.start, span.until)
+            held = OffsetRange(held.start, span.until)
             continue
         if held is not None:
             yield held

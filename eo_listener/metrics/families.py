@@ -1,4 +1,4 @@
-"""Numbers as families of Prometheus: names, labels, and how many series there may be.
+"""Metrics about groups and commits: names, labels, and how many series there may be.
 
 The names are those of kafka_exporter with `eo_listener_` for `kafka_`, where it has one for the
 same thing; docs/metrics.md has the table.
@@ -57,7 +57,9 @@ class Families:
 
     def _draw(self, numbers: Numbers) -> Iterator[Metric]:
         log_ends = _log_ends(numbers.runs)
-        yield InfoMetricFamily("eo_listener_build", "This version.", {"version": __version__})
+        yield InfoMetricFamily(
+            "eo_listener_build", "Version of eo_listener, as a label.", {"version": __version__}
+        )
         of_applied = Room(self._limit)
         applied = applied_offsets(numbers, of_applied)
         yield from self._offsets(numbers.groups, log_ends, of_applied.beyond)
@@ -71,19 +73,26 @@ class Families:
     ) -> Iterator[Metric]:
         name = "eo_listener_consumergroup"
         held = GaugeMetricFamily(
-            f"{name}_current_offset", "Offset committed for the group.", labels=_PARTITION
+            f"{name}_current_offset",
+            "Offset that the group coordinator confirmed, by partition.",
+            labels=_PARTITION,
         )
         lag = GaugeMetricFamily(
-            f"{name}_lag", "Records between that and the end of the log.", labels=_PARTITION
+            f"{name}_lag",
+            "Log end offset, when the newest batch was planned, minus committed offset, by partition.",
+            labels=_PARTITION,
         )
         held_sum = GaugeMetricFamily(
-            f"{name}_current_offset_sum", "The same, all partitions together.", labels=_TOPIC
+            f"{name}_current_offset_sum",
+            "Sum of the confirmed offsets of all partitions of a topic.",
+            labels=_TOPIC,
         )
         lag_sum = GaugeMetricFamily(
-            f"{name}_lag_sum", "The same, all partitions together.", labels=_TOPIC
+            f"{name}_lag_sum", "Sum of the lag of all partitions of a topic.", labels=_TOPIC
         )
         summed = GaugeMetricFamily(
-            "eo_listener_partitions_without_series", "Partitions beyond the limit of series."
+            "eo_listener_partitions_without_series",
+            "Partitions that have no series of their own, because of the limit of series.",
         )
         room = Room(self._limit, beyond)
         for (cluster, group), tally in groups.items():
@@ -107,7 +116,7 @@ class Families:
     def _logs(self, log_ends: LogEnds) -> Metric:
         family = GaugeMetricFamily(
             "eo_listener_topic_partition_current_offset",
-            "End of the log when the newest batch was planned.",
+            "Log end offset when the newest batch was planned, by partition.",
             labels=_LOG,
         )
         room = Room(self._limit)
@@ -122,7 +131,7 @@ class Families:
         if beyond and not self._said:
             self._said = True
             logger.warning(
-                "metrics: %d partitions are beyond the limit of %d; their topics have sums only",
+                "metrics: %d partitions are beyond the limit of %d; their topics have only sums",
                 beyond,
                 self._limit,
             )
@@ -146,24 +155,28 @@ def _escaped(label: str) -> str:
 
 def _commits(numbers: Numbers) -> Iterator[Metric]:
     done = CounterMetricFamily(
-        "eo_listener_commits", "Commits that the coordinator confirmed.", labels=_GROUP
+        "eo_listener_commits",
+        "Commit requests that the group coordinator confirmed.",
+        labels=_GROUP,
     )
     failed = CounterMetricFamily(
         "eo_listener_commit_failures",
-        "Commits that were not confirmed, by Kafka's error name; each is tried again.",
+        "Commit requests that failed, by Kafka's error name; each is retried.",
         labels=(*_GROUP, "code"),
     )
     refused = CounterMetricFamily(
         "eo_listener_commit_refusals",
-        "Offers that were not sent, since the group would no longer tell the truth.",
+        "Commits refused before sending, by reason.",
         labels=(*_GROUP, "reason"),
     )
     incidents = CounterMetricFamily(
-        "eo_listener_group_incidents", "What else befell a group.", labels=(*_GROUP, "kind")
+        "eo_listener_group_incidents",
+        "Other incidents of the group, by kind.",
+        labels=(*_GROUP, "kind"),
     )
     last = GaugeMetricFamily(
         "eo_listener_consumergroup_last_commit_timestamp_seconds",
-        "When the group's last commit was confirmed.",
+        "Time at which the group's last commit was confirmed, in seconds since the epoch.",
         labels=_GROUP,
     )
     for key, tally in numbers.groups.items():
@@ -179,16 +192,17 @@ def _commits(numbers: Numbers) -> Iterator[Metric]:
                 family.add_metric((*key, name), times)
     yield from (done, failed, refused, incidents, last, _latencies(numbers))
     faults = CounterMetricFamily(
-        "eo_listener_malfunctions", "Faults of eo_listener itself; the log has each."
+        "eo_listener_internal_errors",
+        "Unexpected errors inside eo_listener; the log has each of them.",
     )
-    faults.add_metric((), numbers.malfunctions)
+    faults.add_metric((), numbers.internal_errors)
     yield faults
 
 
 def _latencies(numbers: Numbers) -> Metric:
     family = HistogramMetricFamily(
         "eo_listener_commit_latency_seconds",
-        "From the request of a confirmed commit to its answer.",
+        "Time from a commit request to its confirmation, in seconds.",
         labels=("cluster",),
     )
     bounds = (*map(str, LATENCIES), "+Inf")

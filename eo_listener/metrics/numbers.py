@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from eo_listener.events import Measures, SourceProgressed
+from eo_listener.events import BatchMetrics, SourceProgressed
 from eo_listener.metrics.caught_up import CaughtUp
 from eo_listener.offsets import TopicPartition
 
@@ -66,9 +66,9 @@ class SinkTally:
     applied: int = 0
     replayed: int = 0
     rows: int = 0
-    dead: int = 0
+    dead_letters: int = 0
     lost: int = 0
-    left_behind: int = 0
+    state_lost: int = 0
     halts: Counter[str] = field(default_factory=Counter)
     run_id: str = ""
     held: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class RunTally:
 
     query: str
     batch_id: int | None = None
-    measures: Measures = field(default_factory=Measures)
+    metrics: BatchMetrics = field(default_factory=BatchMetrics)
     sources: dict[int, SourceProgressed] = field(default_factory=dict)
     caught_up: dict[int, CaughtUp] = field(default_factory=dict)
     lags: dict[int, float] = field(default_factory=dict)
@@ -129,13 +129,13 @@ class RunTally:
     @property
     def done(self) -> float | None:
         """When its newest batch was done, in seconds since the epoch."""
-        started, took = self.measures.started, self.measures.seconds
+        started, took = self.metrics.started, self.metrics.seconds
         return None if started is None or took is None else started + took
 
     def progressed(self, source: SourceProgressed) -> None:
-        """Take in where a source is; `measures` are those of its batch already."""
+        """Take in where a source is; `metrics` are those of its batch already."""
         self.sources[source.source] = source
-        started, done = self.measures.started, self.done
+        started, done = self.metrics.started, self.done
         if source.log_ends is None or started is None or done is None:
             return
         known = self.caught_up.setdefault(source.source, CaughtUp())
@@ -153,7 +153,7 @@ class Numbers:
     queries: dict[str, QueryTally]
     runs: list[RunTally]
     latencies: dict[str, Latency]
-    malfunctions: int
+    internal_errors: int
 
 
 @dataclass(slots=True)

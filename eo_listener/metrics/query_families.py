@@ -1,4 +1,4 @@
-"""Families about queries: Spark's own numbers, lag as a time, and what the guard found."""
+"""Metrics about queries: Spark's own numbers, lag as a time, and guard violations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def of_queries(numbers: Numbers) -> Iterator[Metric]:
         yield gauge
     lag = GaugeMetricFamily(
         "eo_listener_query_lag_seconds",
-        "The oldest record that the newest batch left unprocessed was at most this old.",
+        "Upper bound of the age of the oldest unprocessed record, when the newest batch ended.",
         labels=("query", "source"),
     )
     for query, run in by_query.items():
@@ -31,58 +31,68 @@ def of_queries(numbers: Numbers) -> Iterator[Metric]:
     yield lag
     violations = CounterMetricFamily(
         "eo_listener_guard_violations",
-        "Partitions in which a batch did not continue where the one before it ended.",
-        labels=("query", "breach"),
+        "Partitions in which a batch did not continue where the batch before ended, by kind.",
+        labels=("query", "kind"),
     )
     missed = CounterMetricFamily(
-        "eo_listener_events_missed", "Holes in the progress events.", labels=("query",)
+        "eo_listener_progress_event_gaps",
+        "Times that progress events did not arrive.",
+        labels=("query",),
     )
     ignored = CounterMetricFamily(
         "eo_listener_sources_ignored",
-        "Sources that are not committed because of a mistake.",
+        "Sources that are not committed because of a wrong setting.",
         labels=("query",),
     )
     for query, tally in numbers.queries.items():
         missed.add_metric((query,), tally.missed)
         ignored.add_metric((query,), tally.ignored)
-        for breach, times in tally.violations.items():
-            violations.add_metric((query, breach), times)
+        for kind, times in tally.violations.items():
+            violations.add_metric((query, kind), times)
     yield from (violations, missed, ignored)
 
 
 def _event_time_lag(run: RunTally) -> float | None:
-    newest, done = run.measures.newest, run.done
+    newest, done = run.metrics.newest, run.done
     return None if newest is None or done is None else max(0.0, done - newest)
 
 
 _GAUGES = (
-    ("batch_id", "The newest batch that was told of.", lambda run: run.batch_id),
-    ("last_batch_timestamp_seconds", "When it was done.", lambda run: run.done),
-    ("batch_duration_seconds", "How long it took.", lambda run: run.measures.seconds),
-    ("input_rows", "Rows that it read.", lambda run: run.measures.rows),
+    ("batch_id", "Batch id of the newest completed batch.", lambda run: run.batch_id),
+    (
+        "last_batch_timestamp_seconds",
+        "Time at which the newest batch ended, in seconds since the epoch.",
+        lambda run: run.done,
+    ),
+    (
+        "batch_duration_seconds",
+        "Duration of the newest batch's trigger, in seconds.",
+        lambda run: run.metrics.seconds,
+    ),
+    ("input_rows", "Input rows of the newest batch.", lambda run: run.metrics.rows),
     (
         "input_rows_per_second",
-        "At which rows came, by Spark.",
-        lambda run: run.measures.input_rows_per_second,
+        "Input rows per second, as reported by Spark.",
+        lambda run: run.metrics.input_rows_per_second,
     ),
     (
         "processed_rows_per_second",
-        "At which they were processed, by Spark.",
-        lambda run: run.measures.processed_rows_per_second,
+        "Processed rows per second, as reported by Spark.",
+        lambda run: run.metrics.processed_rows_per_second,
     ),
     (
         "event_time_lag_seconds",
-        "How far the newest event time in it was behind the clock.",
+        "Time from the latest event time in the newest batch to the end of that batch.",
         _event_time_lag,
     ),
     (
         "watermark_timestamp_seconds",
-        "The watermark that it was processed with.",
-        lambda run: run.measures.watermark,
+        "Watermark of the newest batch, in seconds since the epoch.",
+        lambda run: run.metrics.watermark,
     ),
     (
         "withheld_sources",
-        "Sources that the guard withholds in this run.",
+        "Sources of the newest run that the guard withholds from commits.",
         lambda run: len(run.withheld),
     ),
 )

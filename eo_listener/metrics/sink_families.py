@@ -1,4 +1,4 @@
-"""Families about the sinks of exactly_once: what came into them, and what did not."""
+"""Metrics about the sinks of exactly_once: what they applied, and what they did not."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def of_sinks(numbers: Numbers) -> Iterator[Metric]:
     told = _told(numbers)
     batches = CounterMetricFamily(
         "eo_listener_sink_batches",
-        "Batches that a sink has got, or had before.",
+        "Batches by outcome: applied, or replayed because the sink already had them.",
         labels=("query", "outcome"),
     )
     halts = CounterMetricFamily(
-        "eo_listener_sink_halts",
-        "Batches that were broken off, by the class of the error.",
+        "eo_listener_sink_batch_failures",
+        "Batches that failed, by the class of the error.",
         labels=("query", "error"),
     )
     for query, sinks in told.items():
@@ -38,10 +38,13 @@ def of_sinks(numbers: Numbers) -> Iterator[Metric]:
 
 def applied_offsets(numbers: Numbers, room: Room) -> list[Metric]:
     """Draw where the sinks stand, as far as there is room."""
-    name, meaning = "eo_listener_sink_applied_offset", "The next offset that the sinks lack."
+    name = "eo_listener_sink_applied_offset"
+    meaning = "Next offset to apply, by partition; of several sinks the lowest."
     each = GaugeMetricFamily(name, meaning, labels=("query", "topic", "partition"))
     whole = GaugeMetricFamily(
-        f"{name}_sum", "The same, all partitions together.", labels=("query", "topic")
+        f"{name}_sum",
+        "Sum of the next offsets to apply of all partitions of a topic.",
+        labels=("query", "topic"),
     )
     for query, sinks in _told(numbers).items():
         for topic, offsets in by_topic(sinks.offsets).items():
@@ -57,12 +60,16 @@ def _told(numbers: Numbers) -> dict[str, SinkTally]:
 
 
 _COUNTED: tuple[tuple[str, str, Callable[[SinkTally], int]], ...] = (
-    ("rows", "Rows that were written.", lambda one: one.rows),
-    ("dead_letters", "Rows that were put aside.", lambda one: one.dead),
-    ("lost_offsets", "Offsets that are lost, and were accepted as lost.", lambda one: one.lost),
+    ("rows", "Rows written to the sinks.", lambda one: one.rows),
+    ("dead_letters", "Rows written to dead-letter tables.", lambda one: one.dead_letters),
     (
-        "states_left_behind",
-        "Times that a stateful query began in a sink without its state.",
-        lambda one: one.left_behind,
+        "accepted_gap_offsets",
+        'Offsets in gaps that on_gap="accept" accepted: their records are lost.',
+        lambda one: one.lost,
+    ),
+    (
+        "query_states_lost",
+        "Times that a stateful query started in a sink without its state.",
+        lambda one: one.state_lost,
     ),
 )

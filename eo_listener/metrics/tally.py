@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from eo_listener.events import (
     BatchApplied,
-    BatchHalted,
+    BatchFailed,
     BatchReplayed,
     CommitAbandoned,
     CommitFailed,
@@ -20,16 +20,16 @@ from eo_listener.events import (
     Committed,
     CommitterFenced,
     Event,
-    EventsMissed,
     ForeignCommit,
-    GroupsFed,
+    GroupOffsetsMissing,
     GuardViolation,
-    Malfunction,
-    OffsetsVanished,
+    InternalError,
     PartitionsShared,
-    Progressed,
+    ProgressEventsMissed,
+    QueryProgressed,
+    QueryStateLost,
+    RunGroupsChanged,
     SourceIgnored,
-    StateLeftBehind,
     TopicRecreated,
 )
 from eo_listener.metrics.numbers import (
@@ -48,7 +48,7 @@ _KEPT = 300.0  # seconds that a run's numbers outlive it: several scrapes, and i
 
 _INCIDENTS: dict[type[Event], str] = {
     ForeignCommit: "foreign_commit",
-    OffsetsVanished: "offsets_vanished",
+    GroupOffsetsMissing: "offsets_missing",
     TopicRecreated: "topic_recreated",
     CommitterFenced: "fenced",
     CommitAbandoned: "abandoned",
@@ -56,7 +56,7 @@ _INCIDENTS: dict[type[Event], str] = {
 }
 _OfGroup = (
     ForeignCommit
-    | OffsetsVanished
+    | GroupOffsetsMissing
     | TopicRecreated
     | CommitterFenced
     | CommitAbandoned
@@ -64,7 +64,7 @@ _OfGroup = (
 )
 
 
-_OfSinks = BatchApplied | BatchReplayed | BatchHalted | StateLeftBehind
+_OfSinks = BatchApplied | BatchReplayed | BatchFailed | QueryStateLost
 
 
 class Tally:
@@ -84,7 +84,7 @@ class Tally:
         self._queries: dict[str, QueryTally] = {}
         self._runs: dict[str, RunTally] = {}
         self._latencies: dict[str, Latency] = {}
-        self._malfunctions = 0
+        self._internal_errors = 0
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
@@ -97,12 +97,12 @@ class Tally:
                 case CommitRefused():
                     refusals = self._group(event.cluster, event.group).refusals
                     refusals[event.refusal.name.lower()] += 1
-                case Progressed():
+                case QueryProgressed():
                     self._progressed(event)
-                case GroupsFed():
+                case RunGroupsChanged():
                     self._fed(event)
-                case Malfunction():
-                    self._malfunctions += 1
+                case InternalError():
+                    self._internal_errors += 1
                 case _:
                     self._seldom(event)
 
@@ -114,9 +114,9 @@ class Tally:
             return Numbers(
                 groups={key: one.copy() for key, one in self._groups.items()},
                 queries={name: one.copy() for name, one in self._queries.items()},
-                runs=sorted(runs, key=lambda run: run.measures.started or 0.0),
+                runs=sorted(runs, key=lambda run: run.metrics.started or 0.0),
                 latencies={cluster: one.copy() for cluster, one in self._latencies.items()},
-                malfunctions=self._malfunctions,
+                internal_errors=self._internal_errors,
             )
 
     def _committed(self, event: Committed) -> None:
@@ -132,24 +132,24 @@ class Tally:
         match event:
             case GuardViolation():
                 query = self._query(event.query)
-                for finding in event.findings:
-                    query.violations[finding.breach.name.lower()] += 1
+                for violation in event.violations:
+                    query.violations[violation.kind.name.lower()] += 1
                 if event.withheld:
                     self._run(event.run_id, event.query).withheld.add(event.source)
-            case EventsMissed():
+            case ProgressEventsMissed():
                 self._query(event.query).missed += 1
-            case SourceIgnored() if event.wrong:
+            case SourceIgnored() if event.misconfigured:
                 self._query(event.query).ignored += 1
             case (
                 ForeignCommit()
-                | OffsetsVanished()
+                | GroupOffsetsMissing()
                 | TopicRecreated()
                 | CommitterFenced()
                 | CommitAbandoned()
                 | PartitionsShared()
             ):
                 self._incident(event)
-            case BatchApplied() | BatchReplayed() | BatchHalted() | StateLeftBehind():
+            case BatchApplied() | BatchReplayed() | BatchFailed() | QueryStateLost():
                 self._of_sinks(event)
 
     def _of_sinks(self, event: _OfSinks) -> None:
@@ -160,17 +160,17 @@ class Tally:
                 self._applied(sinks, event)
             case BatchReplayed():
                 sinks.replayed += 1
-            case BatchHalted():
+            case BatchFailed():
                 known = event.error in sinks.halts or len(sinks.halts) < _ERRORS
                 sinks.halts[event.error if known else OTHER] += 1
-            case StateLeftBehind():
-                sinks.left_behind += 1
+            case QueryStateLost():
+                sinks.state_lost += 1
 
     def _applied(self, sinks: SinkTally, event: BatchApplied) -> None:
         sinks.applied += 1
         sinks.rows += event.rows or 0
-        sinks.dead += event.dead or 0
-        sinks.lost += sum(until - start for start, until in event.holes.values())
+        sinks.dead_letters += event.dead_letters or 0
+        sinks.lost += sum(until - start for start, until in event.gaps.values())
         if event.query not in self._queries:  # of all others there is no one offset
             return
         if event.run_id != sinks.run_id:  # it may read other topics, and have other sinks
@@ -181,17 +181,17 @@ class Tally:
     def _incident(self, event: _OfGroup) -> None:
         group = self._group(event.cluster, event.group)
         group.incidents[_INCIDENTS[type(event)]] += 1
-        if isinstance(event, OffsetsVanished):
+        if isinstance(event, GroupOffsetsMissing):
             for tp in event.offsets:
                 group.held.pop(tp, None)
 
-    def _progressed(self, event: Progressed) -> None:
+    def _progressed(self, event: QueryProgressed) -> None:
         run = self._run(event.run_id, event.query)
-        run.batch_id, run.measures = event.batch_id, event.measures
+        run.batch_id, run.metrics = event.batch_id, event.metrics
         for source in event.sources:
             run.progressed(source)
 
-    def _fed(self, event: GroupsFed) -> None:
+    def _fed(self, event: RunGroupsChanged) -> None:
         if not event.ended:
             self._run(event.run_id, event.query).groups = event.groups
         elif event.run_id in self._runs:

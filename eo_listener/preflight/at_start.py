@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from eo_listener.errors import EoListenerError
-from eo_listener.events import Event, GroupsFed
+from eo_listener.events import Event, RunGroupsChanged
 from eo_listener.preflight.child import LONGEST, ask, start
 from eo_listener.preflight.findings import Finding
 from eo_listener.preflight.request import Request
@@ -32,11 +32,11 @@ class StartCheck:
     """
 
     def __init__(
-        self, of: Properties, *, mode: str, heartbeat: float, gather: float = GATHER
+        self, of: Properties, *, mode: str, recommit_interval: float, gather: float = GATHER
     ) -> None:
         self._of = of
         self._gather = gather
-        self._mode, self._heartbeat = mode, heartbeat
+        self._mode, self._recommit_interval = mode, recommit_interval
         self._changed = threading.Condition()
         self._waiting: dict[str, set[str]] = {}
         self._known: set[tuple[str, str]] = set()
@@ -47,7 +47,7 @@ class StartCheck:
 
     def __call__(self, event: Event) -> None:
         """Take up the groups that are new; returns at once."""
-        if not isinstance(event, GroupsFed) or event.ended:
+        if not isinstance(event, RunGroupsChanged) or event.ended:
             return
         with self._changed:
             for cluster, group in event.groups - self._known:
@@ -99,7 +99,7 @@ class StartCheck:
             properties=properties,
             groups=groups,
             mode=self._mode,
-            heartbeat=self._heartbeat,
+            recommit_interval=self._recommit_interval,
             running=True,
         )
         try:
@@ -127,7 +127,7 @@ class StartCheck:
 def tell(findings: Iterable[Finding]) -> None:
     """Log what matters, a line each."""
     for finding in findings:
-        advice = f". To do: {finding.advice}" if finding.advice else ""
+        advice = f". Fix: {finding.advice}" if finding.advice else ""
         logger.log(
             logging.WARNING if finding.matters else logging.DEBUG,
             "preflight, %s, %s: %s%s",

@@ -27,7 +27,7 @@ def judge_cluster(facts: ClusterFacts, plan: Plan) -> Iterator[Finding]:
         yield note(
             about,
             f"its settings could not be read ({facts.refused}), so retention is not compared",
-            f"keep the heartbeat well below {_RETENTION}; or, to have it compared: {command}",
+            f"keep recommit_interval well below {_RETENTION}; or, to have it compared: {command}",
         )
         return
     yield from _retention(about, facts, plan)
@@ -40,27 +40,26 @@ def _retention(about: str, facts: ClusterFacts, plan: Plan) -> Iterator[Finding]
         yield note(about, f"{_RETENTION} is not told by this broker")
         return
     seconds = minutes * 60.0
-    told = (
-        f"{_RETENTION} is {minutes} ({_length(seconds)}), the heartbeat {_length(plan.heartbeat)}"
-    )
+    every = _length(plan.recommit_interval)
+    told = f"{_RETENTION} is {minutes} ({_length(seconds)}), recommit_interval is {every}"
     if plan.mode == "member":
         yield fine(about, f"{told}; a group with a live member does not expire")
-    elif plan.heartbeat >= seconds:
+    elif plan.recommit_interval >= seconds:
         yield problem(
             about,
             f"{told}: offsets of an idle query expire before they are committed again",
-            f"a heartbeat of {_length(seconds / 4)} or less, or a longer {_RETENTION}",
+            f"a recommit_interval of {_length(seconds / 4)} or less, or a longer {_RETENTION}",
         )
-    elif plan.heartbeat > seconds / 2:
+    elif plan.recommit_interval > seconds / 2:
         yield warning(
             about,
-            f"{told}: one heartbeat that is missed, and offsets of an idle query expire",
-            f"a heartbeat of {_length(seconds / 4)} or less",
+            f"{told}: if one commit fails, offsets of an idle query may expire",
+            f"a recommit_interval of {_length(seconds / 4)} or less",
         )
     else:
         check = facts.number(_CHECK)
-        every = f", looked for every {_length(check / 1000.0)}" if check is not None else ""
-        yield fine(about, told + every)
+        checked = f", checked every {_length(check / 1000.0)}" if check is not None else ""
+        yield fine(about, told + checked)
 
 
 def _limits(about: str, facts: ClusterFacts, plan: Plan) -> Iterator[Finding]:

@@ -80,7 +80,7 @@ class Plan:
     """
 
     mode: str = "simple"
-    heartbeat: float = 3600.0
+    recommit_interval: float = 3600.0
     protocol: str = "classic"
     principal: str | None = None
     running: bool = False

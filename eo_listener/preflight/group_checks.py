@@ -91,7 +91,7 @@ def _members(about: str, group: GroupFacts, plan: Plan) -> Iterator[Finding]:
             about,
             "it is empty, but had members: all its offsets expire at once, the newest too, when "
             "it has been empty for offsets.retention.minutes",
-            f"{_OWN_GROUP}; or mode='member'. Else they are committed again within a heartbeat",
+            f"{_OWN_GROUP}; or mode='member'. Else they are missing until the next recommit",
         )
     else:
         yield fine(about, f"it has no members ({group.state})")

@@ -43,7 +43,7 @@ class Request:
     groups: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     mode: str = "simple"
-    heartbeat: float = 3600.0
+    recommit_interval: float = 3600.0
     running: bool = False
 
     @property
@@ -51,7 +51,7 @@ class Request:
         """How commits will be made, and by whom."""
         return Plan(
             mode=self.mode,
-            heartbeat=self.heartbeat,
+            recommit_interval=self.recommit_interval,
             protocol=self.properties.get("group.protocol", "classic"),
             principal=principal(self.properties),
             running=self.running,
@@ -78,7 +78,7 @@ class Request:
                 "groups": self.groups,
                 "topics": self.topics,
                 "mode": self.mode,
-                "heartbeat": self.heartbeat,
+                "recommit_interval": self.recommit_interval,
                 "running": self.running,
             }
         )
@@ -93,7 +93,7 @@ class Request:
                 groups=tuple(map(str, fields["groups"])),
                 topics=tuple(map(str, fields["topics"])),
                 mode=str(fields["mode"]),
-                heartbeat=float(fields["heartbeat"]),
+                recommit_interval=float(fields["recommit_interval"]),
                 running=fields["running"] is True,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eo_listener.security.access import Access, Road, principal, translate
+from eo_listener.security.access import Access, ClientKind, principal, translate
 from eo_listener.security.stores import REQUEST, Store
 
-__all__ = ["REQUEST", "Access", "Road", "Store", "principal", "translate"]
+__all__ = ["REQUEST", "Access", "ClientKind", "Store", "principal", "translate"]

@@ -20,7 +20,7 @@ from eo_listener.security.sasl import JAAS, module, require_https, sasl
 from eo_listener.security.stores import Store
 from eo_listener.security.tls import tls
 
-Road = Literal["librdkafka", "java"]
+ClientKind = Literal["librdkafka", "java"]
 
 _PLAINTEXT: Final = "PLAINTEXT"
 _OF_JAVA: Final = "security.providers"
@@ -32,12 +32,12 @@ class Access:
     """What a client must be told, beside the servers.
 
     `properties` are librdkafka's, to which `stores` add some once Java has read them; or, where
-    the `road` is "java", those of Java's own client, for the reason in `why_java`.
+    the `client` is "java", those of Java's own client, for the reason in `why_java`.
     """
 
     properties: Mapping[str, str] = field(repr=False)
     stores: tuple[Store, ...] = ()
-    road: Road = "librdkafka"
+    client: ClientKind = "librdkafka"
     why_java: str | None = None
 
 
@@ -65,11 +65,11 @@ def translate(
         return _by_librdkafka(options, own, gssapi=gssapi)
     except OnlyJava as why:
         _require_nothing_own(own, why)
-        return Access(properties=options, road="java", why_java=str(why))
+        return Access(properties=options, client="java", why_java=str(why))
 
 
 def _require_harmless(options: Mapping[str, str]) -> None:
-    """Raise for what is used on neither road."""
+    """Raise for what is used on neither client."""
     if options.get(PROTOCOL, _PLAINTEXT).strip().upper() == _PLAINTEXT:
         return  # then no client looks at it
     require_https(options)

@@ -57,9 +57,9 @@ def require_https(options: Mapping[str, str]) -> None:
         secure = False
     if not secure or any(char <= " " for char in url):
         raise SettingsError(
-            f"the source option {PREFIX}{_URL} is no https address",
-            cause="the client's secret would travel in the open, or a file be read for a token",
-            fix="give a URL that begins with https://, without a user in it",
+            f"the source option {PREFIX}{_URL} must be an https URL",
+            cause="the client's secret would be sent unencrypted, or a file read as the token",
+            fix="Give a URL that begins with https://, without a user in it",
         )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener import java
 from eo_listener import shim as shim_jar
-from eo_listener.errors import SettingsError, TooLateError
+from eo_listener.errors import JvmAlreadyRunningError, SettingsError
 from eo_listener.session import properties
 from eo_listener.session.arguments import VARIABLE, SubmitArguments
 from eo_listener.session.installation import CONNECTOR, Installation
@@ -49,7 +49,7 @@ def configure(
 
     Jars are put into the environment variable PYSPARK_SUBMIT_ARGS, also those the builder had.
 
-    Raises TooLateError when the JVM is already running without them, SettingsError,
+    Raises JvmAlreadyRunningError when the JVM is already running without them, SettingsError,
     JavaError, and UnavailableError when the shim jar is missing.
     """
     options = _options_of(builder)
@@ -172,7 +172,7 @@ def _compare(spark: Installation) -> None:
     if pyspark.split(".")[:2] != spark.version.split(".")[:2]:
         logger.warning(
             "pyspark is %s, and will start the Spark %s in %s (SPARK_HOME), which it may not fit; "
-            "the connector is chosen for Spark %s. To do: unset SPARK_HOME, or install pyspark==%s",
+            "the connector is chosen for Spark %s. Fix: unset SPARK_HOME, or install pyspark==%s",
             pyspark,
             spark.version,
             spark.home,
@@ -191,7 +191,7 @@ def _connect_error(sign: str) -> SettingsError:
 
 
 def _running_jvm_has_all(spark: Installation, *, connector: bool, shim: bool) -> bool:
-    """Whether a JVM is running that needs nothing more. Raises TooLateError when one does."""
+    """Whether a JVM runs that needs nothing more. Raises JvmAlreadyRunningError when it does."""
     from eo_listener.jvm import classes  # noqa: PLC0415 - imports pyspark: its absence is said above
 
     if not classes.is_running():
@@ -208,7 +208,9 @@ def _running_jvm_has_all(spark: Installation, *, connector: bool, shim: bool) ->
     return True
 
 
-def too_late(spark: Installation, *, connector: bool, shim: bool, submitted: bool) -> TooLateError:
+def too_late(
+    spark: Installation, *, connector: bool, shim: bool, submitted: bool
+) -> JvmAlreadyRunningError:
     """Build the error that names what the running JVM lacks and how to start it with that."""
     lacking = " and ".join(
         name for name, lacks in (("the shim", shim), ("the Kafka connector", connector)) if lacks
@@ -220,7 +222,7 @@ def too_late(spark: Installation, *, connector: bool, shim: bool, submitted: boo
         command += ["--packages", spark.connector, "--exclude-packages", ",".join(HADOOP)]
     command.append(sys.argv[0] if submitted and sys.argv[0] else "job.py")
     line = " ".join(command)
-    return TooLateError(
+    return JvmAlreadyRunningError(
         f"configure comes too late: the JVM is already running, without {lacking}",
         cause="spark-submit started it before this program"
         if submitted

@@ -70,7 +70,7 @@ def tasks_wanted(plan: Plan, partitions: int, task_rows: int) -> int | None:
 
 
 def planned_rows(plan: Plan) -> int:
-    """Return how many offsets a batch has; transaction markers and holes count too."""
+    """Return how many offsets a batch has; transaction markers and gaps count too."""
     return sum(_lengths(plan))
 
 

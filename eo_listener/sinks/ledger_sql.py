@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from eo_listener.errors import ForeignWriterError, FormatError
 from eo_listener.ledger import FORMAT, Entry, Head, LedgerKey, Move, Verdict
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 HEADS: Final = "eo_ledger"
 HISTORY: Final = "eo_ledger_history"
@@ -86,7 +86,7 @@ class LedgerSql:
             f"CREATE TABLE IF NOT EXISTS {self.table(HISTORY)} (format integer NOT NULL, {key}, "
             f'source integer NOT NULL, topic text NOT NULL, topic_id text, "partition" integer '
             f'NOT NULL, {span}, {writer}, "rows" bigint NOT NULL, verdict text NOT NULL, '
-            f"hole_start bigint, hole_until bigint, applied_at {self.moment} NOT NULL)"
+            f"gap_start bigint, gap_until bigint, applied_at {self.moment} NOT NULL)"
         )
         index, table = HISTORY + "_order", HISTORY
         names = (
@@ -158,7 +158,7 @@ class LedgerSql:
         text = (
             f"INSERT INTO {self.table(HISTORY)} (format, sink, query, source, topic, "
             '"partition", topic_id, start_offset, next_offset, batch_id, query_id, run_id, "rows", '
-            f"verdict, hole_start, hole_until, applied_at) VALUES ({self._places(17)})"
+            f"verdict, gap_start, gap_until, applied_at) VALUES ({self._places(17)})"
         )
         batch = (entry.batch_id, entry.query_id, entry.run_id, rows)
         return Many(
@@ -166,7 +166,7 @@ class LedgerSql:
             [
                 (
                     *(FORMAT, sink, entry.query, move.source, *tp, move.topic_id, *move.span),
-                    *(*batch, word, *(move.hole or (None, None)), now_text(now)),
+                    *(*batch, word, *(move.gap or (None, None)), now_text(now)),
                 )
                 for tp, move in entry.moves.items()
                 if (word := verdict(move)) is not None
@@ -185,7 +185,7 @@ class LedgerSql:
         table = self.table(HISTORY)
         ours = self._each(("sink", "query"), " AND ")
         text = (
-            f"DELETE FROM {table} WHERE {ours} AND verdict <> 'first' AND hole_start IS NULL "
+            f"DELETE FROM {table} WHERE {ours} AND verdict <> 'first' AND gap_start IS NULL "
             f"AND applied_at <= (SELECT applied_at FROM {table} "
             f"WHERE {ours} ORDER BY applied_at DESC LIMIT 1 OFFSET {self.placeholder} * "
             f"(SELECT count(*) FROM {self.table(HEADS)} WHERE {ours}))"
@@ -217,7 +217,7 @@ def verdict(move: Move) -> str | None:
 
     An empty range has one where it makes the head: there the partition begins.
     """
-    if move.hole is not None:
+    if move.gap is not None:
         return "gap accepted"
     if move.verdict is not None:
         return move.verdict.value
@@ -237,7 +237,7 @@ def standing(row: Sequence[Any]) -> Standing:
             fix="Install that version of eo-listener here too",
         )
     head = Head(
-        span=Span(start, until),
+        span=OffsetRange(start, until),
         topic_id=topic_id,
         query_id=query_id,
         run_id=run_id,

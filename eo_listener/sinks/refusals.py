@@ -32,8 +32,9 @@ class DeadLetterLimit:
         """Raise SettingsError for what is neither."""
         if not _is_limit(self.most):
             raise SettingsError(
-                f"max_dead_letters={self.most!r} is neither a number of rows nor a share of them",
-                fix="Give it as an int, 0 or more, or as a float from 0.0 to 1.0",
+                "max_dead_letters must be a number of rows (an int, 0 or more) or a share of them (a "
+                f"float from 0.0 to 1.0), got {self.most!r}",
+                fix="Give one of these",
             )
 
     def allows(self, dead: int, rows: int) -> bool:

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from eo_listener.errors import SinkError, TryAgainError
+from eo_listener.errors import RetriableSinkError, SinkError
 from eo_listener.plan import Plan
 from eo_listener.sinks.arrow_schema import arrow_schema
 from eo_listener.sinks.fetching import TASK_ROWS, Fetch, fetch, next_count, tasks_wanted
@@ -51,8 +51,8 @@ def stream(
 
     Timestamps are in UTC. A cut loses the order of rows. With `at_once` all rows come together.
     Close the iterator when it is left early. Raises SettingsError for a type that Arrow has no form
-    for, TooManyBytesError where Spark says that rows are too many, TryAgainError where rows that
-    were kept are lost.
+    for, TooManyBytesError where Spark says that rows are too many, RetriableSinkError where rows
+    that were kept are lost.
     """
     schema = schema_of(frame)
     # Of what stands before foreachBatch the frame itself shows shuffles alone.
@@ -180,7 +180,7 @@ def _kept(rdd: Any) -> Iterator[bytes]:
 def _explained(error: Exception) -> SinkError | None:
     """Return what to raise for an error of Spark's about which something can be done."""
     if _LOST in str(error):
-        return TryAgainError(
+        return RetriableSinkError(
             "rows of the batch were lost while they came to the driver",
             cause="an executor has ended",
             fix="The batch is repeated; if this goes on, find out why executors end (memory, "

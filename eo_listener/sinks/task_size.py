@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from eo_listener.errors import TryAgainError
+from eo_listener.errors import RetriableSinkError
 from eo_listener.plan import Plan
 from eo_listener.sinks.fetching import TASK_BYTES, TASK_ROWS, planned_rows
 from eo_listener.sinks.rows import TooManyBytesError, stream
@@ -36,8 +36,8 @@ class TaskSize:
     def stream(self, frame: Any, plan: Plan) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of `frame` as `rows.stream` does, and learn how large they are.
 
-        Raises TryAgainError, besides what that raises, where smaller tasks may help and some rows
-        have been given already.
+        Raises RetriableSinkError, besides what that raises, where smaller tasks may help and some
+        rows have been given already.
         """
         size, planned, begun = 0, planned_rows(plan), False
         while True:
@@ -54,7 +54,9 @@ class TaskSize:
                 if not self.shrink(planned):
                     raise
                 if begun:  # the caller has to begin again
-                    raise TryAgainError(error.problem, cause=error.cause, fix=error.fix) from error
+                    raise RetriableSinkError(
+                        error.problem, cause=error.cause, fix=error.fix
+                    ) from error
         self.learn(planned, size)
 
     def at_once(self, plan: Plan) -> bool:

@@ -17,7 +17,7 @@ from eo_listener.errors import (
     SettingsError,
     TopicRecreatedError,
 )
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.protocols import Look
 
 EARLIEST: Final = -2  # as Spark spells them (JsonUtils)
@@ -90,8 +90,8 @@ def choose(
         there = [tp for tp in there if tp not in found]
     _refuse_recreated(origin, there, logs)
     _refuse_vanished(origin, there)
-    lost: dict[TopicPartition, Span] = {}
-    beyond: dict[TopicPartition, Span] = {}
+    lost: dict[TopicPartition, OffsetRange] = {}
+    beyond: dict[TopicPartition, OffsetRange] = {}
     for tp in there:
         held = origin.offsets.get(tp)
         if held is None:
@@ -101,9 +101,9 @@ def choose(
         elif out_of_range is not Policy.FAIL:
             found[tp] = _WISHES[out_of_range]
         elif held < logs.starts[tp]:
-            lost[tp] = Span(held, logs.starts[tp])
+            lost[tp] = OffsetRange(held, logs.starts[tp])
         else:
-            beyond[tp] = Span(logs.ends[tp], held)
+            beyond[tp] = OffsetRange(logs.ends[tp], held)
     if beyond:
         _refuse_beyond(origin, beyond)
     if lost:
@@ -149,13 +149,13 @@ def _of_now(origin: Origin, logs: Look) -> set[TopicPartition]:
 
 def _of_older(
     origin: Origin, partitions: Collection[TopicPartition], logs: Look
-) -> dict[TopicPartition, Span]:
+) -> dict[TopicPartition, OffsetRange]:
     """Positions that are those of another topic of the same name."""
     wrong = {}
     for tp in partitions:
         was, now = origin.topic_ids.get(tp), logs.topic_ids.get(tp.topic)
         if tp in origin.offsets and was is not None and now is not None and was != now:
-            wrong[tp] = Span(0, origin.offsets[tp])
+            wrong[tp] = OffsetRange(0, origin.offsets[tp])
     return wrong
 
 
@@ -174,7 +174,7 @@ def _refuse_recreated(origin: Origin, partitions: Collection[TopicPartition], lo
 def _refuse_vanished(origin: Origin, partitions: Collection[TopicPartition]) -> None:
     gone = sorted(origin.offsets.keys() - set(partitions))
     if gone:
-        spans = {tp: Span(origin.offsets[tp], origin.offsets[tp]) for tp in gone}
+        spans = {tp: OffsetRange(origin.offsets[tp], origin.offsets[tp]) for tp in gone}
         raise PartitionVanishedError(
             f"Kafka lacks partitions for which {origin.what} has offsets: {_listed(spans)}",
             ranges=spans,
@@ -185,7 +185,7 @@ def _refuse_vanished(origin: Origin, partitions: Collection[TopicPartition]) -> 
         )
 
 
-def _refuse_beyond(origin: Origin, beyond: Mapping[TopicPartition, Span]) -> NoReturn:
+def _refuse_beyond(origin: Origin, beyond: Mapping[TopicPartition, OffsetRange]) -> NoReturn:
     raise RegressionError(
         f"{origin.what} is beyond the end of the log: {_listed(beyond)}",
         ranges=beyond,
@@ -196,5 +196,5 @@ def _refuse_beyond(origin: Origin, beyond: Mapping[TopicPartition, Span]) -> NoR
     )
 
 
-def _listed(spans: Mapping[TopicPartition, Span]) -> str:
+def _listed(spans: Mapping[TopicPartition, OffsetRange]) -> str:
     return few(f"{tp} {span}" for tp, span in spans.items())

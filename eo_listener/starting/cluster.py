@@ -31,7 +31,7 @@ class SourceCluster:
     def __init__(self, options: Mapping[str, str]) -> None:
         hands = JvmHands()
         cluster = SourceLogs(hands).cluster(options)
-        if cluster.road == "java":
+        if cluster.client == "java":
             raise SettingsError(
                 f"the partitions at {cluster} cannot be listed from Python",
                 cause=cluster.why_java,

@@ -123,8 +123,8 @@ def _policy(kind: type[_Choice], name: str, given: str) -> _Choice:
         return kind(given)
     except ValueError:
         raise SettingsError(
-            f"{name} is {given!r}, which is not known",
-            fix=f"Give one of {', '.join(repr(one.value) for one in kind)}",
+            f"{name} must be one of {', '.join(repr(one.value) for one in kind)}, got {given!r}",
+            fix="Give one of these",
         ) from None
 
 
@@ -158,9 +158,9 @@ def _milliseconds(timestamp: object, wanted: Wanted | None) -> int:
     # Below zero Kafka has wishes, not times: -1 is the end of the log, -2 its beginning.
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < _FOREVER:
         raise SettingsError(
-            f"timestamp is {timestamp!r}, which is no time that Kafka knows",
-            fix="Give a datetime with a time zone, or milliseconds since the epoch; for all that "
-            'there is, startingOffsets="earliest"',
+            f"timestamp must be a time since 1970, got {timestamp!r}",
+            fix="Give a datetime with a time zone, or milliseconds since the epoch; for all "
+            'records, startingOffsets="earliest"',
         )
     return found
 

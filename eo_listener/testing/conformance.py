@@ -19,7 +19,7 @@ from typing import Any
 
 from eo_listener.errors import ForeignWriterError, OutcomeUnknownError
 from eo_listener.ledger import Applied, Entry
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.protocols import Sink
 from eo_listener.testing.crashes import Killed, broken_off, hooked
 from eo_listener.testing.entries import (
@@ -128,7 +128,7 @@ class SinkConformance:
 
     def test_rows_and_heads_are_written(self) -> None:
         """A first batch leaves its rows and a head for each of its partitions."""
-        entry = entry_of({}, {_TP: Span(5, 8), _OTHER: Span(0, 2)})
+        entry = entry_of({}, {_TP: OffsetRange(5, 8), _OTHER: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)
             assert self.write(sink, entry).rows == 5
@@ -136,28 +136,28 @@ class SinkConformance:
 
     def test_a_next_batch_follows(self) -> None:
         """Heads move on, rows come to those before them, and equal rows are all kept."""
-        first = entry_of({}, {_TP: Span(0, 2)})
+        first = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)
             self.write(sink, first)
-            second = entry_of(sink.applied(QUERY), {_TP: Span(2, 4)}, batch_id=1)
+            second = entry_of(sink.applied(QUERY), {_TP: OffsetRange(2, 4)}, batch_id=1)
             self.write(sink, second, rows_of(first))
         self.check(rows_of(first) * 2, heads_of(second))
 
     def test_a_batch_moves_its_own_heads_only(self) -> None:
         """A head of a partition that a batch does not have stays as it is."""
-        first = entry_of({}, {_TP: Span(0, 2), _OTHER: Span(0, 3)})
+        first = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 3)})
         with self.opened() as sink:
             sink.applied(QUERY)
             self.write(sink, first)
-            second = entry_of(heads_of(first), {_TP: Span(2, 4)}, batch_id=1)
+            second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
             self.write(sink, second)
         rows = [*rows_of(first), *rows_of(second)]
         self.check(rows, {**heads_of(first), **heads_of(second)})
 
     def test_a_large_batch_is_written_whole(self) -> None:
         """More rows than come as one chunk, all of one partition."""
-        entry = entry_of({}, {_TP: Span(0, _MANY)})
+        entry = entry_of({}, {_TP: OffsetRange(0, _MANY)})
         with self.opened() as sink:
             sink.applied(QUERY)
             assert self.write(sink, entry).rows == _MANY
@@ -168,7 +168,10 @@ class SinkConformance:
     def test_heads_are_exact(self) -> None:
         """Offsets and batches beyond 32 bits, and a topic id that is not known, come back so."""
         entry = entry_of(
-            {}, {_TP: Span(_FAR, _FAR + 1), _OTHER: Span(0, 0)}, batch_id=_FAR, topic_id=None
+            {},
+            {_TP: OffsetRange(_FAR, _FAR + 1), _OTHER: OffsetRange(0, 0)},
+            batch_id=_FAR,
+            topic_id=None,
         )
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -177,18 +180,18 @@ class SinkConformance:
 
     def test_many_partitions(self) -> None:
         """A batch of a thousand partitions moves each of them."""
-        spans = {TopicPartition("wide", number): Span(0, 1) for number in range(1000)}
+        spans = {TopicPartition("wide", number): OffsetRange(0, 1) for number in range(1000)}
         with self.opened() as sink:
             sink.applied(QUERY)
             self.write(sink, entry_of({}, spans), [])
-            later = {tp: Span(1, 2) for tp in spans}
+            later = {tp: OffsetRange(1, 2) for tp in spans}
             second = entry_of(sink.applied(QUERY), later, batch_id=1)
             self.write(sink, second, [])
         self.check([], heads_of(second))
 
     def test_a_batch_without_rows_moves_the_head(self) -> None:
         """What was read and filtered out was applied too."""
-        entry = entry_of({}, {_TP: Span(0, 10)})
+        entry = entry_of({}, {_TP: OffsetRange(0, 10)})
         with self.opened() as sink:
             sink.applied(QUERY)
             assert self.write(sink, entry, []).rows == 0
@@ -196,17 +199,17 @@ class SinkConformance:
 
     def test_a_batch_without_ranges_marks_the_heads(self) -> None:
         """A batch whose rows come from state alone is written, and the heads tell that it was."""
-        first = entry_of({}, {_TP: Span(0, 2)})
+        first = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)
             self.write(sink, first)
-            empty = entry_of(sink.applied(QUERY), {_TP: Span(2, 2)}, batch_id=1)
+            empty = entry_of(sink.applied(QUERY), {_TP: OffsetRange(2, 2)}, batch_id=1)
             self.write(sink, empty, [(*_TP, 0, "from state")])
         self.check([*rows_of(first), (*_TP, 0, "from state")], heads_of(empty))
 
-    def test_an_accepted_hole_is_no_obstacle(self) -> None:
-        """A move with a hole before it moves the head."""
-        entry = entry_of({}, {_TP: Span(5, 6)}, hole=Span(0, 5))
+    def test_an_accepted_gap_is_no_obstacle(self) -> None:
+        """A move with a gap before it moves the head."""
+        entry = entry_of({}, {_TP: OffsetRange(5, 6)}, gap=OffsetRange(0, 5))
         with self.opened() as sink:
             sink.applied(QUERY)
             self.write(sink, entry)
@@ -214,11 +217,11 @@ class SinkConformance:
 
     def test_a_moved_head_is_not_overwritten(self) -> None:
         """Another offset, batch, query id or run in the ledger, or a missing head, refuses all."""
-        first = entry_of({}, {_TP: Span(0, 2), _OTHER: Span(0, 2)})
+        first = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 2)})
         there = heads_of(first)
-        spans = {_OTHER: Span(2, 4), _TP: Span(2, 4)}
+        spans = {_OTHER: OffsetRange(2, 4), _TP: OffsetRange(2, 4)}
         wrong = (
-            replace(there[_TP], span=Span(0, 1)),
+            replace(there[_TP], span=OffsetRange(0, 1)),
             replace(there[_TP], batch_id=7),
             replace(there[_TP], query_id="query-2"),
             replace(there[_TP], run_id="run-2"),
@@ -232,7 +235,7 @@ class SinkConformance:
                 self.check_refused(sink, entry_of({**there, _TP: head}, turned, batch_id=1))
             self.check_refused(sink, entry_of({_OTHER: there[_OTHER]}, spans, batch_id=1))
             extra = TopicPartition("flights", 2)
-            unknown = entry_of({**there, extra: there[_TP]}, {**spans, extra: Span(2, 3)})
+            unknown = entry_of({**there, extra: there[_TP]}, {**spans, extra: OffsetRange(2, 3)})
             self.check_refused(sink, unknown)
             self.check(rows_of(first), there)
             second = entry_of(there, spans, batch_id=1)
@@ -241,7 +244,7 @@ class SinkConformance:
 
     def test_the_same_entry_is_written_once(self) -> None:
         """An entry that is applied again is refused, by the same sink and by another."""
-        entry = entry_of({}, {_TP: Span(0, 2)})
+        entry = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink, self.opened() as other:
             sink.applied(QUERY)
             self.write(sink, entry)
@@ -251,8 +254,8 @@ class SinkConformance:
 
     def test_queries_and_sinks_do_not_meet(self) -> None:
         """Each query has heads of its own in a sink, and each sink of a store."""
-        mine = entry_of({}, {_TP: Span(0, 2)})
-        yours = entry_of({}, {_TP: Span(10, 11)}, query="other", run_id="run-9")
+        mine = entry_of({}, {_TP: OffsetRange(0, 2)})
+        yours = entry_of({}, {_TP: OffsetRange(10, 11)}, query="other", run_id="run-9")
         with self.opened() as sink, self.opened("second") as second:
             sink.applied(QUERY)
             self.write(sink, mine)
@@ -266,9 +269,9 @@ class SinkConformance:
 
     def test_what_a_query_id_has_moved_is_found_under_any_name(self) -> None:
         """Its heads in all sinks and queries of a store, and no others; the keys are the sinks'."""
-        mine = entry_of({}, {_TP: Span(0, 2), _OTHER: Span(0, 1)})
-        old = entry_of({}, {_TP: Span(10, 11)}, query=HOSTILE[0])
-        taken = entry_of(heads_of(mine), {_TP: Span(2, 3)})
+        mine = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 1)})
+        old = entry_of({}, {_TP: OffsetRange(10, 11)}, query=HOSTILE[0])
+        taken = entry_of(heads_of(mine), {_TP: OffsetRange(2, 3)})
         with self.opened() as sink, self.opened("second") as second:
             assert not any((sink.applied(QUERY), second.applied(QUERY), sink.moved_by("query-1")))
             for entry in (mine, old, replace(taken, query_id="query-2")):
@@ -286,10 +289,12 @@ class SinkConformance:
             with self.opened(f"rows of {word}") as sink:
                 tp = TopicPartition(word, 3)
                 sink.applied(word)
-                entry = entry_of({}, {tp: Span(0, 1)}, query=word, run_id=word, topic_id=word)
+                entry = entry_of(
+                    {}, {tp: OffsetRange(0, 1)}, query=word, run_id=word, topic_id=word
+                )
                 self.write(sink, entry)
                 assert dict(sink.applied(word)) == heads_of(entry), f"query {word!r}"
-                after = entry_of(heads_of(entry), {tp: Span(1, 2)}, query=word, run_id=word)
+                after = entry_of(heads_of(entry), {tp: OffsetRange(1, 2)}, query=word, run_id=word)
                 self.write(sink, after)
                 assert dict(sink.applied(word)) == heads_of(after), f"query {word!r}"
             there = sorted(self.read_rows(f"rows of {word}"))
@@ -297,8 +302,8 @@ class SinkConformance:
 
     def test_a_crash_before_the_commit_leaves_nothing(self) -> None:
         """At each point before the commit a killed driver leaves neither rows nor heads."""
-        first = entry_of({}, {_TP: Span(0, 2)})
-        second = entry_of(heads_of(first), {_TP: Span(2, 4)}, batch_id=1)
+        first = entry_of({}, {_TP: OffsetRange(0, 2)})
+        second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
         with self.opened() as sink:
             sink.applied(QUERY)
             self.write(sink, first)
@@ -313,7 +318,7 @@ class SinkConformance:
 
     def test_a_failed_batch_leaves_the_sink_usable(self) -> None:
         """After an error in the middle the same sink takes the same batch, once."""
-        entry = entry_of({}, {_TP: Span(0, 2)})
+        entry = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)
             for point in self.fault_points:
@@ -323,7 +328,7 @@ class SinkConformance:
 
     def test_a_crash_after_the_commit_keeps_all(self) -> None:
         """What is committed stays, and is refused the second time."""
-        entry = entry_of({}, {_TP: Span(0, 2)})
+        entry = entry_of({}, {_TP: OffsetRange(0, 2)})
         for point in self.fault_points_after[:1]:
             with self.opened() as sink:
                 sink.applied(QUERY)
@@ -340,7 +345,7 @@ class SinkConformance:
         with self.opened() as sink:
             sink.applied(QUERY)
             for number, point in enumerate(points):
-                entry = entry_of(heads, {_TP: Span(number, number + 1)}, batch_id=number)
+                entry = entry_of(heads, {_TP: OffsetRange(number, number + 1)}, batch_id=number)
                 self.break_off(sink, entry, point, _LOST)
                 if dict(sink.applied(QUERY)) == heads:
                     self.write(sink, entry)
@@ -349,8 +354,8 @@ class SinkConformance:
 
     def test_a_reader_sees_all_or_nothing(self) -> None:
         """At each point of a batch another reader sees rows and heads as before, or as after."""
-        first = entry_of({}, {_TP: Span(0, 2)})
-        second = entry_of(heads_of(first), {_TP: Span(2, 4)}, batch_id=1)
+        first = entry_of({}, {_TP: OffsetRange(0, 2)})
+        second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
         before = (sorted(rows_of(first)), heads_of(first))
         after = (sorted([*rows_of(first), *rows_of(second)]), heads_of(second))
         seen: list[tuple[str, bool, bool]] = []
@@ -378,7 +383,7 @@ class SinkConformance:
         with self.opened() as one, self.opened() as two:
             one.applied(QUERY)
             for number in range(4):
-                span = {_TP: Span(number, number + 1)}
+                span = {_TP: OffsetRange(number, number + 1)}
                 runs = [
                     entry_of(heads, span, batch_id=number, run_id=f"{name}-{number}")
                     for name in ("one", "two")
@@ -392,7 +397,7 @@ class SinkConformance:
 
     def test_closing_is_not_the_end(self) -> None:
         """A sink can be closed twice, and closing loses nothing."""
-        entry = entry_of({}, {_TP: Span(0, 2)})
+        entry = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)
             self.write(sink, entry)

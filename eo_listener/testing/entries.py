@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from eo_listener.ledger import Entry, Head, Move, Verdict
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 
 Row: TypeAlias = tuple[str, int, int, str]
@@ -32,17 +32,17 @@ QUERY = "flights"
 
 def entry_of(
     heads: Heads,
-    spans: Mapping[TopicPartition, Span],
+    spans: Mapping[TopicPartition, OffsetRange],
     *,
     batch_id: int = 0,
     query: str = QUERY,
     run_id: str = "run-1",
     topic_id: str | None = "tv9Lg1mUQ5mX5yWk4vcVXA",
-    hole: Span | None = None,
+    gap: OffsetRange | None = None,
 ) -> Entry:
     """Return the entry of a batch with `spans`, which has found `heads`; nothing is judged.
 
-    `hole` is accepted in each of its moves.
+    `gap` is accepted in each of its moves.
     """
     moves = {
         tp: Move(
@@ -51,7 +51,7 @@ def entry_of(
             topic_id=topic_id,
             verdict=_verdict(span, heads.get(tp)),
             found=heads.get(tp),
-            hole=hole,
+            gap=gap,
         )
         for tp, span in spans.items()
     }
@@ -67,7 +67,7 @@ def rows_of(entry: Entry, word: str = "") -> list[Row]:
     ]
 
 
-def _verdict(span: Span, found: Head | None) -> Verdict | None:
+def _verdict(span: OffsetRange, found: Head | None) -> Verdict | None:
     if span.start == span.until:
         return None
     return Verdict.FIRST if found is None else Verdict.NEXT

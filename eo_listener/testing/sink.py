@@ -11,9 +11,9 @@ from typing import Any
 from eo_listener.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
-    SinkBusyError,
+    RetriableSinkError,
     SinkError,
-    TryAgainError,
+    SinkLockedError,
 )
 from eo_listener.fault_points import reached
 from eo_listener.ledger import Applied, Entry, Head, LedgerKey
@@ -131,9 +131,9 @@ class MemorySink:
             case SinkFault.REFUSED:
                 raise SinkError(f"{self.label} refuses the batch")
             case SinkFault.TRY_AGAIN:
-                raise TryAgainError(f"{self.label}: {fault.value}")
+                raise RetriableSinkError(f"{self.label}: {fault.value}")
             case SinkFault.BUSY:
-                raise SinkBusyError(f"{self.label}: {fault.value}")
+                raise SinkLockedError(f"{self.label}: {fault.value}")
         reached("sink.commit-sent")
         if fault is SinkFault.LATE:
             transaction.commit_late()

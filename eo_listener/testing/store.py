@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from eo_listener.errors import SinkBusyError
+from eo_listener.errors import SinkLockedError
 from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 
@@ -66,7 +66,7 @@ class Transaction:
     def move(self, key: str, query: str, tp: TopicPartition, found: Head | None, head: Head) -> int:
         """Set a head where it is still as it was `found`; says how many heads were set: 0 or 1.
 
-        From here to its end no other transaction moves any. Raises SinkBusyError.
+        From here to its end no other transaction moves any. Raises SinkLockedError.
         """
         self._wait_for_lock()
         held = self._store.heads.get((key, query), {})
@@ -110,7 +110,7 @@ class Transaction:
         if late is not None:
             late.commit()
         if not self._store.lock.acquire(timeout=self._store.patience):
-            raise SinkBusyError(
+            raise SinkLockedError(
                 "another transaction of the store in memory has not ended in "
                 f"{self._store.patience:g} s",
                 fix="End it, or wait for longer",

@@ -17,7 +17,7 @@ from eo_listener.audit import Claim, Finding, Gravity, Kind, prove
 from eo_listener.broker import Broker
 from eo_listener.errors import KafkaError
 from eo_listener.kafka import RecordReader
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.conftest import kafka_version
 from tests.topics import Topics, unique
 
@@ -106,7 +106,7 @@ def test_transactions(servers: str) -> None:
         (facts,) = reader.facts([tp]).values()
         assert (facts.start, facts.stable, facts.end) == (0, 27, 30)
         assert facts.compacted is False
-        claim = {tp: Claim(span=Span(0, 27), topic_id=facts.topic_id)}
+        claim = {tp: Claim(span=OffsetRange(0, 27), topic_id=facts.topic_id)}
         good = rows(topic, (0, 10), (17, 27))
         healthy = prove(claim, good, reader, read_committed=True)
         assert counted(healthy) == {Kind.MARKER: 2, Kind.ABORTED: 5}
@@ -121,7 +121,7 @@ def test_transactions(servers: str) -> None:
         assert counted(prove(claim, good, reader)) == {Kind.MARKER: 2, Kind.MISSING: 5}
         every = rows(topic, (0, 10), (11, 16), (17, 27))
         assert counted(prove(claim, every, reader)) == {Kind.MARKER: 2}
-        beyond = {tp: Claim(span=Span(0, 32))}
+        beyond = {tp: Claim(span=OffsetRange(0, 32))}
         assert counted(prove(beyond, good, reader, read_committed=True)) == {
             Kind.MARKER: 2,
             Kind.ABORTED: 5,
@@ -140,11 +140,11 @@ def test_retention_and_a_topic_made_anew(servers: str) -> None:
     topics.forget_before(topic, {0: 4})
     with reading(servers) as reader:
         (facts,) = reader.facts([tp]).values()
-        claim = {tp: Claim(span=Span(0, 10), topic_id=facts.topic_id)}
+        claim = {tp: Claim(span=OffsetRange(0, 10), topic_id=facts.topic_id)}
         assert prove(claim, rows(topic, (0, 10)), reader) == ()
         assert counted(prove(claim, rows(topic, (2, 10)), reader)) == {Kind.RETENTION: 2}
         topics.delete(topic)
-        gone = {TopicPartition("nosuch", 0): Claim(span=Span(0, 2))}
+        gone = {TopicPartition("nosuch", 0): Claim(span=OffsetRange(0, 2))}
         assert counted(prove(gone, [], reader)) == {Kind.GONE: 2}
         topics.create_as(topic, partitions=1)
         topics.fill(topic, 10)
@@ -193,8 +193,8 @@ def judged(reader: RecordReader, topic: str) -> tuple[Finding, ...]:
     """A query that begins now and reads committed: its rows are what it is shown."""
     tp = TopicPartition(topic, 0)
     (facts,) = reader.facts([tp]).values()
-    claim = {tp: Claim(span=Span(0, facts.end), topic_id=facts.topic_id)}
-    shown = reader.seen(tp, (Span(0, facts.end),), committed=True)
+    claim = {tp: Claim(span=OffsetRange(0, facts.end), topic_id=facts.topic_id)}
+    shown = reader.seen(tp, (OffsetRange(0, facts.end),), committed=True)
     return prove(claim, rows(topic, *shown), reader, read_committed=True)
 
 
@@ -204,5 +204,5 @@ def test_a_kafka_that_is_away() -> None:
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
         reader.facts([TopicPartition("t", 0)])
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
-        reader.seen(TopicPartition("t", 0), (Span(0, 3),), committed=True)
+        reader.seen(TopicPartition("t", 0), (OffsetRange(0, 3),), committed=True)
     reader.close()

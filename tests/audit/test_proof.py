@@ -1,4 +1,4 @@
-"""Holes explained or named, from facts alone."""
+"""Gaps explained or named, from facts alone."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from eo_listener.audit import Claim, Gravity, Kind, LogFacts, prove, read_rows
 from eo_listener.audit.runs import Runs, of_offsets
 from eo_listener.errors import FormatError
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 TP = TopicPartition("t", 0)
-CLAIM = Claim(span=Span(0, 10), topic_id="one")
+CLAIM = Claim(span=OffsetRange(0, 10), topic_id="one")
 LOG = LogFacts(start=0, stable=10, end=10, topic_id="one", compacted=False)
 ALL = frozenset(range(10))
 
@@ -43,7 +43,7 @@ class Log:
 
 def found(
     offsets: Iterable[int], log: Log, claim: Claim = CLAIM, *, read_committed: bool = True
-) -> list[tuple[Kind, Span]]:
+) -> list[tuple[Kind, OffsetRange]]:
     rows = [(TP.topic, TP.partition, offset) for offset in offsets]
     findings = prove({TP: claim}, rows, log, read_committed=read_committed)
     assert all(finding.partition == TP for finding in findings)
@@ -113,13 +113,13 @@ def test_each_kind(
     rows: Iterable[int], log: Log, expected: list[tuple[Kind, tuple[int, int]]]
 ) -> None:
     """A table of stores beside logs, and what each finding is called."""
-    assert found(sorted(rows), log) == [(kind, Span(*span)) for kind, span in expected]
+    assert found(sorted(rows), log) == [(kind, OffsetRange(*span)) for kind, span in expected]
 
 
 def test_a_topic_made_anew_is_not_read() -> None:
     """Its records are others than those whose rows are looked for."""
     log = Log(replace(LOG, topic_id="two"))
-    assert found(range(9), log) == [(Kind.RECREATED, Span(0, 10))]
+    assert found(range(9), log) == [(Kind.RECREATED, OffsetRange(0, 10))]
     assert log.asked == []
 
 
@@ -127,24 +127,24 @@ def test_an_unknown_topic_id_is_no_other_topic() -> None:
     """A claim without an id, or a log without one, is judged by its offsets."""
     unknown = replace(CLAIM, topic_id=None)
     assert found(range(10), Log(LOG), unknown) == []
-    assert found(range(9), Log(LOG), unknown) == [(Kind.TAIL, Span(9, 10))]
+    assert found(range(9), Log(LOG), unknown) == [(Kind.TAIL, OffsetRange(9, 10))]
     assert found(range(10), Log(replace(LOG, topic_id=None))) == []
 
 
-def test_an_accepted_hole_is_explained() -> None:
+def test_an_accepted_gap_is_explained() -> None:
     """Also at the claim's beginning and its end; what is lost beside it is not."""
-    holes = (Span(0, 2), Span(8, 10))
-    claim = replace(CLAIM, holes=holes)
-    accepted = [(Kind.ACCEPTED, hole) for hole in holes]
+    gaps = (OffsetRange(0, 2), OffsetRange(8, 10))
+    claim = replace(CLAIM, gaps=gaps)
+    accepted = [(Kind.ACCEPTED, gap) for gap in gaps]
     assert found(range(2, 8), Log(LOG), claim) == accepted
-    assert found([2, 3, 5, 6, 7], Log(LOG), claim) == [*accepted, (Kind.MISSING, Span(4, 5))]
+    assert found([2, 3, 5, 6, 7], Log(LOG), claim) == [*accepted, (Kind.MISSING, OffsetRange(4, 5))]
     assert found(range(10), Log(LOG), claim) == []  # what is there in spite of it is no fault
 
 
 def test_what_the_query_reads_decides() -> None:
     """A query that reads uncommitted must have the records of aborted transactions too."""
     log = Log(LOG, ALL, ALL - {4})
-    assert found(ALL - {4}, log, read_committed=False) == [(Kind.MISSING, Span(4, 5))]
+    assert found(ALL - {4}, log, read_committed=False) == [(Kind.MISSING, OffsetRange(4, 5))]
 
 
 def test_what_is_read_of_kafka() -> None:
@@ -162,15 +162,15 @@ def test_a_loss_that_was_compacted_since_is_not_explained() -> None:
     for transactional in (False, None):
         facts = replace(LOG, compacted=True, transactional=transactional)
         (finding,) = prove(claim, rows, Log(facts, range(3)))
-        assert (finding.span, finding.gravity) == (Span(3, 10), Gravity.UNPROVABLE)
+        assert (finding.span, finding.gravity) == (OffsetRange(3, 10), Gravity.UNPROVABLE)
 
 
-def test_memory_grows_with_the_holes_alone() -> None:
-    """A row more takes none; a hole more takes some hundred bytes."""
+def test_memory_grows_with_the_gaps_alone() -> None:
+    """A row more takes none; a gap more takes some hundred bytes."""
 
     def peak(step: int, rows: int) -> int:
         tracemalloc.start()
-        claim = {TP: Claim(span=Span(0, step * rows))}
+        claim = {TP: Claim(span=OffsetRange(0, step * rows))}
         read_rows(claim, (("t", 0, step * number) for number in range(rows)))
         taken = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -180,12 +180,12 @@ def test_memory_grows_with_the_holes_alone() -> None:
     assert peak(2, 20_000) < 350 * 20_000
 
 
-def test_accepted_holes() -> None:
+def test_accepted_gaps() -> None:
     """What the ledger has recorded as lost is told as that, and nothing beside it."""
-    claim = replace(CLAIM, holes=(Span(2, 4),))
+    claim = replace(CLAIM, gaps=(OffsetRange(2, 4),))
     assert found(ALL - {2, 3, 6}, Log(LOG), claim) == [
-        (Kind.ACCEPTED, Span(2, 4)),
-        (Kind.MISSING, Span(6, 7)),
+        (Kind.ACCEPTED, OffsetRange(2, 4)),
+        (Kind.MISSING, OffsetRange(6, 7)),
     ]
 
 
@@ -194,8 +194,8 @@ def test_partitions_without_a_claim_or_without_rows() -> None:
     other = TopicPartition("u", 3)
     findings = prove({TP: CLAIM}, [("u", 3, 5)], Log(LOG))
     assert [(f.kind, f.partition, f.span) for f in findings] == [
-        (Kind.TAIL, TP, Span(0, 10)),
-        (Kind.UNCLAIMED, other, Span(5, 6)),
+        (Kind.TAIL, TP, OffsetRange(0, 10)),
+        (Kind.UNCLAIMED, other, OffsetRange(5, 6)),
     ]
 
 

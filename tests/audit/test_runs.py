@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_listener.audit.runs import Runs, common, of_offsets, runs, without
-from eo_listener.offsets import Span
+from eo_listener.offsets import OffsetRange
 
 OFFSETS = st.sets(st.integers(0, 40))
 
@@ -42,6 +42,6 @@ def test_they_are_sets(one: set[int], other: set[int]) -> None:
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8))
 def test_any_spans_make_runs(spans: list[tuple[int, int]]) -> None:
     """Spans in any order, overlapping, empty or turned about, become runs."""
-    found = runs(Span(*span) for span in spans)
+    found = runs(OffsetRange(*span) for span in spans)
     assert members(found) == {offset for start, until in spans for offset in range(start, until)}
     assert_canonical(found)

@@ -12,7 +12,7 @@ from eo_listener.batches import Batches, Retry
 from eo_listener.batches.runs import Runs
 from eo_listener.errors import StorageError
 from eo_listener.events import Event
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.protocols import Sink
 
@@ -102,7 +102,7 @@ class Plans:
             run_id=self.run_id,
             query=self.query,
             batch_id=batch_id,
-            sources={0: {tp: Span(*span) for tp, span in planned.items()}},
+            sources={0: {tp: OffsetRange(*span) for tp, span in planned.items()}},
             stateful=self.stateful,
             topic_ids={"t": self.topic_id},
             log_starts={},

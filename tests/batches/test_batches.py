@@ -15,14 +15,14 @@ from eo_listener.errors import (
     OverlapError,
     PartitionVanishedError,
     RegressionError,
+    RetriableSinkError,
     SettingsError,
-    SinkBusyError,
     SinkError,
+    SinkLockedError,
     TopicRecreatedError,
-    TryAgainError,
 )
-from eo_listener.events import BatchApplied, BatchHalted, BatchReplayed, Event, StateLeftBehind
-from eo_listener.offsets import Span
+from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, Event, QueryStateLost
+from eo_listener.offsets import OffsetRange
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.batches.stage import (
     NAME,
@@ -75,8 +75,8 @@ def test_each_batch_is_applied_once_and_told() -> None:
     first, second, third = stage.events
     assert isinstance(first, BatchApplied)
     assert isinstance(second, BatchApplied)
-    assert (first.batch_id, first.rows, first.dead, first.attempts) == (0, 3, 0, 1)
-    assert (second.query, second.sink, second.holes) == (NAME, "memory rows", {})
+    assert (first.batch_id, first.rows, first.dead_letters, first.attempts) == (0, 3, 0, 1)
+    assert (second.query, second.sink, second.gaps) == (NAME, "memory rows", {})
     assert isinstance(third, BatchReplayed)
     assert not third.discarded
 
@@ -129,7 +129,7 @@ def test_a_lost_answer_is_found_in_the_ledger() -> None:
     stage.run(0)
     told = stage.events[-1]
     assert isinstance(told, BatchApplied)
-    assert (told.rows, told.dead, told.attempts) == (None, None, 1)
+    assert (told.rows, told.dead_letters, told.attempts) == (None, None, 1)
     assert stage.slept == []
 
 
@@ -176,8 +176,8 @@ def test_a_store_that_is_away_is_asked_again_within_bounds() -> None:
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (SinkFault.TRY_AGAIN, TryAgainError),
-        (SinkFault.BUSY, SinkBusyError),
+        (SinkFault.TRY_AGAIN, RetriableSinkError),
+        (SinkFault.BUSY, SinkLockedError),
         (SinkFault.LOST, OutcomeUnknownError),
     ],
 )
@@ -190,7 +190,7 @@ def test_what_does_not_pass_is_given_up(fault: SinkFault, error: type[SinkError]
     assert stage.slept == [1.0, 2.0, 3.0]
     assert one(stage).rows == []
     halted = stage.events[-1]
-    assert isinstance(halted, BatchHalted)
+    assert isinstance(halted, BatchFailed)
     assert halted.sink == "memory rows"
     stage.run(0)
     assert len(one(stage).rows) == 3
@@ -214,7 +214,7 @@ def test_the_time_to_repeat_begins_with_the_first_failure() -> None:
     stage.run(0)
     assert stage.slept == [1.0]
     one(stage).faults.extend([SinkFault.TRY_AGAIN] * 2)
-    with pytest.raises(TryAgainError):
+    with pytest.raises(RetriableSinkError):
         stage.run(1)
     assert stage.slept == [1.0, 1.0]
 
@@ -223,7 +223,7 @@ def test_nothing_is_repeated_where_the_user_says_so() -> None:
     """Without a time to repeat in, the first failure goes up."""
     stage = stage_of()
     one(stage).faults.append(SinkFault.TRY_AGAIN)
-    with pytest.raises(TryAgainError):
+    with pytest.raises(RetriableSinkError):
         stage.run(0, retry=Retry(timeout=0))
     assert stage.slept == []
 
@@ -247,13 +247,17 @@ def test_a_store_that_is_away_when_a_batch_begins_is_waited_for(
     """The ledger is read again until it answers, and each time the log says why."""
     sink = Starting()
     stage = stage_of(sink)
-    sink.refusals = (TryAgainError("starting up"), SinkBusyError("locked"), TryAgainError("full"))
+    sink.refusals = (
+        RetriableSinkError("starting up"),
+        SinkLockedError("locked"),
+        RetriableSinkError("full"),
+    )
     stage.run(0)
     assert stage.slept == [1.0, 2.0, 3.0]
     assert len(one(stage).rows) == 3
     assert [word in caplog.text for word in ("starting up", "locked", "full")] == [True] * 3
-    sink.refusals = (TryAgainError("still away"),) * 4
-    with pytest.raises(TryAgainError, match="still away"):
+    sink.refusals = (RetriableSinkError("still away"),) * 4
+    with pytest.raises(RetriableSinkError, match="still away"):
         stage.run(1)
     sink.refusals = (SinkError("wrong password"),)
     with pytest.raises(SinkError, match="wrong password"):
@@ -396,12 +400,12 @@ def test_nothing_is_written_anywhere_when_one_sink_must_not_get_a_batch() -> Non
         stage.run(0)
     assert sinks[0].rows == []
     halted = stage.events[-1]
-    assert isinstance(halted, BatchHalted)
+    assert isinstance(halted, BatchFailed)
     assert (halted.sink, halted.error) == ("memory b", "RegressionError")
 
 
 def test_an_accepted_gap_is_told() -> None:
-    """The hole stands in the event and in the ledger's history."""
+    """The gap stands in the event and in the ledger's history."""
     stage = stage_of()
     stage.run(0)
     stage.plans.ranges = {1: {P0: (4, 5), P1: (1, 1)}}
@@ -410,9 +414,9 @@ def test_an_accepted_gap_is_told() -> None:
     stage.run(1, on_gap="accept")
     told = stage.events[-1]
     assert isinstance(told, BatchApplied)
-    assert told.holes == {P0: Span(2, 4)}
+    assert told.gaps == {P0: OffsetRange(2, 4)}
     entry, _ = one(stage).store.history["rows"][-1]
-    assert entry.moves[P0].hole == Span(2, 4)
+    assert entry.moves[P0].gap == OffsetRange(2, 4)
 
 
 def test_partitions_alone_continue_where_each_stands() -> None:
@@ -426,7 +430,7 @@ def test_partitions_alone_continue_where_each_stands() -> None:
     assert offsets(one(stage)) == WHOLE
     told = stage.events[0]
     assert isinstance(told, BatchApplied)
-    assert told.replayed == {P0: Span(0, 2)}
+    assert told.replayed == {P0: OffsetRange(0, 2)}
 
 
 def test_two_of_them_for_one_sink_in_one_run_are_told() -> None:
@@ -467,7 +471,7 @@ def test_state_that_is_left_behind_is_told_once() -> None:
         stage.plans.query_id = "anew"
         stage.run(1)
         stage.run(1)
-        assert [type(event) for event in stage.events].count(StateLeftBehind) == told
+        assert [type(event) for event in stage.events].count(QueryStateLost) == told
 
 
 def test_a_stateful_batch_that_nothing_would_mark_halts() -> None:
@@ -478,17 +482,17 @@ def test_a_stateful_batch_that_nothing_would_mark_halts() -> None:
     with pytest.raises(PartitionVanishedError):
         stage.run(1)
     assert stage.frames.log == []
-    assert isinstance(stage.events[-1], BatchHalted)
+    assert isinstance(stage.events[-1], BatchFailed)
 
 
 def test_every_error_is_told() -> None:
     """Of planning, naming, the transform and Spark too; a stranger's words are not repeated."""
 
-    def halted(stage: Stage, error: type[Exception], **how: Any) -> BatchHalted:
+    def halted(stage: Stage, error: type[Exception], **how: Any) -> BatchFailed:
         with pytest.raises(error):
             stage.run(0, **how)
         told = stage.events[-1]
-        assert isinstance(told, BatchHalted)
+        assert isinstance(told, BatchFailed)
         assert told.error == error.__name__
         return told
 

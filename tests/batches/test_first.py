@@ -11,7 +11,7 @@ from eo_listener.batches.runs import Runs
 from eo_listener.errors import NotInLedgerError
 from eo_listener.events import BatchApplied, BatchReplayed
 from eo_listener.ledger import LedgerKey
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore
 from tests.batches.stage import P0, P1, Crash, Plans, Run, Stage, crashing, frame_of
 
@@ -54,7 +54,7 @@ def test_a_query_may_be_renamed_between_two_batches() -> None:
     assert len(sink.rows) == 7
     told = stage.events[-1]
     assert isinstance(told, BatchApplied)
-    assert (told.holes, told.skipped) == ({}, {P0: Span(0, 2), P1: Span(0, 1)})
+    assert (told.gaps, told.skipped) == ({}, {P0: OffsetRange(0, 2), P1: OffsetRange(0, 1)})
 
 
 def test_an_emptied_store_halts() -> None:

@@ -11,7 +11,7 @@ from eo_listener.bridge.settler import LONGEST, SHORTEST, Settler
 from eo_listener.committer import Groups, Waiting
 from eo_listener.committer.board import Board
 from eo_listener.committer.lane import Inspection
-from eo_listener.events import CommitAbandoned, CommitRefused, Event, GroupsFed, Refusal
+from eo_listener.events import CommitAbandoned, CommitRefused, Event, Refusal, RunGroupsChanged
 from eo_listener.offsets import Offsets, Position, TopicPartition
 from eo_listener.protocols import Look
 
@@ -39,7 +39,7 @@ class Driver:
     def run(self, name: str, *offers: tuple[str, int], tp: TopicPartition = TP) -> None:
         """A run that feeds these groups, has reached these offsets, and ends."""
         groups = frozenset((K, group) for group, _ in offers)
-        self.settler(GroupsFed(query="q", run_id=name, groups=groups, ended=False))
+        self.settler(RunGroupsChanged(query="q", run_id=name, groups=groups, ended=False))
         for group, offset in offers:
             self.offer(group, offset, tp)
         self.settler.add(name)
@@ -190,8 +190,10 @@ def test_a_run_does_not_wait_for_those_that_go_on(driver: Driver) -> None:
 def test_other_events_are_passed_over(driver: Driver) -> None:
     """Whatever it is; and the end of a run takes no groups from it."""
     driver.settler(CommitAbandoned(cluster=K, group="g", offsets=Offsets({TP: 1})))
-    driver.settler(GroupsFed(query="q", run_id="r", groups=frozenset({(K, "g")}), ended=False))
-    driver.settler(GroupsFed(query="q", run_id="r", groups=frozenset(), ended=True))
+    driver.settler(
+        RunGroupsChanged(query="q", run_id="r", groups=frozenset({(K, "g")}), ended=False)
+    )
+    driver.settler(RunGroupsChanged(query="q", run_id="r", groups=frozenset(), ended=True))
     driver.offer("g", 10)
     driver.settler.add("r")
     driver.settler.look(driver.waiting)

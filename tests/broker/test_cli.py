@@ -104,7 +104,7 @@ def test_a_broker_is_started_found_and_stopped(data: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("--port", "99999"), 2, "99999 is no port"),
+        (("--port", "99999"), 2, "must be from 1 to 65535, got 99999"),
         (("--version", "3.8.0"), 2, "too old"),
         (("--property", "oops"), 2, "key=value"),
         (("--property", "log.dirs=elsewhere"), 2, "Use --data"),

@@ -10,11 +10,11 @@ import pytest
 
 from eo_listener.checkpoint import CheckpointError, CheckpointPlans
 from eo_listener.errors import SettingsError
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.protocols import Look
 from tests.checkpoint.recorded import VERSIONS, unpack
 
-Ranges = dict[int, dict[TopicPartition, Span]]
+Ranges = dict[int, dict[TopicPartition, OffsetRange]]
 
 
 def written(version: str, name: str, folder: Path, batch: int) -> Path:
@@ -35,10 +35,10 @@ def planned(version: str, name: str, folder: Path, batch: int) -> Ranges:
     return {index: dict(spans) for index, spans in plan.sources.items()}
 
 
-def spans(topic: str, *ends: int, start: int = 0) -> dict[TopicPartition, Span]:
+def spans(topic: str, *ends: int, start: int = 0) -> dict[TopicPartition, OffsetRange]:
     """Ranges of partitions 0, 1, ... that end at `ends`, each having begun at a half of it or 0."""
     return {
-        TopicPartition(topic, number): Span(end // 2 if start else 0, end)
+        TopicPartition(topic, number): OffsetRange(end // 2 if start else 0, end)
         for number, end in enumerate(ends)
     }
 

@@ -43,7 +43,7 @@ class Office:
             policy=Policy(on_rewind=on_rewind),
         )
         self.inbox = Inbox()
-        self.desk = Desk(Rules(), queries, self.committer, guard=guard, heartbeat=HOUR)
+        self.desk = Desk(Rules(), queries, self.committer, guard=guard, recommit_interval=HOUR)
 
     def serve(self, now: float, *, look_at_all: bool = False) -> bool:
         """Go once round the router's loop, and wait for Kafka; say whether all is committed."""

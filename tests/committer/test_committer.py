@@ -21,7 +21,7 @@ from eo_listener.events import (
     CommitterFenced,
     Event,
     GuardViolation,
-    Malfunction,
+    InternalError,
     SourceIgnored,
 )
 from eo_listener.offsets import Offsets, Position, TopicPartition
@@ -209,8 +209,8 @@ def test_a_fault_of_ours_does_not_end_the_thread(
     house.committer.offer(commit(5))
     assert house.committer.flush(10.0)
     assert house.store().groups["g"][P0].offset == 5
-    (told,) = house.of(Malfunction)
-    assert isinstance(told, Malfunction)
+    (told,) = house.of(InternalError)
+    assert isinstance(told, InternalError)
     assert told.problem == "RuntimeError"
     assert "a bug of ours" in caplog.text
 
@@ -321,8 +321,8 @@ def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFi
     started = time.monotonic()
     router.close(time.monotonic() + 0.3)
     assert time.monotonic() - started < 10.0
-    (lost,) = house.of(Malfunction)
-    assert isinstance(lost, Malfunction)
+    (lost,) = house.of(InternalError)
+    assert isinstance(lost, InternalError)
     assert (lost.where, "batch 1 " in lost.problem) == ("query q", True)
     router.progressed(progress(2, 6))
     assert "batch 2 came after the listener was closed" in caplog.text

@@ -9,13 +9,13 @@ import pytest
 from eo_listener.committer.inbox import Started
 from eo_listener.errors import JvmError
 from eo_listener.events import (
-    Breach,
-    GroupsFed,
     GuardViolation,
-    Malfunction,
+    InternalError,
     PartitionsShared,
-    QueryNoticed,
+    QueryModeDetected,
+    RunGroupsChanged,
     SourceIgnored,
+    ViolationKind,
 )
 from eo_listener.offsets import Offsets
 from eo_listener.protocols import LivePosition, QueryMode
@@ -35,7 +35,7 @@ def test_a_query_that_cannot_be_looked_at_is_left_in_peace_for_a_while(
     office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
     office.serve(0.0)
     office.serve(1.0)
-    assert len(office.of(Malfunction)) == 1
+    assert len(office.of(InternalError)) == 1
     due = office.desk.due()
     assert due is not None
     assert due >= 10.0
@@ -87,15 +87,15 @@ def test_a_checkpoint_that_cannot_be_read_is_told_once(
     """A continuous query whose checkpoint cannot be read is told: its group stays behind."""
 
     def unreadable(query_id: str, run_id: str) -> LivePosition | None:
-        raise JvmError("Spark's JVM could not say how far the query has come")
+        raise JvmError("Spark's JVM failed to read the offsets")
 
     monkeypatch.setattr(queries, "position", unreadable)
     queries.modes["r1"] = QueryMode.CONTINUOUS
     office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
     for now in range(300):
         office.serve(float(now))
-    (told,) = office.of(Malfunction)
-    assert isinstance(told, Malfunction)
+    (told,) = office.of(InternalError)
+    assert isinstance(told, InternalError)
     assert "stays where it is" in told.problem
 
 
@@ -107,7 +107,7 @@ def test_a_source_that_has_lost_all_its_partitions_is_told(office: Office) -> No
     office.serve(1.0)
     (told,) = office.of(GuardViolation)
     assert isinstance(told, GuardViolation)
-    assert [one.breach for one in told.findings] == [Breach.VANISHED]
+    assert [one.kind for one in told.violations] == [ViolationKind.VANISHED]
     assert office.held == 5
 
 
@@ -159,7 +159,7 @@ def test_what_follows_its_checkpoint_is_not_renewed_from_an_event(
     assert office.held == 10
 
 
-def test_what_is_renewed_is_sent_each_heartbeat_and_not_more_often(
+def test_what_is_renewed_is_sent_each_recommit_and_not_more_often(
     office: Office, queries: MemoryQueries
 ) -> None:
     """The full map costs a request of every partition: once an hour is enough."""
@@ -174,7 +174,7 @@ def test_what_is_renewed_is_sent_each_heartbeat_and_not_more_often(
 def test_one_that_is_watched_is_not_renewed_at_every_look(
     office: Office, queries: MemoryQueries
 ) -> None:
-    """Where a look comes each five seconds, still only each heartbeat commits everything."""
+    """Where a look comes each five seconds, still only each recommit commits everything."""
     queries.modes["r1"] = QueryMode.CONTINUOUS
     queries.positions["r1"] = position(0, 5)
     office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
@@ -204,15 +204,15 @@ def test_a_query_of_another_kind_is_noticed_once(
     for batch in range(3):
         office.inbox.progressed(event(batch, 5 * batch, 5 * batch + 5))
         office.serve(float(batch))
-    (told,) = office.of(QueryNoticed)
-    assert (told.what, meaning in told.meaning) == (what, True)
+    (told,) = office.of(QueryModeDetected)
+    assert (told.mode, meaning in told.effect) == (what, True)
 
 
 def test_an_ordinary_query_is_not_worth_a_word(office: Office) -> None:
     """Micro-batches are the usual."""
     office.inbox.progressed(event(0, None, 5))
     office.serve(0.0)
-    assert not office.of(QueryNoticed)
+    assert not office.of(QueryModeDetected)
 
 
 def test_a_query_of_another_kind_without_kafka_is_not_noticed(
@@ -224,7 +224,7 @@ def test_a_query_of_another_kind_without_kafka_is_not_noticed(
     office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
     office.serve(0.0)
     office.serve(0.5)
-    assert not office.of(QueryNoticed)
+    assert not office.of(QueryModeDetected)
 
 
 def test_one_that_cannot_be_inspected_is_noticed_after_three_times(
@@ -235,14 +235,14 @@ def test_one_that_cannot_be_inspected_is_noticed_after_three_times(
     office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
     for tenth in range(1, 30):
         office.serve(tenth / 10.0)
-    assert not office.of(QueryNoticed)
+    assert not office.of(QueryModeDetected)
     before = queries.asked
     for batch in range(6):
         office.inbox.progressed(event(batch, 5 * batch, 5 * batch + 5))
         office.serve(10.0 + batch)
-        assert bool(office.of(QueryNoticed)) == (queries.asked - before >= 3)
-    (told,) = office.of(QueryNoticed)
-    assert "cannot be asked" in told.what
+        assert bool(office.of(QueryModeDetected)) == (queries.asked - before >= 3)
+    (told,) = office.of(QueryModeDetected)
+    assert "unknown" in told.mode
     assert queries.asked - before == 3
 
 
@@ -259,7 +259,9 @@ def test_the_groups_of_a_run_are_told_when_it_gets_another(
     office.serve(2.0)
     office.inbox.ended("r1")
     office.serve(3.0)
-    told = [(sorted(group for _, group in one.groups), one.ended) for one in office.of(GroupsFed)]
+    told = [
+        (sorted(group for _, group in one.groups), one.ended) for one in office.of(RunGroupsChanged)
+    ]
     assert told == [(["g"], False), (["g", "h"], False), (["g", "h"], True)]
 
 
@@ -295,7 +297,7 @@ def test_a_fault_at_one_query_is_told_and_stops_no_other(
         office.inbox.progressed(event(0, None, 5, run="r0", query="bad"))
         office.inbox.progressed(event(0, None, 7))
         office.serve(0.0)
-    (told,) = office.of(Malfunction)
+    (told,) = office.of(InternalError)
     assert (told.where, told.problem) == ("query bad", "TypeError")
     assert office.held == 7
     assert not office.desk.complete
@@ -345,5 +347,5 @@ def test_a_checkpoint_that_is_read_again_ends_the_count_of_failures(
     monkeypatch.setattr(queries, "position", at_times)
     office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
     office.pass_until(300.0)
-    assert not office.of(Malfunction)
+    assert not office.of(InternalError)
     assert office.held == 5

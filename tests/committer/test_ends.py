@@ -6,13 +6,13 @@ import pytest
 
 from eo_listener.committer.inbox import Started
 from eo_listener.errors import JvmError
-from eo_listener.events import CommitRefused, GroupsFed, GuardViolation, SourceIgnored
+from eo_listener.events import CommitRefused, GuardViolation, RunGroupsChanged, SourceIgnored
 from eo_listener.testing import MemoryQueries
 from tests.committer.office import HOUR, Office, event, position
 
 
 def ended(office: Office) -> list[str]:
-    return [told.run_id for told in office.of(GroupsFed) if told.ended]
+    return [told.run_id for told in office.of(RunGroupsChanged) if told.ended]
 
 
 def test_a_query_that_died_in_silence_holds_up_no_later_one(
@@ -63,7 +63,7 @@ def test_a_slower_query_that_is_alive_goes_on_deciding(
 def test_what_ended_in_silence_is_committed_no_more_and_forgotten(
     office: Office, queries: MemoryQueries
 ) -> None:
-    """Its last position counts; a minute later nothing is kept of it, and no heartbeat comes."""
+    """Its last position counts; a minute later nothing is kept of it, and no recommit comes."""
     office.inbox.progressed(event(0, None, 10))
     office.serve(0.0)
     queries.positions["r1"] = position(1, 15)  # the event of batch 1 was lost

@@ -8,7 +8,7 @@ import pytest
 
 from eo_listener.committer.inbox import Inbox, Started
 from eo_listener.errors import FormatError
-from eo_listener.events import Breach, Measures
+from eo_listener.events import BatchMetrics, ViolationKind
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.progress import Progress, SourceProgress
 
@@ -84,7 +84,7 @@ def test_whatever_waits_is_worth_a_look(of: str) -> None:
     "again",
     [
         event(1, 5, 10),
-        replace(event(1, 5, 10), timestamp="later", measures=Measures(rows=5)),
+        replace(event(1, 5, 10), timestamp="later", metrics=BatchMetrics(rows=5)),
         event(0, None, 5),  # in no order at all
     ],
 )
@@ -117,12 +117,12 @@ def test_a_batch_of_the_same_number_with_other_offsets_is_judged() -> None:
     inbox.progressed(event(0, None, 5))
     inbox.progressed(event(0, 3, 8))
     post = inbox.take()
-    ((batch, source, findings),) = post.mails[0].wrong
-    assert (batch, source, [one.breach for one in findings]) == (0, 0, [Breach.REPEAT])
+    ((batch, source, violations),) = post.mails[0].wrong
+    assert (batch, source, [one.kind for one in violations]) == (0, 0, [ViolationKind.REPEAT])
     assert post.repeated is None
 
 
-def test_a_hole_between_events_is_noted_with_the_batches_around_it() -> None:
+def test_a_gap_between_events_is_noted_with_the_batches_around_it() -> None:
     """Spark drops events when its bus is full: what lies between is unknown, and is no gap."""
     inbox = Inbox()
     inbox.progressed(event(5, 0, 10))

@@ -11,12 +11,12 @@ from eo_listener.committer.desk import Moment
 from eo_listener.committer.inbox import Started
 from eo_listener.errors import FormatError
 from eo_listener.events import (
-    Breach,
-    EventsMissed,
-    EventsRepeated,
     GuardViolation,
-    Malfunction,
-    Progressed,
+    InternalError,
+    ProgressEventsDuplicated,
+    ProgressEventsMissed,
+    QueryProgressed,
+    ViolationKind,
 )
 from eo_listener.guard import Guard
 from eo_listener.metadata import CommitMetadata
@@ -46,10 +46,10 @@ def desk(
     return opened[-1]
 
 
-def breaches(office: Office) -> list[tuple[int, Breach]]:
+def kinds(office: Office) -> list[tuple[int, ViolationKind]]:
     """The batches that were complained of, and why."""
     return [
-        (told.batch_id, one.breach) for told in office.of(GuardViolation) for one in told.findings
+        (told.batch_id, one.kind) for told in office.of(GuardViolation) for one in told.violations
     ]
 
 
@@ -63,15 +63,15 @@ def marked(office: Office) -> bool:
 @pytest.mark.parametrize(
     ("guard", "told", "held", "mark"),
     [
-        (Guard.WITHHOLD, [(1, Breach.GAP)], 5, True),
-        (Guard.WARN, [(1, Breach.GAP)], 12, False),
+        (Guard.WITHHOLD, [(1, ViolationKind.GAP)], 5, True),
+        (Guard.WARN, [(1, ViolationKind.GAP)], 12, False),
         (Guard.OFF, [], 12, False),
     ],
 )
 def test_what_each_guard_does_with_a_gap(
     opened: list[Office],
     guard: Guard,
-    told: list[tuple[int, Breach]],
+    told: list[tuple[int, ViolationKind]],
     held: int,
     mark: bool,
 ) -> None:
@@ -82,7 +82,7 @@ def test_what_each_guard_does_with_a_gap(
     office.inbox.progressed(event(1, 7, 9))
     office.inbox.progressed(event(2, 9, 12))
     office.serve(1.0)
-    assert breaches(office) == told
+    assert kinds(office) == told
     assert [one.withheld for one in office.of(GuardViolation)] == [mark] * len(told)
     assert (office.held, marked(office)) == (held, mark)
 
@@ -98,17 +98,17 @@ def test_the_first_event_of_a_run_is_judged_by_what_it_restored(opened: list[Off
     office.inbox.progressed(event(5, 12, 15))
     office.inbox.progressed(event(6, 15, 20))
     office.serve(1.0)
-    assert breaches(office) == [(5, Breach.GAP)]
+    assert kinds(office) == [(5, ViolationKind.GAP)]
     assert office.held == 10
 
 
 def test_missing_events_are_told_and_are_no_gap(opened: list[Office]) -> None:
-    """Spark drops events when its bus is full: the batches around the hole are named."""
+    """Spark drops events when its bus is full: the batches around the gap are named."""
     office = desk(opened)
     office.inbox.progressed(event(5, 0, 10))
     office.inbox.progressed(event(9, 30, 40))
     office.serve(0.0)
-    (told,) = office.of(EventsMissed)
+    (told,) = office.of(ProgressEventsMissed)
     assert (told.after_batch, told.before_batch, told.run_id) == (5, 9, "r1")
     assert not office.of(GuardViolation)
     assert office.held == 40
@@ -120,7 +120,7 @@ def test_without_a_guard_nothing_is_said_of_missing_events(opened: list[Office])
     office.inbox.progressed(event(5, 0, 10))
     office.inbox.progressed(event(9, 30, 40))
     office.serve(0.0)
-    assert not office.of(EventsMissed)
+    assert not office.of(ProgressEventsMissed)
 
 
 def test_events_that_come_twice_are_told_once_for_all_runs(opened: list[Office]) -> None:
@@ -131,10 +131,10 @@ def test_events_that_come_twice_are_told_once_for_all_runs(opened: list[Office])
             for _ in range(2):
                 office.inbox.progressed(event(number, 5 * number, 5 * number + 5, run, run))
             office.serve(float(number))
-    (told,) = office.of(EventsRepeated)
+    (told,) = office.of(ProgressEventsDuplicated)
     assert (told.query, told.run_id, told.batch_id) == ("r1", "r1", 0)
     assert not office.of(GuardViolation)
-    assert len(office.of(Progressed)) == 6
+    assert len(office.of(QueryProgressed)) == 6
 
 
 def test_an_event_that_cannot_be_read_is_a_malfunction(opened: list[Office]) -> None:
@@ -143,7 +143,7 @@ def test_an_event_that_cannot_be_read_is_a_malfunction(opened: list[Office]) -> 
     office.inbox.unreadable(FormatError("a progress event of Spark cannot be read"))
     office.inbox.progressed(event(0, None, 5))
     office.serve(0.0)
-    (told,) = office.of(Malfunction)
+    (told,) = office.of(InternalError)
     assert told.where == "a progress event"
     assert "cannot be read" in told.problem
     assert office.held == 5
@@ -161,7 +161,7 @@ def test_a_withheld_source_holds_back_partitions_that_it_gets_later_too(
     office.inbox.progressed(event(2, 9, {P0: 12, P1: 3}, more=(source(1, {U0: 9}, {U0: 12}),)))
     office.serve(2.0)
     assert (office.at(P0), office.at(P1), office.at(U0)) == (5, None, 12)
-    assert breaches(office) == [(1, Breach.GAP)]
+    assert kinds(office) == [(1, ViolationKind.GAP)]
 
 
 def test_each_further_violation_of_a_withheld_source_is_told(opened: list[Office]) -> None:
@@ -171,7 +171,7 @@ def test_each_further_violation_of_a_withheld_source_is_told(opened: list[Office
     office.inbox.progressed(event(1, 7, 9))
     office.inbox.progressed(event(2, 20, 25))
     office.serve(0.0)
-    assert breaches(office) == [(1, Breach.GAP), (2, Breach.GAP)]
+    assert kinds(office) == [(1, ViolationKind.GAP), (2, ViolationKind.GAP)]
 
 
 def test_a_withheld_source_is_renewed_where_it_stands(opened: list[Office]) -> None:
@@ -195,7 +195,7 @@ def test_a_withheld_source_is_renewed_where_it_stands(opened: list[Office]) -> N
 @pytest.mark.parametrize(
     ("planned", "start", "end", "options", "told"),
     [
-        (0.5, 10, 40, LOSSY, [(1, Breach.LOST)]),
+        (0.5, 10, 40, LOSSY, [(1, ViolationKind.LOST)]),
         (-1e9, 10, 40, LOSSY, []),  # nobody had looked by then
         (None, 10, 40, LOSSY, []),
         (0.5, 10, 10, LOSSY, []),  # nothing was read
@@ -209,7 +209,7 @@ def test_records_that_were_gone_when_a_batch_was_planned(
     start: int,
     end: int,
     options: Mapping[int, Mapping[str, str]],
-    told: list[tuple[int, Breach]],
+    told: list[tuple[int, ViolationKind]],
 ) -> None:
     """With failOnDataLoss=false Spark skips them in silence; what was known before counts."""
     office = desk(opened, options=options)
@@ -222,7 +222,7 @@ def test_records_that_were_gone_when_a_batch_was_planned(
     )  # the worker's clock is the real one
     office.inbox.progressed(event(1, start, end, planned=planned))
     office.serve(1.0)
-    assert breaches(office) == told
+    assert kinds(office) == told
     assert office.held == (10 if told else end)
 
 
@@ -247,7 +247,7 @@ def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
 
 
 def test_a_position_ahead_of_its_event_waits_for_it(opened: list[Office]) -> None:
-    """The guard sees a batch before its offsets are committed, at a heartbeat too."""
+    """The guard sees a batch before its offsets are committed, at a recommit too."""
     office = desk(opened)
     office.queries.positions["r1"] = position(0, 5)
     office.inbox.progressed(event(0, None, 5))
@@ -258,7 +258,7 @@ def test_a_position_ahead_of_its_event_waits_for_it(opened: list[Office]) -> Non
     office.inbox.progressed(event(1, 7, 9))
     office.serve(62.0)
     assert office.held == 5
-    assert breaches(office) == [(1, Breach.GAP)]
+    assert kinds(office) == [(1, ViolationKind.GAP)]
 
 
 def test_one_whose_event_was_dropped_is_committed_some_seconds_later(
@@ -297,5 +297,5 @@ def test_a_query_without_kafka_is_told_of_once_and_not_measured(opened: list[Off
     for batch in range(3):
         office.inbox.progressed(read_nothing(batch))
         office.serve(float(batch))
-    assert not office.of(Progressed)
+    assert not office.of(QueryProgressed)
     assert office.store.groups == {}

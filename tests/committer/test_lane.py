@@ -18,7 +18,7 @@ from eo_listener.events import (
     CommitterFenced,
     Event,
     ForeignCommit,
-    OffsetsVanished,
+    GroupOffsetsMissing,
     Refusal,
     TopicRecreated,
 )
@@ -231,7 +231,7 @@ def test_what_vanished_and_lies_beyond_the_log_end_is_refused() -> None:
     lane.kafka.ends[P0] = 2
     lane.see(60.0)
     vanished, refused = lane.take()[-2:]
-    assert isinstance(vanished, OffsetsVanished)
+    assert isinstance(vanished, GroupOffsetsMissing)
     assert isinstance(refused, CommitRefused)
     assert (refused.offered, refused.held) == (Offsets({P0: 5}), Offsets({P0: 2}))
 
@@ -283,7 +283,7 @@ def test_what_is_beyond_the_group_again_is_no_rewind() -> None:
 
 
 def test_a_rewind_that_is_renewed_before_it_is_sent_is_declared_all_the_same() -> None:
-    """The end of a run, or a heartbeat, offers the same offsets once more."""
+    """The end of a run, or a recommit, offers the same offsets once more."""
     lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
     lane.kafka.held[P0] = by(94, run="r0")
     lane.offer({P0: by(2)})
@@ -387,7 +387,7 @@ def test_offsets_that_expired_are_sent_again() -> None:
     lane.commit({P0: by(5)}, 0.0)
     lane.kafka.held.clear()
     lane.see(60.0)
-    assert [type(event) for event in lane.take()][-1] is OffsetsVanished
+    assert [type(event) for event in lane.take()][-1] is GroupOffsetsMissing
     assert lane.send(60.0).positions == {P0: by(5)}
 
 
@@ -543,7 +543,7 @@ def test_an_idle_partition_that_vanished_comes_back_too() -> None:
     lane.kafka.held.clear()
     lane.offer({P1: by(7)})
     assert set(lane.see(130.0).partitions) == {P0, P1}
-    (vanished,) = [one for one in lane.take() if isinstance(one, OffsetsVanished)]
+    (vanished,) = [one for one in lane.take() if isinstance(one, GroupOffsetsMissing)]
     assert vanished.offsets == {P0: 5}
     assert lane.send(130.0).positions == {P0: by(5), P1: by(7)}
 

@@ -7,7 +7,7 @@ import pytest
 from eo_listener.committer.inbox import Started
 from eo_listener.committer.policy import OnRewind
 from eo_listener.committer.runs import Run
-from eo_listener.events import Breach, CommitRefused, GroupsFed, GuardViolation
+from eo_listener.events import CommitRefused, GuardViolation, RunGroupsChanged, ViolationKind
 from eo_listener.testing import MemoryQueries
 from tests.committer.office import OPTIONS, P0, P1, Office, event, position
 
@@ -56,7 +56,7 @@ def test_a_late_event_is_judged_all_the_same() -> None:
     office.inbox.progressed(event(1, 15, 20))
     office.serve(80.0)
     (told,) = office.of(GuardViolation)
-    assert [one.breach for one in told.findings] == [Breach.GAP]
+    assert [one.kind for one in told.violations] == [ViolationKind.GAP]
     office.committer.close(2.0)
 
 
@@ -101,7 +101,7 @@ def test_an_event_of_a_run_that_was_forgotten_ends_no_other() -> None:
     office.pass_until(4000.0, since=101.0)
     assert office.held == 40
     assert office.queries.forgotten == ["r1"]
-    assert [told.run_id for told in office.of(GroupsFed) if told.ended] == ["r1"]
+    assert [told.run_id for told in office.of(RunGroupsChanged) if told.ended] == ["r1"]
     office.committer.close(2.0)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from eo_listener.committer import Committer, Router
 from eo_listener.errors import FormatError
-from eo_listener.events import Event, Malfunction
+from eo_listener.events import Event, InternalError
 from eo_listener.routing import Rules
 from eo_listener.testing import MemoryGroups, MemoryQueries
 from tests.committer.office import OPTIONS, P0, event, position
@@ -33,7 +33,7 @@ class Routed:
 
     def left(self) -> list[str]:
         """What was said to be lost."""
-        return [told.problem for told in self.events if isinstance(told, Malfunction)]
+        return [told.problem for told in self.events if isinstance(told, InternalError)]
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_what_was_served_before_the_close_is_not_named(
     assert working.wait(10.0)
     routed.router.close(soon(0.05))
     release.set()
-    left = [told.where for told in routed.events if isinstance(told, Malfunction)]
+    left = [told.where for told in routed.events if isinstance(told, InternalError)]
     assert sorted(left) == ["query r2", "query r3"]
 
 

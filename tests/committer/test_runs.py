@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from eo_listener.committer.runs import Run
-from eo_listener.events import Breach
+from eo_listener.events import ViolationKind
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.progress import Progress, SourceProgress
 from eo_listener.protocols import LivePosition, QueryMode
@@ -51,7 +51,7 @@ def test_until_the_checkpoint_is_restored_it_is_asked_often() -> None:
     assert one.next_look > now + HOUR / 2
 
 
-def test_the_heartbeat_keeps_its_time_whatever_comes_between() -> None:
+def test_the_recommit_keeps_its_time_whatever_comes_between() -> None:
     """Events and the looks after them do not put the full map off."""
     one, now, beats = run(), 0.0, []
     while now < 5 * HOUR:
@@ -133,12 +133,12 @@ def test_a_position_whose_number_is_too_low_waits_for_its_event_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("restored", "first", "breaches"),
+    ("restored", "first", "kinds"),
     [
         (at(3, 10), event(4, 10, 15), []),
-        (at(3, 10), event(4, 12, 15), [Breach.GAP]),
-        (at(3, 10), event(4, 8, 15), [Breach.REPEAT]),
-        (at(3, 10), event(4, 10, 8), [Breach.BACKWARD]),
+        (at(3, 10), event(4, 12, 15), [ViolationKind.GAP]),
+        (at(3, 10), event(4, 8, 15), [ViolationKind.REPEAT]),
+        (at(3, 10), event(4, 10, 8), [ViolationKind.BACKWARD]),
         (at(3, 15), event(4, 10, 15), []),  # where batch 4 ended: the number is too low
         (at(4, 15), event(4, 10, 15), []),
         (at(2, 10), event(4, 12, 15), []),  # nothing is known of batch 3
@@ -147,14 +147,14 @@ def test_a_position_whose_number_is_too_low_waits_for_its_event_too() -> None:
     ],
 )
 def test_the_first_event_is_judged_by_what_was_restored(
-    restored: LivePosition | None, first: Progress, breaches: list[Breach]
+    restored: LivePosition | None, first: Progress, kinds: list[ViolationKind]
 ) -> None:
     """Where a run begins is compared with its checkpoint, if that is known for certain."""
     one = run()
     if restored is not None:
         one.looked(restored, 0.0, HOUR, early=False)
     found = one.judge_first(first)
-    assert [finding.breach for finding in found.get(0, ())] == breaches
+    assert [violation.kind for violation in found.get(0, ())] == kinds
 
 
 def test_of_two_sources_one_alone_does_not_say_that_the_number_is_too_low() -> None:
@@ -180,7 +180,7 @@ def test_the_first_position_is_what_was_restored() -> None:
 
 
 def test_a_position_that_waits_for_its_event_is_asked_for_soon() -> None:
-    """Five seconds, not a heartbeat: the event may have been dropped."""
+    """Five seconds, not a recommit: the event may have been dropped."""
     one = run()
     one.looked(at(3), 0.0, HOUR, early=False)
     one.looked(at(3), 2.0, HOUR, early=False)
@@ -190,7 +190,7 @@ def test_a_position_that_waits_for_its_event_is_asked_for_soon() -> None:
     assert one.next_look == 107.0
 
 
-def test_the_full_map_is_due_with_each_heartbeat_alone() -> None:
+def test_the_full_map_is_due_with_each_recommit_alone() -> None:
     """Looks that come more often renew nothing; one a little early counts."""
     one = Run(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
     assert one.looked(at(1), 0.0, 100.0, early=False)
@@ -199,7 +199,7 @@ def test_the_full_map_is_due_with_each_heartbeat_alone() -> None:
 
 
 def test_without_position_and_event_there_is_nothing_to_renew() -> None:
-    """The heartbeat waits for something to send."""
+    """The recommit waits for something to send."""
     one = run()
     assert not one.looked(None, 0.0, HOUR, early=False)
     one.newest = event(0, None, 5)

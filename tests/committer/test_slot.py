@@ -219,7 +219,7 @@ def test_only_what_was_to_be_done_can_be_missed() -> None:
     assert repeated.next_try(REFUSE) is None
 
 
-def test_of_what_is_withheld_only_a_heartbeat_sends_anything() -> None:
+def test_of_what_is_withheld_only_a_recommit_sends_anything() -> None:
     """Newer offers change nothing; what was confirmed is renewed, the mark goes first."""
     slot = settled(5)
     slot.withhold(by(7).metadata)

@@ -1,4 +1,4 @@
-"""What the demo counts in the table, by another road than the sink's."""
+"""What the demo counts in the table, by another way than the sink's."""
 
 from __future__ import annotations
 

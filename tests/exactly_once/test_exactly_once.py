@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from eo_listener import exactly_once, starting_offsets
-from eo_listener.events import BatchApplied, BatchHalted, BatchReplayed, Event
+from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, Event
 from eo_listener.foreach_batch import Batch
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.attack import surgery
 from tests.exactly_once.conftest import LEFT_SOCKETS, Jobs
@@ -95,7 +95,7 @@ def test_several_sinks(jobs: Jobs, topics: Topics) -> None:
     assert (len(one.rows), len(two.rows), computed.value) == (30, 0, 30)
     jobs.drain(jobs.read(topic), function)
     assert values(one) == values(two) == list(range(30))
-    assert kinds(events) == [BatchApplied, BatchHalted, BatchReplayed, BatchApplied]
+    assert kinds(events) == [BatchApplied, BatchFailed, BatchReplayed, BatchApplied]
     assert computed.value == 60
 
 
@@ -125,7 +125,7 @@ def test_no_rows_move_the_ledger_too(jobs: Jobs, topics: Topics) -> None:
     function = exactly_once(sink, transform=lambda df: df.filter("int(value) >= 10"))
     topics.fill(topic, 10)
     jobs.drain(jobs.read(topic), function)
-    assert sink.applied("q")[TopicPartition(topic, 0)].span == Span(0, 10)
+    assert sink.applied("q")[TopicPartition(topic, 0)].span == OffsetRange(0, 10)
     topics.fill(topic, 11)
     jobs.drain(jobs.read(topic), function)
     assert values(sink) == [10]
@@ -240,8 +240,8 @@ def test_lost_records(jobs: Jobs, topics: Topics) -> None:
     assert len(sink.rows) == 5
     jobs.drain(data, exactly_once(sink, on_gap="accept", observers=[events.append]))
     assert [row["offset"] for row in sink.rows] == [*range(5), *range(8, 15)]
-    assert [event.holes for event in events if isinstance(event, BatchApplied)] == [
-        {tp: Span(5, 8)}
+    assert [event.gaps for event in events if isinstance(event, BatchApplied)] == [
+        {tp: OffsetRange(5, 8)}
     ]
 
 

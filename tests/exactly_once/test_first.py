@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from eo_listener import SqliteSink, exactly_once
 from eo_listener.events import BatchApplied, Event
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink
 from tests.attack import surgery
 from tests.exactly_once.conftest import LEFT_SOCKETS, Jobs, PerBatch
@@ -65,7 +65,7 @@ def test_an_emptied_store(jobs: Jobs, topics: Topics) -> None:
     assert [row["offset"] for row in emptied.rows] == list(range(10, 15))
     (told,) = events
     assert isinstance(told, BatchApplied)
-    assert told.skipped == {TopicPartition(topic, 0): Span(0, 10)}
+    assert told.skipped == {TopicPartition(topic, 0): OffsetRange(0, 10)}
     topics.fill(topic, 5)
     jobs.drain(data, exactly_once(emptied))  # the consent is needed no more
     assert len(emptied.rows) == 10

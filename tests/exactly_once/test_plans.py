@@ -16,7 +16,7 @@ from eo_listener.checkpoint import Checkpoint, CheckpointPlans
 from eo_listener.errors import JvmError, KafkaError, SettingsError
 from eo_listener.foreach_batch.planning import Planning
 from eo_listener.jvm import JvmHands, LivePlans
-from eo_listener.offsets import Offsets, Span, TopicPartition
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.routing import TOKENS
 from eo_listener.source_logs import SourceLogs
@@ -33,7 +33,7 @@ def initial(checkpoint: str, source: int) -> Offsets | None:
 
 
 class Recorder:
-    """A function for foreachBatch that records the plans of its batches, by both roads."""
+    """A function for foreachBatch that records the plans of its batches, by both ways."""
 
     def __init__(self, checkpoint: Path) -> None:
         self.plans: list[Plan] = []
@@ -56,7 +56,7 @@ def recorder(jobs: Jobs) -> Recorder:
     return Recorder(jobs.checkpoint())
 
 
-def by_partition(plan: Plan, source: int = 0) -> dict[int, Span]:
+def by_partition(plan: Plan, source: int = 0) -> dict[int, OffsetRange]:
     return {tp.partition: span for tp, span in plan.sources[source].items()}
 
 
@@ -139,9 +139,9 @@ def test_several_sources(jobs: Jobs, topics: Topics, recorder: Recorder) -> None
     jobs.drain(data, recorder)
     plan = recorder.plans[-1]
     assert plan.sources == {
-        0: {TopicPartition(one, 0): Span(5, 5)},
+        0: {TopicPartition(one, 0): OffsetRange(5, 5)},
         1: {
-            tp: Span(5, 9) if tp.topic == three else Span(5, 5)
+            tp: OffsetRange(5, 9) if tp.topic == three else OffsetRange(5, 5)
             for tp in sorted(TopicPartition(topic, 0) for topic in (two, three))
         },
     }
@@ -294,7 +294,7 @@ def test_plans_without_state(jobs: Jobs, topics: Topics, recorder: Recorder) -> 
     assert not recorder.files[0].stateful
 
 
-def test_both_roads_to_kafka_say_the_same(jobs: Jobs, topics: Topics) -> None:
+def test_both_ways_to_kafka_say_the_same(jobs: Jobs, topics: Topics) -> None:
     """What librdkafka says of logs and topics, Spark's own client says too where it is needed."""
     topic = topics.create(partitions=2)
     topics.fill(topic, 20)

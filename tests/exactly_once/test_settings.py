@@ -13,7 +13,7 @@ import pytest
 from eo_listener import exactly_once
 from eo_listener.errors import SettingsError
 from eo_listener.foreach_batch.transform import Batch, adapted
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.testing import MemorySink
 from tests.exactly_once.file_sink import FileSink
@@ -24,7 +24,7 @@ PLAN = Plan(
     run_id="r",
     query="q",
     batch_id=7,
-    sources={0: {TP: Span(3, 5)}},
+    sources={0: {TP: OffsetRange(3, 5)}},
     topic_ids={},
     log_starts={},
     log_ends={},
@@ -113,7 +113,7 @@ def test_who_is_given_the_batch(transform: Callable[..., Any], asks: bool) -> No
     made, batch = call(frame, PLAN)
     assert made is frame
     if asks:
-        assert (batch.id, batch.ranges, batch.frame) == (7, {TP: Span(3, 5)}, frame)
+        assert (batch.id, batch.ranges, batch.frame) == (7, {TP: OffsetRange(3, 5)}, frame)
         assert "frame" not in repr(batch)
     else:
         assert batch is None

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from eo_listener.errors import SettingsError
 from eo_listener.jvm import task_ranges
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.exactly_once.conftest import LEFT_SOCKETS, Jobs
 from tests.topics import Topics
 
@@ -84,7 +84,7 @@ def test_tasks_of_one_batch(jobs: Jobs, topics: Topics) -> None:
     ranges = found["as it is"]
     assert isinstance(ranges, tuple)
     assert sorted(ranges) == [
-        (TopicPartition(row[1], row[2]), Span(row[3], row[4] + 1))
+        (TopicPartition(row[1], row[2]), OffsetRange(row[3], row[4] + 1))
         for row in sorted(found["rows"], key=lambda row: row[2])  # type: ignore[call-overload]  # rows
     ]
     assert [(task, ranges[task][0].partition) for task in range(3)] == sorted(
@@ -114,7 +114,7 @@ def test_partitions_cut_into_tasks(jobs: Jobs, topics: Topics, option: str) -> N
     jobs.drain(jobs.read(topic, **{option: "4"}), ask)
     if option == "maxRecordsPerPartition" and jobs.spark.version < "4":
         assert found == [
-            ((TopicPartition(topic, 0), Span(0, 60)),)
+            ((TopicPartition(topic, 0), OffsetRange(0, 60)),)
         ]  # that Spark has no such option
     else:
         assert option in str(found[0])

@@ -56,18 +56,18 @@ def test_each_checkpoint_has_its_own_and_the_shared_settings(tmp_path: Path) -> 
     [
         ("", "names no checkpoint"),
         ("checkpoint = 5", "not [[checkpoint]] tables"),
-        ("checkpoint = [5]", "is no table"),
+        ("checkpoint = [5]", "must be a table"),
         ("[[checkpoint]]\nlocatoin = '/c'", "Write location"),
         ("[[checkpoint]]\nlocation = 5", "not a text"),
         ("[[checkpoint]]\ngroup = 'g'", "has no location"),
         ("[[checkpoint]]\nlocation = '/c'\ngroup = 'g'", "no bootstrap_servers"),
         (NO_GROUP, "names no group"),
-        (f"{NO_GROUP}group = ' '", "no consumer group"),
+        (f"{NO_GROUP}group = ' '", "the group for topic"),
         (
             f"{NO_GROUP}group = 'g'\ngroups = {{ '*' = 'h' }}",
             "two groups",
         ),
-        (f"{NO_GROUP}groups = {{ t = 5 }}", "no text"),
+        (f"{NO_GROUP}groups = {{ t = 5 }}", "not a string"),
         (
             f"kafka = {{ 'bootstrap.servers' = 'a:1' }}\n{NO_GROUP}group = 'g'",
             "bootstrap_servers instead",

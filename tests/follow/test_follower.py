@@ -149,7 +149,7 @@ def grow(folder: Path, whole: Path, batch: int) -> None:
 
 
 def test_two_queries_on_one_group(watched: Watched, tmp_path: Path) -> None:
-    """The least of their offsets counts, told once; when one is gone the other's counts alone."""
+    """The lowest of their offsets counts, told once; when one is gone the other's counts alone."""
     whole, ahead, behind = (
         unpack("4.0.0", "plain", tmp_path / name) for name in ("whole", "ahead", "behind")
     )

@@ -9,7 +9,7 @@ import pytest
 
 from eo_listener.checkpoint import BatchOffsets, Finding, FindingKind, SourceOffsets
 from eo_listener.errors import StorageError
-from eo_listener.events import Breach, GuardViolation
+from eo_listener.events import GuardViolation, ViolationKind
 from eo_listener.follow import Notice, NoticeKind, Target
 from eo_listener.follow.sights import Sight
 from eo_listener.follow.watch import Step, Watch
@@ -41,7 +41,7 @@ def at(number: int, *sources: Mapping[int, int], query: str = ID, topic: str = "
 
 
 def watch(target: Target = TARGET, guard: Guard = Guard.WITHHOLD) -> Watch:
-    return Watch(target, "/c", guard=guard, interval=5.0, heartbeat=3600.0)
+    return Watch(target, "/c", guard=guard, interval=5.0, recommit_interval=3600.0)
 
 
 def committed(step: Step) -> dict[str, dict[int, int]]:
@@ -77,8 +77,8 @@ def test_the_metadata_says_query_batch_and_sidecar() -> None:
     )
 
 
-def test_the_full_map_is_renewed_with_each_heartbeat() -> None:
-    """All of it, also when nothing has changed, every `heartbeat` seconds."""
+def test_the_full_map_is_renewed_with_each_recommit() -> None:
+    """All of it, also when nothing has changed, every `recommit_interval` seconds."""
     one = watch()
     one.saw(at(3, {0: 5, 1: 7}), 100.0)
     assert one.saw(at(3, {0: 5, 1: 7}), 3699.0).commits == ()
@@ -141,7 +141,7 @@ def test_a_torn_file_counts_when_it_stays_torn() -> None:
 
 
 def test_a_torn_newest_batch_takes_nothing_back() -> None:
-    """When only an older batch can be read, the group stays where it is, heartbeat included."""
+    """When only an older batch can be read, the group stays where it is, recommit included."""
     one = watch()
     one.saw(at(8, {0: 60}), 0.0)
     older = replace(at(7, {0: 50}), findings=(TORN,))
@@ -175,9 +175,9 @@ def test_a_batch_made_anew_is_told_and_offered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "breach"), [({0: 40, 1: 9}, Breach.BACKWARD), ({0: 60}, Breach.VANISHED)]
+    ("ends", "kind"), [({0: 40, 1: 9}, ViolationKind.BACKWARD), ({0: 60}, ViolationKind.VANISHED)]
 )
-def test_the_guard_withholds_a_source(ends: Mapping[int, int], breach: Breach) -> None:
+def test_the_guard_withholds_a_source(ends: Mapping[int, int], kind: ViolationKind) -> None:
     """What does not continue is told and no longer committed; other sources go on."""
     one = watch()
     one.saw(at(1, {0: 50, 1: 9}, {5: 1}), 0.0)
@@ -185,7 +185,7 @@ def test_the_guard_withholds_a_source(ends: Mapping[int, int], breach: Breach) -
     (violation,) = (event for event in step.events if isinstance(event, GuardViolation))
     assert violation.withheld
     assert violation.source == 0
-    assert {finding.breach for finding in violation.findings} == {breach}
+    assert {one.kind for one in violation.violations} == {kind}
     assert committed(step) == {"g": {5: 2}}
     assert [sorted(tp.partition for tp in commit.positions) for commit in step.withheld] == [
         sorted(ends)

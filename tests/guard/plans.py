@@ -8,7 +8,7 @@ from typing import Any
 
 from eo_listener.guard import Judgement, judge_batch
 from eo_listener.ledger import Head
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 
 P0, P1, P2 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
@@ -23,7 +23,7 @@ def plan_of(ranges: Ranges, *, batch_id: int = 7, **how: Any) -> Plan:
         run_id="r2",
         query="flights",
         batch_id=batch_id,
-        sources={0: {tp: Span(*span) for tp, span in ranges.items()}},
+        sources={0: {tp: OffsetRange(*span) for tp, span in ranges.items()}},
         topic_ids={"t": "T", "u": "U"},
         log_starts={},
         log_ends={},
@@ -33,7 +33,7 @@ def plan_of(ranges: Ranges, *, batch_id: int = 7, **how: Any) -> Plan:
 
 def head_of(start: int, until: int, *, batch_id: int = 6, **how: Any) -> Head:
     """A head that an earlier run has left."""
-    span = Span(start, until)
+    span = OffsetRange(start, until)
     head = Head(span=span, topic_id="T", query_id="q", run_id="r1", batch_id=batch_id)
     return replace(head, **how)
 

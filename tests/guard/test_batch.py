@@ -13,9 +13,9 @@ from eo_listener import exactly_once, starting_offsets
 from eo_listener.errors import (
     GapError,
     GuardError,
-    MixedReplayError,
     NotInLedgerError,
     OverlapError,
+    PartialReplayError,
     PartitionVanishedError,
     RegressionError,
     SettingsError,
@@ -24,7 +24,7 @@ from eo_listener.errors import (
 from eo_listener.guard import Elsewhere
 from eo_listener.guard.breaches import Breaches, Kind
 from eo_listener.ledger import Head, Verdict
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.guard.plans import P0, P1, P2, U0, Ranges, head_of, judged, plan_of
 
 
@@ -49,12 +49,12 @@ def test_what_continues_or_repeats_is_told_by_its_range(
         moves = found.entry.moves
         if verdict is Verdict.REPLAY:
             assert not moves
-            assert found.replayed == {P0: Span(*planned)}
+            assert found.replayed == {P0: OffsetRange(*planned)}
         else:
-            assert moves[P0].span == Span(*planned)
+            assert moves[P0].span == OffsetRange(*planned)
             assert moves[P0].verdict is verdict
             assert moves[P0].found == heads.get(P0)
-            assert moves[P0].hole is None
+            assert moves[P0].gap is None
 
 
 @pytest.mark.parametrize(
@@ -82,23 +82,23 @@ def test_whatever_does_not_continue_is_an_error_of_its_kind(
     heads = {} if head is None else {P0: head_of(*head)}
     with pytest.raises(error) as raised:
         judged(plan_of({P0: planned}), heads)
-    assert raised.value.ranges == {P0: Span(*offsets)}
-    assert f"t-0 {Span(*offsets)}" in str(raised.value)
+    assert raised.value.ranges == {P0: OffsetRange(*offsets)}
+    assert f"t-0 {OffsetRange(*offsets)}" in str(raised.value)
 
 
 def test_only_a_gap_can_be_accepted() -> None:
-    """With on_gap="accept" the head moves over the hole; all else stays an error."""
+    """With on_gap="accept" the head moves over the gap; all else stays an error."""
     found = judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, on_gap="accept")
     assert found.verdict is Verdict.NEXT
-    assert found.entry.moves[P0].hole == Span(5, 7)
-    assert found.holes == {P0: Span(5, 7)}
+    assert found.entry.moves[P0].gap == OffsetRange(5, 7)
+    assert found.gaps == {P0: OffsetRange(5, 7)}
     for planned in ((3, 9), (0, 4), (5, 3)):
         with pytest.raises((OverlapError, RegressionError)):
             judged(plan_of({P0: planned}), {P0: head_of(2, 5)}, on_gap="accept")
 
 
 @pytest.mark.parametrize(
-    ("head", "planned", "log_start", "hole"),
+    ("head", "planned", "log_start", "gap"),
     [
         ((0, 5), (5, 9), 7, (5, 7)),
         ((0, 5), (5, 9), 50, (5, 9)),
@@ -110,15 +110,15 @@ def test_records_that_kafka_deleted_unread_are_a_gap(
     head: tuple[int, int] | None,
     planned: tuple[int, int],
     log_start: int,
-    hole: tuple[int, int],
+    gap: tuple[int, int],
 ) -> None:
     """What failOnDataLoss=false hides is found by the log's start, joined with a gap before it."""
     heads = {} if head is None else {P0: head_of(*head)}
     plan = plan_of({P0: planned}, log_starts={P0: log_start})
     with pytest.raises(GapError) as raised:
         judged(plan, heads)
-    assert raised.value.ranges == {P0: Span(*hole)}
-    assert judged(plan, heads, on_gap="accept").holes == {P0: Span(*hole)}
+    assert raised.value.ranges == {P0: OffsetRange(*gap)}
+    assert judged(plan, heads, on_gap="accept").gaps == {P0: OffsetRange(*gap)}
 
 
 def test_a_replay_needs_no_log() -> None:
@@ -133,7 +133,7 @@ def test_a_plan_beyond_the_end_of_the_log_is_refused() -> None:
     for on_gap in ("halt", "accept"):
         with pytest.raises(RegressionError, match="truncated") as raised:
             judged(plan, {P0: head_of(0, 5)}, on_gap=on_gap)
-        assert raised.value.ranges == {P0: Span(8, 9)}
+        assert raised.value.ranges == {P0: OffsetRange(8, 9)}
     assert judged(replace(plan, log_ends={P0: 9}), {P0: head_of(0, 5)}).verdict is Verdict.NEXT
 
 
@@ -144,7 +144,7 @@ def test_empty_ranges_have_no_verdict() -> None:
     moves = judged(plan, heads).entry.moves
     assert list(moves) == [P0, P2]
     assert moves[P2].verdict is None
-    assert (moves[P2].span, moves[P2].found) == (Span(4, 4), None)
+    assert (moves[P2].span, moves[P2].found) == (OffsetRange(4, 4), None)
     off = plan_of({P0: (5, 9), P1: (1, 1), P2: (9, 9)})  # judged by their next offsets
     assert list(judged(off, heads | {P2: head_of(0, 4)}).entry.moves) == [P0]
 
@@ -156,7 +156,7 @@ def test_a_range_that_another_query_has_applied_is_no_replay(alone: bool) -> Non
     for planned in ({P0: (0, 5)}, {P0: (0, 5), P1: (3, 3)}, {P0: (0, 5), P1: (0, 3)}):
         with pytest.raises(OverlapError, match="under this name") as raised:
             judged(plan_of({P1: (3, 3)} | planned), heads, on_gap="accept", per_partition=alone)
-        assert raised.value.ranges == {P0: Span(0, 5)}
+        assert raised.value.ranges == {P0: OffsetRange(0, 5)}
         assert "a name of its own" in str(raised.value)
         assert "starting_offsets(ledger=" in str(raised.value)
 
@@ -170,7 +170,7 @@ def test_a_topic_that_kafka_no_longer_has_is_refused() -> None:
     for known in (heads, {}):
         with pytest.raises(PartitionVanishedError, match="no longer has") as raised:
             judged(gone, known, on_gap="accept")
-        assert raised.value.ranges == {P0: Span(5, 9)}
+        assert raised.value.ranges == {P0: OffsetRange(5, 9)}
     assert judged(replace(gone, log_ends={P0: 9}), heads).verdict is Verdict.NEXT
     replay = plan_of({P0: (0, 5), P1: (3, 3)}, topic_ids={}, asked=True)
     assert judged(replay, heads).verdict is Verdict.REPLAY
@@ -189,7 +189,7 @@ def test_a_new_partition_that_is_alone_gets_its_head_after_the_others() -> None:
     found = judged(plan, heads, per_partition=True)
     assert list(found.entry.moves) == [P1]
     assert found.verdict is Verdict.NEXT
-    assert found.replayed == {P0: Span(0, 5)}
+    assert found.replayed == {P0: OffsetRange(0, 5)}
     after = heads | {P1: found.entry.head(P1)}
     assert judged(plan, after, per_partition=True).verdict is Verdict.REPLAY
 
@@ -226,9 +226,9 @@ def test_half_of_a_batch_without_offsets_is_finished() -> None:
     plan = plan_of({P0: (5, 5), P1: (3, 3)}, batch_id=7, stateful=True)
     found = judged(plan, heads, per_partition=True)
     assert (found.verdict, list(found.entry.moves)) == (Verdict.NEXT, [P1])
-    with pytest.raises(MixedReplayError) as raised:
+    with pytest.raises(PartialReplayError) as raised:
         judged(plan, heads)
-    assert raised.value.ranges == {P0: Span(5, 5)}
+    assert raised.value.ranges == {P0: OffsetRange(5, 5)}
 
 
 def test_a_batch_without_offsets_of_a_lower_number_is_refused() -> None:
@@ -238,33 +238,33 @@ def test_a_batch_without_offsets_of_a_lower_number_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("planned", "error", "hole"),
+    ("planned", "error", "gap"),
     [((7, 7), GapError, (5, 7)), ((3, 3), RegressionError, (3, 5))],
 )
 def test_rows_that_nothing_would_mark_are_not_written(
-    planned: tuple[int, int], error: type[GuardError], hole: tuple[int, int]
+    planned: tuple[int, int], error: type[GuardError], gap: tuple[int, int]
 ) -> None:
     """A batch without offsets of which no head stands where it stands is judged by its place."""
     heads = {P0: head_of(0, 5)}
     with pytest.raises(error) as raised:
         judged(plan_of({P0: planned}), heads)
-    assert raised.value.ranges == {P0: Span(*hole)}
+    assert raised.value.ranges == {P0: OffsetRange(*gap)}
     if error is GapError:
         found = judged(plan_of({P0: planned}), heads, on_gap="accept")
-        assert found.entry.moves[P0].hole == Span(*hole)
+        assert found.entry.moves[P0].gap == OffsetRange(*gap)
 
 
 def test_some_applied_and_some_not_is_an_error_of_its_own() -> None:
     """In one transaction no batch is half applied; alone each partition may be."""
     heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
     plan = plan_of({P0: (0, 5), P1: (3, 6), P2: (0, 1)})
-    with pytest.raises(MixedReplayError) as raised:
+    with pytest.raises(PartialReplayError) as raised:
         judged(plan, heads)
-    assert raised.value.ranges == {P0: Span(0, 5)}
+    assert raised.value.ranges == {P0: OffsetRange(0, 5)}
     found = judged(plan, heads, per_partition=True)
     assert found.verdict is Verdict.NEXT
     assert list(found.entry.moves) == [P1, P2]
-    assert found.replayed == {P0: Span(0, 5)}
+    assert found.replayed == {P0: OffsetRange(0, 5)}
 
 
 def test_a_recreated_topic_is_refused_even_where_it_has_nothing_new() -> None:
@@ -273,7 +273,7 @@ def test_a_recreated_topic_is_refused_even_where_it_has_nothing_new() -> None:
         plan = plan_of({P0: planned}, topic_ids={"t": "T2"})
         with pytest.raises(TopicRecreatedError, match="its id was T, is T2") as raised:
             judged(plan, {P0: head_of(0, 5)}, on_gap="accept")
-        assert raised.value.ranges == {P0: Span(*planned)}
+        assert raised.value.ranges == {P0: OffsetRange(*planned)}
 
 
 def test_a_recreated_topic_may_be_taken_from_its_beginning() -> None:
@@ -283,7 +283,7 @@ def test_a_recreated_topic_may_be_taken_from_its_beginning() -> None:
     plan = plan_of({P0: (0, 9), P1: (0, 0), U0: (8, 9)}, topic_ids={"t": "T2", "u": "U"})
     found = judged(plan, heads, on_recreated="restart")  # P2 is not in the new topic
     moves = found.entry.moves
-    assert {tp: (move.verdict, move.topic_id, move.hole) for tp, move in moves.items()} == {
+    assert {tp: (move.verdict, move.topic_id, move.gap) for tp, move in moves.items()} == {
         P0: (Verdict.FIRST, "T2", None),
         P1: (None, "T2", None),
         U0: (Verdict.NEXT, "U", None),
@@ -301,7 +301,7 @@ def test_a_recreated_topic_is_not_taken_from_its_middle() -> None:
     plan = plan_of({P0: (5, 9)}, topic_ids={"t": "T2"})
     with pytest.raises(GapError) as raised:
         judged(plan, heads, on_recreated="restart")
-    assert raised.value.ranges == {P0: Span(0, 5)}
+    assert raised.value.ranges == {P0: OffsetRange(0, 5)}
     plan = replace(plan, log_starts={P0: 5})
     assert judged(plan, heads, on_recreated="restart").verdict is Verdict.FIRST
     with pytest.raises(GapError):
@@ -315,10 +315,10 @@ def test_nothing_is_lost_of_a_recreated_topic_that_is_not_there_yet() -> None:
     plan = replace(plan, log_starts={P0: 0, P1: 0}, log_ends={P0: 9, P1: 2})
     with pytest.raises(RegressionError) as raised:
         judged(plan, heads, on_recreated="restart", on_gap="accept")
-    assert raised.value.ranges == {P1: Span(2, 3)}
+    assert raised.value.ranges == {P1: OffsetRange(2, 3)}
     plan = replace(plan, log_ends={P0: 9, P1: 3})
     found = judged(plan, heads, on_recreated="restart", on_gap="accept")
-    assert found.holes == {P0: Span(0, 5), P1: Span(0, 3)}
+    assert found.gaps == {P0: OffsetRange(0, 5), P1: OffsetRange(0, 3)}
 
 
 def test_an_unknown_topic_id_is_no_other_id() -> None:
@@ -334,7 +334,7 @@ def test_a_partition_that_is_no_longer_read_is_refused() -> None:
     heads = {P0: head_of(0, 5), P1: head_of(0, 3), U0: head_of(0, 8, topic_id="U")}
     with pytest.raises(PartitionVanishedError) as raised:
         judged(plan_of({P0: (5, 9)}), heads)
-    assert raised.value.ranges == {P1: Span(3, 3)}
+    assert raised.value.ranges == {P1: OffsetRange(3, 3)}
     assert judged(plan_of({P0: (5, 9), P1: (3, 3)}), heads).verdict is Verdict.NEXT
 
 
@@ -344,7 +344,7 @@ def test_partitions_of_a_recreated_topic_are_let_go_with_it() -> None:
     plan = plan_of({P1: (0, 3)}, log_ends={P1: 3}, asked=True)
     with pytest.raises(PartitionVanishedError) as raised:
         judged(plan, heads, on_first="accept")
-    assert raised.value.ranges == {P0: Span(5, 5)}
+    assert raised.value.ranges == {P0: OffsetRange(5, 5)}
     again = judged(plan, heads, on_first="accept", on_recreated="restart")
     assert again.entry.moves.keys() == {P1}
     taken = heads | {P1: head_of(0, 2)}
@@ -358,7 +358,7 @@ GRAVITY: list[tuple[type[GuardError], Ranges]] = [
     (OverlapError, {TopicPartition("t", 5): (4, 9)}),
     (NotInLedgerError, {TopicPartition("t", 8): (4, 9)}),
     (GapError, {TopicPartition("t", 6): (6, 9)}),
-    (MixedReplayError, {TopicPartition("t", 7): (0, 5)}),
+    (PartialReplayError, {TopicPartition("t", 7): (0, 5)}),
 ]
 
 
@@ -415,7 +415,7 @@ def test_an_error_says_what_to_type() -> None:
 def test_what_to_type_can_be_typed(kind: Kind, stateful: bool) -> None:
     """Each call in a fix is one that Python takes, with arguments that the function has."""
     breaches = Breaches()
-    breaches.add(kind, P0, Span(0, 5))
+    breaches.add(kind, P0, OffsetRange(0, 5))
     with pytest.raises(GuardError) as raised:
         breaches.raise_gravest(plan_of({}, stateful=stateful), name='a "b" {c}', sink="s")
     fix = raised.value.fix or ""
@@ -437,7 +437,7 @@ def test_what_cannot_be_proved_is_refused() -> None:
         judged(plan_of({P0: (0, 5)}, others=(1,)), {})
     with pytest.raises(SettingsError, match="no Kafka source"):
         judged(plan_of({}, sources={}), {})
-    twice = {0: {P0: Span(0, 5)}, 1: {P0: Span(0, 5)}}
+    twice = {0: {P0: OffsetRange(0, 5)}, 1: {P0: OffsetRange(0, 5)}}
     with pytest.raises(SettingsError, match="two sources") as raised:
         judged(plan_of({}, sources=twice), {})
     assert "two clusters" in str(raised.value)
@@ -445,10 +445,10 @@ def test_what_cannot_be_proved_is_refused() -> None:
 
 def test_each_move_knows_its_source() -> None:
     """With several sources a partition's move names the one that reads it."""
-    sources = {0: {P0: Span(0, 5)}, 2: {U0: Span(0, 1), P1: Span(0, 2)}}
+    sources = {0: {P0: OffsetRange(0, 5)}, 2: {U0: OffsetRange(0, 1), P1: OffsetRange(0, 2)}}
     moves = judged(plan_of({}, sources=sources), {}).entry.moves
     assert {tp: move.source for tp, move in moves.items()} == {P0: 0, P1: 2, U0: 2}
-    only = judged(plan_of({}, sources={3: {P0: Span(0, 5)}}), {}).entry.moves
+    only = judged(plan_of({}, sources={3: {P0: OffsetRange(0, 5)}}), {}).entry.moves
     assert only[P0].source == 3
 
 
@@ -464,4 +464,4 @@ def test_a_stateful_batch_of_no_partitions_is_refused() -> None:
         judged(plan, {})
     with pytest.raises(PartitionVanishedError, match="no partition") as raised:
         judged(plan, {P0: head_of(0, 5)})
-    assert raised.value.ranges == {P0: Span(5, 5)}
+    assert raised.value.ranges == {P0: OffsetRange(5, 5)}

@@ -10,7 +10,7 @@ import pytest
 from eo_listener.errors import GapError, NotInLedgerError
 from eo_listener.guard import Elsewhere, Judgement, is_unknown
 from eo_listener.ledger import Head, LedgerKey, Verdict
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.guard.plans import P0, P1, P2, Ranges, head_of, judged, plan_of
 
 SINK = "delays"
@@ -57,7 +57,7 @@ def test_where_a_query_begins_it_is_believed(
     found = first(ranges, batch_id=batch_id, continued=continued)
     assert list(found.entry.moves) == list(ranges)
     assert not found.skipped
-    assert not found.holes
+    assert not found.gaps
 
 
 def test_a_new_partition_is_believed_beside_others() -> None:
@@ -77,31 +77,31 @@ def test_a_head_that_is_not_there_is_doubted(
     for on_gap in ("halt", "accept"):
         with pytest.raises(NotInLedgerError, match="does not have them") as raised:
             first(ranges, heads=beside, on_gap=on_gap)
-        assert raised.value.ranges == {P0: Span(0, 5)}
+        assert raised.value.ranges == {P0: OffsetRange(0, 5)}
         assert 'on_first="accept"' in str(raised.value)
     found = first(ranges, heads=beside, on_first="accept")
-    assert found.entry.moves[P0].span == Span(*planned)
-    assert found.entry.moves[P0].hole == Span(0, 5)
-    assert found.skipped == {P0: Span(0, 5)}
-    assert found.holes == {}
+    assert found.entry.moves[P0].span == OffsetRange(*planned)
+    assert found.entry.moves[P0].gap == OffsetRange(0, 5)
+    assert found.skipped == {P0: OffsetRange(0, 5)}
+    assert found.gaps == {}
 
 
 def test_what_is_missing_in_a_batch_without_offsets_is_doubted() -> None:
     """Its rows come from state of which the ledger knows nothing, and the heads of it neither."""
     with pytest.raises(NotInLedgerError) as raised:
         first({P0: (5, 5), P1: (3, 3)})
-    assert raised.value.ranges == {P0: Span(0, 5), P1: Span(0, 3)}
+    assert raised.value.ranges == {P0: OffsetRange(0, 5), P1: OffsetRange(0, 3)}
     found = first({P0: (5, 5), P1: (3, 3)}, on_first="accept")
-    assert found.skipped == {P0: Span(0, 5), P1: Span(0, 3)}
+    assert found.skipped == {P0: OffsetRange(0, 5), P1: OffsetRange(0, 3)}
 
 
 def test_records_that_are_lost_besides_are_a_gap_of_their_own() -> None:
     """That the ledger begins late is no consent to what Kafka has deleted since."""
     with pytest.raises(GapError) as raised:
         first({P0: (5, 9)}, log_starts={P0: 7}, on_first="accept")
-    assert raised.value.ranges == {P0: Span(5, 7)}
+    assert raised.value.ranges == {P0: OffsetRange(5, 7)}
     found = first({P0: (5, 9)}, log_starts={P0: 7}, on_first="accept", on_gap="accept")
-    assert found.entry.moves[P0].hole == Span(0, 7)
+    assert found.entry.moves[P0].gap == OffsetRange(0, 7)
 
 
 def test_a_sink_without_a_ledger_is_not_doubted() -> None:
@@ -135,7 +135,7 @@ def test_rows_that_the_sink_has_under_an_old_name_are_never_written_again(
                 elsewhere=old,
                 on_first=on_first,
             )
-        assert raised.value.ranges == {P0: Span(*head)}
+        assert raised.value.ranges == {P0: OffsetRange(*head)}
         assert 'name="old"' in str(raised.value)
         assert "of 'old'" in str(raised.value)
 
@@ -145,10 +145,10 @@ def test_another_name_that_ends_where_the_batch_begins_is_told() -> None:
     old = {OLD: {P0: head_of(0, 5)}}
     with pytest.raises(NotInLedgerError, match="under another name") as raised:
         first({P0: (5, 9)}, elsewhere=old)
-    assert raised.value.ranges == {P0: Span(0, 5)}
+    assert raised.value.ranges == {P0: OffsetRange(0, 5)}
     assert 'name="old"' in str(raised.value)
     assert "has it already" not in str(raised.value)
-    assert first({P0: (5, 9)}, elsewhere=old, on_first="accept").skipped == {P0: Span(0, 5)}
+    assert first({P0: (5, 9)}, elsewhere=old, on_first="accept").skipped == {P0: OffsetRange(0, 5)}
 
 
 def test_another_table_is_told_and_may_be_left() -> None:
@@ -181,7 +181,7 @@ def test_rows_that_another_table_has_are_not_written_by_consent(
                     elsewhere=elsewhere,
                     on_first=on_first,
                 )
-            assert raised.value.ranges == {P0: Span(*head)}
+            assert raised.value.ranges == {P0: OffsetRange(*head)}
             typed = "SET sink = 'delays' WHERE sink = 'my ''old''' AND query = 'it''s'; and"
             assert typed in str(raised.value.fix)
             assert 'name="it\'s"' in str(raised.value.fix)
@@ -197,7 +197,7 @@ def test_of_several_names_that_of_the_same_sink_counts() -> None:
     for order in (both, dict(reversed(both.items()))):
         with pytest.raises(NotInLedgerError, match="has it already") as raised:
             first({P0: (5, 9)}, elsewhere=order, on_first="accept")
-        assert raised.value.ranges == {P0: Span(5, 9)}
+        assert raised.value.ranges == {P0: OffsetRange(5, 9)}
 
 
 def test_another_name_of_other_partitions_says_nothing() -> None:

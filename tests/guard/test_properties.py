@@ -31,7 +31,7 @@ def test_what_is_let_through_is_new_and_follows(
     alone: bool,
     log_start: int,
 ) -> None:
-    """No offset that is applied is let through again, and none is skipped without a hole."""
+    """No offset that is applied is let through again, and none is skipped without a gap."""
     plan = plan_of(planned, log_starts=dict.fromkeys(planned, log_start))
     on_gap = "accept" if accept else "halt"
     try:
@@ -43,19 +43,19 @@ def test_what_is_let_through_is_new_and_follows(
     else:
         follows(found, plan, heads)
         assert alone or not (found.replayed and found.entry.moves)
-        assert accept or not found.holes
+        assert accept or not found.gaps
         return
     assert not accepted
 
 
 def follows(found: Judgement, plan: Plan, heads: dict[TopicPartition, Head]) -> None:
-    """Every move begins where its head ended, and each offset is either read or in a hole."""
+    """Every move begins where its head ended, and each offset is either read or in a gap."""
     for tp, move in found.entry.moves.items():
         start = move.span.start if tp not in heads else heads[tp].span.until
-        lost = range(*move.hole) if move.hole is not None else range(0)
+        lost = range(*move.gap) if move.gap is not None else range(0)
         read = [offset for offset in range(*move.span) if offset not in lost]
         assert [*lost, *read] == list(range(start, move.span.until))
-        if move.verdict is not None and move.hole is None:
+        if move.verdict is not None and move.gap is None:
             assert plan.log_starts[tp] <= move.span.start
     for tp, span in found.replayed.items():
         assert span == heads[tp].span or span.start == span.until

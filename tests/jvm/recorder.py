@@ -46,7 +46,7 @@ class Forwarding(StreamingQueryListener):
         self._java = java
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
-        raise AssertionError("pyspark's own road was taken")
+        raise AssertionError("pyspark's own way was taken")
 
     onQueryProgress = onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815 - Spark's names
 

@@ -67,7 +67,7 @@ def test_a_closed_one_holds_nothing(spark: SparkSession, start: Start) -> None:
 
 
 def test_not_a_query(spark: SparkSession) -> None:
-    """An object of another kind than a query is a JvmError by every road."""
+    """An object of another kind than a query is a JvmError by every way."""
     live = LiveQueries()
     stranger = spark._jvm.java.lang.Object()  # type: ignore[union-attr]  # a session has a JVM
     live.started(

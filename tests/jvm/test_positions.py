@@ -103,7 +103,7 @@ def by_shim(query: RunningQuery) -> LivePosition | None:
     return positions.by_shim(query, query.shim("PositionInspector"))
 
 
-def both_roads(query: RunningQuery) -> LivePosition | None:
+def both_ways(query: RunningQuery) -> LivePosition | None:
     """What the shim says, after checking that py4j alone says the same."""
     found = by_shim(query)
     assert by_reflection(query) == found
@@ -148,7 +148,7 @@ def test_sources_by_index(
     }
     assert plain(live_position(found)) == expected
     queries.stop()
-    assert plain(both_roads(found)) == expected
+    assert plain(both_ways(found)) == expected
 
 
 def test_old_reader_interface(spark: SparkSession, plans: Plans, queries: Queries) -> None:
@@ -159,7 +159,7 @@ def test_old_reader_interface(spark: SparkSession, plans: Plans, queries: Querie
         found = queries.run(plans.union())
     finally:
         spark.conf.unset(key)
-    assert plain(both_roads(found)) == {0: {plans.b: {"0": 5}}, 1: {plans.a: {"0": 5}}}
+    assert plain(both_ways(found)) == {0: {plans.b: {"0": 5}}, 1: {plans.a: {"0": 5}}}
 
 
 def test_batch_behind_it(topics: Topics, plans: Plans, queries: Queries) -> None:
@@ -169,8 +169,8 @@ def test_batch_behind_it(topics: Topics, plans: Plans, queries: Queries) -> None
     for records in (3, 4):
         topics.fill(topic, records)
         queries.finish()
-    until(lambda: both_roads(found) == live_position(found))
-    position = both_roads(found)
+    until(lambda: both_ways(found) == live_position(found))
+    position = both_ways(found)
     assert plain(position) == {0: {topic: {"0": 7}}}
     assert position is not None
     assert position.batch_id == queries.commits()[-1]
@@ -180,8 +180,8 @@ def test_batch_between_triggers(plans: Plans, queries: Queries) -> None:
     """After a batch the position names it at once, not only when the next trigger comes."""
     found = queries.start(plans.one(), {"processingTime": "1 hour"})
     until(lambda: (position := live_position(found)) is not None and position.committed)
-    until(lambda: (position := both_roads(found)) is not None and position.batch_id == 0)
-    assert plain(both_roads(found)) == {0: {plans.a: {"0": 5}}}
+    until(lambda: (position := both_ways(found)) is not None and position.batch_id == 0)
+    assert plain(both_ways(found)) == {0: {plans.a: {"0": 5}}}
 
 
 def test_commit_log_first(topics: Topics, plans: Plans, queries: Queries) -> None:
@@ -189,25 +189,25 @@ def test_commit_log_first(topics: Topics, plans: Plans, queries: Queries) -> Non
     topic = topics.create(partitions=1)
     topics.fill(topic, 2)
     found = queries.run(plans.kafka("subscribe", topic, "g"))
-    before = both_roads(found)
+    before = both_ways(found)
     last = queries.commits()[-1]
     (queries.checkpoint / "commits" / str(last + 1)).write_text("of another")
     topics.fill(topic, 3)
     queries.fails()
-    assert both_roads(found) == before
+    assert both_ways(found) == before
     assert plain(before) == {0: {topic: {"0": 2}}}
 
 
-@pytest.mark.parametrize("road", [by_shim, by_reflection])
+@pytest.mark.parametrize("way", [by_shim, by_reflection])
 def test_not_planned(
-    spark: SparkSession, plans: Plans, queries: Queries, road: Callable[[RunningQuery], Any]
+    spark: SparkSession, plans: Plans, queries: Queries, way: Callable[[RunningQuery], Any]
 ) -> None:
     """At its start, before the checkpoint is read, the answer is None; the query goes on."""
     seen: list[Any] = []
 
     class Early(Recorder):
         def started(self, query: RunningQuery) -> None:
-            seen.append(road(query))
+            seen.append(way(query))
             seen.append(query_mode(query))
 
     listener = Forwarding(wrap(Early(), spark))
@@ -227,7 +227,7 @@ def test_restart_without_data(topics: Topics, plans: Plans, queries: Queries) ->
     queries.stop()
     found = queries.start(plans.kafka("subscribe", topic, "g"), OFTEN)
     until(lambda: live_position(found) is not None)
-    position = both_roads(found)
+    position = both_ways(found)
     assert plain(position) == {0: {topic: {"0": 4}}}
     assert position is not None
     assert position.batch_id == queries.commits()[-1]
@@ -256,7 +256,7 @@ def test_available_now_without_data(
     live.started(begun)
     assert find(spark, begun.query_id, begun.run_id) is None
     asked = live.position(begun.query_id, begun.run_id)
-    assert asked == both_roads(begun)
+    assert asked == both_ways(begun)
     assert plain(asked) == {0: {topic: {"0": 4}}}
     assert asked is not None
     assert asked.batch_id == queries.commits()[-1]
@@ -278,12 +278,12 @@ def test_restart_before_a_batch_is_done_again(
         (queries.checkpoint / "commits" / name).unlink()
     found = queries.start(data.selectExpr("raise_error(v) v"), OFTEN)
     queries.fails()
-    position = both_roads(found)
+    position = both_ways(found)
     assert plain(position) == {0: {topic: {"0": 4}}}
     assert position is not None
     assert position.batch_id == last - 1
     found = queries.run(data)
-    assert plain(both_roads(found)) == {0: {topic: {"0": 7}}}
+    assert plain(both_ways(found)) == {0: {topic: {"0": 7}}}
 
 
 SELDOM = {
@@ -318,14 +318,14 @@ def test_asynchronous_progress(
         topics.fill(topic, 1)
         queries.finish()
     assert ":8}" in found.execution.committedOffsets().toString()
-    position = both_roads(found)
+    position = both_ways(found)
     assert queries.commits() == [0]
     assert (queries.checkpoint / "offsets" / "0").read_text().startswith(f"v{offset_log}")
     assert position is not None
     first = {0: {topic: {"0": 4}}, 1: {plans.a: {"0": 5}}}
     assert (position.batch_id, plain(position)) == (0, first)
     queries.stop()
-    assert both_roads(found) == position
+    assert both_ways(found) == position
 
 
 def test_asynchronous_progress_is_written(topics: Topics, plans: Plans, queries: Queries) -> None:
@@ -339,12 +339,12 @@ def test_asynchronous_progress_is_written(topics: Topics, plans: Plans, queries:
     queries.finish()
     until(lambda: plain(live_position(found)) == {0: {topic: {"0": 8}}})
     queries.stop()
-    position = both_roads(found)
+    position = both_ways(found)
     assert position is not None
     assert position.batch_id == queries.commits()[-1]
     found = queries.start(data.union(data), OFTEN, **often)
     until(lambda: live_position(found) is not None)
-    assert both_roads(found) == position
+    assert both_ways(found) == position
 
 
 def test_continuous(topics: Topics, plans: Plans, queries: Queries) -> None:
@@ -359,7 +359,7 @@ def test_continuous(topics: Topics, plans: Plans, queries: Queries) -> None:
     until(lambda: plain(live_position(found)) == {0: {topic: {"0": 7}}})
     assert found.execution.lastProgress() is None
     queries.stop()
-    position = both_roads(found)
+    position = both_ways(found)
     assert position is not None
     assert position.batch_id == queries.commits()[-1]
     found = queries.start(data, {"continuous": "300 milliseconds"})
@@ -389,25 +389,25 @@ def test_real_time(spark: SparkSession, topics: Topics, plans: Plans, queries: Q
         )
         assert query_mode(found) is QueryMode.REAL_TIME
         until(lambda: recorder.texts)
-        assert plain(both_roads(found)) == {0: {topic: {"0": 4}}}
+        assert plain(both_ways(found)) == {0: {topic: {"0": 4}}}
         topics.fill(topic, 3)
         until(lambda: plain(live_position(found)) == {0: {topic: {"0": 7}}})
         queries.stop()
     finally:
         spark.conf.unset(key)
         spark.streams.removeListener(listener)
-    position = both_roads(found)
+    position = both_ways(found)
     assert position is not None
     assert position.batch_id == queries.commits()[-1]
 
 
 def test_no_lock_is_needed(plans: Plans, queries: Queries) -> None:
-    """While the lock is taken by which a query makes progress, both roads answer."""
+    """While the lock is taken by which a query makes progress, both ways answer."""
     found = queries.run(plans.one())
     answers: list[LivePosition | None] = []
 
     def ask() -> None:
-        answers.extend(road(found) for road in (by_shim, by_reflection))
+        answers.extend(way(found) for way in (by_shim, by_reflection))
 
     lock = found.execution.awaitProgressLock()
     asking = threading.Thread(target=ask)
@@ -427,16 +427,14 @@ def test_asked_without_pause(topics: Topics, plans: Plans, queries: Queries) -> 
     seen: dict[str, list[tuple[int, int, list[int]]]] = {"by_shim": [], "by_reflection": []}
     done = threading.Event()
 
-    def ask(road: Callable[[RunningQuery], LivePosition | None]) -> None:
+    def ask(way: Callable[[RunningQuery], LivePosition | None]) -> None:
         while not done.is_set():
-            position = road(found)
+            position = way(found)
             assert position is not None
             (offsets,) = position.committed.values()
-            seen[road.__name__].append(
-                (position.batch_id, sum(offsets.values()), queries.commits())
-            )
+            seen[way.__name__].append((position.batch_id, sum(offsets.values()), queries.commits()))
 
-    askers = [threading.Thread(target=ask, args=[road]) for road in (by_shim, by_reflection)]
+    askers = [threading.Thread(target=ask, args=[way]) for way in (by_shim, by_reflection)]
     for asker in askers:
         asker.start()
     for _ in range(6):
@@ -450,4 +448,4 @@ def test_asked_without_pause(topics: Topics, plans: Plans, queries: Queries) -> 
         assert [batch for batch, _, _ in answers] == sorted(batch for batch, _, _ in answers)
         assert [offset for _, offset, _ in answers] == sorted(offset for _, offset, _ in answers)
         assert all(batch in commits for batch, _, commits in answers)
-    assert plain(both_roads(found)) == {0: {topic: {"0": 30}}}
+    assert plain(both_ways(found)) == {0: {topic: {"0": 30}}}

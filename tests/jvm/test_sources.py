@@ -113,7 +113,7 @@ def by_shim(query: RunningQuery) -> tuple[SourceOptions, ...]:
     return sources.by_shim(query, query.shim("SourceInspector"))
 
 
-def both_roads(query: RunningQuery) -> tuple[SourceOptions, ...]:
+def both_ways(query: RunningQuery) -> tuple[SourceOptions, ...]:
     """What the shim says, after checking that py4j alone says the same."""
     found = by_shim(query)
     assert by_reflection(query) == found
@@ -134,7 +134,7 @@ def test_options_by_index(
     running = find(spark, str(query.id), str(query.runId))
     assert running is not None
     query.processAllAvailable()
-    found = both_roads(running)
+    found = both_ways(running)
     assert [s.options.get("kafka.consumer.commit.groupid") for s in found] == groups
     assert [s.kafka for s in found] == [group is not None for group in groups]
     assert [s.index for s in found] == list(range(len(groups)))
@@ -145,7 +145,7 @@ def test_options_by_index(
     for source, description in zip(found, described, strict=True):
         assert source.options.get("subscribe", "") in description
     query.stop()
-    assert both_roads(running) == found
+    assert both_ways(running) == found
 
 
 def test_old_reader_interface(spark: SparkSession, plans: Plans, start: Start) -> None:
@@ -159,7 +159,7 @@ def test_old_reader_interface(spark: SparkSession, plans: Plans, start: Start) -
         query.processAllAvailable()
     finally:
         spark.conf.unset(key)
-    found = both_roads(running)
+    found = both_ways(running)
     assert [s.options["kafka.consumer.commit.groupid"] for s in found] == ["g-b", "g-a"]
 
 
@@ -169,7 +169,7 @@ def test_all_options_and_no_secret_shown(spark: SparkSession, plans: Plans, star
     running = find(spark, str(query.id), str(query.runId))
     assert running is not None
     query.processAllAvailable()
-    (source,) = both_roads(running)
+    (source,) = both_ways(running)
     assert dict(source.options) == {
         "kafka.bootstrap.servers": plans.servers,
         "startingoffsets": "earliest",
@@ -182,9 +182,9 @@ def test_all_options_and_no_secret_shown(spark: SparkSession, plans: Plans, star
         assert plans.servers not in shown
 
 
-@pytest.mark.parametrize("road", [by_shim, by_reflection])
+@pytest.mark.parametrize("way", [by_shim, by_reflection])
 def test_unplanned(
-    spark: SparkSession, start: Start, road: Callable[[RunningQuery], tuple[SourceOptions, ...]]
+    spark: SparkSession, start: Start, way: Callable[[RunningQuery], tuple[SourceOptions, ...]]
 ) -> None:
     """At its start, before the sources are planned, the answer is an error; the query goes on."""
     caught: list[Exception] = []
@@ -192,7 +192,7 @@ def test_unplanned(
     class Early(Recorder):
         def started(self, query: RunningQuery) -> None:
             try:
-                road(query)
+                way(query)
             except JvmError as error:
                 caught.append(error)
 
@@ -206,4 +206,4 @@ def test_unplanned(
     assert ["not planned its sources yet" in str(error) for error in caught] == [True]
     running = find(spark, str(query.id), str(query.runId))
     assert running is not None
-    assert [source.kafka for source in road(running)] == [False]
+    assert [source.kafka for source in way(running)] == [False]

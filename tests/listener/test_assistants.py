@@ -48,8 +48,8 @@ def test_a_listener_serves_its_numbers(
 def test_a_listener_checks_its_group_when_it_begins(
     recording: Recording, queries: Queries, topics: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A heartbeat longer than the broker keeps offsets is said in the log, while the query runs."""
-    recording.add(OffsetCommitListener(heartbeat=30 * 86400.0))
+    """The log warns of a recommit_interval longer than the broker keeps offsets; the query runs."""
+    recording.add(OffsetCommitListener(recommit_interval=30 * 86400.0))
     topic, group = topics.create(partitions=1), unique("g")
     topics.fill(topic, 1)
     with caplog.at_level(logging.WARNING, "eo_listener"):

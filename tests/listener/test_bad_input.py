@@ -79,7 +79,7 @@ def test_settings_are_checked_when_given() -> None:
     """Unknown client properties and empty groups raise at once, and show no value."""
     with pytest.raises(SettingsError, match=r"nosuch\.property"):
         OffsetCommitListener(kafka={"nosuch.property": "hunter2"})
-    with pytest.raises(SettingsError, match="no consumer group"):
+    with pytest.raises(SettingsError, match="must be the name of a consumer group"):
         OffsetCommitListener({"q": ""})
     with pytest.raises(SettingsError, match="cannot be used"):
         OffsetCommitListener(group_template="{nosuch}")

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
 from eo_listener.broker import Broker
-from eo_listener.events import Committed, QueryNoticed
+from eo_listener.events import Committed, QueryModeDetected
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
@@ -79,11 +79,11 @@ def test_a_query_that_fails_leaves_its_last_batch_committed(
 def test_the_full_map_is_committed_again_while_a_query_idles(
     recording: Recording, queries: Queries, topics: Topics
 ) -> None:
-    """Each heartbeat commits every partition, though only one of two sources had any news."""
+    """Each recommit commits every partition, though only one of two sources had any news."""
     busy, idle, group = topics.create(), topics.create(), unique("g")
     topics.fill(busy, 30)
     topics.fill(idle, 30)
-    recording.add(OffsetCommitListener(heartbeat=2.0, observers=[recording.events.append]))
+    recording.add(OffsetCommitListener(recommit_interval=2.0, observers=[recording.events.append]))
     data = queries.read(subscribe=f"{busy},{idle}", eo__commit__group=group)
     query = queries.start(data, drain=False)
     try:
@@ -103,16 +103,16 @@ def test_the_full_map_is_committed_again_while_a_query_idles(
     queries.assert_drained(group, busy, idle)
 
 
-@pytest.mark.parametrize("heartbeat", [2.0, 3600.0])
+@pytest.mark.parametrize("recommit_interval", [2.0, 3600.0])
 @pytest.mark.slow
-def test_an_idle_query_keeps_its_offsets_by_its_heartbeat_alone(
+def test_an_idle_query_keeps_its_offsets_by_its_recommit_alone(
     start_broker: Callable[..., Broker],
     spark: SparkSession,
     recording: Recording,
-    heartbeat: float,
+    recommit_interval: float,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """With a retention of a minute they are still there after two; without heartbeats they go."""
+    """With a retention of a minute they are still there after two; without it they go."""
     broker = start_broker(
         properties={
             "offsets.retention.minutes": "1",
@@ -123,14 +123,16 @@ def test_an_idle_query_keeps_its_offsets_by_its_heartbeat_alone(
     queries = Queries(spark, broker, tmp_path_factory.mktemp("retention"))
     topic, group = topics.create(), unique("g")
     topics.fill(topic, 30)
-    listener = recording.add(OffsetCommitListener(heartbeat=heartbeat))
+    listener = recording.add(OffsetCommitListener(recommit_interval=recommit_interval))
     query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
     try:
         query.processAllAvailable()
         assert listener.flush()
         queries.assert_drained(group, topic)
         time.sleep(150)  # the first commit is repeated after a minute; another one until it goes
-        assert held(queries, group) == (30 if heartbeat < 60 else 0)  # the group itself goes too
+        assert held(queries, group) == (
+            30 if recommit_interval < 60 else 0
+        )  # the group itself goes too
     finally:
         query.stop()
 
@@ -186,8 +188,8 @@ def test_asynchronous_progress_follows_the_checkpoint(
     finally:
         query.stop()
     queries.assert_drained(group, topic)
-    (noticed,) = [event for event in recording.events if isinstance(event, QueryNoticed)]
-    assert "asynchronous" in noticed.what
+    (noticed,) = [event for event in recording.events if isinstance(event, QueryModeDetected)]
+    assert "asynchronous" in noticed.mode
 
 
 def test_a_continuous_query_is_committed_without_events(
@@ -208,5 +210,5 @@ def test_a_continuous_query_is_committed_without_events(
     finally:
         query.stop()
     queries.assert_drained(group, topic, partitions=1)
-    (noticed,) = [event for event in recording.events if isinstance(event, QueryNoticed)]
-    assert noticed.what == "continuous"
+    (noticed,) = [event for event in recording.events if isinstance(event, QueryModeDetected)]
+    assert noticed.mode == "continuous"

@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
 from eo_listener.events import (
-    Breach,
     CommitRefused,
     Event,
-    EventsMissed,
-    EventsRepeated,
     GuardViolation,
+    ProgressEventsDuplicated,
+    ProgressEventsMissed,
     Refusal,
+    ViolationKind,
 )
 from eo_listener.metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
@@ -32,8 +32,8 @@ def violations(events: list[Event]) -> list[GuardViolation]:
     return [event for event in events if isinstance(event, GuardViolation)]
 
 
-def breaches(events: list[Event]) -> set[Breach]:
-    return {finding.breach for event in violations(events) for finding in event.findings}
+def kinds(events: list[Event]) -> set[ViolationKind]:
+    return {violation.kind for event in violations(events) for violation in event.violations}
 
 
 def test_a_vanished_partition_withholds_its_source_until_it_is_accepted(
@@ -63,7 +63,7 @@ def test_a_vanished_partition_withholds_its_source_until_it_is_accepted(
         query.processAllAvailable()
     query.stop()
     assert not listener.flush()  # the query is further than its group
-    assert breaches(recording.events) == {Breach.VANISHED}
+    assert kinds(recording.events) == {ViolationKind.VANISHED}
     assert violations(recording.events)[0].withheld
     held = queries.positions(group)[TopicPartition(stays, 0)]
     metadata = CommitMetadata.parse(held.metadata)
@@ -125,8 +125,8 @@ def test_records_that_retention_took_first_are_seen(
     if guard == "off":
         assert not found
     else:
-        ((finding,),) = [event.findings for event in found]
-        assert (finding.breach, finding.start, finding.until) == (Breach.LOST, 20, 35)
+        ((violation,),) = [event.violations for event in found]
+        assert (violation.kind, violation.start, violation.until) == (ViolationKind.LOST, 20, 35)
     assert done is (guard != "withhold")
     assert queries.positions(group)[tp].offset == (20 if guard == "withhold" else 50)
 
@@ -157,7 +157,7 @@ def test_offsets_that_move_back_are_seen(
         time.sleep(0.5)
     query.stop()
     assert not listener.flush()
-    assert breaches(recording.events) & {Breach.BACKWARD, Breach.VANISHED}
+    assert kinds(recording.events) & {ViolationKind.BACKWARD, ViolationKind.VANISHED}
 
 
 def test_a_listener_that_was_added_twice_harms_nothing(
@@ -181,7 +181,7 @@ def test_a_listener_that_was_added_twice_harms_nothing(
         spark.streams.removeListener(listener)
     queries.assert_drained(group, topic)
     assert not violations(recording.events)
-    assert len([one for one in recording.events if isinstance(one, EventsRepeated)]) == 1
+    assert len([one for one in recording.events if isinstance(one, ProgressEventsDuplicated)]) == 1
     assert not [one for one in recording.events if isinstance(one, CommitRefused)]
 
 
@@ -206,6 +206,6 @@ def test_a_healthy_life_raises_no_alarm(
         query.processAllAvailable()
         query.stop()
     assert listener.flush()
-    unwanted = (GuardViolation, EventsMissed, CommitRefused)
+    unwanted = (GuardViolation, ProgressEventsMissed, CommitRefused)
     assert not [event for event in recording.events if isinstance(event, unwanted)]
     assert threading.active_count() < 100

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import functions
 
 from eo_listener import OffsetCommitListener
-from eo_listener.events import GroupsFed, Progressed
+from eo_listener.events import QueryProgressed, RunGroupsChanged
 from eo_listener.metrics.prometheus import Prometheus
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
@@ -39,10 +39,10 @@ def test_a_backlog_is_told_while_it_is_read(
     queries.drain(timed.withWatermark("at", "1 minute"), name=group)
     assert listener.flush()
 
-    told = [event for event in recording.events if isinstance(event, Progressed)]
+    told = [event for event in recording.events if isinstance(event, QueryProgressed)]
     seen = [sum((one.log_ends or one.ends).values()) for event in told for one in event.sources]
     assert set(seen) == {100}
-    fed = [event for event in recording.events if isinstance(event, GroupsFed)]
+    fed = [event for event in recording.events if isinstance(event, RunGroupsChanged)]
     assert [(event.query, event.ended) for event in fed] == [(group, False), (group, True)]
 
     labels = {

@@ -101,7 +101,7 @@ def test_a_second_writer_is_named(recording: Recording, queries: Queries, topics
     tp = TopicPartition(topic, 0)
     topics.fill(topic, 30)
     listener = recording.add(
-        OffsetCommitListener(heartbeat=1.0, observers=[recording.events.append])
+        OffsetCommitListener(recommit_interval=1.0, observers=[recording.events.append])
     )
     data = queries.read(subscribe=topic, eo__commit__group=group, failOnDataLoss="false")
     query = queries.start(data, "mine", drain=False)
@@ -131,7 +131,7 @@ def test_a_recreated_topic_gets_nothing_of_the_old_one(
     topics.fill(topic, 100)
     topics.fill(other, 10)
     listener = recording.add(
-        OffsetCommitListener(heartbeat=1.0, observers=[recording.events.append])
+        OffsetCommitListener(recommit_interval=1.0, observers=[recording.events.append])
     )
     data = queries.read(
         subscribe=f"{topic},{other}", eo__commit__group=group, failOnDataLoss="false"

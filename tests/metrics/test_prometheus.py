@@ -14,31 +14,31 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eo_listener.events import (
     BatchApplied,
-    BatchHalted,
+    BatchFailed,
+    BatchMetrics,
     BatchReplayed,
-    Breach,
     CommitFailed,
     CommitRefused,
     Committed,
     Event,
-    EventsMissed,
-    Finding,
     ForeignCommit,
-    GroupsFed,
+    GroupOffsetsMissing,
     GuardViolation,
-    Malfunction,
-    Measures,
-    OffsetsVanished,
-    Progressed,
+    InternalError,
+    ProgressEventsMissed,
+    QueryProgressed,
+    QueryStateLost,
     Refusal,
+    RunGroupsChanged,
     SourceIgnored,
     SourceProgressed,
-    StateLeftBehind,
+    Violation,
+    ViolationKind,
 )
 from eo_listener.metrics.families import Families
 from eo_listener.metrics.prometheus import Prometheus
 from eo_listener.metrics.tally import OTHER, Tally
-from eo_listener.offsets import Offsets, Span, TopicPartition
+from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 APPLIED = BatchApplied(
@@ -47,15 +47,15 @@ APPLIED = BatchApplied(
     batch_id=3,
     sink="a sink",
     rows=12,
-    dead=0,
-    ranges={P0: Span(5, 9)},
+    dead_letters=0,
+    ranges={P0: OffsetRange(5, 9)},
     replayed={},
-    holes={},
+    gaps={},
     skipped={},
     attempts=1,
     seconds=0.1,
 )
-HALTED = BatchHalted(
+HALTED = BatchFailed(
     query="flights",
     run_id="r1",
     batch_id=4,
@@ -99,20 +99,22 @@ def committed(offsets: Offsets, group: str = "g", seconds: float = 0.02) -> Comm
 
 def progressed(
     ends: Offsets, log_ends: Offsets | None, run: str = "r1", **measures: float
-) -> Progressed:
+) -> QueryProgressed:
     source = SourceProgressed(source=0, cluster="k:9092", ends=ends, log_ends=log_ends)
-    return Progressed(
-        query="flights", run_id=run, batch_id=7, measures=measures_of(measures), sources=(source,)
+    return QueryProgressed(
+        query="flights", run_id=run, batch_id=7, metrics=measures_of(measures), sources=(source,)
     )
 
 
-def measures_of(given: dict[str, float]) -> Measures:
+def measures_of(given: dict[str, float]) -> BatchMetrics:
     whole = {"started": 1000.0, "seconds": 2.0, **given}
-    return Measures(**whole)  # type: ignore[arg-type]  # a test names the fields it means
+    return BatchMetrics(**whole)  # type: ignore[arg-type]  # a test names the fields it means
 
 
-def fed(run: str = "r1", *, ended: bool = False, groups: Iterable[str] = ("g",)) -> GroupsFed:
-    return GroupsFed(
+def fed(
+    run: str = "r1", *, ended: bool = False, groups: Iterable[str] = ("g",)
+) -> RunGroupsChanged:
+    return RunGroupsChanged(
         query="flights",
         run_id=run,
         groups=frozenset(("k:9092", group) for group in groups),
@@ -222,14 +224,14 @@ def test_a_query_has_sparks_numbers_and_a_lag_in_time() -> None:
 
 
 def test_what_goes_wrong_is_counted() -> None:
-    """The guard's findings by breach, withheld sources, holes, strangers, faults of ours."""
-    finding = Finding(breach=Breach.GAP, partition=P0, start=5, until=9)
-    violation = GuardViolation(
-        query="flights", run_id="r1", batch_id=3, source=0, findings=(finding,), withheld=True
+    """The guard's violations by kind, withheld sources, gaps, strangers, faults of ours."""
+    violation = Violation(kind=ViolationKind.GAP, partition=P0, start=5, until=9)
+    violated = GuardViolation(
+        query="flights", run_id="r1", batch_id=3, source=0, violations=(violation,), withheld=True
     )
-    missed = EventsMissed(query="flights", run_id="r1", after_batch=3, before_batch=9)
+    missed = ProgressEventsMissed(query="flights", run_id="r1", after_batch=3, before_batch=9)
     wrong = SourceIgnored(
-        query="flights", run_id="r1", source=0, problem="p", cause="c", fix="f", wrong=True
+        query="flights", run_id="r1", source=0, problem="p", cause="c", fix="f", misconfigured=True
     )
     foreign = ForeignCommit(
         cluster="k:9092",
@@ -241,57 +243,59 @@ def test_what_goes_wrong_is_counted() -> None:
     )
     found = series(
         progressed(Offsets({P0: 5}), None),
-        violation,
+        violated,
         missed,
         wrong,
         foreign,
-        Malfunction(where="w", problem="p"),
+        InternalError(where="w", problem="p"),
     )
-    assert value(found, "guard_violations_total", query="flights", breach="gap") == 1
+    assert value(found, "guard_violations_total", query="flights", kind="gap") == 1
     assert value(found, "query_withheld_sources", query="flights") == 1
-    assert value(found, "events_missed_total", query="flights") == 1
+    assert value(found, "progress_event_gaps_total", query="flights") == 1
     assert value(found, "sources_ignored_total", query="flights") == 1
-    assert value(found, "malfunctions_total") == 1
+    assert value(found, "internal_errors_total") == 1
     group = {"cluster": "k:9092", "consumergroup": "g"}
     assert value(found, "group_incidents_total", **group, kind="foreign_commit") == 1
 
 
 def test_batches_of_exactly_once_are_counted() -> None:
     """By outcome, with their rows; halts by error; offsets accepted as lost."""
-    applied = replace(APPLIED, dead=1, holes={P0: Span(5, 9)})
+    applied = replace(APPLIED, dead_letters=1, gaps={P0: OffsetRange(5, 9)})
     replayed = BatchReplayed(
         query="flights", run_id="r1", batch_id=3, sink="a sink", discarded=False
     )
-    unknown = replace(applied, rows=None, dead=None, holes={})
-    left = StateLeftBehind(query="flights", run_id="r1", batch_id=0, sink="a sink")
+    unknown = replace(applied, rows=None, dead_letters=None, gaps={})
+    left = QueryStateLost(query="flights", run_id="r1", batch_id=0, sink="a sink")
     found = series(left, left, applied, unknown, replayed, HALTED)
     query = {"query": "flights"}
     assert value(found, "sink_batches_total", **query, outcome="applied") == 2
     assert value(found, "sink_batches_total", **query, outcome="replayed") == 1
     assert value(found, "sink_rows_total", **query) == 12
     assert value(found, "sink_dead_letters_total", **query) == 1
-    assert value(found, "sink_lost_offsets_total", **query) == 4
-    assert value(found, "sink_halts_total", **query, error="GapError") == 1
-    assert value(found, "sink_states_left_behind_total", **query) == 2
+    assert value(found, "sink_accepted_gap_offsets_total", **query) == 4
+    assert value(found, "sink_batch_failures_total", **query, error="GapError") == 1
+    assert value(found, "sink_query_states_lost_total", **query) == 2
 
 
 def test_a_sinks_offsets_are_those_of_the_last_one_and_of_the_newest_run() -> None:
     """Of two sinks the one that is behind counts; where an earlier run stood is not told."""
-    ahead = replace(APPLIED, sink="another", ranges={P0: Span(9, 12), P1: Span(4, 5)})
+    ahead = replace(APPLIED, sink="another", ranges={P0: OffsetRange(9, 12), P1: OffsetRange(4, 5)})
     query = {"query": "flights", "topic": "t"}
     found = series(APPLIED, ahead)
     assert value(found, "sink_applied_offset", **query, partition="0") == 9
     assert value(found, "sink_applied_offset", **query, partition="1") == 5
     assert value(found, "sink_applied_offset_sum", **query) == 14
-    found = series(APPLIED, ahead, replace(APPLIED, run_id="r2", ranges={P1: Span(2, 3)}))
+    found = series(APPLIED, ahead, replace(APPLIED, run_id="r2", ranges={P1: OffsetRange(2, 3)}))
     assert value(found, "sink_applied_offset", **query, partition="0") is None
     assert value(found, "sink_applied_offset", **query, partition="1") == 3
 
 
 def test_what_a_sink_tells_is_bounded() -> None:
     """Partitions beyond the limit have sums; queries beyond it no offsets; errors a common name."""
-    other = replace(APPLIED, query="other", ranges={TopicPartition("u", 0): Span(0, 3)})
-    found = series(replace(APPLIED, ranges={P0: Span(0, 1), P1: Span(0, 2)}), other, partitions=1)
+    other = replace(APPLIED, query="other", ranges={TopicPartition("u", 0): OffsetRange(0, 3)})
+    found = series(
+        replace(APPLIED, ranges={P0: OffsetRange(0, 1), P1: OffsetRange(0, 2)}), other, partitions=1
+    )
     assert value(found, "sink_applied_offset", query="flights", topic="t", partition="0") is None
     assert value(found, "sink_applied_offset_sum", query="flights", topic="t") == 3
     assert value(found, "sink_applied_offset", query="other", topic="u", partition="0") == 3
@@ -311,7 +315,7 @@ def test_what_a_sink_tells_is_bounded() -> None:
 
 def test_offsets_that_vanished_have_no_series() -> None:
     """A group that has lost an offset is not shown with it."""
-    gone = OffsetsVanished(cluster="k:9092", group="g", offsets=Offsets({P0: 5}))
+    gone = GroupOffsetsMissing(cluster="k:9092", group="g", offsets=Offsets({P0: 5}))
     found = series(committed(Offsets({P0: 5, P1: 7})), gone)
     names = [labels for name, labels in found if name == "eo_listener_consumergroup_current_offset"]
     assert [dict(labels)["partition"] for labels in names] == ["1"]

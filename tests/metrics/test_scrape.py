@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eo_listener.committer import Committer, Router
 from eo_listener.errors import KafkaError, SettingsError, UnavailableError
-from eo_listener.events import OffsetsVanished
+from eo_listener.events import GroupOffsetsMissing
 from eo_listener.metrics import server
 from eo_listener.metrics.opening import open_metrics
 from eo_listener.metrics.prometheus import Prometheus
@@ -130,7 +130,7 @@ def test_names_can_be_chosen_in_the_request(observer: Prometheus) -> None:
     """`?name[]=`, as `params` of a Prometheus job make it, returns that metric and no other."""
     answer = ask(observer, "GET /metrics?name[]=eo_listener_build_info")
     assert b"\neo_listener_build_info{" in answer
-    assert b"eo_listener_malfunctions" not in answer
+    assert b"eo_listener_internal_errors" not in answer
 
 
 def test_only_its_own_path_has_the_metrics(observer: Prometheus) -> None:
@@ -173,7 +173,7 @@ def test_only_so_many_connections_are_open(
 
 def test_a_name_that_cannot_be_encoded_spoils_no_scrape(observer: Prometheus) -> None:
     """Half of a character in a name is shown escaped, and all other numbers with it."""
-    observer(OffsetsVanished(cluster="k:9092", group="g\udcfc", offsets=Offsets({})))
+    observer(GroupOffsetsMissing(cluster="k:9092", group="g\udcfc", offsets=Offsets({})))
     text = scrape(observer)
     assert 'consumergroup="g\\\\udcfc"' in text
     assert "eo_listener_build_info" in text

@@ -39,7 +39,7 @@ def shown(served: Prometheus) -> Series:
 
 
 def halts(served: Prometheus, query: str = "flights") -> float | None:
-    return value(shown(served), "sink_halts_total", query=query, error="SettingsError")
+    return value(shown(served), "sink_batch_failures_total", query=query, error="SettingsError")
 
 
 def test_a_sink_is_counted_without_a_word(served: Prometheus, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def _not_renewed(self: Board, group: str, positions: Any, **how: Any) -> Any:
 
 
 def _blind_guard(self: Sequence, progress: Any) -> Any:
-    return replace(_follow(self, progress), findings={})
+    return replace(_follow(self, progress), violations={})
 
 
 def _nervous_guard(self: Sequence, progress: Any) -> Any:

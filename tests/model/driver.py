@@ -74,7 +74,7 @@ class Setting:
     policy: Policy
     retry: Retry
     guard: Guard = Guard.WITHHOLD
-    heartbeat: float = 1000.0
+    recommit_interval: float = 1000.0
 
 
 class Driver:
@@ -107,7 +107,7 @@ class Driver:
             self.queries,
             self.front,  # type: ignore[arg-type]  # of the committer it is what the desk uses
             guard=setting.guard,
-            heartbeat=setting.heartbeat,
+            recommit_interval=setting.recommit_interval,
         )
 
     def start(self, run: QueryRun) -> None:

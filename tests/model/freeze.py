@@ -13,12 +13,12 @@ from eo_listener.offsets import Offsets, Position, TopicPartition
 
 FAR = 2_000.0
 # What can be hashed as it is, and holds no moment.
-_VALUES = frozenset({"Progress", "Batch", "Finding", "CommitMetadata", "Started"})
+_VALUES = frozenset({"Progress", "Batch", "Violation", "CommitMetadata", "Started"})
 _How = Callable[[Any, float, str], object]
 # Settings and constants: the same in all states of one search.
 _CONSTANT = frozenset({"Policy", "Retry", "Teller", "Rules", "Steady", "Scope"})
 # Any other float is a moment. To take a duration for one splits states, and hides none.
-_DURATIONS = frozenset({"delay", "heartbeat", "_heartbeat"})
+_DURATIONS = frozenset({"delay", "recommit_interval", "_recommit_interval"})
 
 # How old a moment can be and still matter.
 _AGED = {

@@ -14,9 +14,9 @@ from eo_listener.events import (
     CommitterFenced,
     Event,
     ForeignCommit,
+    GroupOffsetsMissing,
     GuardViolation,
-    Malfunction,
-    OffsetsVanished,
+    InternalError,
     TopicRecreated,
 )
 from eo_listener.metadata import CommitMetadata
@@ -88,13 +88,13 @@ class Truth:
 
     def tell(self, driver: str, event: Event, right: Mapping[TopicPartition, int]) -> None:
         """Take an event in; `right` is where the group should be by now."""
-        if isinstance(event, Malfunction):
+        if isinstance(event, InternalError):
             raise Broken(f"{driver}: {event.where}: {event.problem}")
         if isinstance(event, GuardViolation):
             batch = event.batch_id
             require(
                 batch in self.excused.get(event.run_id, ()),
-                f"{driver}: a false alarm on batch {batch} of {event.run_id}: {event.findings}",
+                f"{driver}: a false alarm on batch {batch} of {event.run_id}: {event.violations}",
             )
             self.owed.get(event.run_id, set()).discard(batch)
             self.said.add((driver, event.query))
@@ -143,7 +143,7 @@ class Truth:
         """A resumed zombie's commit has landed when it had long been given up.
 
         In mode "simple" it can take a group back after its successor's last look, and nothing
-        says so before the next commit or heartbeat: docs/guarantees.md names this limit.
+        says so before the next commit or recommit: docs/guarantees.md names this limit.
         """
         if held is not None and position.offset < held.offset:
             self.taken_back.add(tp)
@@ -206,7 +206,7 @@ def _marked(position: Position) -> bool:
 
 def _partitions(event: Event) -> Iterable[TopicPartition]:
     named: Mapping[TopicPartition, object]
-    if isinstance(event, Committed | CommitAbandoned | CommitterFenced | OffsetsVanished):
+    if isinstance(event, Committed | CommitAbandoned | CommitterFenced | GroupOffsetsMissing):
         named = event.offsets
     elif isinstance(event, CommitFailed):
         named = event.errors

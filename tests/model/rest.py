@@ -31,7 +31,7 @@ def rest(world: World) -> None:
     chief = world.chief()
     assert chief is not None
     _compare(world, chief, forgiving=True)
-    _settle(world, world.now + world.scope.heartbeat + quiet)
+    _settle(world, world.now + world.scope.recommit_interval + quiet)
     _revive(world)
     _compare(world, chief, forgiving=False)
     for driver in world.running():
@@ -83,7 +83,7 @@ def _quiet(step: Step) -> bool:
 def _compare(world: World, chief: Driver, *, forgiving: bool) -> None:
     """The group stands where the checkpoints do, or somebody has said why not."""
     held = world.kafka.held(GROUP)
-    unheard = any(run.untold for run in chief.runs.values())  # until the heartbeat
+    unheard = any(run.untold for run in chief.runs.values())  # until the recommit
     unseen = world.truth.meddled | world.truth.taken_back
     for tp, right in world.right().items():
         if not world.kafka.exists(tp) or (forgiving and (unheard or tp in unseen)):

@@ -40,7 +40,7 @@ class Scope:
     glitches: tuple[Glitch, ...] = PLANNED
     doubt: float = 60.0
     look_every: float = 60.0
-    heartbeat: float = 300.0
+    recommit_interval: float = 300.0
     polite: bool = False  # a query whose driver stood still goes no further
     ticks: int = 4  # how often time may pass before all comes to rest
     lossy: bool = False  # failOnDataLoss=false
@@ -59,7 +59,7 @@ class Scope:
                 first=1.0, longest=1.0, refused_first=4.0, refused_longest=30.0, doubt=self.doubt
             ),
             guard=self.guard,
-            heartbeat=self.heartbeat,
+            recommit_interval=self.recommit_interval,
         )
 
     def options(self) -> Mapping[str, Mapping[str, str]]:

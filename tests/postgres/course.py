@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.ledger import Applied, Entry
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.protocols import Sink
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.dead_letters import make
@@ -23,7 +23,7 @@ from eo_listener.testing.entries import QUERY, entry_of, plan_of
 
 TP = TopicPartition("flights", 0)
 STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
-ROADS = pytest.mark.parametrize("road", ["driver", "staging"])
+WRITE_METHODS = pytest.mark.parametrize("write_method", ["driver", "staging"])
 FLIGHTS = "topic string, partition int, offset bigint, id int, delay double"
 
 
@@ -32,7 +32,7 @@ def next_entry(sink: Sink, count: int = 10, *, run: str = "run-1") -> Entry:
     heads = sink.applied(QUERY)
     head = heads.get(TP)
     start, batch = (head.span.until, head.batch_id + 1) if head else (0, 0)
-    return entry_of(heads, {TP: Span(start, start + count)}, batch_id=batch, run_id=run)
+    return entry_of(heads, {TP: OffsetRange(start, start + count)}, batch_id=batch, run_id=run)
 
 
 def write(sink: Sink, frame: Any, count: int = 10) -> Applied:

@@ -13,7 +13,7 @@ import traceback
 
 import pytest
 
-from eo_listener.errors import EoListenerError, SettingsError, SinkError, TryAgainError
+from eo_listener.errors import EoListenerError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.postgres import PostgresSink, connection
 from eo_listener.testing.entries import entry_of
 from tests.postgres.course import another_role, ask, script
@@ -138,10 +138,10 @@ def test_a_server_that_falls_silent_behind_the_door(monkeypatch: pytest.MonkeyPa
         {"mode": "insert"},
         {"mode": "upsert"},
         {"keys": "id"},
-        {"road": "executors"},
+        {"write_method": "executors"},
         {"lock_timeout": 0},
-        {"road": "staging", "atomicity": "partition"},
-        {"road": "driver", "atomicity": "partition"},
+        {"write_method": "staging", "atomicity": "partition"},
+        {"write_method": "driver", "atomicity": "partition"},
         {"atomicity": "row"},
         {"executor_rows": -1},
         {"max_connections": 0},
@@ -264,11 +264,11 @@ def test_a_function_gives_the_dsn_of_each_connection(dsn: str) -> None:
 @pytest.mark.parametrize(
     ("given", "error", "match"),
     [
-        (RuntimeError(f"token {PLAIN} refused"), TryAgainError, "has raised RuntimeError"),
+        (RuntimeError(f"token {PLAIN} refused"), RetriableSinkError, "has raised RuntimeError"),
         (None, SettingsError, "returned NoneType"),
         (f"host=127.0.0.1 passwort={PLAIN}", SettingsError, "not a connection string"),
         ("postgresql://me:s3/cretword@127.0.0.1:1/flights", SettingsError, "%XX"),
-        (f"host=127.0.0.1 port=1 password={PLAIN}", TryAgainError, "cannot be reached"),
+        (f"host=127.0.0.1 port=1 password={PLAIN}", RetriableSinkError, "cannot be reached"),
     ],
 )
 def test_no_secret_of_a_function_is_told(

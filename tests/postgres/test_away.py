@@ -13,7 +13,7 @@ import pytest
 
 from eo_listener.batches.retry import Retry
 from eo_listener.batches.writer import Writer, Written
-from eo_listener.errors import SinkError, TryAgainError
+from eo_listener.errors import RetriableSinkError, SinkError
 from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
@@ -136,7 +136,7 @@ def test_a_server_that_stays_away_is_named(server: PostgresServer, own: str) -> 
     with course(own) as (sink, _):
         halt(server)
         steps = Writer(Retry(timeout=0.3), time.sleep, time.monotonic)
-        with pytest.raises(TryAgainError, match=r"cannot be reached.*refused.*server is down"):
+        with pytest.raises(RetriableSinkError, match=r"cannot be reached.*refused.*server is down"):
             steps.read(sink, QUERY)
         server.start()
         assert steps.read(sink, QUERY) == {}
@@ -148,7 +148,9 @@ def test_no_free_connection_for_a_while(dsn: str) -> None:
     with another_role(dsn, grant, options="CONNECTION LIMIT 1") as lonely:
         other = psycopg.connect(lonely)
         with course(lonely, other.close) as (sink, steps):
-            with pytest.raises(TryAgainError, match=r"too many connections.*no free connection"):
+            with pytest.raises(
+                RetriableSinkError, match=r"too many connections.*no free connection"
+            ):
                 sink.applied(QUERY)
             assert steps.read(sink, QUERY) == {}
 
@@ -165,7 +167,7 @@ def test_a_standby_is_neither_read_nor_written(server: PostgresServer, own: str)
         halt(server)
         (server.folder / "data" / "standby.signal").touch()
         server.start()
-        with pytest.raises(TryAgainError, match=r"is a standby.*failover"):
+        with pytest.raises(RetriableSinkError, match=r"is a standby.*failover"):
             sink.applied(QUERY)
         assert [head.span.until for head in steps.read(sink, QUERY).values()] == [10]
         write(sink, steps, next_entry(sink))
@@ -181,7 +183,10 @@ def test_a_connection_that_only_reads_is_not_kept(dsn: str) -> None:
             assert sink.sink._link is not None
             sink.sink._link.execute("SET TRANSACTION READ ONLY")
 
-        with at({"sink.begun": demote}), pytest.raises(TryAgainError, match="standby, or read"):
+        with (
+            at({"sink.begun": demote}),
+            pytest.raises(RetriableSinkError, match="standby, or read"),
+        ):
             bare.write(sink.sink, entry)
         assert sink.sink._link is not None
         assert sink.sink._link.closed
@@ -195,5 +200,5 @@ def test_a_wrong_password_is_not_repeated(dsn: str) -> None:
         begun = time.monotonic()
         with pytest.raises(SinkError, match="does not exist") as failed:
             steps.read(sink, QUERY)
-        assert not isinstance(failed.value, TryAgainError)
+        assert not isinstance(failed.value, RetriableSinkError)
         assert time.monotonic() - begun < 60

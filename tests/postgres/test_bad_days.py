@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.batches import Batches
-from eo_listener.errors import ForeignWriterError, OutcomeUnknownError, SinkBusyError, SinkError
+from eo_listener.errors import ForeignWriterError, OutcomeUnknownError, SinkError, SinkLockedError
 from eo_listener.events import BatchReplayed
 from eo_listener.foreach_batch.frames import SparkFrames
 from eo_listener.ledger import Entry
@@ -219,7 +219,7 @@ def test_a_zombie_with_the_lock_is_ended(dsn: str, point: str) -> None:
         said = resume(process)
         assert process.returncode == 3
     # Where nothing but COMMIT was left to do, the zombie must look into the ledger to know.
-    kind = "OutcomeUnknownError: " if point == "sink.ledger-moved" else "TryAgainError: "
+    kind = "OutcomeUnknownError: " if point == "sink.ledger-moved" else "RetriableSinkError: "
     assert said.startswith(kind)
     assert ask(dsn, f"SELECT DISTINCT run FROM {TABLE} ORDER BY run") == ["before", "successor"]
     assert ask(dsn, "SELECT run_id, next_offset FROM eo_ledger") == [("successor", 20)]
@@ -273,7 +273,7 @@ def test_somebody_elses_lock_is_named_and_left_alone(dsn: str) -> None:
     with psycopg.connect(dsn, application_name="somebody's psql") as other:
         other.execute("SELECT * FROM eo_ledger FOR UPDATE")
         pid = other.info.backend_pid
-        with pytest.raises(SinkBusyError, match=f"backend {pid} .somebody's psql.*127.0.0.1"):
+        with pytest.raises(SinkLockedError, match=f"backend {pid} .somebody's psql.*127.0.0.1"):
             write(sink, entry)
         assert other.execute("SELECT 1").fetchone() == (1,)
     assert write(sink, entry).rows == 10
@@ -296,7 +296,7 @@ def test_one_that_waits_before_us_hides_no_zombie(dsn: str) -> None:
             assert time.monotonic() < ends
         write(sink, next_entry(sink, run="successor"))
         waits.join(10)
-        assert resume(process).startswith("TryAgainError: ")
+        assert resume(process).startswith("RetriableSinkError: ")
     other.close()
     assert ask(dsn, "SELECT run_id FROM eo_ledger") == ["successor"]
     sink.close()
@@ -319,7 +319,7 @@ def test_a_zombie_of_another_role_is_named(dsn: str) -> None:
         link_of(first).execute("BEGIN")
         link_of(first).execute("SELECT * FROM eo_ledger FOR UPDATE")
         pid = link_of(first).info.backend_pid
-        with pytest.raises(SinkBusyError, match=f"backend {pid}.*user postgres.*may not end"):
+        with pytest.raises(SinkLockedError, match=f"backend {pid}.*user postgres.*may not end"):
             write(sink, entry)
 
 
@@ -351,7 +351,7 @@ def test_a_prepared_transaction_is_named(server: PostgresServer, own: str) -> No
         other.execute("BEGIN")
         other.execute("SELECT * FROM eo_ledger FOR UPDATE")
         other.execute("PREPARE TRANSACTION 'half'")
-        with pytest.raises(SinkBusyError, match=r"'half' of postgres.*ROLLBACK PREPARED"):
+        with pytest.raises(SinkLockedError, match=r"'half' of postgres.*ROLLBACK PREPARED"):
             write(sink, entry)
         other.execute("ROLLBACK PREPARED 'half'")
     assert write(sink, entry).rows == 10
@@ -424,7 +424,7 @@ def test_another_query_of_ours_is_no_zombie(dsn: str) -> None:
     link.execute("BEGIN")
     link.execute(f"LOCK TABLE {TABLE}".encode())
     entry = next_entry(second)
-    with pytest.raises(SinkBusyError, match="eo_listener"):
+    with pytest.raises(SinkLockedError, match="eo_listener"):
         write(second, entry)
     assert link.execute("SELECT 1").fetchone() == (1,)
     first.close()

@@ -11,7 +11,7 @@ import pytest
 
 from eo_listener.errors import SettingsError, SinkError
 from eo_listener.ledger import Entry
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import choosing
 from eo_listener.sinks.postgres.choosing import Choosing, Chosen
 from eo_listener.sinks.postgres.outcomes import NoConnectionError
@@ -20,10 +20,10 @@ from eo_listener.sinks.postgres.ways import Choice, Proved, Ranges, Way
 from eo_listener.testing.entries import entry_of, plan_of
 
 A, B = (TopicPartition("flights", number) for number in range(2))
-READ: Ranges = ((B, Span(0, 4)), (A, Span(0, 5)))
-WHOLE = entry_of({}, {A: Span(0, 5), B: Span(0, 4)})
-REST = entry_of({}, {A: Span(0, 5)})
-LARGE = entry_of({}, {A: Span(0, 2_000_000), B: Span(0, 4)})
+READ: Ranges = ((B, OffsetRange(0, 4)), (A, OffsetRange(0, 5)))
+WHOLE = entry_of({}, {A: OffsetRange(0, 5), B: OffsetRange(0, 4)})
+REST = entry_of({}, {A: OffsetRange(0, 5)})
+LARGE = entry_of({}, {A: OffsetRange(0, 2_000_000), B: OffsetRange(0, 4)})
 WRITER: Any = SimpleNamespace(label="table delays")
 LINK: Any = object()
 NO_RANGES = SettingsError("a task reads several partitions", cause="a shuffle", fix="leave it out")
@@ -43,7 +43,7 @@ class Stage:
         **how: Any,
     ) -> None:
         given: dict[str, Any] = {
-            "road": "auto",
+            "write_method": "auto",
             "atomicity": "batch",
             "rows": 9,
             "connections": 3,
@@ -129,8 +129,10 @@ def test_what_keeps_a_batch_from_the_way_that_is_wanted(
 
 def test_the_rest_of_a_large_batch_is_not_staged(stage: Made) -> None:
     """The table for staging takes all rows of a batch, where only some are to be written."""
-    rest = entry_of({}, {A: Span(0, 2_000_000)})
-    one = stage(**TASKS, read=((A, Span(0, 2_000_000)), (B, Span(0, 4))), conf=SPECULATION)
+    rest = entry_of({}, {A: OffsetRange(0, 2_000_000)})
+    one = stage(
+        **TASKS, read=((A, OffsetRange(0, 2_000_000)), (B, OffsetRange(0, 4))), conf=SPECULATION
+    )
     assert one.way(rest, LARGE).way is Way.DRIVER
     assert one.way(LARGE, LARGE).way is Way.STAGING
 
@@ -142,18 +144,18 @@ def test_a_rest_that_cannot_be_told_is_refused(stage: Made, read: Any) -> None:
         stage(**TASKS, read=read).way(REST)
 
 
-def test_the_driver_s_road_tries_nothing(stage: Made) -> None:
+def test_the_driver_s_write_method_tries_nothing(stage: Made) -> None:
     """Executors are not asked for what is not wanted of them."""
-    one = stage(road="driver")
+    one = stage(write_method="driver")
     assert one.way() == (Way.DRIVER, None)
     assert one.asked == []
 
 
-def test_the_user_s_road_is_taken_or_refused(stage: Made) -> None:
+def test_the_user_s_write_method_is_taken_or_refused(stage: Made) -> None:
     """Where the staging table was asked for, nothing else is taken in its place."""
-    assert stage(road="staging").way() == (Way.STAGING, None)
+    assert stage(write_method="staging").way() == (Way.STAGING, None)
     with pytest.raises(SettingsError, match="cannot be taken: no right"):
-        stage(road="staging", proved=Proved(staging="no right")).way()
+        stage(write_method="staging", proved=Proved(staging="no right")).way()
 
 
 def test_a_frame_of_connect_goes_through_the_driver(
@@ -165,10 +167,12 @@ def test_a_frame_of_connect_goes_through_the_driver(
     assert (one.asked, caplog.records) == ([], [])
 
 
-@pytest.mark.parametrize("road", ["driver", "staging"])
-def test_a_road_of_the_user_s_is_not_left(stage: Made, road: str) -> None:
+@pytest.mark.parametrize("write_method", ["driver", "staging"])
+def test_a_write_method_of_the_user_s_is_not_left(stage: Made, write_method: str) -> None:
     """What failed on it fails the batch."""
-    assert not stage(road=road).choosing.go_back(SinkError("no route"), "table delays")
+    assert not stage(write_method=write_method).choosing.go_back(
+        SinkError("no route"), "table delays"
+    )
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -209,7 +213,7 @@ def test_what_may_pass_is_tried_again(
     """With the next batch that executors would write, then after a minute, then after five."""
     one = stage(proved=FEW)
     assert one.way().way is Way.DRIVER
-    small = entry_of({}, {A: Span(0, 5)})
+    small = entry_of({}, {A: OffsetRange(0, 5)})
     assert one.way(small, small).way is Way.DRIVER
     assert len(one.asked) == 1
     for pause, asked in ((0, 2), (59, 2), (2, 3), (299, 3)):
@@ -226,11 +230,11 @@ def test_what_may_pass_is_tried_again(
     ]
 
 
-def test_what_may_pass_is_refused_each_time_on_the_user_s_road(
+def test_what_may_pass_is_refused_each_time_on_the_user_s_write_method(
     stage: Made, clock: list[float]
 ) -> None:
     """A query that was started again finds out at once that it may go on."""
-    one = stage(road="staging", proved=FEW)
+    one = stage(write_method="staging", proved=FEW)
     for _ in range(3):
         with pytest.raises(SettingsError, match="2 connections are free"):
             one.way()

@@ -1,4 +1,4 @@
-"""PostgresSink is a sink as every other, on each of its roads and in each of its modes."""
+"""PostgresSink is a sink as every other, by each of its write methods and in each of its modes."""
 
 from __future__ import annotations
 

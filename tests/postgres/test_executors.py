@@ -16,7 +16,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError, TryAgainError
+from eo_listener.errors import OutcomeUnknownError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.ledger_sql import LedgerSql
 from eo_listener.sinks.postgres import PostgresSink, kept
 from eo_listener.sinks.postgres.connection import begin
@@ -89,7 +89,7 @@ def test_a_task_whose_connection_is_lost(dsn: str, point: str) -> None:
         with at({point: lose}):
             task(FIRST, batches())
         was_lost = False
-    except (TryAgainError, OutcomeUnknownError):  # which Spark repeats
+    except (RetriableSinkError, OutcomeUnknownError):  # which Spark repeats
         was_lost = True
     assert was_lost or point == "sink.commit-sent"  # whose answer may be quicker
     task(AGAIN, batches())
@@ -115,7 +115,7 @@ REPEATED = """
 import sys, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")
-from eo_listener.errors import OutcomeUnknownError, SinkError, TryAgainError
+from eo_listener.errors import OutcomeUnknownError, SinkError, RetriableSinkError
 from eo_listener.sinks.postgres.executors import outcomes
 from tests.spark_session import builder
 folder = Path(sys.argv[1])
@@ -158,7 +158,7 @@ def test_spark_repeats_a_task_for_what_may_pass(tmp_path: Path) -> None:
     )
     assert answer.stdout.splitlines() == [
         "once 40 2 3",
-        "always TryAgainError lost 3 3",
+        "always RetriableSinkError lost 3 3",
         "never SinkError wrong 1 3",
     ], answer.stderr[-3000:]
 

@@ -6,25 +6,25 @@ from datetime import datetime, timezone
 from typing import Any
 
 from eo_listener.ledger import Entry, Head, Move, Verdict
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_sql import Statement
 from eo_listener.sinks.postgres.ledger_arrays import LedgerArrays
 
 LEDGER = LedgerArrays(heads="s.heads", history="s.history", moment="timestamptz")
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 TEXT = "2026-11-21T12:00:00.000000+00:00"
-HEAD = Head(span=Span(2, 5), topic_id="old", query_id="was-q", run_id="was-r", batch_id=6)
-NEW, MOVED, EMPTY, HOLE = (TopicPartition("t", number) for number in range(4))
+HEAD = Head(span=OffsetRange(2, 5), topic_id="old", query_id="was-q", run_id="was-r", batch_id=6)
+NEW, MOVED, EMPTY, GAP = (TopicPartition("t", number) for number in range(4))
 ENTRY = Entry(
     query="flights",
     query_id="q",
     run_id="r",
     batch_id=7,
     moves={
-        NEW: Move(0, Span(0, 3), "id", Verdict.FIRST, None),
-        MOVED: Move(1, Span(5, 9), "id", Verdict.NEXT, HEAD),
-        EMPTY: Move(0, Span(5, 5), "id", None, HEAD),
-        HOLE: Move(2, Span(8, 8), "id", None, HEAD, Span(5, 8)),
+        NEW: Move(0, OffsetRange(0, 3), "id", Verdict.FIRST, None),
+        MOVED: Move(1, OffsetRange(5, 9), "id", Verdict.NEXT, HEAD),
+        EMPTY: Move(0, OffsetRange(5, 5), "id", None, HEAD),
+        GAP: Move(2, OffsetRange(8, 8), "id", None, HEAD, OffsetRange(5, 8)),
     },
 )
 NONE = Entry(query="flights", query_id="q", run_id="r", batch_id=7, moves={})
@@ -74,7 +74,7 @@ def test_heads_that_were_found_are_moved() -> None:
     )
 
 
-def test_ranges_and_holes_are_written_down() -> None:
+def test_ranges_and_gaps_are_written_down() -> None:
     """An empty range leaves nothing in the history, unless offsets before it were given up."""
     before = (1, "sink", "flights", 7, "q", "r", 12, TEXT)
     assert given(LEDGER.write_down("sink", ENTRY, rows=12, now=NOW)) == (

@@ -1,4 +1,4 @@
-"""Append, upsert, idempotent, and the user's own SQL, on both roads."""
+"""Append, upsert, idempotent, and the user's own SQL, on both write methods."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pyspark.sql import SparkSession
 from eo_listener.batches import Batches
 from eo_listener.errors import SettingsError, SinkError
 from eo_listener.foreach_batch.frames import SparkFrames
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import QUERY, entry_of, plan_of
 from tests.batches.stage import Plans, Run
 from tests.postgres.course import (
     FLIGHTS,
-    ROADS,
     STAGES,
     TP,
+    WRITE_METHODS,
     ask,
     flights,
     next_entry,
@@ -32,10 +32,10 @@ pytestmark = [pytest.mark.spark]
 PLACE = "SELECT next_offset, batch_id FROM eo_ledger"
 
 
-@ROADS
-def test_append(spark: SparkSession, dsn: str, road: Any) -> None:
+@WRITE_METHODS
+def test_append(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """Rows of two batches are there once each, the ledger behind them, and nothing else of ours."""
-    sink = PostgresSink(dsn, "t", road=road)
+    sink = PostgresSink(dsn, "t", write_method=write_method)
     first = spark.createDataFrame(flights((0, 1, 0.5), (1, 2, None)), FLIGHTS).repartition(3)
     assert write(sink, first).rows == 2
     assert write(sink, spark.createDataFrame(flights((10, 1, 0.5)), FLIGHTS)).rows == 1
@@ -50,11 +50,11 @@ def test_append(spark: SparkSession, dsn: str, road: Any) -> None:
     assert ask(dsn, STAGES) == []
 
 
-@ROADS
-def test_upsert(spark: SparkSession, dsn: str, road: Any) -> None:
+@WRITE_METHODS
+def test_upsert(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """Of rows with one key the one with the greatest offset stays, within a batch and over two."""
     script(dsn, "CREATE TABLE t (id int PRIMARY KEY, delay float8, seen text DEFAULT 'no')")
-    sink = PostgresSink(dsn, "t", mode="upsert", keys="id", road=road)
+    sink = PostgresSink(dsn, "t", mode="upsert", keys="id", write_method=write_method)
     rows = flights((2, 1, 3.0), (0, 1, 1.0), (3, 2, 4.0), (1, 1, 2.0))
     assert write(sink, spark.createDataFrame(rows, FLIGHTS).repartition(4)).rows == 2
     script(dsn, "UPDATE t SET seen = 'yes' WHERE id = 2")
@@ -99,8 +99,8 @@ def test_idempotent_keeps_no_ledger(spark: SparkSession, dsn: str) -> None:
     assert ask(dsn, "SELECT to_regclass('eo_ledger')") == [None]
 
 
-@ROADS
-def test_own_statements(spark: SparkSession, dsn: str, road: Any) -> None:
+@WRITE_METHODS
+def test_own_statements(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """Destructive statements on two tables run in the ledger's transaction, each batch once."""
     script(
         dsn,
@@ -113,7 +113,7 @@ def test_own_statements(spark: SparkSession, dsn: str, road: Any) -> None:
         "DELETE FROM seen WHERE id IN (SELECT id FROM eo_batch)",
         "INSERT INTO seen SELECT id FROM eo_batch WHERE '{\"a%\": 1}'::jsonb IS NOT NULL",
     ]
-    sink = PostgresSink(dsn, "totals", apply=statements, road=road)
+    sink = PostgresSink(dsn, "totals", apply=statements, write_method=write_method)
     frame = spark.createDataFrame(flights((0, 1, 1.0), (1, 2, 2.0)), FLIGHTS)
     assert write(sink, frame).rows == 2
     write(sink, frame)
@@ -122,11 +122,15 @@ def test_own_statements(spark: SparkSession, dsn: str, road: Any) -> None:
     assert ask(dsn, PLACE) == [(20, 1)]
 
 
-@ROADS
-def test_an_own_statement_that_fails_undoes_all(spark: SparkSession, dsn: str, road: Any) -> None:
+@WRITE_METHODS
+def test_an_own_statement_that_fails_undoes_all(
+    spark: SparkSession, dsn: str, write_method: Any
+) -> None:
     """An error in the second statement takes the first back, leaves the ledger, and is named."""
     script(dsn, "CREATE TABLE a (id int)")
-    sink = PostgresSink(dsn, "a", road=road, apply=["INSERT INTO a VALUES (1)", "SELECT 1 / 0"])
+    sink = PostgresSink(
+        dsn, "a", write_method=write_method, apply=["INSERT INTO a VALUES (1)", "SELECT 1 / 0"]
+    )
     with pytest.raises(SinkError, match=r"statement 2 of apply=.*division by zero"):
         write(sink, spark.range(2))
     assert ask(dsn, "SELECT * FROM a") == []
@@ -134,8 +138,8 @@ def test_an_own_statement_that_fails_undoes_all(spark: SparkSession, dsn: str, r
     assert ask(dsn, STAGES) == []
 
 
-@ROADS
-def test_an_own_function(spark: SparkSession, dsn: str, road: Any) -> None:
+@WRITE_METHODS
+def test_an_own_function(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """A function gets the connection and the entry, and its writes go with the ledger."""
     script(dsn, "CREATE TABLE counts (batch bigint, n bigint)")
 
@@ -143,7 +147,7 @@ def test_an_own_function(spark: SparkSession, dsn: str, road: Any) -> None:
         (rows,) = connection.execute("SELECT count(*) FROM eo_batch").fetchone()
         connection.execute("INSERT INTO counts VALUES (%s, %s)", (entry.batch_id, rows))
 
-    sink = PostgresSink(dsn, "counts", apply=count, road=road)
+    sink = PostgresSink(dsn, "counts", apply=count, write_method=write_method)
     write(sink, spark.range(7))
     assert ask(dsn, "SELECT * FROM counts") == [(0, 7)]
 
@@ -157,7 +161,7 @@ def test_an_own_function_stays_at_home(spark: SparkSession, dsn: str) -> None:
         with lock:
             connection.execute("INSERT INTO counts SELECT count(*) FROM eo_batch")
 
-    write(PostgresSink(dsn, "counts", apply=count, road="staging"), spark.range(7))
+    write(PostgresSink(dsn, "counts", apply=count, write_method="staging"), spark.range(7))
     assert ask(dsn, "SELECT * FROM counts") == [7]
 
 
@@ -187,14 +191,16 @@ def test_own_statements_may_not_commit(spark: SparkSession, dsn: str, statements
     assert ask(dsn, "SELECT * FROM a") == []
 
 
-@ROADS
-def test_a_dropped_table_is_not_made_anew(spark: SparkSession, dsn: str, road: Any) -> None:
+@WRITE_METHODS
+def test_a_dropped_table_is_not_made_anew(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """The ledger has rows of it: made anew it would begin in the middle."""
-    sink = PostgresSink(dsn, "t's", road=road)
+    sink = PostgresSink(dsn, "t's", write_method=write_method)
     frame = spark.range(2).toDF("v")
     write(sink, frame)
     script(dsn, 'ALTER TABLE "t\'s" RENAME TO kept')
-    new = entry_of(sink.applied(QUERY), {TopicPartition("flights", 1): Span(0, 1)}, batch_id=1)
+    new = entry_of(
+        sink.applied(QUERY), {TopicPartition("flights", 1): OffsetRange(0, 1)}, batch_id=1
+    )
     with pytest.raises(SettingsError, match="flights-0 was written up to 10"):
         sink.apply(frame, new, plan_of(new))
     with pytest.raises(SettingsError, match="flights-0 was written up to 10") as raised:

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import SparkSession
 
 from eo_listener.errors import SettingsError, SinkError
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import HOSTILE, entry_of, heads_of, plan_of
 from tests.postgres.course import another_role, ask, script, write
@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.spark]
 NASTY = "a\"b'c\n;--\\ %s {0} $1"
 
 
-@pytest.mark.parametrize("road", ["driver", "staging"])
-def test_every_name_is_data(spark: SparkSession, dsn: str, road: Any) -> None:
+@pytest.mark.parametrize("write_method", ["driver", "staging"])
+def test_every_name_is_data(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """Schema, table, columns, keys, dead letters, query, topic: quotes and SQL in each of them."""
     script(dsn, "CREATE TABLE precious (id int)")
     schema = f"s {NASTY}"
@@ -40,13 +40,13 @@ def test_every_name_is_data(spark: SparkSession, dsn: str, road: Any) -> None:
         mode="upsert",
         keys="k" + NASTY,
         dead_letters="d" + NASTY,
-        road=road,
+        write_method=write_method,
     )
     try:
         heads = sink.applied(NASTY)
-        entry = entry_of(heads, {TopicPartition(NASTY, 0): Span(0, 2)}, query=NASTY)
+        entry = entry_of(heads, {TopicPartition(NASTY, 0): OffsetRange(0, 2)}, query=NASTY)
         applied = sink.apply(frame, entry, plan_of(entry))
-        assert (applied.rows, applied.dead) == (1, 1)
+        assert (applied.rows, applied.dead_letters) == (1, 1)
         assert sink.applied(NASTY) == heads_of(entry)
         with psycopg.connect(dsn) as link:
             table = sql.Identifier(schema, "t" + NASTY)

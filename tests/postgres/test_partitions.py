@@ -15,9 +15,9 @@ from confluent_kafka import TopicPartition as Wire
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.broker import Broker
-from eo_listener.errors import ForeignWriterError, PoisonRowError, SettingsError, TryAgainError
+from eo_listener.errors import ForeignWriterError, PoisonRowError, RetriableSinkError, SettingsError
 from eo_listener.ledger import Entry
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.outcomes import NoConnectionError
 from eo_listener.sinks.postgres.partitions import Partitions
@@ -28,7 +28,7 @@ from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-Spans: TypeAlias = "dict[TopicPartition, Span]"
+Spans: TypeAlias = "dict[TopicPartition, OffsetRange]"
 Read: TypeAlias = "Callable[..., DataFrame]"
 
 
@@ -47,7 +47,7 @@ def spans(broker: Broker, topic: str) -> Spans:
     """What is in each of them."""
     with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"}) as asks:
         ends = [asks.get_watermark_offsets(Wire(topic, n), timeout=10)[1] for n in range(4)]
-    return {TopicPartition(topic, number): Span(0, end) for number, end in enumerate(ends)}
+    return {TopicPartition(topic, number): OffsetRange(0, end) for number, end in enumerate(ends)}
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ def test_a_plan_with_other_tasks_is_one_transaction(
         "range": lambda: frame,
     }[what]()
     if what == "range":  # what was planned is more than what the tasks read
-        spans = {**spans, TopicPartition(topic, 0): Span(0, 1000)}
+        spans = {**spans, TopicPartition(topic, 0): OffsetRange(0, 1000)}
     sink = by_tasks(dsn)
     for _ in range(2):  # the second time it is nothing new
         entry = entry_of(sink.applied(QUERY), spans, batch_id=len(heads(dsn)))
@@ -266,7 +266,7 @@ def test_executors_that_cannot_connect_any_more(
     rest = {tp: span for tp, span in spans.items() if tp.partition != 1}
     with monkeypatch.context() as patched:
         patched.setattr(Partitions, "write", unreached)
-        with pytest.raises(TryAgainError, match="no route"):
+        with pytest.raises(RetriableSinkError, match="no route"):
             apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
         apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
     assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]

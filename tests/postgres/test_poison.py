@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from eo_listener.errors import PoisonRowError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.entries import QUERY
-from tests.postgres.course import ROADS, STAGES, TP, ask, script, write
+from tests.postgres.course import STAGES, TP, WRITE_METHODS, ask, script, write
 
 pytestmark = [pytest.mark.spark]
 
@@ -24,13 +24,17 @@ def traced(*rows: tuple[str | None, int | None, str | None]) -> list[tuple[Any, 
     return [(*TP, offset, *row) for offset, row in enumerate(rows)]
 
 
-@ROADS
+@WRITE_METHODS
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_each_bad_row_is_put_aside(spark: SparkSession, dsn: str, road: Any, mode: Any) -> None:
+def test_each_bad_row_is_put_aside(
+    spark: SparkSession, dsn: str, write_method: Any, mode: Any
+) -> None:
     """Marked, out of range, NUL, against a check, without its key: aside; others are written."""
     script(dsn, TABLE)
     keys = "id" if mode == "upsert" else ()
-    sink = PostgresSink(dsn, "t", road=road, mode=mode, keys=keys, dead_letters="dead")
+    sink = PostgresSink(
+        dsn, "t", write_method=write_method, mode=mode, keys=keys, dead_letters="dead"
+    )
     bad: list[tuple[str | None, int | None, str | None]] = [
         ("marked \t\\", 1, "no such\tairport"),
         ("huge", 40_000, None),
@@ -41,7 +45,7 @@ def test_each_bad_row_is_put_aside(spark: SparkSession, dsn: str, road: Any, mod
     good = [(f"good {number}", number, None) for number in range(20, 60)]
     frame = spark.createDataFrame(traced(*good[:20], *bad, *good[20:]), TRACED).repartition(2)
     applied = write(sink, frame)
-    assert (applied.rows, applied.dead) == (40, 5)
+    assert (applied.rows, applied.dead_letters) == (40, 5)
     assert ask(dsn, "SELECT count(*) FROM t") == [40]
     letters = ask(dsn, LETTERS)
     assert [letter[:3] for letter in letters] == [(*TP, offset) for offset in range(20, 25)]
@@ -55,11 +59,11 @@ def test_each_bad_row_is_put_aside(spark: SparkSession, dsn: str, road: Any, mod
     assert ask(dsn, "SELECT next_offset FROM eo_ledger") == [10]
 
 
-@ROADS
-def test_without_a_table_the_batch_halts(spark: SparkSession, dsn: str, road: Any) -> None:
+@WRITE_METHODS
+def test_without_a_table_the_batch_halts(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """The first bad row is named with its offset, and neither rows nor ledger are written."""
     script(dsn, TABLE)
-    sink = PostgresSink(dsn, "t", road=road)
+    sink = PostgresSink(dsn, "t", write_method=write_method)
     rows = traced(("a", 1, None), ("b", 40_000, None), ("c", 2, None), ("d", 13, None))
     with pytest.raises(PoisonRowError, match=r"offset 1 of flights-0.*smallint") as caught:
         write(sink, spark.createDataFrame(rows, TRACED).coalesce(1))
@@ -69,13 +73,15 @@ def test_without_a_table_the_batch_halts(spark: SparkSession, dsn: str, road: An
     assert sink.applied(QUERY) == {}
 
 
-@ROADS
-def test_too_many_bad_rows_halt(spark: SparkSession, dsn: str, road: Any) -> None:
+@WRITE_METHODS
+def test_too_many_bad_rows_halt(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """They are counted over the whole batch: nothing is written, and the error says why without a
     value.
     """
     script(dsn, TABLE)
-    sink = PostgresSink(dsn, "t", road=road, dead_letters="dead", max_dead_letters=0.5)
+    sink = PostgresSink(
+        dsn, "t", write_method=write_method, dead_letters="dead", max_dead_letters=0.5
+    )
     good = [(f"good {number}", number, None) for number in range(20, 34)]
     bad = [("huge", 40_007, None), *((f"bad {number}", 13, None) for number in range(15))]
     frame = spark.createDataFrame(traced(*good, *bad), TRACED).repartition(3)
@@ -87,7 +93,7 @@ def test_too_many_bad_rows_halt(spark: SparkSession, dsn: str, road: Any) -> Non
     assert sink.applied(QUERY) == {}
     assert ask(dsn, STAGES) == []
     more = spark.createDataFrame(traced(*good, *bad, ("more", 1, None), ("again", 2, None)), TRACED)
-    assert write(sink, more.repartition(3)).dead == 16
+    assert write(sink, more.repartition(3)).dead_letters == 16
     assert ask(dsn, "SELECT count(*) FROM dead") == [16]
 
 
@@ -97,7 +103,7 @@ def test_a_double_key_is_a_bad_row(spark: SparkSession, dsn: str) -> None:
     sink = PostgresSink(dsn, "t", dead_letters="dead")
     rows = traced(("a", 1, None), ("there", 1, None), ("b", 2, None), ("a", 3, None))
     applied = write(sink, spark.createDataFrame(rows, TRACED).coalesce(1))
-    assert (applied.rows, applied.dead) == (2, 2)
+    assert (applied.rows, applied.dead_letters) == (2, 2)
     assert ask(dsn, 'SELECT "offset" FROM dead ORDER BY 1') == [1, 3]
 
 
@@ -105,7 +111,7 @@ def test_bytes_that_are_no_text(spark: SparkSession, dsn: str) -> None:
     """Bytes that Spark calls a string, but are no UTF-8, are put aside with the bytes visible."""
     sink = PostgresSink(dsn, "t", dead_letters="dead")
     frame = spark.sql("SELECT id, cast(unhex('61FF62') AS string) AS s FROM range(2)")
-    assert write(sink, frame).dead == 2
+    assert write(sink, frame).dead_letters == 2
     (row, topic), _ = ask(dsn, 'SELECT "row", topic FROM dead')
     assert "a\\xffb" in json.loads(row)["s"]
     assert topic is None

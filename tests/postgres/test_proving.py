@@ -71,7 +71,12 @@ def tried(
     writer: Writer, *, link: Link | None = None, failure: Exception | None = None, **how: Any
 ) -> Proved:
     context = SimpleNamespace(defaultParallelism=2, parallelize=lambda *_: Tasks(failure))
-    given: dict[str, Any] = {"road": "auto", "atomicity": "batch", "rows": 1, "connections": None}
+    given: dict[str, Any] = {
+        "write_method": "auto",
+        "atomicity": "batch",
+        "rows": 1,
+        "connections": None,
+    }
     session: Any = SimpleNamespace(sparkContext=context)
     asked: Any = link or Link()
     return prove(session, writer, asked, Choice.of(**given | how))
@@ -116,10 +121,10 @@ def test_a_job_that_fails_is_an_answer(text: str, said: str) -> None:
     assert f"a job that tries them has failed: {said}" in str(found.executors)
 
 
-@pytest.mark.parametrize("road", ["auto", "staging"])
-def test_a_dsn_function_that_cannot_be_sent_is_an_answer(road: str) -> None:
+@pytest.mark.parametrize("write_method", ["auto", "staging"])
+def test_a_dsn_function_that_cannot_be_sent_is_an_answer(write_method: str) -> None:
     """It says which, and not what pickle says of it."""
-    found = tried(writer_of(Vault().dsn), road=road)
+    found = tried(writer_of(Vault().dsn), write_method=write_method)
     assert str(found.executors).startswith("the function of dsn= cannot be sent to them (TypeError")
     assert not found.passing
 

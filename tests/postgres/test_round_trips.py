@@ -16,7 +16,7 @@ from psycopg.pq import Trace
 
 from eo_listener.errors import ForeignWriterError
 from eo_listener.ledger import Entry
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.connection import Link
 from eo_listener.sinks.postgres.writing import Writer
@@ -96,7 +96,7 @@ def test_how_often_a_batch_waits(dsn: str, how: dict[str, Any], most: int) -> No
 
 def test_heads_of_other_partitions_are_left_alone(dsn: str) -> None:
     """A batch locks the heads of its own partitions, however many were ever seen."""
-    dated = {TopicPartition(f"flights-{n}", 0): Span(0, 5) for n in range(300)}
+    dated = {TopicPartition(f"flights-{n}", 0): OffsetRange(0, 5) for n in range(300)}
     with closing(PostgresSink(dsn, "t", lock_timeout=0.2)) as sink:
         writer = sink._writer(QUERY)
         sink.applied(QUERY)
@@ -112,7 +112,7 @@ def test_heads_of_other_partitions_are_left_alone(dsn: str) -> None:
 
 def test_one_head_of_many_that_is_another_is_found(dsn: str) -> None:
     """Before any row, and, where it was moved past our lock, at the end: nothing is written."""
-    many = {TopicPartition("flights", n): Span(0, 5) for n in range(100)}
+    many = {TopicPartition("flights", n): OffsetRange(0, 5) for n in range(100)}
     with closing(PostgresSink(dsn, "t")) as sink:
         sink.applied(QUERY)
         writer = sink._writer(QUERY)
@@ -120,7 +120,10 @@ def test_one_head_of_many_that_is_another_is_found(dsn: str) -> None:
         first = entry_of({}, many)
         move(writer, link, first)
         heads = heads_of(first)
-        more = {**{tp: Span(5, 9) for tp in many}, TopicPartition("flights", 100): Span(0, 3)}
+        more = {
+            **{tp: OffsetRange(5, 9) for tp in many},
+            TopicPartition("flights", 100): OffsetRange(0, 3),
+        }
         entry = entry_of(heads, more, batch_id=1)
         for change in (
             "UPDATE eo_ledger SET run_id = 'another' WHERE \"partition\" = 17",
@@ -149,7 +152,7 @@ def test_one_head_of_many_that_is_another_is_found(dsn: str) -> None:
 
 def test_two_first_batches_at_once(dsn: str) -> None:
     """Both begin without a head to lock; the one that ends second is refused, and none hangs."""
-    many = {TopicPartition("flights", n): Span(0, 5) for n in range(50)}
+    many = {TopicPartition("flights", n): OffsetRange(0, 5) for n in range(50)}
     turned = dict(reversed(many.items()))
     with closing(PostgresSink(dsn, "t")) as one, closing(PostgresSink(dsn, "t")) as two:
         for sink in (one, two):

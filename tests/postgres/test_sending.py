@@ -54,7 +54,7 @@ def test_refused_rows_of_several_chunks_are_put_aside(dsn: str) -> None:
     sink = PostgresSink(dsn, "t", dead_letters="dead")
     numbers = [range(20), [13], range(20, 40), [13, 41, 13], range(10, 14), []]
     done = put(sink, FIELDS, (batch(some) for some in numbers))
-    assert (done.rows, done.dead) == (19 + 20 + 1 + 3, 5)
+    assert (done.rows, done.dead_letters) == (19 + 20 + 1 + 3, 5)
     assert ask(dsn, "SELECT count(*) FROM t") == [43]
     assert ask(dsn, 'SELECT "offset" FROM dead') == [13] * 5
     sink.close()
@@ -178,7 +178,7 @@ def test_a_row_that_is_refused_behind_all_savepoints(dsn: str) -> None:
         put(sink, FIELDS, (batch([n]) for n in numbers))
     assert ask(dsn, "SELECT count(*) FROM t") == [0]
     done = put(sink, FIELDS, (batch([n]) for n in numbers), savepoints=None)
-    assert (done.rows, done.dead) == (90, 1)
+    assert (done.rows, done.dead_letters) == (90, 1)
     assert ask(dsn, 'SELECT "offset" FROM dead') == [13]
     sink.close()
 

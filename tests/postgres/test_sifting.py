@@ -51,7 +51,7 @@ def test_rows_without_a_key_are_each_put_aside(dsn: str) -> None:
     script(dsn, "CREATE TABLE t (k int PRIMARY KEY, v int)")
     sink = PostgresSink(dsn, "t", mode="upsert", keys="k", dead_letters="dead")
     done = rows_put(sink, KV, *((None, at, at) for at in range(5)), (1, 9, 9))
-    assert (done.rows, done.dead) == (1, 5)
+    assert (done.rows, done.dead_letters) == (1, 5)
     assert ask(dsn, 'SELECT "offset" FROM dead ORDER BY 1') == [0, 1, 2, 3, 4]
     sink.close()
 
@@ -64,7 +64,7 @@ def test_where_the_newest_row_is_refused_the_next_stands(dsn: str) -> None:
     sink = PostgresSink(dsn, "t", mode="upsert", keys="k", dead_letters="dead")
     rows = [(1, 4, 0), (1, 5, 1), (1, 500, 2), (1, 600, 3), (2, 7, 4), (2, 8, 5), (3, 300, 6)]
     done = rows_put(sink, KV, *rows)
-    assert (done.rows, done.dead) == (2, 3)
+    assert (done.rows, done.dead_letters) == (2, 3)
     assert ask(dsn, "SELECT * FROM t ORDER BY k") == [(1, 5), (2, 8)]
     assert ask(dsn, 'SELECT "offset" FROM dead ORDER BY 1') == [2, 3, 6]
     sink.close()
@@ -75,7 +75,9 @@ def test_a_column_by_the_name_of_an_alias(dsn: str, name: str) -> None:
     """A column that is called as something in our statements is still a column."""
     script(dsn, f"CREATE TABLE t (k int PRIMARY KEY, {name} int CHECK ({name} < 100))")
     sink = PostgresSink(dsn, "t", mode="upsert", keys="k", dead_letters="dead")
-    assert rows_put(sink, {"k": "integer", name: "integer"}, (1, 500, 2), (2, 5, 3)).dead == 1
+    assert (
+        rows_put(sink, {"k": "integer", name: "integer"}, (1, 500, 2), (2, 5, 3)).dead_letters == 1
+    )
     assert f'"{name}": 500' in ask(dsn, 'SELECT "row" FROM dead')[0]
     sink.close()
 
@@ -104,7 +106,7 @@ def test_a_value_too_large_for_its_index_is_a_dead_letter(dsn: str, mode: Any) -
     sink = PostgresSink(dsn, "t", mode=mode, keys=keys, dead_letters="dead")
     large = Random(7).randbytes(4000).hex()  # no secret, but nothing to compress
     done = rows_put(sink, {"k": "string", "v": "integer"}, ("a", 1, 0), (large, 2, 1), ("b", 3, 2))
-    assert (done.rows, done.dead) == (2, 1)
+    assert (done.rows, done.dead_letters) == (2, 1)
     assert ask(dsn, "SELECT k FROM t ORDER BY k") == ["a", "b"]
     assert ask(dsn, "SELECT reason FROM dead")[0].startswith("index row size")
     sink.close()
@@ -159,7 +161,7 @@ def test_a_row_that_a_trigger_refuses_is_a_dead_letter(dsn: str, mode: Any, rais
     keys = "k" if mode == "upsert" else ()
     rows = [(1, 1, 0), (2, value, 1), (3, 3, 2)]
     sink = PostgresSink(dsn, "t", mode=mode, keys=keys, dead_letters="dead")
-    assert rows_put(sink, KV, *rows).dead == 1
+    assert rows_put(sink, KV, *rows).dead_letters == 1
     assert ask(dsn, "SELECT k FROM t ORDER BY k") == [1, 3]
     assert ask(dsn, 'SELECT "offset", reason FROM dead') == [(1, str(value))]
     sink.close()
@@ -197,7 +199,9 @@ def test_a_batch_of_refused_rows_halts(dsn: str, mode: Any) -> None:
         )
         before = sink.applied(QUERY)
         if fits:
-            assert rows_put(sink, kinds, *rows).dead == len([row for row in rows if row in bad])
+            assert rows_put(sink, kinds, *rows).dead_letters == len(
+                [row for row in rows if row in bad]
+            )
         else:
             with pytest.raises(PoisonRowError, match=r"check|not-null|every row") as halted:
                 rows_put(sink, kinds, *rows)
@@ -235,7 +239,7 @@ def test_any_reason_can_be_kept(dsn: str) -> None:
     sink = PostgresSink(dsn, "t", dead_letters="dead")
     script(dsn, "CREATE TABLE t (k int)")
     fields = {"k": "integer", "eo_poison": "string"}
-    assert rows_put(sink, fields, (1, None, 0), (2, "bad: A\x00B", 1)).dead == 1
+    assert rows_put(sink, fields, (1, None, 0), (2, "bad: A\x00B", 1)).dead_letters == 1
     assert ask(dsn, "SELECT reason FROM dead") == ["bad: A\\x00B"]
     sink.close()
 

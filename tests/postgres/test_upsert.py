@@ -87,7 +87,7 @@ def test_a_row_without_a_version_is_a_dead_letter(dsn: str) -> None:
     )
     kinds = {"k": "integer", "version": "long"}
     done = rows_put(sink, kinds, *((at, at or None, at) for at in range(12)))
-    assert (done.rows, done.dead) == (11, 1)
+    assert (done.rows, done.dead_letters) == (11, 1)
     assert ask(dsn, "SELECT reason FROM dead") == ["version column 'version' is null"]
     sink.close()
 
@@ -229,7 +229,7 @@ def test_a_record_that_was_produced_twice_is_no_tie(dsn: str) -> None:
     sink = PostgresSink(dsn, "t", mode="upsert", keys="k", version_column="version")
     for places, wanted in ((((0, 5), (3, 0)), 1), (((4, 0),), 0), (((0, 9),), 1)):
         done = put(sink, kinds, (one for one in [from_partitions(*places)]))
-        assert (done.rows, done.dead) == (wanted, 0)
+        assert (done.rows, done.dead_letters) == (wanted, 0)
     assert ask(dsn, 'SELECT "partition", "offset" FROM t') == [(0, 9)]
     with pytest.raises(SettingsError, match=r"one in the table .*offset 1 of flights-4.*delete"):
         put(sink, kinds, (one for one in [from_partitions((4, 1), doc="[]")]))

@@ -9,17 +9,17 @@ import pytest
 
 from eo_listener.errors import SettingsError
 from eo_listener.ledger import Entry
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres.proving import too_few
 from eo_listener.sinks.postgres.ways import Choice, Proved, Way, fit, missing, of_each_task
 from eo_listener.testing.entries import entry_of, plan_of
 
 A, B, C = (TopicPartition("flights", number) for number in range(3))
-SPANS = {A: Span(0, 5), B: Span(3, 4), C: Span(7, 7)}
+SPANS = {A: OffsetRange(0, 5), B: OffsetRange(3, 4), C: OffsetRange(7, 7)}
 
 
-def choice(road: str = "auto", atomicity: str = "batch", rows: int | None = None) -> Choice:
-    return Choice.of(road=road, atomicity=atomicity, rows=rows, connections=None)
+def choice(write_method: str = "auto", atomicity: str = "batch", rows: int | None = None) -> Choice:
+    return Choice.of(write_method=write_method, atomicity=atomicity, rows=rows, connections=None)
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def choice(road: str = "auto", atomicity: str = "batch", rows: int | None = None
         ({}, 2_000_000, Way.STAGING),
         ({"rows": 10}, 9, Way.DRIVER),
         ({"rows": 10}, 10, Way.STAGING),
-        ({"road": "driver"}, 10**9, Way.DRIVER),
-        ({"road": "staging"}, 0, Way.STAGING),
+        ({"write_method": "driver"}, 10**9, Way.DRIVER),
+        ({"write_method": "staging"}, 0, Way.STAGING),
         ({"atomicity": "partition"}, 199_999, Way.DRIVER),
         ({"atomicity": "partition"}, 200_000, Way.TASKS),
         ({"atomicity": "partition", "rows": 0}, 0, Way.TASKS),
@@ -46,17 +46,22 @@ def test_the_size_of_a_batch_and_the_user_choose(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"road": "tasks"}, "road='tasks' is not known"),
-        ({"atomicity": "row"}, "atomicity='row' is not known"),
-        ({"atomicity": "partition", "road": "driver"}, "do not go together"),
-        ({"atomicity": "partition", "road": "staging"}, "do not go together"),
+        ({"write_method": "tasks"}, "got 'tasks'"),
+        ({"atomicity": "row"}, "got 'row'"),
+        ({"atomicity": "partition", "write_method": "driver"}, "do not go together"),
+        ({"atomicity": "partition", "write_method": "staging"}, "do not go together"),
         ({"rows": -1}, "executor_rows=-1 is too few"),
         ({"connections": 0}, "max_connections=0 is too few"),
     ],
 )
 def test_a_choice_that_cannot_be_is_refused(given: dict[str, object], said: str) -> None:
     """Each by what was given, with what to write instead."""
-    whole: dict[str, Any] = {"road": "auto", "atomicity": "batch", "rows": 0, "connections": 1}
+    whole: dict[str, Any] = {
+        "write_method": "auto",
+        "atomicity": "batch",
+        "rows": 0,
+        "connections": 1,
+    }
     assert Choice.of(**whole).connections == 1
     with pytest.raises(SettingsError, match=said) as refused:
         Choice.of(**{**whole, **given})
@@ -90,8 +95,8 @@ def test_tasks_fit_where_each_reads_all_of_one_partition() -> None:
     plan = plan_of(entry(A, B, C))
     assert fit([(B, SPANS[B]), (A, SPANS[A])], plan)
     assert not fit([(A, SPANS[A])], plan)
-    assert not fit([(A, SPANS[A]), (B, Span(3, 5))], plan)
-    assert not fit([(A, SPANS[A]), (B, SPANS[B]), (C, Span(7, 8))], plan)
+    assert not fit([(A, SPANS[A]), (B, OffsetRange(3, 5))], plan)
+    assert not fit([(A, SPANS[A]), (B, SPANS[B]), (C, OffsetRange(7, 8))], plan)
     assert fit([(A, SPANS[A]), (C, SPANS[C]), (B, SPANS[B])], plan)
     assert fit([], plan_of(entry(C)))
 

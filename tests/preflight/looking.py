@@ -16,7 +16,7 @@ def look(
     *groups: str,
     topics: tuple[str, ...] = (),
     mode: str = "simple",
-    heartbeat: float = 3600.0,
+    recommit_interval: float = 3600.0,
     properties: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Finding]:
     """All findings."""
@@ -25,6 +25,6 @@ def look(
         groups=groups,
         topics=topics,
         mode=mode,
-        heartbeat=heartbeat,
+        recommit_interval=recommit_interval,
     )
     return list(child.look(request).findings)

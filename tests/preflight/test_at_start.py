@@ -15,7 +15,7 @@ import pytest
 
 from eo_listener.broker import Broker
 from eo_listener.errors import FormatError, UnavailableError
-from eo_listener.events import GroupsFed, Malfunction
+from eo_listener.events import InternalError, RunGroupsChanged
 from eo_listener.preflight import at_start
 from eo_listener.preflight import child as child_module
 from eo_listener.preflight.at_start import StartCheck
@@ -28,9 +28,9 @@ SECRET = "hunter2-planted"  # noqa: S105  # planted, to be looked for
 NOWHERE = Request(properties={"bootstrap.servers": "127.0.0.1:1"})
 
 
-def fed(*groups: str, cluster: str = "k:9092", ended: bool = False) -> GroupsFed:
+def fed(*groups: str, cluster: str = "k:9092", ended: bool = False) -> RunGroupsChanged:
     pairs = frozenset((cluster, group) for group in groups)
-    return GroupsFed(query="q", run_id="r", groups=pairs, ended=ended)
+    return RunGroupsChanged(query="q", run_id="r", groups=pairs, ended=ended)
 
 
 def wait_for_the_thread() -> None:
@@ -47,18 +47,21 @@ def test_what_matters_is_logged_once(broker: Broker, caplog: pytest.LogCaptureFi
     topic = Topics(servers).create(partitions=1)
     commit(servers, group, topic, {0: 1000})
     check = StartCheck(
-        lambda cluster: {"bootstrap.servers": cluster}, mode="simple", heartbeat=60.0, gather=0.2
+        lambda cluster: {"bootstrap.servers": cluster},
+        mode="simple",
+        recommit_interval=60.0,
+        gather=0.2,
     )
     with caplog.at_level(logging.INFO, "eo_listener"):
         for _ in range(2):
             check(fed(group, cluster=servers))
             check(fed(group, cluster=servers, ended=True))
-            check(Malfunction(where="w", problem="p"))
+            check(InternalError(where="w", problem="p"))
         wait_for_the_thread()
     (line,) = [one for one in caplog.records if one.name == "eo_listener"]
     assert line.levelno == logging.WARNING
     assert line.getMessage().startswith(f"preflight, problem, group {group}: it is beyond the end")
-    assert ". To do: start the query with a new checkpoint" in line.getMessage()
+    assert ". Fix: start the query with a new checkpoint" in line.getMessage()
     check.close()
 
 
@@ -155,7 +158,10 @@ def test_closing_ends_a_check_that_is_under_way(
 
     monkeypatch.setattr(at_start, "start", slow)
     check = StartCheck(
-        lambda cluster: {"bootstrap.servers": cluster}, mode="simple", heartbeat=60.0, gather=0.0
+        lambda cluster: {"bootstrap.servers": cluster},
+        mode="simple",
+        recommit_interval=60.0,
+        gather=0.0,
     )
     with caplog.at_level(logging.INFO, "eo_listener"):
         check(fed("g"))
@@ -181,7 +187,7 @@ def test_nothing_is_raised_whatever_happens(caplog: pytest.LogCaptureFixture) ->
             return None
         raise RuntimeError(SECRET)
 
-    check = StartCheck(of, mode="simple", heartbeat=60.0, gather=0.0)
+    check = StartCheck(of, mode="simple", recommit_interval=60.0, gather=0.0)
     with caplog.at_level(logging.INFO, "eo_listener"):
         check(fed("g", cluster="unknown"))
         check(fed("g", cluster="k:9092"))
@@ -199,7 +205,7 @@ def test_a_driver_with_many_groups_has_some_of_them_checked() -> None:
         asked.append(cluster)
         return None
 
-    check = StartCheck(of, mode="simple", heartbeat=60.0, gather=0.0)
+    check = StartCheck(of, mode="simple", recommit_interval=60.0, gather=0.0)
     check(fed(*(f"g{number}" for number in range(1000))))
     wait_for_the_thread()
     check(fed("one more"))

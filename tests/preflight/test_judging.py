@@ -227,7 +227,7 @@ def test_a_request_travels_whole_and_shows_no_secret() -> None:
         groups=("g",),
         topics=("t",),
         mode="member",
-        heartbeat=60.0,
+        recommit_interval=60.0,
         running=True,
     )
     assert Request.parse(request.text()) == request

@@ -71,7 +71,7 @@ def test_all_is_well(broker: Broker, topic: str) -> None:
     assert not to_act_on(found)
     whats = [one.what for one in found]
     assert whats[0] == "reached, 1 broker"
-    assert whats[1].startswith("offsets.retention.minutes is 10080 (7 d), the heartbeat 1 h")
+    assert whats[1].startswith("offsets.retention.minutes is 10080 (7 d), recommit_interval is 1 h")
     assert "2 partitions; the client may commit for it (Read)" in whats
     assert "it has no members (Empty)" in whats
     assert any(what.startswith("it holds 2 offsets, by odd") for what in whats)
@@ -191,10 +191,10 @@ def test_a_topic_that_is_not_there(broker: Broker) -> None:
     ("days", "mode", "level"),
     [(4, "simple", Level.WARNING), (7, "simple", Level.PROBLEM), (30, "member", None)],
 )
-def test_the_heartbeat_is_held_against_the_brokers_retention(
+def test_the_recommit_interval_is_held_against_the_brokers_retention(
     broker: Broker, days: int, mode: str, level: Level | None
 ) -> None:
     """Kafka keeps offsets for 7 days, but those of a group with a live member for ever."""
-    found = to_act_on(look(broker, mode=mode, heartbeat=days * 86400.0))
+    found = to_act_on(look(broker, mode=mode, recommit_interval=days * 86400.0))
     assert [one.level for one in found] == ([] if level is None else [level])
     assert all("or less" in one.advice for one in found)

@@ -166,10 +166,10 @@ def test_the_group_is_at_the_end(told: Told, way: str) -> None:
     assert (row.current_offset, row.lag) == (20, 0)
 
 
-def test_each_way_by_its_road(told: Told) -> None:
+def test_each_way_by_its_client(told: Told) -> None:
     """Only what librdkafka cannot do goes through Java, and only stores are read by it."""
     assert len(told.clusters) == len(WAYS)
-    assert [cluster.why_java for cluster in told.clusters if cluster.road == "java"] == [
+    assert [cluster.why_java for cluster in told.clusters if cluster.client == "java"] == [
         "librdkafka has no equal for the source option kafka.sasl.client.callback.handler.class"
     ]
     uses = sorted("+".join(store.use for store in one.stores) for one in told.clusters)

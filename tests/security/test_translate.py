@@ -209,7 +209,7 @@ def test_stores_that_only_java_reads(kind: str | None) -> None:
 def test_what_only_java_can_do(options: dict[str, str], why: str) -> None:
     """What librdkafka has no word for goes to Java's client, in Java's words, with the reason."""
     access = translate(source(options), gssapi=True)
-    assert access.road == "java"
+    assert access.client == "java"
     assert why in (access.why_java or "")
     assert access.properties == options
     assert access.stores == ()
@@ -219,11 +219,11 @@ def test_what_only_java_can_do(options: dict[str, str], why: str) -> None:
 def test_kerberos_without_a_provider() -> None:
     """Where librdkafka was built without Kerberos, Java's client logs in."""
     access = translate(source(BY_TICKET), gssapi=False)
-    assert (access.road, access.properties) == ("java", BY_TICKET)
+    assert (access.client, access.properties) == ("java", BY_TICKET)
 
 
 @pytest.mark.parametrize(
-    ("options", "own", "road"),
+    ("options", "own", "client"),
     [
         ({}, [], "java"),
         ({"ssl.truststore.location": "/t"}, ["bootstrap.servers"], "java"),
@@ -234,9 +234,9 @@ def test_kerberos_without_a_provider() -> None:
         ({}, ["sasl.username"], "librdkafka"),
     ],
 )
-def test_delegation_tokens(options: dict[str, str], own: list[str], road: str) -> None:
+def test_delegation_tokens(options: dict[str, str], own: list[str], client: str) -> None:
     """Where Spark has tokens, a source that says nothing of security may be one that needs them."""
-    assert translate(source(options), own=own, tokens=True).road == road
+    assert translate(source(options), own=own, tokens=True).client == client
 
 
 def test_what_never_reaches_a_client() -> None:
@@ -273,14 +273,14 @@ def test_what_never_reaches_a_client() -> None:
          "never used"),
         ({**BY_TOKEN, "sasl.jaas.config": f'{OAUTH}clientId="{SECRET}";'}, "no clientSecret"),
         *(
-            ({**BY_TOKEN, "sasl.oauthbearer.token.endpoint.url": url}, "no https address")
+            ({**BY_TOKEN, "sasl.oauthbearer.token.endpoint.url": url}, "must be an https URL")
             for url in (f"http://{SECRET}/", f"file:///{SECRET}", f"https://u:{SECRET}@x/",
                         f"ftp://{SECRET}", SECRET, "", "https://", f"https://a\n{SECRET}",
                         f"https://id.example/a {SECRET}", "https://id.example/\x1f",
                         f"https://[{SECRET}")
         ),
         ({**BY_TOKEN, "sasl.oauthbearer.token.endpoint.url": "http://x",
-          "sasl.login.callback.handler.class": "x.Y"}, "no https address"),
+          "sasl.login.callback.handler.class": "x.Y"}, "must be an https URL"),
     ],
 )  # fmt: skip  # one case a line
 def test_what_is_refused(options: dict[str, str], problem: str) -> None:
@@ -333,7 +333,7 @@ def test_settings_of_two_clients_are_not_mixed() -> None:
     with pytest.raises(SettingsError, match="cannot be joined") as caught:
         translate(source(options), own=["sasl.password"])
     assert "kafka.ssl.protocol" in str(caught.value)
-    assert translate(source(options), own=["client.id", "bootstrap.servers"]).road == "java"
+    assert translate(source(options), own=["client.id", "bootstrap.servers"]).client == "java"
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ def test_a_login_that_java_fills_in_is_not_read() -> None:
     base = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
     providers = {"kafka.config.providers": "file"}
     filled = {"kafka.sasl.jaas.config": "${file:/x:login}"}
-    assert translate({**base, **providers, **filled}).road == "java"
+    assert translate({**base, **providers, **filled}).client == "java"
     wrong = {"kafka.sasl.jaas.config": "nothing"}
     for options in ({**base, **filled}, {**base, **providers, **wrong}, {**base, **wrong}):
         with pytest.raises(SettingsError, match=r"sasl\.jaas\.config cannot be read"):

@@ -22,11 +22,11 @@ SPARK = Installation.find()
 
 TOO_LATE = """
 from pyspark.sql import SparkSession
-from eo_listener.errors import TooLateError
+from eo_listener.errors import JvmAlreadyRunningError
 from eo_listener.session import configure
 try:
     configure(SparkSession.builder)
-except TooLateError as error:
+except JvmAlreadyRunningError as error:
     print("REFUSED", error)
 else:
     print("ACCEPTED")
@@ -35,7 +35,7 @@ else:
 LIVE = """
 import os
 from tests.spark_session import builder, new_session
-from eo_listener.errors import TooLateError
+from eo_listener.errors import JvmAlreadyRunningError
 from eo_listener.session import configure
 spark = new_session({conf!r}, connector={connector}, shim={shim})
 arguments = os.environ["PYSPARK_SUBMIT_ARGS"]
@@ -44,7 +44,7 @@ for state in ("live", "stopped"):
     options = dict(again._options)
     try:
         configure(again)
-    except TooLateError as error:
+    except JvmAlreadyRunningError as error:
         print("REFUSED", state, error)
     else:
         assert again._options == options

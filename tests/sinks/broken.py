@@ -9,7 +9,7 @@ from typing import Any
 from eo_listener.errors import ForeignWriterError
 from eo_listener.fault_points import reached
 from eo_listener.ledger import Applied, Entry, Head, LedgerKey
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.testing import MemorySink, MemoryStore, Transaction
 
@@ -220,7 +220,7 @@ class SmallOffsets(Broken):
         self, transaction: Transaction, entry: Entry, tp: TopicPartition, found: Head | None
     ) -> int:
         head = entry.head(tp)
-        cut = Span(head.span.start % 2**31, head.span.until % 2**31)
+        cut = OffsetRange(head.span.start % 2**31, head.span.until % 2**31)
         return transaction.move(self.key, entry.query, tp, found, replace(head, span=cut))
 
 

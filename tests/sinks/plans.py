@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 
 EMPTY = Plan(
@@ -21,5 +21,7 @@ EMPTY = Plan(
 
 def planned(*counts: int) -> Plan:
     """A batch with so many offsets in each of its partitions."""
-    spans = {TopicPartition("flights", at): Span(7, 7 + count) for at, count in enumerate(counts)}
+    spans = {
+        TopicPartition("flights", at): OffsetRange(7, 7 + count) for at, count in enumerate(counts)
+    }
     return replace(EMPTY, sources={0: spans})

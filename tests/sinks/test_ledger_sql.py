@@ -12,7 +12,7 @@ import pytest
 
 from eo_listener.errors import FormatError
 from eo_listener.ledger import Entry, Head, LedgerKey
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_sql import LedgerSql, Standing, foreign_writer, moved, standing
 from eo_listener.testing.entries import QUERY, entry_of, heads_of
 
@@ -38,7 +38,7 @@ def put(connection: sqlite3.Connection, entry: Entry, now: datetime = NOW) -> No
 
 def test_what_is_written_is_read(connection: sqlite3.Connection) -> None:
     """A head and when it was moved come back as they went in."""
-    entry = entry_of({}, {TP: Span(0, 5)})
+    entry = entry_of({}, {TP: OffsetRange(0, 5)})
     put(connection, entry)
     (found,) = map(standing, connection.execute(*LEDGER.heads("s", QUERY)))
     assert {found.partition: found.head} == heads_of(entry)
@@ -47,7 +47,7 @@ def test_what_is_written_is_read(connection: sqlite3.Connection) -> None:
 
 def test_what_a_query_id_has_moved_is_read(connection: sqlite3.Connection) -> None:
     """By sink and query, with the heads of that id alone."""
-    entry = entry_of({}, {TP: Span(0, 5), TopicPartition("flights", 1): Span(0, 1)})
+    entry = entry_of({}, {TP: OffsetRange(0, 5), TopicPartition("flights", 1): OffsetRange(0, 1)})
     put(connection, entry)
     put(connection, replace(entry, query="renamed"))
     put(connection, replace(entry, query="foreign", query_id="another"))
@@ -62,7 +62,7 @@ def test_what_a_query_id_has_moved_is_read(connection: sqlite3.Connection) -> No
 
 def test_a_newer_format_is_not_read(connection: sqlite3.Connection) -> None:
     """A row that a newer version wrote stops this one, rather than being guessed at."""
-    put(connection, entry_of({}, {TP: Span(0, 5)}))
+    put(connection, entry_of({}, {TP: OffsetRange(0, 5)}))
     connection.execute("UPDATE eo_ledger SET format = 2")
     (row,) = connection.execute(*LEDGER.heads("s", QUERY))
     with pytest.raises(FormatError, match="newer"):
@@ -70,15 +70,15 @@ def test_a_newer_format_is_not_read(connection: sqlite3.Connection) -> None:
 
 
 def test_the_history_says_what_happened(connection: sqlite3.Connection) -> None:
-    """A range, an accepted gap with its hole; an empty range only where a partition begins."""
+    """A range, an accepted gap with its gap; an empty range only where a partition begins."""
     other = TopicPartition("flights", 1)
-    first = entry_of({}, {TP: Span(0, 5), other: Span(3, 3)})
+    first = entry_of({}, {TP: OffsetRange(0, 5), other: OffsetRange(3, 3)})
     put(connection, first)
     heads = heads_of(first)
-    put(connection, entry_of(heads, {TP: Span(9, 12)}, batch_id=1, hole=Span(5, 9)))
-    put(connection, entry_of(heads, {other: Span(3, 3)}, batch_id=2))
+    put(connection, entry_of(heads, {TP: OffsetRange(9, 12)}, batch_id=1, gap=OffsetRange(5, 9)))
+    put(connection, entry_of(heads, {other: OffsetRange(3, 3)}, batch_id=2))
     found = connection.execute(
-        'SELECT "partition", start_offset, next_offset, verdict, hole_start, hole_until '
+        'SELECT "partition", start_offset, next_offset, verdict, gap_start, gap_until '
         "FROM eo_ledger_history"
     ).fetchall()
     assert found == [
@@ -90,7 +90,7 @@ def test_the_history_says_what_happened(connection: sqlite3.Connection) -> None:
 
 def test_the_history_is_bounded(connection: sqlite3.Connection) -> None:
     """The newest batches stay, by time, whatever checkpoint they came from; heads all stay."""
-    entry = entry_of({}, {TP: Span(0, 5)})
+    entry = entry_of({}, {TP: OffsetRange(0, 5)})
     for number in range(30):  # batch ids begin again: three checkpoints of ten batches
         put(connection, replace(entry, batch_id=number % 10), NOW + timedelta(seconds=number))
     other = replace(entry, query="other")
@@ -115,16 +115,16 @@ def test_losses_and_beginnings_are_never_forgotten(connection: sqlite3.Connectio
     """What was given up, and where a partition began, outlive all other history."""
     heads: dict[TopicPartition, Head] = {}
     for number in range(30):
-        hole = Span(number * 10, number * 10 + 2) if number == 7 else None
-        span = Span(number * 10 + (2 if hole else 0), number * 10 + 10)
-        entry = entry_of(heads, {TP: span}, batch_id=number, hole=hole)
+        gap = OffsetRange(number * 10, number * 10 + 2) if number == 7 else None
+        span = OffsetRange(number * 10 + (2 if gap else 0), number * 10 + 10)
+        entry = entry_of(heads, {TP: span}, batch_id=number, gap=gap)
         put(connection, entry, NOW + timedelta(seconds=number))
         heads = heads_of(entry)
     due = LEDGER.prune("s", entry_of({}, {}, batch_id=200), kept=3)
     assert due is not None
     connection.execute(*due)
     found = connection.execute(
-        "SELECT batch_id, verdict, hole_start, hole_until FROM eo_ledger_history ORDER BY batch_id"
+        "SELECT batch_id, verdict, gap_start, gap_until FROM eo_ledger_history ORDER BY batch_id"
     ).fetchall()
     assert found == [
         (0, "first", None, None),
@@ -138,7 +138,7 @@ def test_a_batch_of_many_transactions_is_one_batch(connection: sqlite3.Connectio
     both = [TP, TopicPartition("flights", 1)]
     for batch_id in range(30):
         for at, tp in enumerate(both):
-            entry = entry_of({}, {tp: Span(0, 5)}, batch_id=batch_id)
+            entry = entry_of({}, {tp: OffsetRange(0, 5)}, batch_id=batch_id)
             put(connection, entry, NOW + timedelta(seconds=2 * batch_id + at))
     connection.execute("UPDATE eo_ledger_history SET verdict = 'next'")
     due = LEDGER.prune("s", entry_of({}, {}, batch_id=200), kept=12)
@@ -159,13 +159,13 @@ def test_another_schema_is_quoted() -> None:
 def test_the_other_driver_is_named(connection: sqlite3.Connection) -> None:
     """Run, batch and time of who has moved a head stand in the error, and what is missing too."""
     gone = TopicPartition("flights", 1)
-    put(connection, entry_of({}, {TP: Span(0, 5)}, run_id="run-2", batch_id=7))
+    put(connection, entry_of({}, {TP: OffsetRange(0, 5)}, run_id="run-2", batch_id=7))
     there = {
         found.partition: found
         for found in map(standing, connection.execute(*LEDGER.heads("s", QUERY)))
     }
-    seen = heads_of(entry_of({}, {TP: Span(0, 3), gone: Span(0, 3)}))
-    entry = entry_of(seen, {TP: Span(3, 9), gone: Span(3, 9)}, batch_id=8)
+    seen = heads_of(entry_of({}, {TP: OffsetRange(0, 3), gone: OffsetRange(0, 3)}))
+    entry = entry_of(seen, {TP: OffsetRange(3, 9), gone: OffsetRange(3, 9)}, batch_id=8)
     error = foreign_writer("the table", entry, there)
     for part in (
         "flights-0 stands at 5, moved by run run-2 in batch 7 at 2026-11-21",
@@ -173,18 +173,18 @@ def test_the_other_driver_is_named(connection: sqlite3.Connection) -> None:
         "flights-1 is not there",
     ):
         assert part in str(error)
-    assert error.ranges == {TP: Span(3, 9), gone: Span(3, 9)}
+    assert error.ranges == {TP: OffsetRange(3, 9), gone: OffsetRange(3, 9)}
 
 
 def test_only_what_does_not_fit_is_told() -> None:
     """Neither what stands as it was found, nor what this entry has moved itself."""
     ours, found, moved_on, gone = (TopicPartition("flights", number) for number in range(4))
-    seen = heads_of(entry_of({}, dict.fromkeys((ours, found, moved_on, gone), Span(0, 3))))
-    entry = entry_of(seen, dict.fromkeys(seen, Span(3, 9)), batch_id=8)
+    seen = heads_of(entry_of({}, dict.fromkeys((ours, found, moved_on, gone), OffsetRange(0, 3))))
+    entry = entry_of(seen, dict.fromkeys(seen, OffsetRange(3, 9)), batch_id=8)
     there = seen | {ours: entry.head(ours), moved_on: replace(seen[moved_on], batch_id=5)}
     standings = {tp: Standing(tp, head, "now") for tp, head in there.items() if tp != gone}
     error = foreign_writer("the table", entry, standings)
-    assert error.ranges == {moved_on: Span(3, 9), gone: Span(3, 9)}
+    assert error.ranges == {moved_on: OffsetRange(3, 9), gone: OffsetRange(3, 9)}
     assert (
         "(flights-2 stands at 3, moved by run run-1 in batch 5 at now; flights-3 is not there)"
         in str(error)

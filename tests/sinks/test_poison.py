@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.errors import SettingsError
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.arrow_schema import arrow_schema
 from eo_listener.sinks.poison import DeadLetter, DeadLetterSql, Sieve
 from eo_listener.testing.entries import entry_of
@@ -192,7 +192,7 @@ def test_names_that_differ_in_case_are_refused() -> None:
 def test_a_letter_goes_into_its_table_whole(told: bool) -> None:
     """With the batch that it is of; in a table of ours also what may be shown of the reason."""
     made = DeadLetterSql(table="dead", placeholder="?", moment="text", told=told)
-    spans = {TopicPartition("t", 0): Span(0, 5)}
+    spans = {TopicPartition("t", 0): OffsetRange(0, 5)}
     entry = entry_of({}, spans, batch_id=7)
     letter = DeadLetter(topic="t", partition=0, offset=3, reason="r", told="s", row="{}")
     with closing(sqlite3.connect(":memory:")) as link:

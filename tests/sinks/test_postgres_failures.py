@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from eo_listener.errors import SinkBusyError, SinkError, TryAgainError
+from eo_listener.errors import RetriableSinkError, SinkError, SinkLockedError
 from eo_listener.sinks.postgres.failures import lost, on_standby, reason, translated, unreachable
 
 REACH = 'connection to server at "h", port 5432 failed: '
@@ -32,7 +32,7 @@ REACH = 'connection to server at "h", port 5432 failed: '
 def test_what_may_pass_is_tried_again(said: str) -> None:
     """A server that is down, starting, full or not yet found may answer in a moment."""
     error = unreachable("the table", said)
-    assert isinstance(error, TryAgainError)
+    assert isinstance(error, RetriableSinkError)
     assert said in str(error)
     assert error.cause
     assert error.fix
@@ -75,7 +75,7 @@ def test_a_full_server_is_told_from_one_that_is_down() -> None:
 def test_states_that_pass(state: str) -> None:
     """A conflict, a connection that ended and a server that only reads are worth another try."""
     error = translated(errors.lookup(state)("said so"), "the table", "writing")
-    assert isinstance(error, TryAgainError)
+    assert isinstance(error, RetriableSinkError)
     assert error.cause
     assert error.fix
 
@@ -106,7 +106,7 @@ def test_each_error_says_what_to_do() -> None:
 def test_a_lock_is_somebodys() -> None:
     """A lock that is held for too long is named as that."""
     error = translated(errors.LockNotAvailable("canceling"), "the table", "writing")
-    assert isinstance(error, SinkBusyError)
+    assert isinstance(error, SinkLockedError)
     assert "lock_timeout=" in str(error)
 
 

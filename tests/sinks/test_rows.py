@@ -17,7 +17,7 @@ import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from eo_listener.errors import TryAgainError
+from eo_listener.errors import RetriableSinkError
 from eo_listener.plan import Plan
 from eo_listener.sinks import fetching, rows, task_size
 from eo_listener.sinks.rows import stream
@@ -169,7 +169,7 @@ def test_a_kept_part_that_is_lost_is_no_row_less(spark: SparkSession) -> None:
         assert jvm.getPersistentRDDs().size() == before + 1
         for number in list(jvm.getPersistentRDDs()):
             jvm.sc().env().blockManager().removeRdd(number)
-        with pytest.raises(TryAgainError, match="executor"):
+        with pytest.raises(RetriableSinkError, match="executor"):
             list(batches)
     assert jvm.getPersistentRDDs().size() == before
     assert sorted(numbers(frame, planned(*[250] * 16), task_rows=250)) == list(range(4000))

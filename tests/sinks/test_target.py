@@ -8,7 +8,7 @@ import pytest
 
 from eo_listener.errors import SettingsError
 from eo_listener.ledger import Head
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_sql import Standing
 from eo_listener.sinks.target import Mode, Target, refuse_dotted, refuse_dropped
 
@@ -89,7 +89,9 @@ def heads(**held: int) -> dict[TopicPartition, Standing]:
     found = {}
     for topic, until in held.items():
         tp = TopicPartition(topic, 0)
-        head = Head(span=Span(0, until), topic_id=None, query_id="id", run_id="run", batch_id=1)
+        head = Head(
+            span=OffsetRange(0, until), topic_id=None, query_id="id", run_id="run", batch_id=1
+        )
         found[tp] = Standing(tp, head, "now")
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eo_listener.errors import TryAgainError
+from eo_listener.errors import RetriableSinkError
 from eo_listener.sinks import task_size
 from eo_listener.sinks.fetching import TASK_BYTES
 from eo_listener.sinks.rows import TooManyBytesError
@@ -116,6 +116,6 @@ def test_a_batch_that_was_begun_begins_again(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(task_size, "stream", later)
     size = TaskSize(100)
-    with pytest.raises(TryAgainError, match="too many"):
+    with pytest.raises(RetriableSinkError, match="too many"):
         list(size.stream(None, planned(400)))
     assert size.rows == 25

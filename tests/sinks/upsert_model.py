@@ -141,5 +141,5 @@ def compare(
                 put(batch)
         else:
             done = put(batch)
-            assert (done.rows, done.dead) == wanted
+            assert (done.rows, done.dead_letters) == wanted
         assert read() == sorted(row[:3] for row in model.rows.values())

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from eo_listener.ledger import Applied, Entry
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.entries import QUERY, entry_of, plan_of
 
@@ -35,7 +35,7 @@ def next_entry(sink: SqliteSink, count: int = 10, batch_id: int = 0) -> Entry:
     """A batch of `count` offsets behind those that the sink has."""
     heads = sink.applied(QUERY)
     start = heads[TP].span.until if TP in heads else 0
-    return entry_of(heads, {TP: Span(start, start + count)}, batch_id=batch_id)
+    return entry_of(heads, {TP: OffsetRange(start, start + count)}, batch_id=batch_id)
 
 
 def write(sink: SqliteSink, frame: DataFrame, count: int = 10, batch_id: int = 0) -> Applied:

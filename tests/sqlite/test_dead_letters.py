@@ -39,7 +39,7 @@ def test_they_go_aside(spark: SparkSession, table: Path) -> None:
     """Marked rows and refused ones lie in the table named, with origin, reason and contents."""
     sink = SqliteSink(table, "t", dead_letters="bad; rows")
     applied = write(sink, marked(spark))
-    assert (applied.rows, applied.dead) == (2, 4)
+    assert (applied.rows, applied.dead_letters) == (2, 4)
     assert ask(table, "SELECT v FROM t") == [2, 4]
     found = ask(table, 'SELECT "offset", reason, batch_id, query FROM "bad; rows" ORDER BY 1')
     assert found == [
@@ -78,7 +78,7 @@ def test_many_of_them(spark: SparkSession, table: Path) -> None:
     sink = SqliteSink(table, "t", dead_letters="bad", max_dead_letters=0.9)
     frame = spark.range(0, 20000, 1, 2).selectExpr("if(id % 10 = 0, id, null) AS v")
     applied = write(sink, frame, count=20000)
-    assert (applied.rows, applied.dead) == (2000, 18000)
+    assert (applied.rows, applied.dead_letters) == (2000, 18000)
 
 
 def test_a_database_that_ends_the_transaction_is_told(spark: SparkSession, path: Path) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.errors import SettingsError
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.testing.entries import QUERY, entry_of
 from tests.sqlite.database import ask, script
@@ -21,9 +21,9 @@ def test_a_batch_of_a_new_partition_does_not_make_it_anew(tmp_path: Path) -> Non
     sink.applied(QUERY)
     rows = pa.record_batch({"id": pa.array([1], pa.int64())})
     old, new = TopicPartition("flights", 0), TopicPartition("flights", 1)
-    sink._apply(rows.schema, iter([rows]), entry_of({}, {old: Span(0, 7)}))
+    sink._apply(rows.schema, iter([rows]), entry_of({}, {old: OffsetRange(0, 7)}))
     script(path, "DROP TABLE t")
-    entry = entry_of(sink.applied(QUERY), {new: Span(0, 1)}, batch_id=1)
+    entry = entry_of(sink.applied(QUERY), {new: OffsetRange(0, 1)}, batch_id=1)
     with pytest.raises(SettingsError, match="flights-0 was written up to 7"):
         sink._apply(rows.schema, iter([rows]), entry)
     assert ask(path, "SELECT name FROM sqlite_schema WHERE name = 't'") == []

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from eo_listener.batches.retry import Retry
 from eo_listener.batches.writer import Writer
-from eo_listener.errors import SinkBusyError
+from eo_listener.errors import SinkLockedError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.sinks.sqlite.file import DatabaseFile
 from eo_listener.testing.entries import QUERY, plan_of
@@ -72,13 +72,13 @@ def _done(act: Callable[[], object]) -> None:
 def test_a_stopped_holder_is_named(spark: SparkSession, table: Path, holder: Process) -> None:
     """A zombie that was stopped in its transaction blocks for a bounded time; ending it helps."""
     sink = SqliteSink(table, "t", busy_timeout=0.3)
-    with pytest.raises(SinkBusyError):  # it has no ledger yet, and may not make one
+    with pytest.raises(SinkLockedError):  # it has no ledger yet, and may not make one
         sink.applied(QUERY)
     holder.send_signal(signal.SIGSTOP)
     while psutil.Process(holder.pid).status() != psutil.STATUS_STOPPED:
         time.sleep(0.01)
     begun = time.monotonic()
-    with pytest.raises(SinkBusyError, match="stopped") as caught:
+    with pytest.raises(SinkLockedError, match="stopped") as caught:
         sink.applied(QUERY)
     assert time.monotonic() - begun < 10
     assert str(caught.value.fix) == f"End it: kill -9 {holder.pid}"
@@ -96,7 +96,7 @@ def test_a_batch_waits_and_is_told(spark: SparkSession, path: Path) -> None:
     frame = spark.range(2).toDF("v")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(SinkBusyError, match="another connection"):
+        with pytest.raises(SinkLockedError, match="another connection"):
             write(sink, frame)
     assert entry == next_entry(sink)
     assert write(sink, frame).rows == 2
@@ -123,7 +123,7 @@ def test_a_reader_at_the_commit_is_told(spark: SparkSession, path: Path) -> None
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         assert reader.execute("SELECT v FROM t").fetchall() == [(7,)]
-        with pytest.raises(SinkBusyError):
+        with pytest.raises(SinkLockedError):
             write(sink, frame)
     assert sink.applied(QUERY) == {}
     write(sink, frame)

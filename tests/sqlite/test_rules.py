@@ -26,7 +26,7 @@ def test_foreign_keys_are_enforced(path: Path) -> None:
         put(SqliteSink(path, "t"), ROWS)
     sink = SqliteSink(path, "t", dead_letters="dead")
     done = put(sink, ROWS)
-    assert (done.rows, done.dead) == (1, 1)
+    assert (done.rows, done.dead_letters) == (1, 1)
     assert ask(path, "SELECT id FROM t") == [1]
 
 

@@ -114,7 +114,7 @@ def test_a_row_that_a_constraint_drops_is_not_counted(spark: SparkSession, path:
     script(path, "CREATE TABLE t (v UNIQUE ON CONFLICT IGNORE CHECK (v < 9))")
     sink = SqliteSink(path, "t", dead_letters="dead")
     applied = write(sink, spark.sql("SELECT explode(array(1, 1, 9, 2, 2)) AS v"))
-    assert (applied.rows, applied.dead) == (2, 1)
+    assert (applied.rows, applied.dead_letters) == (2, 1)
 
 
 def test_names_that_differ_in_case_are_one_sink(spark: SparkSession, path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_value_that_would_change_is_poison(
         write(sink, frame)
     assert (caught.value.partition, caught.value.offset) == (("flights", 0), 1)
     aside = SqliteSink(path, "t", dead_letters="bad")
-    assert (applied := write(aside, frame)).dead == 1
+    assert (applied := write(aside, frame)).dead_letters == 1
     assert applied.rows == 2
     aside.close()
     assert ask(path, "SELECT offset FROM t") == [0, 2]

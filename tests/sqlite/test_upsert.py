@@ -150,7 +150,7 @@ def test_where_the_newest_row_is_refused_the_next_stands(path: Path) -> None:
     ]
     told += [(2, 8, None, None, 5), (3, 300, None, None, 6)]
     done = put(sink, rows(*told, names=("k", "v", "b", "o")))
-    assert (done.rows, done.dead) == (2, 3)
+    assert (done.rows, done.dead_letters) == (2, 3)
     assert ask(path, "SELECT k, v FROM t ORDER BY k") == [(1, 5), (2, 8)]
     whole = '{"topic": "flights", "partition": 0, "offset": 2, "k": 1, "v": 500, "b": "/w==", "o": '
     letters = ask(path, 'SELECT "offset", "row" FROM dead ORDER BY 1')
@@ -201,7 +201,7 @@ def test_a_batch_of_refused_rows_halts(path: Path, mode: Any) -> None:
         before = sink.applied(QUERY)
         batch = rows(*told, names=("k", "v", "w"))
         if fits:
-            assert put(sink, batch).dead == len([row for row in told if row in bad])
+            assert put(sink, batch).dead_letters == len([row for row in told if row in bad])
         else:
             with pytest.raises(PoisonRowError, match=r"CHECK|NOT NULL|every row") as halted:
                 put(sink, batch)
@@ -225,5 +225,5 @@ def test_the_text_of_a_trigger_is_in_no_error(path: Path, mode: Any) -> None:
         put(SqliteSink(path, "t", mode=mode, keys=keys), told)
     assert "secret" not in "".join(traceback.format_exception(refused.value))
     sink = SqliteSink(path, "t", mode=mode, keys=keys, dead_letters="dead")
-    assert put(sink, told).dead == 1
+    assert put(sink, told).dead_letters == 1
     assert ask(path, "SELECT reason FROM dead") == ["not a secret"]

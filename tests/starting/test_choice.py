@@ -15,7 +15,7 @@ from eo_listener.errors import (
     SettingsError,
     TopicRecreatedError,
 )
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.protocols import Look
 from eo_listener.starting.choice import Origin, Policy, Recreated, choose, text
 
@@ -60,19 +60,27 @@ def test_policies(policy: Policy, offset: int) -> None:
 @pytest.mark.parametrize(
     ("origin", "logs", "error", "ranges"),
     [
-        (replace(ORIGIN, offsets={A: 3}), LOGS, GapError, {A: Span(3, 5)}),
-        (replace(ORIGIN, offsets={B: 25}), LOGS, RegressionError, {B: Span(20, 25)}),
-        (replace(ORIGIN, topic_ids={A: "older"}), LOGS, TopicRecreatedError, {A: Span(0, 5)}),
+        (replace(ORIGIN, offsets={A: 3}), LOGS, GapError, {A: OffsetRange(3, 5)}),
+        (replace(ORIGIN, offsets={B: 25}), LOGS, RegressionError, {B: OffsetRange(20, 25)}),
+        (
+            replace(ORIGIN, topic_ids={A: "older"}),
+            LOGS,
+            TopicRecreatedError,
+            {A: OffsetRange(0, 5)},
+        ),
         (
             ORIGIN,
             replace(LOGS, starts={A: 5, B: 5}, ends={A: 20, B: 20}),
             PartitionVanishedError,
-            {C: Span(12, 12)},
+            {C: OffsetRange(12, 12)},
         ),
     ],
 )
 def test_what_no_start_can_heal(
-    origin: Origin, logs: Look, error: type[EoListenerError], ranges: dict[TopicPartition, Span]
+    origin: Origin,
+    logs: Look,
+    error: type[EoListenerError],
+    ranges: dict[TopicPartition, OffsetRange],
 ) -> None:
     """Lost records, a log cut back, a topic made anew and a vanished partition are errors."""
     with pytest.raises(error) as raised:

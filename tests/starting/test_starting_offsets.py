@@ -28,7 +28,7 @@ from eo_listener.errors import (
 )
 from eo_listener.kafka import ClusterReader, ConfluentGroups
 from eo_listener.ledger import Head
-from eo_listener.offsets import Offsets, Position, Span, TopicPartition
+from eo_listener.offsets import OffsetRange, Offsets, Position, TopicPartition
 from eo_listener.testing import MemorySink
 from tests.topics import Topics, unique
 
@@ -44,7 +44,9 @@ def ledger(offsets: dict[TopicPartition, int], topic_id: str | None = None) -> M
     """A sink whose ledger of query `q` stands at these offsets."""
     sink = MemorySink()
     sink.store.heads[(sink.key, "q")] = {
-        tp: Head(span=Span(0, offset), topic_id=topic_id, query_id="i", run_id="r", batch_id=0)
+        tp: Head(
+            span=OffsetRange(0, offset), topic_id=topic_id, query_id="i", run_id="r", batch_id=0
+        )
         for tp, offset in offsets.items()
     }
     return sink

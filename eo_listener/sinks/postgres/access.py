@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from eo_listener.errors import SettingsError, TryAgainError
+from eo_listener.errors import RetriableSinkError, SettingsError
 
 Dsn: TypeAlias = "str | Callable[[], str]"
 
@@ -75,8 +75,8 @@ class Access:
     def now(self) -> Access:
         """Have the dsn as text, as it is to be used now and no later.
 
-        Raises SettingsError, and TryAgainError where the function failed: neither holds what it
-        has said or returned, which may be a secret.
+        Raises SettingsError, and RetriableSinkError where the function failed: neither holds what
+        it has said or returned, which may be a secret.
         """
         if isinstance(self.dsn, str):
             return self
@@ -84,7 +84,7 @@ class Access:
             given = self.dsn()
         except Exception as error:  # noqa: BLE001  # a stranger's code may raise anything
             kind = type(error).__name__
-            raise TryAgainError(
+            raise RetriableSinkError(
                 f"the function that gives the dsn of PostgresSink has raised {kind}",
                 cause="whatever it asks for the password or token is away, or refuses; its text is "
                 "not shown, since it may hold a secret",

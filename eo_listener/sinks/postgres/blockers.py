@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
-from eo_listener.errors import SinkBusyError, SinkError
+from eo_listener.errors import SinkError, SinkLockedError
 from eo_listener.sinks.postgres.statements import identifier
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Patience:
     open_second: Callable[[], Link]
 
     def look(self, waiting: int, *, may_end: bool) -> None:
-        """End what blocks the backend `waiting`, or raise SinkBusyError that names it.
+        """End what blocks the backend `waiting`, or raise SinkLockedError that names it.
 
         Without `may_end` a connection of our own is left alone: it may be another task's. Where no
         second connection is to be had nothing is done: the wait may be for no lock at all, and for
@@ -117,15 +117,15 @@ class Patience:
                 return
         except psycopg.errors.InsufficientPrivilege:
             pass
-        raise SinkBusyError(
+        raise SinkLockedError(
             f"{self.label} is locked by another driver of this query: backend {found.pid} from "
             f"{found.address}, user {found.user}",
             cause="it has stopped, or runs beside this one, and this role may not end it",
             fix=f"End it as that user: SELECT pg_terminate_backend({found.pid}), or use one role",
         )
 
-    def _somebody(self, found: Blocker) -> SinkBusyError:
-        return SinkBusyError(
+    def _somebody(self, found: Blocker) -> SinkLockedError:
+        return SinkLockedError(
             f"{self.label} is locked: backend {found.pid} "
             f"({found.application or 'no application name'}, user {found.user}, from "
             f"{found.address}, {found.state}) has held a lock that this batch needs for more than "
@@ -135,9 +135,9 @@ class Patience:
             "lock_timeout=",
         )
 
-    def _prepared(self, found: Sequence[tuple[object, ...]]) -> SinkBusyError:
+    def _prepared(self, found: Sequence[tuple[object, ...]]) -> SinkLockedError:
         names = ", ".join(f"{gid!r} of {owner}" for gid, owner in found)
-        return SinkBusyError(
+        return SinkLockedError(
             f"{self.label} is locked by a transaction that was prepared and never ended; the "
             f"oldest of this database: {names}",
             cause="PREPARE TRANSACTION keeps locks until somebody ends it, over restarts too",

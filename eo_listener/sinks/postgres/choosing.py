@@ -72,7 +72,7 @@ class Choosing:
                 wanted = Way.STAGING if planned >= STAGING_ROWS and not rest else Way.DRIVER
         against = None if self._proved is None else self._proved.against(wanted)
         if against is not None:
-            if self._choice.road != "auto":
+            if self._choice.write_method != "auto":
                 raise _refused(against)
             self._say(writer.label, f"rows go through the driver: {against}")
             wanted = Way.DRIVER
@@ -83,7 +83,7 @@ class Choosing:
 
         For a minute or more, where what failed may pass.
         """
-        if self._choice.road != "auto":
+        if self._choice.write_method != "auto":
             return False
         before = self._proved or Proved()
         passing = isinstance(error, NoConnectionError) and error.again
@@ -99,10 +99,10 @@ class Choosing:
         return True
 
     def _prove(self, frame: Any, writer: Writer, link: Link, wanted: Way) -> None:
-        if self._choice.road == "driver":
+        if self._choice.write_method == "driver":
             return
         if self._proved is not None:
-            wait = self._choice.road == "auto" and monotonic() < self._again_at
+            wait = self._choice.write_method == "auto" and monotonic() < self._again_at
             if not self._proved.passing or wanted is Way.DRIVER or wait:
                 return
         if is_far(frame):
@@ -155,8 +155,9 @@ def _speculation(frame: Any) -> str | None:
 
 def _refused(against: str) -> SettingsError:
     return SettingsError(
-        f'road="staging" cannot be taken: {against}',
+        f'write_method="staging" cannot be used: {against}',
         cause="the executors must reach the server as the driver does, and the role may make a "
         "staging table",
-        fix='Install eo-listener[postgres] there too, grant what is missing, or take road="driver"',
+        fix="Install eo-listener[postgres] there too, grant what is missing, or use "
+        'write_method="driver"',
     )

@@ -161,8 +161,8 @@ class Link(psycopg.Connection[Row]):
 def connect(access: Access, label: str, application: str) -> Link:
     """Open a connection in autocommit; transactions are begun by `begin`.
 
-    Raises SinkError, which holds no secret; TryAgainError where the server may be away only for a
-    while.
+    Raises SinkError, which holds no secret; RetriableSinkError where the server may be away only
+    for a while.
     """
     link = None
     access = access.now()
@@ -245,8 +245,8 @@ def roll_back(link: Link, after: psycopg.Error | None = None) -> None:
 def commit(link: Link, label: str, wait: float) -> None:
     """Send COMMIT, and read the answer within `wait` seconds.
 
-    Raises OutcomeUnknownError where no answer came, TryAgainError or SinkError where the server
-    says that it has rolled back.
+    Raises OutcomeUnknownError where no answer came, RetriableSinkError or SinkError where the
+    server says that it has rolled back.
     """
     wire = link.pgconn
     unknown = OutcomeUnknownError(

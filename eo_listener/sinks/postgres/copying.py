@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.errors import TryAgainError
+from eo_listener.errors import RetriableSinkError
 from eo_listener.sinks.poison import DeadLetter, Why
 from eo_listener.sinks.postgres import sending
 from eo_listener.sinks.postgres.failures import REFUSED, left_out, reason
@@ -32,7 +32,7 @@ takes, on standbys too, has to look into files (pg_subtrans) until the transacti
 """
 
 
-class RefusedLateError(TryAgainError):
+class RefusedLateError(RetriableSinkError):
     """A row was refused in a COPY that had no savepoint: the transaction must begin anew."""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark import TaskContext
 
-from eo_listener.errors import EoListenerError, OutcomeUnknownError, SinkError, TryAgainError
+from eo_listener.errors import EoListenerError, OutcomeUnknownError, RetriableSinkError, SinkError
 from eo_listener.sinks.postgres.kept import borrowed
 from eo_listener.sinks.postgres.outcomes import COLUMNS, NoConnectionError, NotSentError, Outcome
 
@@ -70,8 +70,10 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
         done: dict[str, Any]
         try:
             written, dead = work(attempt, batches)
-            told = Outcome(task=attempt.task, attempt=attempt.number, rows=written, dead=dead)
-        except (TryAgainError, OutcomeUnknownError) as error:
+            told = Outcome(
+                task=attempt.task, attempt=attempt.number, rows=written, dead_letters=dead
+            )
+        except (RetriableSinkError, OutcomeUnknownError) as error:
             if not attempt.is_last:
                 raise
             told = Outcome(task=attempt.task, attempt=attempt.number, failure=_repeated(error))
@@ -113,7 +115,7 @@ def connection(writer: Writer) -> AbstractContextManager[Link]:
     while True:
         try:
             return borrowed(writer)
-        except TryAgainError as error:
+        except RetriableSinkError as error:
             if time.monotonic() > ends:
                 raise NoConnectionError.of(error, again=True) from None
             time.sleep(next(pauses, _PAUSES[-1]))
@@ -141,9 +143,9 @@ def _this(attempts: int) -> Attempt:
 
 def _repeated(error: SinkError) -> EoListenerError:
     """Return what the driver is told: the batch is repeated, and finds what was written."""
-    if isinstance(error, TryAgainError):
+    if isinstance(error, RetriableSinkError):
         return error
-    return TryAgainError(error.problem, cause=error.cause, fix=error.fix)
+    return RetriableSinkError(error.problem, cause=error.cause, fix=error.fix)
 
 
 def _parts(told: DataFrame, at_most: int | None) -> Iterator[list[Any]]:
@@ -159,5 +161,5 @@ def _parts(told: DataFrame, at_most: int | None) -> Iterator[list[Any]]:
 
 def _raise_gravest(failures: list[EoListenerError]) -> None:
     if failures:
-        passing = (TryAgainError, NoConnectionError)
+        passing = (RetriableSinkError, NoConnectionError)
         raise min(failures, key=lambda failure: isinstance(failure, passing))

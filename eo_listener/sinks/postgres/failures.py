@@ -8,7 +8,7 @@ from typing import Final
 import psycopg
 from psycopg import errors
 
-from eo_listener.errors import SinkBusyError, SinkError, TryAgainError
+from eo_listener.errors import RetriableSinkError, SinkError, SinkLockedError
 
 REFUSED: Final = (
     psycopg.DataError,
@@ -126,13 +126,13 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
     """
     problem = f"{label}: {reason(error, values=False)} (while {doing})"
     if isinstance(error, _CONFLICT):
-        return TryAgainError(
+        return RetriableSinkError(
             problem,
             cause="another transaction worked on the same rows at the same time",
             fix="Find out who else writes to the table, or raise retry_timeout= of exactly_once",
         )
     if isinstance(error, errors.LockNotAvailable):
-        return SinkBusyError(problem, cause="another transaction holds a lock", fix=_BUSY)
+        return SinkLockedError(problem, cause="another transaction holds a lock", fix=_BUSY)
     if on_standby(error):
         return standby(label)
     if _POOLED in said(error):
@@ -142,7 +142,7 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
             fix="Set pool_mode = session for this database and user, or name the server itself",
         )
     if lost(error):
-        return TryAgainError(
+        return RetriableSinkError(
             f"{label}: the connection was lost while {doing} ({said(error)})",
             cause="the server went down or restarted, or a successor has ended this connection",
             fix="Start the query again when the server is up: it continues where the ledger stands",
@@ -160,19 +160,19 @@ def unreachable(label: str, text: str) -> SinkError:
             fix="Try it: psql \"the dsn\" -c 'SELECT 1'",
         )
     if any(part in text for part in _FULL):
-        return TryAgainError(
+        return RetriableSinkError(
             problem, cause="the server or the role has no free connection", fix=_ROOM
         )
-    return TryAgainError(
+    return RetriableSinkError(
         problem,
         cause="the server is down, starts up or shuts down, or the dsn names another one",
         fix="Try it: psql \"the dsn\" -c 'SELECT 1'; the query continues where the ledger stands",
     )
 
 
-def standby(label: str) -> TryAgainError:
+def standby(label: str) -> RetriableSinkError:
     """Return the error for a server that only reads."""
-    return TryAgainError(
+    return RetriableSinkError(
         f"{label}: the server that the dsn leads to is a standby, or read-only",
         cause="a failover is not over, or the dsn names a standby",
         fix="Name the primary in the dsn, or all servers and target_session_attrs=read-write",

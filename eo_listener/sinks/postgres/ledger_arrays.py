@@ -55,7 +55,7 @@ WHERE {ours} AND {place} AND {same}
 _HISTORY: Final = """
 INSERT INTO {history} (format, sink, query, batch_id, query_id, run_id, "rows", applied_at, topic,
                        "partition", topic_id, start_offset, next_offset, source, verdict,
-                       hole_start, hole_until)
+                       gap_start, gap_until)
 SELECT %s, %s, %s, %s, %s, %s, %s, %s::{moment}, m.*
 FROM unnest(%s::text[], %s::int[], %s::text[], %s::bigint[], %s::bigint[], %s::int[], %s::text[],
             %s::bigint[], %s::bigint[]) AS m
@@ -105,7 +105,7 @@ class LedgerArrays:
         ranges = _columns(
             9,
             (
-                (*_place(tp, move), move.source, word, *(move.hole or (None, None)))
+                (*_place(tp, move), move.source, word, *(move.gap or (None, None)))
                 for tp, move in entry.moves.items()
                 if (word := verdict(move)) is not None
             ),

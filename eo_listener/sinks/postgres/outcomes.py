@@ -15,10 +15,10 @@ from eo_listener.errors import (
     EoListenerError,
     GuardError,
     PoisonRowError,
+    RetriableSinkError,
     SinkError,
-    TryAgainError,
 )
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 
 COLUMNS: Final = "task int, attempt long, rows long, dead long, failure string"
 
@@ -37,7 +37,7 @@ class NoConnectionError(SinkError):
 
     def plain(self) -> SinkError:
         """Return what connecting has raised."""
-        kind = TryAgainError if self.again else SinkError
+        kind = RetriableSinkError if self.again else SinkError
         return kind(self.problem, cause=self.cause, fix=self.fix)
 
 
@@ -59,13 +59,18 @@ class Outcome:
     task: int
     attempt: int
     rows: int = 0
-    dead: int = 0
+    dead_letters: int = 0
     failure: EoListenerError | None = None
 
     def row(self) -> dict[str, list[Any]]:
         """The columns of COLUMNS, one value each."""
         said = None if self.failure is None else json.dumps(_told(self.failure))
-        values = {"task": self.task, "attempt": self.attempt, "rows": self.rows, "dead": self.dead}
+        values = {
+            "task": self.task,
+            "attempt": self.attempt,
+            "rows": self.rows,
+            "dead": self.dead_letters,
+        }
         return {**{name: [value] for name, value in values.items()}, "failure": [said]}
 
     @classmethod
@@ -76,7 +81,7 @@ class Outcome:
             task=row["task"],
             attempt=row["attempt"],
             rows=row["rows"],
-            dead=row["dead"],
+            dead_letters=row["dead"],
             failure=failure,
         )
 
@@ -104,7 +109,7 @@ def _read(told: dict[str, Any]) -> EoListenerError:
         told["partition"] = TopicPartition(*told["partition"])
     if "ranges" in told:
         told["ranges"] = {
-            TopicPartition(topic, partition): Span(start, until)
+            TopicPartition(topic, partition): OffsetRange(start, until)
             for topic, partition, start, until in told["ranges"]
         }
     again = told.pop("again", None)

@@ -61,7 +61,7 @@ class PartitionTask:
                 if self._done(link, entry):
                     return 0, 0
                 raise
-            return done.rows, done.dead
+            return done.rows, done.dead_letters
 
     def _writer(self, attempt: Attempt) -> Writer:
         """With a savepoint for each COPY where a row that is refused late would end the batch: an
@@ -103,7 +103,9 @@ class Partitions:
         rest = {tp: move for tp, move in entry.moves.items() if tp not in set(read.values())}
         if rest:
             self._move_empty(link, replace(entry, moves=rest))
-        return Applied(rows=sum(one.rows for one in done), dead=sum(one.dead for one in done))
+        return Applied(
+            rows=sum(one.rows for one in done), dead_letters=sum(one.dead_letters for one in done)
+        )
 
     def _move_empty(self, link: Link, entry: Entry) -> None:
         there = self.writer.ledger.read(link, entry.query)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psycopg
 
-from eo_listener.errors import EoListenerError, TryAgainError
+from eo_listener.errors import EoListenerError, RetriableSinkError
 from eo_listener.sinks.postgres.failures import lost, reason
 from eo_listener.sinks.postgres.ways import Choice, Proved
 
@@ -118,7 +118,7 @@ def reach(writer: Writer, ours: tuple[str, str, int]) -> Against | None:
         with writer.open() as link:
             row = link.execute(_SAME, (ours[2],)).fetchone()
     except EoListenerError as error:
-        return Against(str(error), isinstance(error, TryAgainError))
+        return Against(str(error), isinstance(error, RetriableSinkError))
     except psycopg.Error as error:
         return Against(reason(error), lost(error))
     if row is None or row[:2] != ours[:2]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import psycopg
 
-from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError, TryAgainError
+from eo_listener.errors import OutcomeUnknownError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.plan import Plan
@@ -70,9 +70,9 @@ class PostgresSink:
     number, or a share of its rows as a float.
 
     `atomicity`: with "batch" a batch is one transaction, with "partition" each of its Kafka
-    partitions may be one, which the task writes that reads it. `road`: "driver" brings rows through
-    the driver, in tasks of `task_rows` planned rows; "staging" has the executors write them into a
-    table of ours first (`logged_staging`: one that survives a crash of the server); "auto" has the
+    partitions may be one, which the task writes that reads it. `write_method`: "driver" brings rows
+    through the driver, in tasks of `task_rows` planned rows; "staging" has the executors write them
+    into a staging table first (`logged_staging`: one that survives a crash of the server); "auto" has the
     executors write, one way or the other, from `executor_rows` planned rows on (2,000,000, or
     200,000 by partition), if they were able to at the start. They open `max_connections` at a time
     at most. Time-outs are in seconds. Raises SettingsError.
@@ -94,7 +94,7 @@ class PostgresSink:
         create: bool = True,
         dead_letters: str | None = None,
         max_dead_letters: float = SHARE,
-        road: Literal["auto", "driver", "staging"] = "auto",
+        write_method: Literal["auto", "driver", "staging"] = "auto",
         atomicity: Literal["batch", "partition"] = "batch",
         task_rows: int = TASK_ROWS,
         executor_rows: int | None = None,
@@ -125,7 +125,10 @@ class PostgresSink:
             statement_timeout=statement_timeout,
         )
         choice = Choice.of(
-            road=road, atomicity=atomicity, rows=executor_rows, connections=max_connections
+            write_method=write_method,
+            atomicity=atomicity,
+            rows=executor_rows,
+            connections=max_connections,
         )
         self._choice = choice
         self._choosing = Choosing(choice)
@@ -202,7 +205,7 @@ class PostgresSink:
             ):
                 raise error.plain() if isinstance(error, NoConnectionError) else error from None
             if chosen.way is Way.TASKS:  # other tasks have written, so the heads must be read
-                raise TryAgainError(error.problem, cause=error.cause, fix=error.fix) from error
+                raise RetriableSinkError(error.problem, cause=error.cause, fix=error.fix) from error
         return self._write(chosen._replace(way=Way.DRIVER), writer, frame, entry, plan)
 
     def _write(

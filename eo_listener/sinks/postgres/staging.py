@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import errors, sql
 
-from eo_listener.errors import SinkError, TryAgainError
+from eo_listener.errors import RetriableSinkError, SinkError
 from eo_listener.fault_points import reached
 from eo_listener.ledger import Applied, Entry
 from eo_listener.sinks.ledger_sql import Statement
@@ -187,7 +187,7 @@ class Staging:
         attempts = sql.Literal([one.attempt for one in done])
         which = sql.SQL("{} = ANY ({})").format(sql.Identifier(ATTEMPT), attempts)
         wanted = sum(one.rows for one in done)
-        dead = sum(one.dead for one in done)
+        dead = sum(one.dead_letters for one in done)
         tally.given = wanted + dead
         if aside is not None and dead:
             self._move_dead(link, identifier(schema, aside), aside, which, tally.aside.refusals)
@@ -241,8 +241,8 @@ class Staging:
         refusals.reasons.update(dict(link.execute(counted).fetchall()))
         refusals.count = moved
 
-    def _emptied(self) -> TryAgainError:
-        return TryAgainError(
+    def _emptied(self) -> RetriableSinkError:
+        return RetriableSinkError(
             f"{self.writer.label}: the staging table does not hold what the tasks have written",
             cause="the server has crashed since, which empties an unlogged table",
             fix="The batch is staged again; logged_staging=True keeps the rows over a crash",

@@ -9,7 +9,7 @@ from typing import Final
 
 from eo_listener.errors import SettingsError
 from eo_listener.ledger import Entry
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 
 STAGING_ROWS: Final = 2_000_000
@@ -18,7 +18,7 @@ STAGING_ROWS: Final = 2_000_000
 TASK_ROWS: Final = 200_000
 """From how many planned rows on tasks write a batch that may be several transactions."""
 
-Ranges = Sequence[tuple[TopicPartition, Span]]
+Ranges = Sequence[tuple[TopicPartition, OffsetRange]]
 """The offsets of each task, in the order of their ids."""
 
 
@@ -40,36 +40,42 @@ class Choice:
     `connections` is how many of theirs may be open at a time, None: as many as tasks run.
     """
 
-    road: str
+    write_method: str
     by_partition: bool
     rows: int
     connections: int | None
 
     @classmethod
-    def of(cls, *, road: str, atomicity: str, rows: int | None, connections: int | None) -> Choice:
+    def of(
+        cls, *, write_method: str, atomicity: str, rows: int | None, connections: int | None
+    ) -> Choice:
         """Check the arguments of a sink; raises SettingsError."""
-        if road not in ("auto", "driver", "staging"):
+        if write_method not in ("auto", "driver", "staging"):
             raise SettingsError(
-                f"road={road!r} is not known", fix='Use "auto", "driver" or "staging"'
+                f'write_method must be "auto", "driver" or "staging", got {write_method!r}',
+                fix="Give one of these",
             )
         if atomicity not in ("batch", "partition"):
             raise SettingsError(
-                f"atomicity={atomicity!r} is not known", fix='Use "batch" or "partition"'
+                f'atomicity must be "batch" or "partition", got {atomicity!r}',
+                fix="Give one of these",
             )
         by_partition = atomicity == "partition"
-        if by_partition and road != "auto":
+        if by_partition and write_method != "auto":
             raise SettingsError(
-                f'atomicity="partition" and road={road!r} do not go together',
+                f'atomicity="partition" and write_method={write_method!r} do not go together',
                 cause="the way through the driver and the staging table are one transaction",
-                fix='Drop road=, or atomicity="partition"; executor_rows= says from how many rows '
-                "on tasks write",
+                fix='Drop write_method=, or atomicity="partition"; executor_rows= sets from how '
+                "many rows on the tasks write",
             )
         for name, given, least in (("executor_rows", rows, 0), ("max_connections", connections, 1)):
             if given is not None and given < least:
-                raise SettingsError(f"{name}={given} is too few", fix=f"Give {least} or more")
+                raise SettingsError(
+                    f"{name} must be at least {least}, got {given}", fix="Give more"
+                )
         usual = TASK_ROWS if by_partition else STAGING_ROWS
         return cls(
-            road=road,
+            write_method=write_method,
             by_partition=by_partition,
             rows=usual if rows is None else rows,
             connections=connections,
@@ -77,9 +83,9 @@ class Choice:
 
     def wants(self, planned: int) -> Way:
         """The way for so many planned rows, if nothing speaks against it."""
-        if self.road == "staging":
+        if self.write_method == "staging":
             return Way.STAGING
-        if self.road == "driver" or planned < self.rows:
+        if self.write_method == "driver" or planned < self.rows:
             return Way.DRIVER
         return Way.TASKS if self.by_partition else Way.STAGING
 

@@ -55,7 +55,7 @@ class Tally:
 
     def applied(self) -> Applied:
         """As the caller of a sink is told."""
-        return Applied(rows=self.rows, dead=self.aside.count)
+        return Applied(rows=self.rows, dead_letters=self.aside.count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from eo_listener.errors import OutcomeUnknownError, SinkBusyError, SinkError
+from eo_listener.errors import OutcomeUnknownError, SinkError, SinkLockedError
 from eo_listener.sinks.poison import Why
 from eo_listener.sinks.sqlite.holders import holders
 
@@ -121,11 +121,11 @@ def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: fl
     )
 
 
-def busy(path: Path, waited: float) -> SinkBusyError:
+def busy(path: Path, waited: float) -> SinkLockedError:
     """Say who holds the lock, and how to end it."""
     found = holders(path)
     if not found:
-        return SinkBusyError(
+        return SinkLockedError(
             f"{path} was locked for {waited:g} s",
             cause="this process holds the lock through another connection, or a process of "
             "another user does",
@@ -133,12 +133,12 @@ def busy(path: Path, waited: float) -> SinkBusyError:
         )
     first = found[0]
     if first.stopped:
-        return SinkBusyError(
+        return SinkLockedError(
             f"{path} was locked for {waited:g} s by {first}",
             cause="it was stopped (SIGSTOP) in a transaction, which now ends only with the process",
             fix=f"End it: kill -9 {first.pid}",
         )
-    return SinkBusyError(
+    return SinkLockedError(
         f"{path} was locked for {waited:g} s; it is open in {', '.join(map(str, found))}",
         cause="SQLite has one writer at a time, and that one takes longer",
         fix=f"Let it finish, wait longer (busy_timeout=), or end it: kill {first.pid}",

@@ -231,7 +231,7 @@ class SqliteSink:
             connection.execute(f"DROP TABLE {STAGE}")
             rows = merge.rows
         refusals.check(given)
-        return Applied(rows=rows, dead=refusals.count)
+        return Applied(rows=rows, dead_letters=refusals.count)
 
     def _put_aside(
         self,

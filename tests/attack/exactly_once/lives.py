@@ -73,7 +73,7 @@ class Lives:
 
     def reaches(self, point: str) -> bool:
         """Whether its driver comes by there at all."""
-        return point != "sink.staged" or self.job.sink.get("road") == "staging"
+        return point != "sink.staged" or self.job.sink.get("write_method") == "staging"
 
     def fill(self, records: int) -> None:
         """Append so many to each partition; the offset is all that they hold."""

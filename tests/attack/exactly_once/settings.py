@@ -21,13 +21,13 @@ BY_TASKS: Mapping[str, Any] = {"atomicity": "partition", "executor_rows": 0}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {},
     "sqlite windows": {"shape": "windows"},
-    "postgres driver": {"store": "postgres", "sink": {"road": "driver"}},
-    "postgres staging": {"store": "postgres", "sink": {"road": "staging"}},
+    "postgres driver": {"store": "postgres", "sink": {"write_method": "driver"}},
+    "postgres staging": {"store": "postgres", "sink": {"write_method": "staging"}},
     "postgres partition": {"store": "postgres", "sink": BY_TASKS},
     "postgres windows": {"store": "postgres", "shape": "windows"},
     "postgres executors": {
         "store": "postgres",
-        "sink": {"road": "staging"},
+        "sink": {"write_method": "staging"},
         "master": "local-cluster[2,1,1024]",
     },
     "postgres partition executors": {

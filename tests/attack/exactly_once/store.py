@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.attack.exactly_once.driver import TABLE
 
 
@@ -20,7 +20,7 @@ class Written:
     """One row of the history: a range, the batch and the run that wrote it, and how many rows."""
 
     partition: TopicPartition
-    span: Span
+    span: OffsetRange
     batch: int
     run: str
     rows: int
@@ -104,7 +104,7 @@ def _written(
 ) -> Written:
     return Written(
         partition=TopicPartition(topic, partition),
-        span=Span(start, until),
+        span=OffsetRange(start, until),
         batch=batch,
         run=run,
         rows=rows,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.attack.exactly_once import judge
 from tests.attack.exactly_once.store import Holding, Written
 
@@ -18,7 +18,7 @@ def written(start: int, until: int, batch: int, rows: int | None = None) -> Writ
     """A range of the history."""
     return Written(
         partition=TP,
-        span=Span(start, until),
+        span=OffsetRange(start, until),
         batch=batch,
         run="r",
         rows=until - start if rows is None else rows,

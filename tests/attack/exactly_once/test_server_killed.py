@@ -18,7 +18,7 @@ from tests.postgres_server import PostgresServer, running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
-ROADS = ["driver", "staging"]
+WRITE_METHODS = ["driver", "staging"]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def attacked(
     broker: Broker,
     server: PostgresServer,
     folder: Path,
-    road: str,
+    write_method: str,
     point: str,
     kill: Callable[[Puppet], None],
 ) -> None:
@@ -44,7 +44,7 @@ def attacked(
         server.dsn(),
         folder,
         store="postgres",
-        sink={"road": road},
+        sink={"write_method": write_method},
     )
     lives.fill(lives.job.batch)
     with lives.run({point: Fault(do="stop", nth=2)}) as driver:
@@ -56,10 +56,10 @@ def attacked(
     lives.finish()
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("write_method", WRITE_METHODS)
 @pytest.mark.parametrize("point", ["sink.copying", "sink.ledger-moved", "sink.commit-sent"])
 def test_killed_there(
-    broker: Broker, server: PostgresServer, tmp_path: Path, point: str, road: str
+    broker: Broker, server: PostgresServer, tmp_path: Path, point: str, write_method: str
 ) -> None:
     """kill -9 to the server and its backends, in COPY, before COMMIT and when it is on its way."""
 
@@ -68,12 +68,12 @@ def test_killed_there(
         server.start()
         driver.thaw()
 
-    attacked(broker, server, tmp_path, road, point, kill)
+    attacked(broker, server, tmp_path, write_method, point, kill)
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("write_method", WRITE_METHODS)
 def test_killed_when_the_commit_was_durable_and_nobody_had_said_so(
-    broker: Broker, server: PostgresServer, tmp_path: Path, road: str
+    broker: Broker, server: PostgresServer, tmp_path: Path, write_method: str
 ) -> None:
     """The transaction is on disk and waits for a standby that never comes; the answer is lost."""
 
@@ -92,4 +92,4 @@ def test_killed_when_the_commit_was_durable_and_nobody_had_said_so(
         server.kill()
         server.start()
 
-    attacked(broker, server, tmp_path, road, "sink.ledger-moved", kill)
+    attacked(broker, server, tmp_path, write_method, "sink.ledger-moved", kill)

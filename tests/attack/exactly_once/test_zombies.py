@@ -86,7 +86,7 @@ def test_held_in_a_transaction_of_sqlite(
     with held(lives, point) as zombie:
         with lives.run() as successor:
             assert successor.await_line(ENDED, END).startswith("failed")
-            (told,) = (line for line in successor.lines if line.startswith("SinkBusyError"))
+            (told,) = (line for line in successor.lines if line.startswith("SinkLockedError"))
             assert successor.end() == 0
         assert f"kill -9 {zombie.pid}" in told
         zombie.kill()

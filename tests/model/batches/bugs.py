@@ -247,9 +247,9 @@ def _nothing_is_there(self: Any, tp: Any, span: Any) -> bool:
     return span.start == span.until or _is_there(self, tp, span)
 
 
-def _same_id(self: Any, tp: Any, span: Any, verdict: Any, found: Any, hole: Any = None) -> Any:
+def _same_id(self: Any, tp: Any, span: Any, verdict: Any, found: Any, gap: Any = None) -> Any:
     """The head of a topic that was made anew keeps the old id."""
-    move = _one_move(self, tp, span, verdict, found, hole)
+    move = _one_move(self, tp, span, verdict, found, gap)
     return move if found is None else move._replace(topic_id=found.topic_id)
 
 

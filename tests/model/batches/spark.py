@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 from tests.model.batches.tape import NAME, Answer, Planned, Row, Stand
 
@@ -55,7 +55,7 @@ class Batch:
     A stateful query emits in a batch what it read in the one before.
     """
 
-    spans: tuple[tuple[TopicPartition, Span], ...]
+    spans: tuple[tuple[TopicPartition, OffsetRange], ...]
     before: tuple[tuple[TopicPartition, int], ...] = ()
 
     @property
@@ -142,7 +142,9 @@ class Driver:
 
 def following(driver: Driver, ends: Ends) -> Batch:
     """The batch from where the driver stands to `ends`."""
-    spans = tuple((tp, Span(driver.ends.get(tp, 0), end)) for tp, end in sorted(ends.items()))
+    spans = tuple(
+        (tp, OffsetRange(driver.ends.get(tp, 0), end)) for tp, end in sorted(ends.items())
+    )
     before = driver.last.starts if driver.last is not None else driver.ends
     return Batch(spans, tuple(before.items()))
 

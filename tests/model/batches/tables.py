@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from eo_listener.ledger import Head
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.model.batches.spark import Batch, Ends, Ids, Log
 from tests.model.batches.tape import NAME, Call, Row
 from tests.model.ledger import require
@@ -28,11 +28,11 @@ class Table:
     rows: frozenset[Row] = frozenset()
     heads: dict[tuple[str, TopicPartition], Head] = field(default_factory=dict)
     history: tuple[tuple[tuple[TopicPartition, Head], ...], ...] = ()
-    holes: tuple[tuple[Life, Span], ...] = ()
+    gaps: tuple[tuple[Life, OffsetRange], ...] = ()
     bases: dict[Life, int] = field(default_factory=dict)  # where the first row stands
     reached: dict[Life, int] = field(default_factory=dict)
     emitted: dict[TopicPartition, int] = field(default_factory=dict)  # of a stateful query
-    parts: frozenset[tuple[str, Life, Span]] = frozenset()  # by whose query id
+    parts: frozenset[tuple[str, Life, OffsetRange]] = frozenset()  # by whose query id
     backup: Table | None = None  # as it was before the last commit
     lock: str | None = None
     flying: tuple[str, Call, Batch] | None = None
@@ -66,7 +66,7 @@ class Table:
             require(held == found, f"{run} moves {tp} from {held}, where it has found {found}")
             require(head.run_id == run, f"{run} moves {tp} in the name of {head.run_id}")
             self.heads[call.query, tp] = head
-            self._take_range(run, tp, head, dict(call.holes).get(tp), log, first.get(tp, 0))
+            self._take_range(run, tp, head, dict(call.gaps).get(tp), log, first.get(tp, 0))
         entry = tuple((tp, head) for tp, _, head in call.moves)
         self.history = (*self.history, entry)[-_KEPT:]
         counted = Counter(call.rows)
@@ -78,18 +78,24 @@ class Table:
         self._agree(stateful=stateful)
 
     def _take_range(
-        self, run: str, tp: TopicPartition, head: Head, hole: Span | None, log: Log, first: int
+        self,
+        run: str,
+        tp: TopicPartition,
+        head: Head,
+        gap: OffsetRange | None,
+        log: Log,
+        first: int,
     ) -> None:
         life = (tp, head.topic_id)
         self.parts |= {(head.query_id, life, head.span)}
-        if hole is not None:
+        if gap is not None:
             # Of what another name has it is no loss that this one has not.
-            lost = Span(max(hole.start, self.reached.get(life, 0)), hole.until)
-            self.holes += ((life, lost),) if lost.start < lost.until else ()
+            lost = OffsetRange(max(gap.start, self.reached.get(life, 0)), gap.until)
+            self.gaps += ((life, lost),) if lost.start < lost.until else ()
         if log.ids[tp.topic] == head.topic_id:
             end = log.ends.get(tp, 0)
             require(head.span.until <= end, f"{run} moves {tp} to {head.span.until}, beyond {end}")
-        base = head.span.start if hole is None else hole.start
+        base = head.span.start if gap is None else gap.start
         if life not in self.bases and any(known == tp for known, _ in self.bases):
             # Of what came before the ledger's first range nobody has promised anything.
             begins = log.starts.get(tp, 0) if log.ids[tp.topic] == head.topic_id else 0
@@ -104,7 +110,7 @@ class Table:
         backup = self.backup
         assert backup is not None
         self.rows, self.heads, self.history = backup.rows, dict(backup.heads), backup.history
-        self.holes, self.bases, self.emitted = backup.holes, backup.bases, backup.emitted
+        self.gaps, self.bases, self.emitted = backup.gaps, backup.bases, backup.emitted
         self.parts, self.reached = backup.parts, backup.reached
         self.backup = None
 
@@ -116,7 +122,7 @@ class Table:
             have.setdefault((tp, row.topic_id), set()).add(row.offset)
         for life, offsets in have.items():
             reached = self.emitted.get(life[0], 0) if stateful else self.reached.get(life, 0)
-            lost = {offset for at, hole in self.holes if at == life for offset in range(*hole)}
+            lost = {offset for at, gap in self.gaps if at == life for offset in range(*gap)}
             should = set(range(self.bases.get(life, 0), reached)) - lost
             named = f"{life[0]} of {life[1]}"
             require(offsets == should, f"{named} has {sorted(offsets)}, not {sorted(should)}")

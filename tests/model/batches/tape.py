@@ -15,7 +15,7 @@ from eo_listener.batches.runs import Runs
 from eo_listener.errors import EoListenerError
 from eo_listener.guard import OnFirst, OnGap, OnRecreated
 from eo_listener.ledger import Applied, Entry, Head
-from eo_listener.offsets import Span, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 from eo_listener.testing import MemorySink
 
@@ -51,7 +51,7 @@ class Call:
     query: str = ""  # its name, or for `moved` its id
     rows: tuple[Row, ...] = ()
     moves: tuple[tuple[TopicPartition, Head | None, Head], ...] = ()
-    holes: tuple[tuple[TopicPartition, Span], ...] = ()
+    gaps: tuple[tuple[TopicPartition, OffsetRange], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class TapeTransaction:
         self.query = ""
         self.heads: dict[tuple[str, TopicPartition], Head] | None = None
         self.moved: list[tuple[TopicPartition, Head | None, Head]] = []
-        self.holes: list[tuple[TopicPartition, Span]] = []
+        self.gaps: list[tuple[TopicPartition, OffsetRange]] = []
         if store.exclusive:
             self.locked()
 
@@ -200,11 +200,11 @@ class TapeTransaction:
         return 1
 
     def record(self, key: str, entry: Entry, applied: Applied) -> None:
-        self.holes += [(tp, one.hole) for tp, one in entry.moves.items() if one.hole is not None]
+        self.gaps += [(tp, one.gap) for tp, one in entry.moves.items() if one.gap is not None]
 
     def commit(self) -> None:
-        rows, moves, holes = tuple(self.rows), tuple(self.moved), tuple(self.holes)
-        call = Call("commit", self.store.key, self.query, rows, moves, holes)
+        rows, moves, gaps = tuple(self.rows), tuple(self.moved), tuple(self.gaps)
+        call = Call("commit", self.store.key, self.query, rows, moves, gaps)
         try:
             self.store.tape.ask(call)
         finally:

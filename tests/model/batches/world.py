@@ -15,10 +15,10 @@ from eo_listener.errors import (
     ForeignWriterError,
     GuardError,
     OutcomeUnknownError,
+    RetriableSinkError,
     SettingsError,
-    SinkBusyError,
     SinkError,
-    TryAgainError,
+    SinkLockedError,
 )
 from eo_listener.ledger import Head, LedgerKey
 from eo_listener.offsets import TopicPartition
@@ -85,7 +85,7 @@ class World:
                 table.rows,
                 frozenset(table.heads.items()),
                 table.history,
-                table.holes,
+                table.gaps,
                 table.parts,
                 frozenset(table.bases.items()),
                 frozenset(table.reached.items()),
@@ -346,9 +346,9 @@ class World:
         if how == "away":
             return Answer(error=SinkError)
         if how == "again":
-            return Answer(error=TryAgainError)
+            return Answer(error=RetriableSinkError)
         if how == "busy":
-            return Answer(error=SinkBusyError)
+            return Answer(error=SinkLockedError)
         if how == "ousted":
             driver.ousted.discard(call.key)
             return Answer(error=OutcomeUnknownError)

@@ -1,4 +1,4 @@
-"""Which road a batch takes, what executors need for it, and what they leave behind."""
+"""Which write method a batch takes, what executors need for it, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.errors import SettingsError, SinkError, TryAgainError
+from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.postgres import PostgresSink, proving
 from eo_listener.sinks.postgres.proving import reach
 from eo_listener.sinks.postgres.ways import STAGING_ROWS, Proved
 from eo_listener.testing.crashes import hooked
 from eo_listener.testing.entries import QUERY, plan_of
 from tests.postgres.course import (
-    ROADS,
     STAGES,
+    WRITE_METHODS,
     another_role,
     ask,
     at,
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.spark]
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_size_of_a_batch_chooses_its_road(spark: SparkSession, dsn: str) -> None:
+def test_the_size_of_a_batch_chooses_its_write_method(spark: SparkSession, dsn: str) -> None:
     """From `executor_rows` planned rows on the executors write, below it the driver."""
     sink = PostgresSink(dsn, "t", executor_rows=100)
     for planned, staged in ((99, False), (100, True)):
@@ -51,7 +51,7 @@ def test_the_size_of_a_batch_chooses_its_road(spark: SparkSession, dsn: str) -> 
 
 def test_only_attempts_that_succeeded_are_moved(spark: SparkSession, dsn: str) -> None:
     """Rows that another attempt has left in the staging table do not reach the target."""
-    sink = PostgresSink(dsn, "t", road="staging")
+    sink = PostgresSink(dsn, "t", write_method="staging")
     script(dsn, "CREATE TABLE t (id bigint)")
 
     def lost_attempt() -> None:
@@ -65,14 +65,14 @@ def test_only_attempts_that_succeeded_are_moved(spark: SparkSession, dsn: str) -
 
 def test_a_staging_table_that_was_emptied_is_noticed(spark: SparkSession, dsn: str) -> None:
     """Rows that are missing, as after crash recovery of an unlogged table, refuse the batch."""
-    sink = PostgresSink(dsn, "t", road="staging")
+    sink = PostgresSink(dsn, "t", write_method="staging")
     entry = next_entry(sink)
 
     def empty() -> None:
         (stage,) = ask(dsn, STAGES)
         script(dsn, f"TRUNCATE {stage}")
 
-    with at({"sink.staged": empty}), pytest.raises(TryAgainError, match="logged_staging"):
+    with at({"sink.staged": empty}), pytest.raises(RetriableSinkError, match="logged_staging"):
         sink.apply(spark.range(10), entry, plan_of(entry))
     assert ask(dsn, "SELECT * FROM t") == []
     assert sink.applied(QUERY) == {}
@@ -82,16 +82,16 @@ def test_a_staging_table_that_was_emptied_is_noticed(spark: SparkSession, dsn: s
 
 def test_what_needs_executors_is_refused_under_connect(dsn: str) -> None:
     """A DataFrame of Spark Connect has no executors that could be asked; nothing is written."""
-    sink = PostgresSink(dsn, "t", road="staging")
+    sink = PostgresSink(dsn, "t", write_method="staging")
     entry = next_entry(sink)
-    with pytest.raises(SettingsError, match=r"road=.* Spark Connect"):
+    with pytest.raises(SettingsError, match=r"write_method=.* Spark Connect"):
         sink.apply(object(), entry, plan_of(entry))  # type: ignore[arg-type]  # it has no _jdf either
     assert sink.applied(QUERY) == {}
 
 
-@ROADS
+@WRITE_METHODS
 def test_a_trigger_that_leaves_rows_out_is_named(
-    spark: SparkSession, dsn: str, road: Literal["driver", "staging"]
+    spark: SparkSession, dsn: str, write_method: Literal["driver", "staging"]
 ) -> None:
     """Rows that the table's own trigger drops would be missing without a word."""
     script(
@@ -101,7 +101,7 @@ def test_a_trigger_that_leaves_rows_out_is_named(
         "'BEGIN IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW; END'",
         "CREATE TRIGGER odd BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION odd()",
     )
-    sink = PostgresSink(dsn, "t", road=road)
+    sink = PostgresSink(dsn, "t", write_method=write_method)
     with pytest.raises(
         SinkError, match=r"took 5 rows of 10: nothing was written\. Cause: a trigger"
     ):
@@ -114,7 +114,7 @@ def test_what_a_killed_driver_left_is_cleaned(spark: SparkSession, dsn: str) -> 
     """Staging tables of earlier tries go with the next batch, those of other sinks stay, and one
     that a stopped task holds is no obstacle.
     """
-    sink, other = (PostgresSink(dsn, name, road="staging") for name in ("t", "other"))
+    sink, other = (PostgresSink(dsn, name, write_method="staging") for name in ("t", "other"))
     left: list[str] = []
 
     def forget(name: str) -> None:
@@ -141,7 +141,7 @@ def test_a_missing_module_is_named(
     spark: SparkSession, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A module that the executors' Python lacks is named with its machine before any row."""
-    sink = PostgresSink(dsn, "t", road="staging")
+    sink = PostgresSink(dsn, "t", write_method="staging")
     with monkeypatch.context() as patched:
         patched.setattr(proving, "NEEDED", ("psycopg", "eo_no_such_module"))
         lacks = r"their Python lacks eo_no_such_module \(.+: No module named"
@@ -158,7 +158,7 @@ def test_executors_without_python_go_by_the_driver(
     monkeypatch: pytest.MonkeyPatch,
     atomicity: Literal["batch", "partition"],
 ) -> None:
-    """The job that tries them fails there, and no batch does; the user's own road is refused."""
+    """The job that tries them fails there, and no batch does; the user's own choice is refused."""
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nonexistent/python3")
     sink = PostgresSink(dsn, "t", atomicity=atomicity)
     for _ in range(2):
@@ -167,7 +167,7 @@ def test_executors_without_python_go_by_the_driver(
     assert write(staged, spark.range(10)).rows == 10
     said = "rows go through the driver: a job that tries them has failed: Cannot run program"
     assert caplog.text.count(said) == 1
-    refused = PostgresSink(dsn, "t", road="staging")
+    refused = PostgresSink(dsn, "t", write_method="staging")
     with pytest.raises(SettingsError, match="Cannot run program"):
         write(refused, spark.range(10))
     for one in (sink, staged, refused):
@@ -191,13 +191,13 @@ class Vault:
 def test_a_dsn_function_that_cannot_be_sent(
     spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rows go through the driver, and what is said holds no secret; the user's road is refused."""
+    """Rows go through the driver, and what is said holds no secret; the user's choice is refused."""
     vault = Vault(dsn)
     sink = PostgresSink(vault.dsn, "t", executor_rows=1)
     for _ in range(2):
         assert write(sink, spark.range(10)).rows == 10
     assert caplog.text.count("the function of dsn= cannot be sent to them (TypeError)") == 1
-    staged = PostgresSink(vault.dsn, "t", road="staging")
+    staged = PostgresSink(vault.dsn, "t", write_method="staging")
     with pytest.raises(SettingsError, match="the function of dsn= cannot be sent"):
         write(staged, spark.range(10))
     sink.close()
@@ -213,7 +213,7 @@ def test_an_apply_that_cannot_be_sent(
     assert write(sink, spark.range(10), STAGING_ROWS).rows == 10
     assert "the function of apply= cannot be sent to them (TypeError)" in caplog.text
     caplog.clear()
-    staged = PostgresSink(dsn, "t", apply=apply, road="staging")
+    staged = PostgresSink(dsn, "t", apply=apply, write_method="staging")
     assert write(staged, spark.range(10)).rows == 10
     assert caplog.text == ""
     sink.close()
@@ -247,14 +247,14 @@ RIGHTS = (
 def test_a_role_that_may_not_make_tables_goes_by_the_driver(
     spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Found out with the first batch and said once; road="staging" is refused before any row."""
+    """Found out with the first batch and said once; "staging" is refused before any row."""
     write(PostgresSink(dsn, "t"), spark.range(10))
     with another_role(dsn, *RIGHTS) as role:
         sink = PostgresSink(role, "t", create=False, executor_rows=10)
         for _ in range(2):
             assert write(sink, spark.range(10)).rows == 10
         assert caplog.text.count("rows go through the driver: the role has no CREATE") == 1
-        staged = PostgresSink(role, "t", create=False, road="staging")
+        staged = PostgresSink(role, "t", create=False, write_method="staging")
         with pytest.raises(SettingsError, match="no CREATE on the schema"):
             write(staged, spark.range(10))
         sink.close()
@@ -289,7 +289,7 @@ def test_a_role_with_few_connections_goes_by_the_driver(
         few = PostgresSink(role, "t", create=False, executor_rows=10)
         assert write(few, spark.range(10)).rows == 10
         assert "raise the CONNECTION LIMIT of the role" in caplog.text
-        bounded = PostgresSink(role, "t", create=False, road="staging", max_connections=1)
+        bounded = PostgresSink(role, "t", create=False, write_method="staging", max_connections=1)
         few.close()
         assert write(bounded, spark.range(0, 10, 1, 4)).rows == 10
         bounded.close()
@@ -351,13 +351,14 @@ conf = {"spark.master": "local-cluster[2,1,1024]", "spark.executorEnv.PYTHONPATH
 spark = builder(conf).getOrCreate()
 frame = spark.range(0, 4000, 1, 8).selectExpr("id", "spark_partition_id() AS task")
 said = {}
-for road, options in (("staging", {}), ("auto", {"executor_rows": 1}), ("driver", {})):
-    sink = PostgresSink(dsn, road, road=road, dead_letters="dead", **options)
+for write_method, options in (("staging", {}), ("auto", {"executor_rows": 1}), ("driver", {})):
+    options |= {"dead_letters": "dead", "write_method": write_method}
+    sink = PostgresSink(dsn, write_method, **options)
     entry = next_entry(sink, 4000)
     try:
-        said[road] = sink.apply(frame, entry, plan_of(entry)).rows
+        said[write_method] = sink.apply(frame, entry, plan_of(entry)).rows
     except EoListenerError as error:
-        said[road] = type(error).__name__ + ": " + str(error)
+        said[write_method] = type(error).__name__ + ": " + str(error)
     sink.close()
 print(json.dumps(said))
 spark.stop()
@@ -382,10 +383,12 @@ def run_on_executors(dsn: str, hidden: str) -> dict[str, object]:
 
 @pytest.mark.slow
 def test_executors_of_their_own_stage_rows(dsn: str) -> None:
-    """With executors in other processes each road brings every row, once."""
+    """With executors in other processes each write method brings every row, once."""
     assert run_on_executors(dsn, "") == {"staging": 4000, "auto": 4000, "driver": 4000}
-    for road in ("staging", "auto", "driver"):
-        assert ask(dsn, f"SELECT count(*), count(DISTINCT id) FROM {road}") == [(4000, 4000)]
+    for write_method in ("staging", "auto", "driver"):
+        assert ask(dsn, f"SELECT count(*), count(DISTINCT id) FROM {write_method}") == [
+            (4000, 4000)
+        ]
     assert ask(dsn, STAGES) == []
 
 
@@ -397,7 +400,7 @@ def test_executors_without_psycopg(dsn: str, tmp_path: Path) -> None:
     (hidden / "__init__.py").write_text("raise ImportError('there is no psycopg here')")
     said = run_on_executors(dsn, str(tmp_path))
     assert str(said["staging"]).startswith(
-        'SettingsError: road="staging" cannot be taken: their Python lacks psycopg'
+        'SettingsError: write_method="staging" cannot be used: their Python lacks psycopg'
     )
     assert (said["auto"], said["driver"]) == (4000, 4000)
 
@@ -408,12 +411,12 @@ from eo_listener.sinks.postgres import PostgresSink
 from tests.postgres.course import next_entry
 from eo_listener.testing.entries import plan_of
 from tests.spark_session import builder
-dsn, road, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
+dsn, write_method, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
 spark = builder({"spark.driver.memory": "512m", "spark.master": "local[1]"}).getOrCreate()
 # One task: what one partition of Kafka is. 2 KB a row, which no compression makes small.
 wide = "concat_ws('', transform(sequence(1, 32), n -> sha2(string(id * n + 7), 256)))"
 frame = spark.range(0, rows, 1, 1).selectExpr("id", f"{wide} AS wide")
-sink = PostgresSink(dsn, road, road=road)
+sink = PostgresSink(dsn, write_method, write_method=write_method)
 entry = next_entry(sink, rows)
 assert sink.apply(frame, entry, plan_of(entry)).rows == rows
 spark.stop()
@@ -422,12 +425,12 @@ spark.stop()
 
 @pytest.mark.slow
 @pytest.mark.timeout(1000)
-@pytest.mark.parametrize("road", ["driver", "staging"])
-def test_a_partition_larger_than_the_heap(dsn: str, road: str) -> None:
-    """One task of 820 MB goes through a JVM with a heap of 512 MB, on both roads."""
+@pytest.mark.parametrize("write_method", ["driver", "staging"])
+def test_a_partition_larger_than_the_heap(dsn: str, write_method: str) -> None:
+    """One task of 820 MB goes through a JVM with a heap of 512 MB, by both write methods."""
     rows = 400_000
     done = subprocess.run(
-        [sys.executable, "-c", BIG, dsn, road, str(rows)],
+        [sys.executable, "-c", BIG, dsn, write_method, str(rows)],
         check=False,
         cwd=ROOT,
         env={**submit_environment(), "PYSPARK_PYTHON": sys.executable},
@@ -436,4 +439,6 @@ def test_a_partition_larger_than_the_heap(dsn: str, road: str) -> None:
         timeout=900,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert ask(dsn, f"SELECT count(*), sum(length(wide)) FROM {road}") == [(rows, rows * 2048)]
+    assert ask(dsn, f"SELECT count(*), sum(length(wide)) FROM {write_method}") == [
+        (rows, rows * 2048)
+    ]
