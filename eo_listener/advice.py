@@ -102,9 +102,9 @@ def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
 def refused(event: CommitRefused) -> str:
     """Say why offsets are not sent."""
     cause, fix = _REFUSALS[event.refusal]
-    writer = f" ({event.writer})" if event.writer else ""
+    writer = f", {event.writer}" if event.writer else ""
     return (
-        f"refused to commit {event.offered}: {event.refusal.value} {event.held}{writer}. "
+        f"refused to commit {event.offered}: {event.refusal.value} ({event.held}{writer}). "
         f"Cause: {cause}. Fix: {fix}"
     )
 

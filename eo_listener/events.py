@@ -58,10 +58,10 @@ class CommitFailed(Event):
 class Refusal(Enum):
     """Why offsets were not sent to Kafka at all."""
 
-    BELOW_COMMITTED = "this driver has already committed"
-    BELOW_GROUP = "the group already holds"
-    BEYOND_LOG_END = "beyond the end of the log, which is at"
-    WITHHELD_BEFORE = "the guard of an earlier run withheld everything after"
+    BELOW_COMMITTED = "below what this driver has committed"
+    BELOW_GROUP = "below what the group holds"
+    BEYOND_LOG_END = "beyond the end of the log"
+    WITHHELD_BEFORE = "withheld by the guard in an earlier run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +130,7 @@ class TopicRecreated(Event):
 class CommitterFenced(Event):
     """Another committer has taken over the group, and the broker refuses this one for good.
 
-    `offsets` are not committed any more: the successor commits its own. `code` is Kafka's error
-    name.
+    `offsets` are not committed any more; the successor commits. `code` is Kafka's error name.
     """
 
     cluster: str
@@ -292,10 +291,7 @@ class QueryProgressed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGroupsChanged(Event):
-    """The groups that a run commits to; emitted when the set grows and when the run ends.
-
-    `groups` holds the cluster and name of each. `ended` is set on the last such event of a run.
-    """
+    """The groups (cluster, name) of a run; emitted when the set grows, and when the run ends."""
 
     query: str
     run_id: str
@@ -392,10 +388,7 @@ class BatchFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalError(Event):
-    """A part of eo_listener failed unexpectedly; the query is not affected.
-
-    `where` names the part.
-    """
+    """A part of eo_listener, `where`, failed unexpectedly; the query is not affected."""
 
     where: str
     problem: str

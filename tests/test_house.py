@@ -143,3 +143,43 @@ def test_packages_of_the_shim_import_downwards() -> None:
         )
         for package in ours:
             assert packages.index(package) > level, f"{path} imports {package}"
+
+
+# Words that stood for something that Kafka, Spark or PostgreSQL has a name for; docs/glossary.md
+# has those that are used.
+BANNED = frozenset(
+    {"breach", "fail", "heartbeat", "hole", "holes", "malfunction", "noticed", "road", "roads"}
+)
+
+
+def names(module: Path) -> Iterator[str]:
+    """The module's own name, and those of its classes, functions, arguments and fields."""
+    yield module.stem
+    for node in ast.walk(ast.parse(module.read_text())):
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.name
+            case ast.arg():
+                yield node.arg
+            case (
+                ast.AnnAssign(target=ast.Name(id=name))
+                | ast.AnnAssign(target=ast.Attribute(attr=name))
+            ):
+                yield name
+
+
+def words(name: str) -> set[str]:
+    """`write_method`, `WriteMethod` and `_WRITE_METHOD` are of the same two words."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_private_word_is_a_name(module: Path) -> None:
+    """A name is a word of the field, or of the glossary."""
+    assert not {name for name in names(module) if words(name) & BANNED}
+
+
+def test_a_banned_word_is_found_however_it_is_spelled() -> None:
+    """In a class, a constant and an argument; not as a part of a longer word."""
+    assert all(words(name) & BANNED for name in ("RoadMap", "_THE_ROAD", "by_road", "AHole"))
+    assert not words("whole_broadcast") & BANNED

@@ -117,7 +117,7 @@ def test_a_long_line_keeps_what_happened_and_what_to_do(caplog: pytest.LogCaptur
         Logbook()(failed)
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("group xxx")
-    assert line.endswith("the newest offsets are kept and tried again")
+    assert line.endswith("the newest offsets are kept and committed again")
 
 
 def test_a_few_partitions_are_named(caplog: pytest.LogCaptureFixture) -> None:

@@ -80,9 +80,9 @@ class Batches:
         *,
         transform: Transform | None = None,
         name: str | None = None,
-        on_gap: OnGap = "halt",
-        on_first: OnFirst = "halt",
-        on_recreated: OnRecreated = "halt",
+        on_gap: OnGap = "fail",
+        on_first: OnFirst = "fail",
+        on_recreated: OnRecreated = "fail",
         observers: Iterable[Observer] = (),
         retry: Retry | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -333,9 +333,9 @@ class Batches:
 def _refuse(**given: str) -> None:
     for name, value in given.items():
         consent = "restart" if name == "on_recreated" else "accept"
-        if value not in ("halt", consent):
+        if value not in ("fail", consent):
             raise SettingsError(
-                f'{name} must be "halt" or "{consent}", got {value!r}', fix="Give one of these"
+                f'{name} must be "fail" or "{consent}", got {value!r}', fix="Give one of these"
             )
 
 

@@ -44,7 +44,7 @@ class Listener:
             )
         if self.security_protocol not in PROTOCOLS:
             raise SettingsError(
-                f"listener {self.name}: the security protocol must be one of {', '.join(PROTOCOLS)}, "
+                f"listener {self.name}: its protocol must be one of {', '.join(PROTOCOLS)}, "
                 f"got {self.security_protocol!r}",
                 fix="Give one of these",
             )

@@ -48,7 +48,7 @@ def assign(
 def require_free(port: int, listener: str) -> int:
     """Return `port` when it can be listened on.
 
-    Raises SettingsError for a number out of range, and BrokerError naming the process that holds it.
+    Raises SettingsError if it is out of range, BrokerError naming the process that holds it.
     """
     if not 1 <= port <= 65535:
         raise SettingsError(

@@ -40,7 +40,7 @@ class Target:
         for topic, group in self.groups.items():
             if not topic.strip() or not group.strip() or len(group) > _LONGEST_GROUP:
                 raise SettingsError(
-                    f"the group for topic {topic[:60]!r} must have 1 to {_LONGEST_GROUP} characters, got "
+                    f"the group for {topic[:60]!r} must have 1 to {_LONGEST_GROUP} characters, got "
                     f"{group[:60]!r}",
                     fix="Write -g GROUP for all topics, or -g TOPIC=GROUP for one",
                 )

@@ -21,13 +21,13 @@ from eo_listener.ledger import Entry, Head, Move, Verdict
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
 
-OnGap = Literal["halt", "accept"]
+OnGap = Literal["fail", "accept"]
 """What a gap leads to."""
 
-OnFirst = Literal["halt", "accept"]
+OnFirst = Literal["fail", "accept"]
 """What a batch leads to that is not the first of its query, and is the first in the ledger."""
 
-OnRecreated = Literal["halt", "restart"]
+OnRecreated = Literal["fail", "restart"]
 """What a topic that was deleted and made anew leads to."""
 
 
@@ -69,9 +69,9 @@ def judge_batch(
     *,
     name: str,
     sink: str,
-    on_gap: OnGap = "halt",
-    on_first: OnFirst = "halt",
-    on_recreated: OnRecreated = "halt",
+    on_gap: OnGap = "fail",
+    on_first: OnFirst = "fail",
+    on_recreated: OnRecreated = "fail",
     per_partition: bool = False,
     elsewhere: Elsewhere | None = None,
 ) -> Judgement:

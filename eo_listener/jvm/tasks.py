@@ -95,7 +95,7 @@ def _range(partition: Any) -> tuple[TopicPartition, OffsetRange]:
     if match is None:
         raise JvmError(
             f"Spark's JVM failed to {_WHAT}",
-            cause="its ranges have an unknown form: this Spark is newer than this package, or a vendor's own",
+            cause="its ranges have an unknown form: this Spark is newer, or a vendor's own",
             fix="Report it with the Spark version",
         )
     return TopicPartition(match[1], int(match[2])), OffsetRange(int(match[3]), int(match[4]))

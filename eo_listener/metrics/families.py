@@ -79,7 +79,7 @@ class Families:
         )
         lag = GaugeMetricFamily(
             f"{name}_lag",
-            "Log end offset, when the newest batch was planned, minus committed offset, by partition.",
+            "Log end offset when the newest batch was planned, minus committed offset.",
             labels=_PARTITION,
         )
         held_sum = GaugeMetricFamily(

@@ -32,8 +32,8 @@ class DeadLetterLimit:
         """Raise SettingsError for what is neither."""
         if not _is_limit(self.most):
             raise SettingsError(
-                "max_dead_letters must be a number of rows (an int, 0 or more) or a share of them (a "
-                f"float from 0.0 to 1.0), got {self.most!r}",
+                "max_dead_letters must be a number of rows (int, 0 or more) or a share of them "
+                f"(float from 0.0 to 1.0), got {self.most!r}",
                 fix="Give one of these",
             )
 

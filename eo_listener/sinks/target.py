@@ -65,8 +65,8 @@ class Target:
             how = Mode(mode)
         except ValueError:
             raise SettingsError(
-                f"mode {mode!r} is not known",
-                fix=f"Use one of {', '.join(repr(one.value) for one in Mode)}",
+                f"mode must be one of {', '.join(repr(one.value) for one in Mode)}, got {mode!r}",
+                fix="Give one of these",
             ) from None
         _check_names(table, dead_letters, (*names, version_column))
         _check_keys(how, names, version_column)

@@ -167,12 +167,8 @@ class SinkConformance:
 
     def test_heads_are_exact(self) -> None:
         """Offsets and batches beyond 32 bits, and a topic id that is not known, come back so."""
-        entry = entry_of(
-            {},
-            {_TP: OffsetRange(_FAR, _FAR + 1), _OTHER: OffsetRange(0, 0)},
-            batch_id=_FAR,
-            topic_id=None,
-        )
+        spans = {_TP: OffsetRange(_FAR, _FAR + 1), _OTHER: OffsetRange(0, 0)}
+        entry = entry_of({}, spans, batch_id=_FAR, topic_id=None)
         with self.opened() as sink:
             sink.applied(QUERY)
             self.write(sink, entry)
@@ -289,9 +285,8 @@ class SinkConformance:
             with self.opened(f"rows of {word}") as sink:
                 tp = TopicPartition(word, 3)
                 sink.applied(word)
-                entry = entry_of(
-                    {}, {tp: OffsetRange(0, 1)}, query=word, run_id=word, topic_id=word
-                )
+                span = OffsetRange(0, 1)
+                entry = entry_of({}, {tp: span}, query=word, run_id=word, topic_id=word)
                 self.write(sink, entry)
                 assert dict(sink.applied(word)) == heads_of(entry), f"query {word!r}"
                 after = entry_of(heads_of(entry), {tp: OffsetRange(1, 2)}, query=word, run_id=word)

@@ -33,7 +33,7 @@ def test_a_renamed_query_doubles_nothing(number: int) -> None:
         stage.run(batch)
     stage.plans.continued = READ if number else frozenset()
     held = len(sink.rows)
-    for on_first in ("halt", "accept"):
+    for on_first in ("fail", "accept"):
         with pytest.raises(NotInLedgerError, match='name="flights"'):
             stage.run(number, name="new", on_first=on_first)
     assert len(sink.rows) == held
@@ -192,7 +192,7 @@ def test_a_renamed_table_doubles_nothing(number: int) -> None:
     held = len(store.rows["old"])
     store.rows["new"] = store.rows.pop("old")
     stage.sinks[:] = [MemorySink(store, key="new")]
-    for on_first in ("halt", "accept"):
+    for on_first in ("fail", "accept"):
         with pytest.raises(NotInLedgerError, match="UPDATE eo_ledger SET sink = 'new'"):
             stage.run(number, on_first=on_first)
     assert len(store.rows["new"]) == held
@@ -262,7 +262,7 @@ def test_a_query_that_is_renamed_back_doubles_nothing() -> None:
     stage.run(0, name="one")
     stage.plans.continued = READ
     stage.run(1, name="two", on_first="accept")
-    for on_first in ("halt", "accept"):
+    for on_first in ("fail", "accept"):
         with pytest.raises(NotInLedgerError, match='name="two"'):
             stage.run(1, name="one", on_first=on_first)
     assert len(sink.rows) == 7

@@ -221,7 +221,7 @@ def test_a_run_is_forgotten_when_it_is_committed(broker: Broker) -> None:
     with JvmSide(answers=away) as jvm:
         jvm.say(started())
         jvm.say({"ended": RUN})
-        until(lambda: "not committed" in jvm.errors)
+        until(lambda: "commit failed" in jvm.errors)
         time.sleep(1)
         assert not [line for line in jvm.lines if "forget" in line]
 

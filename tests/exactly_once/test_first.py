@@ -35,7 +35,7 @@ def test_a_renamed_query(jobs: Jobs, topics: Topics, batches: int) -> None:
         topics.fill(topic, 5)
         jobs.drain(data, exactly_once(sink), name="old")
     surgery.before_commit(jobs.checkpoint())
-    for on_first in ("halt", "accept"):
+    for on_first in ("fail", "accept"):
         renamed = exactly_once(sink, on_first=on_first)
         text = jobs.failure(data, renamed, name="new")
         assert "NotInLedgerError" in text

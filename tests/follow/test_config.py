@@ -62,7 +62,7 @@ def test_each_checkpoint_has_its_own_and_the_shared_settings(tmp_path: Path) -> 
         ("[[checkpoint]]\ngroup = 'g'", "has no location"),
         ("[[checkpoint]]\nlocation = '/c'\ngroup = 'g'", "no bootstrap_servers"),
         (NO_GROUP, "names no group"),
-        (f"{NO_GROUP}group = ' '", "the group for topic"),
+        (f"{NO_GROUP}group = ' '", "must have 1 to"),
         (
             f"{NO_GROUP}group = 'g'\ngroups = {{ '*' = 'h' }}",
             "two groups",
@@ -74,7 +74,7 @@ def test_each_checkpoint_has_its_own_and_the_shared_settings(tmp_path: Path) -> 
         ),
         ("interval = '5'", "not a number"),
         ("interval = true", "not a number"),
-        ("[[checkpoint", "no TOML"),
+        ("[[checkpoint", "not valid TOML"),
     ],
 )
 def test_a_file_that_is_wrong_is_one_clear_error(text: str, words: str, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_replay_needs_no_log() -> None:
 def test_a_plan_beyond_the_end_of_the_log_is_refused() -> None:
     """A log that was cut back is named, and cannot be accepted."""
     plan = plan_of({P0: (5, 9)}, log_ends={P0: 8})
-    for on_gap in ("halt", "accept"):
+    for on_gap in ("fail", "accept"):
         with pytest.raises(RegressionError, match="truncated") as raised:
             judged(plan, {P0: head_of(0, 5)}, on_gap=on_gap)
         assert raised.value.ranges == {P0: OffsetRange(8, 9)}

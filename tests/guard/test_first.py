@@ -74,7 +74,7 @@ def test_a_head_that_is_not_there_is_doubted(
 ) -> None:
     """An emptied store, a deleted row, a sink that is new: nothing is written, unless accepted."""
     ranges = {P0: planned, P1: (3, 6)} if beside else {P0: planned}
-    for on_gap in ("halt", "accept"):
+    for on_gap in ("fail", "accept"):
         with pytest.raises(NotInLedgerError, match="does not have them") as raised:
             first(ranges, heads=beside, on_gap=on_gap)
         assert raised.value.ranges == {P0: OffsetRange(0, 5)}
@@ -126,7 +126,7 @@ def test_rows_that_the_sink_has_under_an_old_name_are_never_written_again(
     """The query was renamed with its last batch in the sink, and not in Spark's commits."""
     old = {OLD: {P0: head_of(*head, batch_id=max(7, batch_id) if batch_id else 0)}}
     continued = (P0,) if batch_id else ()
-    for on_first in ("halt", "accept"):
+    for on_first in ("fail", "accept"):
         with pytest.raises(NotInLedgerError, match="has it already") as raised:
             first(
                 {P0: planned},
@@ -172,7 +172,7 @@ def test_rows_that_another_table_has_are_not_written_by_consent(
     both = {TABLE: {P0: head_of(0, 5, batch_id=batch_id - 1)}, **there}
     continued = (P0,) if batch_id else ()
     for elsewhere in (there, both if batch_id else there):
-        for on_first in ("halt", "accept"):
+        for on_first in ("fail", "accept"):
             with pytest.raises(NotInLedgerError, match="another table of the store") as raised:
                 first(
                     {P0: planned},

@@ -33,7 +33,7 @@ def test_what_is_let_through_is_new_and_follows(
 ) -> None:
     """No offset that is applied is let through again, and none is skipped without a gap."""
     plan = plan_of(planned, log_starts=dict.fromkeys(planned, log_start))
-    on_gap = "accept" if accept else "halt"
+    on_gap = "accept" if accept else "fail"
     try:
         found = judged(plan, heads, on_gap=on_gap, per_partition=alone)
     except GapError:

@@ -247,7 +247,7 @@ def test_a_port_that_is_taken_is_one_clear_error(observer: Prometheus) -> None:
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_a_port_that_is_none_is_wrong_use(port: int) -> None:
     """Before anything is opened."""
-    with pytest.raises(SettingsError, match="from 1 to 65535"):
+    with pytest.raises(SettingsError, match="from 0 to 65535"):
         open_metrics(port)
 
 

@@ -50,8 +50,8 @@ def test_the_size_of_a_batch_and_the_user_choose(
         ({"atomicity": "row"}, "got 'row'"),
         ({"atomicity": "partition", "write_method": "driver"}, "do not go together"),
         ({"atomicity": "partition", "write_method": "staging"}, "do not go together"),
-        ({"rows": -1}, "executor_rows=-1 is too few"),
-        ({"connections": 0}, "max_connections=0 is too few"),
+        ({"rows": -1}, "got -1"),
+        ({"connections": 0}, "got 0"),
     ],
 )
 def test_a_choice_that_cannot_be_is_refused(given: dict[str, object], said: str) -> None:

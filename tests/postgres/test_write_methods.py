@@ -191,7 +191,7 @@ class Vault:
 def test_a_dsn_function_that_cannot_be_sent(
     spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rows go through the driver, and what is said holds no secret; the user's choice is refused."""
+    """Rows go through the driver, what is said has no secret; the user's choice is refused."""
     vault = Vault(dsn)
     sink = PostgresSink(vault.dsn, "t", executor_rows=1)
     for _ in range(2):

@@ -130,7 +130,7 @@ def tries(secured: Secured) -> Iterator[Mapping[str, Try]]:
             one.committer.close(0.5)
     told = [event for one in tries.values() for event in one.events]
     assert len(told) > len(tries)
-    assert any("not committed (_AUTHENTICATION" in line for line in lines)
+    assert any("commit failed (_AUTHENTICATION" in line for line in lines)
     assert PLANTED not in repr(told) + "\n".join(lines)
 
 

@@ -72,7 +72,7 @@ class PostgresSink:
     `atomicity`: with "batch" a batch is one transaction, with "partition" each of its Kafka
     partitions may be one, which the task writes that reads it. `write_method`: "driver" brings rows
     through the driver, in tasks of `task_rows` planned rows; "staging" has the executors write them
-    into a staging table first (`logged_staging`: one that survives a crash of the server); "auto" has the
+    into a staging table first (`logged_staging`: it survives a crash of the server); "auto" has the
     executors write, one way or the other, from `executor_rows` planned rows on (2,000,000, or
     200,000 by partition), if they were able to at the start. They open `max_connections` at a time
     at most. Time-outs are in seconds. Raises SettingsError.

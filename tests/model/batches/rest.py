@@ -63,7 +63,7 @@ def _of(world: World, driver: Driver) -> list[Step]:
 def _heal(world: World) -> bool:
     """What an operator does who reads the error: start again, or from the ledger."""
     anew = world.checkpoint.topics != world.log.lives
-    halts = world.log.anew and world.scope.how.on_recreated == "halt"
+    halts = world.log.anew and world.scope.how.on_recreated == "fail"
     if halts or world.lossy:
         return False
     world.name = next(iter(world.tables.values())).farthest()

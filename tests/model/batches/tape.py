@@ -78,9 +78,9 @@ class How:
 
     keys: tuple[str, ...] = ("a",)  # a sink each
     per_partition: bool = False
-    on_gap: OnGap = "halt"
-    on_first: OnFirst = "halt"
-    on_recreated: OnRecreated = "halt"
+    on_gap: OnGap = "fail"
+    on_first: OnFirst = "fail"
+    on_recreated: OnRecreated = "fail"
     exclusive: bool = False  # the lock is taken where a transaction begins, as SQLite does
 
 

@@ -396,7 +396,7 @@ class World:
             require(not self._has_all(driver), f"a healthy replay halts: {what}")
         elif isinstance(error, GuardError):
             meddled = driver.query_id in self.meddled or driver.topics != self.log.lives
-            halts = self.log.anew and self.scope.how.on_recreated == "halt"
+            halts = self.log.anew and self.scope.how.on_recreated == "fail"
             excused = driver.overtaken or meddled or self.lossy or halts
             require(excused, f"a false alarm: {what}")
         else:
