@@ -148,7 +148,7 @@ def test_packages_of_the_shim_import_downwards() -> None:
 # Words that stood for something that Kafka, Spark or PostgreSQL has a name for; docs/glossary.md
 # has those that are used.
 BANNED = frozenset(
-    {"breach", "fail", "heartbeat", "hole", "holes", "malfunction", "noticed", "road", "roads"}
+    {"breach", "halt", "heartbeat", "hole", "holes", "malfunction", "noticed", "road", "roads"}
 )
 
 

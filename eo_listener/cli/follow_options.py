@@ -149,7 +149,7 @@ def build(targets: Sequence[Target], service: Mapping[str, Any]) -> Follower:
         ),
         interval=seconds("interval", service.get("interval", INTERVAL), least=0.1),
         recommit_interval=seconds(
-            "recommit_interval", service.get("recommit_interval", RECOMMIT_INTERVAL), least=1.0
+            "recommit-interval", service.get("recommit_interval", RECOMMIT_INTERVAL), least=1.0
         ),
     )
 
@@ -168,4 +168,6 @@ def _choice(kind: type[_Choice], option: str, value: str) -> _Choice:
         return kind(value)
     except ValueError:
         known = ", ".join(one.value for one in kind)
-        raise SettingsError(f"--{option} {value!r} is not known", fix=f"Use {known}") from None
+        raise SettingsError(
+            f"--{option} must be one of {known}, got {value!r}", fix="Give one of these"
+        ) from None

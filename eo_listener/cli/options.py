@@ -56,7 +56,7 @@ def seconds(option: str, value: float, *, least: float) -> float:
     """Return a time to wait. Raises SettingsError."""
     if not least <= value < threading.TIMEOUT_MAX:
         raise SettingsError(
-            f"--{option} {value!r} is not a time that can be waited for",
+            f"--{option} must be a finite number of seconds, at least {least:g}, got {value!r}",
             fix=f"Give seconds, at least {least:g}",
         )
     return float(value)

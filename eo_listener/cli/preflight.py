@@ -58,7 +58,7 @@ def preflight(
 
     Changes nothing. Clocks are not compared: Kafka tells a client nothing of its own.
     """
-    recommit_interval = seconds("recommit_interval", recommit_interval, least=1.0)
+    recommit_interval = seconds("recommit-interval", recommit_interval, least=1.0)
     request = _request(servers, groups, topics, mode, recommit_interval, properties)
     if stdin:  # the child of such a command, or of a driver, where Spark and Java are there anyhow
         answer = _look(Request.parse(sys.stdin.read()))

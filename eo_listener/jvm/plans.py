@@ -96,7 +96,7 @@ class LivePlans:
         run = self._run
         if run is None:
             return {}
-        with asking("where the query began to read"):
+        with asking("read where the query began to read"):
             noted, sources = _noted(run), len(run.streams) + len(run.others)
             if noted < sources:
                 raise JvmError(

@@ -87,7 +87,7 @@ def test_batches_without_offsets_need_no_ledger() -> None:
     assert stage.plans.asked == 1
     told = stage.events[0]
     assert isinstance(told, BatchApplied)
-    assert (told.holes, told.skipped) == ({}, {})
+    assert (told.gaps, told.skipped) == ({}, {})
 
 
 def test_each_sink_is_judged_by_where_the_query_began() -> None:
@@ -99,7 +99,7 @@ def test_each_sink_is_judged_by_where_the_query_began() -> None:
     store.heads["two", "flights"] = {}
     with pytest.raises(NotInLedgerError) as raised:
         stage.run(2)
-    assert raised.value.ranges == {P0: Span(0, 103)}
+    assert raised.value.ranges == {P0: OffsetRange(0, 103)}
     assert [len(sink.rows) for sink in sinks] == [3, 3]
 
 
@@ -109,7 +109,7 @@ def test_what_began_elsewhere_is_doubted(initial: dict[TopicPartition, int]) -> 
     stage = Stage(Plans(QUIET, continued=READ, initial=initial), [MemorySink()])
     with pytest.raises(NotInLedgerError) as raised:
         stage.run(1)
-    assert raised.value.ranges == {P0: Span(0, 100)}
+    assert raised.value.ranges == {P0: OffsetRange(0, 100)}
 
 
 def test_a_beginning_that_cannot_be_read_is_told(caplog: pytest.LogCaptureFixture) -> None:

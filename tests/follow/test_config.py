@@ -84,7 +84,7 @@ def test_a_file_that_is_wrong_is_one_clear_error(text: str, words: str, tmp_path
     with pytest.raises(SettingsError) as caught:
         read(file)
     assert words in str(caught.value)
-    assert str(file) in str(caught.value) or "consumer group" in words
+    assert str(file) in str(caught.value) or "must have 1 to" in words
     assert caught.value.fix
 
 
