@@ -220,7 +220,7 @@ class KeyStoreReaderTest {
   void noStore() throws Exception {
     Path damaged = Files.writeString(folder.resolve("damaged"), "-----BEGIN CERTIFICATE-----");
     assertTrue(refused(argument(damaged, PASSWORD)).contains("damaged, not of type JKS"));
-    assertTrue(refused(argument(damaged, PASSWORD).put("type", "XYZ")).contains("the type XYZ"));
+    assertTrue(refused(argument(damaged, PASSWORD).put("type", "XYZ")).contains("type XYZ"));
     assertTrue(refused(argument(folder, PASSWORD)).contains("not a file that"));
     assertTrue(refused(argument(folder.resolve("none"), PASSWORD)).contains("no such file"));
     assertTrue(refused(argument(folder, "").put("location", "a\0b")).contains("not a valid path"));
