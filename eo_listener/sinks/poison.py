@@ -74,7 +74,7 @@ class DeadLetter:
             f"{where} cannot be written to {label}: {self.shown}",
             partition=tp,
             offset=self.offset,
-            cause="the batch halts at such a row, and nothing of it was written",
+            cause="the batch fails at such a row, and nothing of it was written",
             fix='Name a table for such rows, dead_letters="...", or filter them out'
             + ("" if tp else keep),
         )
