@@ -173,7 +173,7 @@ def _beside(folder: Path, kind: str) -> Path:
 
 @contextlib.contextmanager
 def _turn(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock that the system lets go of when the process dies; wait for it, not for ever."""
+    """Hold a lock that the system lets go of when the process dies; wait for it, not forever."""
     with lock.open("w") as handle:
         deadline, told = time.monotonic() + ivy.LONGEST_RUN, False
         while True:

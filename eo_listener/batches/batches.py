@@ -142,7 +142,7 @@ class Batches:
         _refuse_twice(self._sinks)  # by keys that are certain now
         restart = self._on_recreated == "restart"
         if restart and any(is_of_another_topic(course.plan, found) for found in heads):
-            # A plan from before the topic was made anew, of a driver that stood still, would put
+            # A plan from before the topic was recreated, of a driver that stood still, would put
             # the old topic in the place of the new one. What Kafka says now is no older than any
             # of the heads, and compare-and-set keeps them as they were read.
             course.plan = self._plans.plan(frame, course.plan.batch_id)

@@ -40,7 +40,7 @@ def outlive_signals() -> None:
 
 
 def wake_with_driver() -> None:
-    """Have Linux continue this process when its driver dies: a stopped one would stay for ever.
+    """Have Linux continue this process when its driver dies: a stopped one would stay forever.
 
     The signal comes also when only the driver's thread that started us ends; it does no harm.
     """

@@ -16,7 +16,7 @@ LONGEST: Final = 5.0
 class Settler:
     """Says it of each ended run when what it has reached is committed, or refused.
 
-    By Kafka or by ourselves: that may last for ever. A bridge that dies before a run is settled
+    By Kafka or by ourselves: that may last forever. A bridge that dies before a run is settled
     leaves its successor all it needs to commit it. An observer, for the groups of each run.
 
     Kafka is not asked here, only what the committer knows: how often it tries is its own affair.

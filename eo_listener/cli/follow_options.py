@@ -50,12 +50,12 @@ Name = Annotated[
 ]
 Interval = Annotated[
     float | None,
-    typer.Option(help=f"Seconds between two looks at a checkpoint. Default: {INTERVAL:.0f}."),
+    typer.Option(help=f"Seconds between two reads of a checkpoint. Default: {INTERVAL:.0f}."),
 ]
 RecommitInterval = Annotated[
     float | None,
     typer.Option(
-        help="Seconds after which all is committed once more, so that it does not expire. "
+        help="Seconds between two commits of all offsets, so that they do not expire. "
         f"Default: {RECOMMIT_INTERVAL:.0f}."
     ),
 ]

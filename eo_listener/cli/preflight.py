@@ -48,7 +48,7 @@ def preflight(
         str, typer.Option(help="How commits will be made: simple, member or transactional.")
     ] = "simple",
     recommit_interval: Annotated[
-        float, typer.Option(help="Seconds after which all is committed once more.")
+        float, typer.Option(help="Seconds between two commits of all offsets.")
     ] = RECOMMIT_INTERVAL,
     properties: KafkaProperties = None,
     stdin: Annotated[bool, typer.Option("--stdin", hidden=True)] = False,

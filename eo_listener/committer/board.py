@@ -82,7 +82,7 @@ class Board:
 
         Of several groups the one with the fewest failures goes first, so that those that do not
         answer hold up the others least; of as many failures, and in any case after some requests,
-        the one that has waited longest, so that none waits for ever.
+        the one that has waited longest, so that none waits forever.
         """
         if self._asked is not None and now - self._asked > STANDSTILL:
             self.distrust()

@@ -150,7 +150,7 @@ class Lane:
             for tp, slot in self._slots.items()
             if tp not in stale and slot.look_due(self._policy) <= now
         )
-        # Those that wait go first: one that is gone is never looked at, and needs it for ever.
+        # Those that wait go first: one that is gone is never looked at, and needs it forever.
         return (*sorted(stale), *sorted(islice(others, LOOKED_AT - len(stale))))
 
     def next_try(self) -> float | None:

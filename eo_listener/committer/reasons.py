@@ -182,7 +182,7 @@ _REASONS = {
     "STALE_MEMBER_EPOCH": _MEMBERS,
     "GROUP_ID_NOT_FOUND": Reason(
         "the group was deleted, or is not of the kind that the client takes it for",
-        "nothing to do when it was deleted: it is made anew by the next commit",
+        "nothing to do when it was deleted: the next commit recreates it",
     ),
     "GROUP_AUTHORIZATION_FAILED": Reason(
         "the client may not use this group",

@@ -184,7 +184,7 @@ class Run:
         return self.newest if self.passed is None else self.at(self.passed)
 
     def asked(self, now: float) -> None:
-        """Plan a look for when this one comes to nothing: else it would be due for ever."""
+        """Plan a look for when this one comes to nothing: else it would be due forever."""
         self.due = now + _SILENCE
         self._used_up(now)
 

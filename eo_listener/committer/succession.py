@@ -29,7 +29,7 @@ class Succession:
         """Whether no later run of its query is known: of two, Spark lets only one be active.
 
         So an earlier one is over. Spark drops the word of that too when its bus is full, and what
-        a run has reached would hold its own successor up for ever.
+        a run has reached would hold its own successor up forever.
         """
         return self._newest.get(run.query_id, run.run_id) == run.run_id
 

@@ -205,7 +205,7 @@ class Watch:
         if back and last is not None:
             what = f"it was taken back from batch {last.batch} to batch {durable.batch}"
             if last.batch == durable.batch:
-                what = f"its batch {last.batch} was made anew, with other offsets"
+                what = f"its batch {last.batch} was written again, with other offsets"
             notice = self._standing.notice(
                 NoticeKind.REWOUND,
                 what,

@@ -46,7 +46,7 @@ def exactly_once(
     query's name. `on_gap="accept"` goes on after lost offsets and records them.
     `on_first="accept"` takes up a query that has run before without this sink or under another
     name, at its next batch, and records the offsets before it as not in the ledger.
-    `on_recreated="restart"` takes a topic that was deleted and made anew from its log's start, as
+    `on_recreated="restart"` takes a topic that was deleted and recreated from its log's start, as
     a new checkpoint from `starting_offsets(..., recreated="earliest")` reads it. Nothing else is
     accepted. `observers` get events, after the log; a listener of this process that serves
     metrics counts them by itself. `retry_timeout` is for how many seconds a batch is repeated

@@ -28,7 +28,7 @@ OnFirst = Literal["fail", "accept"]
 """What a batch leads to that is not the first of its query, and is the first in the ledger."""
 
 OnRecreated = Literal["fail", "restart"]
-"""What a topic that was deleted and made anew leads to."""
+"""What a topic that was deleted and recreated leads to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def judge_batch(
     `sink` is its label, for the words of errors. `elsewhere` is needed where `is_unknown`, and in
     the first batch of a run: without it each partition that has no head counts as a first one, as
     in a sink without a ledger. With
-    `on_recreated="restart"` a partition of a topic that was made anew counts as never applied, and
+    `on_recreated="restart"` a partition of a topic that was recreated counts as never applied, and
     must be read from its log's start; where `is_of_another_topic`, the plan must be younger than
     `applied` then.
 
@@ -237,7 +237,7 @@ class _Bench:
         return _ids(self._plan, tp, head) is not None
 
     def _begin_anew(self, tp: TopicPartition, span: OffsetRange, head: Head | None) -> None:
-        """Take a topic that was made anew from its log's start, where that is wanted."""
+        """Take a topic that was recreated from its log's start, where that is wanted."""
         ids = _ids(self._plan, tp, head)
         if ids is not None and not self._restart:
             self.breaches.add(Kind.RECREATED, tp, span, f"its id was {ids[0]}, is {ids[1]}")

@@ -63,7 +63,7 @@ def wrap(receiver: Receiver, session: SparkSession | None = None) -> Any:
 def _contained(method: Callable[[_Callback, Any], None]) -> Callable[[_Callback, Any], None]:
     """Keep an exception in Python, and log it once for each method and type.
 
-    In the JVM it would become one stack trace in Spark's log per event, for ever, on the
+    In the JVM it would become one stack trace in Spark's log per event, forever, on the
     thread that all listeners share; and for `onQueryStarted` on the thread of the query.
     """
 

@@ -65,7 +65,7 @@ class MemberGroups(KeptGroups["_Member"]):
 
 
 class _Member:
-    """The member of one group; made anew when it has ended, unless another took its place."""
+    """The member of one group; recreated when it has ended, unless another took its place."""
 
     def __init__(self, properties: Mapping[str, str], group: str, ownership: Ownership) -> None:
         self._properties = properties

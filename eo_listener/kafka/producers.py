@@ -1,6 +1,6 @@
 """A transactional producer of offsets: one transaction after the other, each watched.
 
-librdkafka's calls are made on a thread of their own, because sending offsets can block for ever
+librdkafka's calls are made on a thread of their own, because sending offsets can block forever
 (librdkafka#5456, #5511). A call that timed out is taken up again on the same producer, where
 librdkafka goes on with it: a producer is opened anew only when this one is of no use any more.
 """
@@ -119,7 +119,7 @@ class OffsetProducer:
 
     @property
     def young(self) -> bool:
-        """Whether it has taken the group so lately that its own request may have fenced it.
+        """Whether it has taken the group so recently that its own request may have fenced it.
 
         librdkafka repeats an InitProducerId whose answer does not come; when the first one
         arrives after the second, the broker takes it for a successor.

@@ -43,6 +43,6 @@ def judge_topic(topic: TopicFacts, servers: str, plan: Plan) -> Iterator[Finding
     if not topic.has_id:
         yield note(
             about,
-            "it has no topic id (Kafka before 2.8), so one that is made anew is known by its "
+            "it has no topic id (Kafka before 2.8), so one that is recreated is known by its "
             "offsets alone",
         )

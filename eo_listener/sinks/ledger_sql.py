@@ -176,7 +176,7 @@ class LedgerSql:
     def prune(self, sink: str, entry: Entry, kept: int = KEPT_BATCHES) -> Statement | None:
         """Drop the history of all but the newest `kept` batches or more; None if it is not yet due.
 
-        Where a partition began, and which offsets were given up, is kept for ever: nothing else
+        Where a partition began, and which offsets were given up, is kept forever: nothing else
         says so. Batches are told by time, since batch ids begin again with each new checkpoint, and
         by rows: a batch has one a head at most, in one transaction or in one for each partition.
         """

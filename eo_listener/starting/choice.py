@@ -33,7 +33,7 @@ class Policy(Enum):
 
 
 class Recreated(Enum):
-    """What becomes of a topic that was made anew since the origin."""
+    """What becomes of a topic that was recreated since the origin."""
 
     FAIL = "fail"
     EARLIEST = "earliest"

@@ -54,7 +54,7 @@ def starting_offsets(
     `missing` (a partition of which the origin says nothing) and `out_of_range` (a position outside
     the log) are "earliest", "latest" or "fail". Without records since `timestamp` it is the end.
 
-    A topic that was made anew since is told by its id, which only a ledger holds, or by partitions
+    A topic that was recreated since is told by its id, which only a ledger holds, or by partitions
     that are gone. `recreated="fail"` refuses it; with "earliest" it is read from its beginning, and
     the others go on; `exactly_once` wants `on_recreated="restart"` then.
 

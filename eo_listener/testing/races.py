@@ -34,7 +34,7 @@ def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry])
     for thread in threads:
         thread.join(120)
     if any(thread.is_alive() for thread in threads):
-        raise AssertionError("a writer waits for ever")
+        raise AssertionError("a writer waits forever")
     if failed:
         raise failed[0]
     return won

@@ -107,7 +107,7 @@ class Link(psycopg.Connection[Row]):
         return self.info.backend_pid if self.identity is None else self.identity.pid
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
-        """Wait for the server, as psycopg does, but not for ever."""
+        """Wait for the server, as psycopg does, but not forever."""
         return super().wait(self._bounded(gen), *args, **kwargs)
 
     def _bounded(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
