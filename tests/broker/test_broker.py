@@ -231,7 +231,7 @@ def test_no_process_outlives_the_python_that_started_it(end: str, broker: Broker
 
 def test_a_node_that_is_not_there_is_said(broker: Broker) -> None:
     """Node numbers begin at one."""
-    with pytest.raises(SettingsError, match="There is no node 2"):
+    with pytest.raises(SettingsError, match="must be from 1 to 1, got 2"):
         broker.kill(2)
     assert len(broker.pids) == 1
 

@@ -86,7 +86,7 @@ def test_a_machine_without_spark_can_be_all_right(
         (["-b", "127.0.0.1:1", "-t", ""], ["a topic is empty"]),
         (["-b", "127.0.0.1:1", "--mode", "fast"], ["fast", "transactional"]),
         (["-b", "127.0.0.1:1", "-X", "nosuch=1"], ["nosuch"]),
-        (["--recommit-interval", "inf"], ["--recommit-interval inf", "at least 1"]),
+        (["--recommit-interval", "inf"], ["--recommit-interval", "at least 1, got inf"]),
     ],
 )
 def test_wrong_use_is_one_line(arguments: list[str], words: list[str]) -> None:

@@ -154,7 +154,7 @@ def test_the_driver_s_write_method_tries_nothing(stage: Made) -> None:
 def test_the_user_s_write_method_is_taken_or_refused(stage: Made) -> None:
     """Where the staging table was asked for, nothing else is taken in its place."""
     assert stage(write_method="staging").way() == (Way.STAGING, None)
-    with pytest.raises(SettingsError, match="cannot be taken: no right"):
+    with pytest.raises(SettingsError, match="cannot be used: no right"):
         stage(write_method="staging", proved=Proved(staging="no right")).way()
 
 
