@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from eo_listener import acls
+from eo_listener.errors import few
 from eo_listener.events import (
     BatchApplied,
     BatchFailed,
     BatchReplayed,
-    CommitFailed,
     CommitRefused,
     CommitterFenced,
     ForeignCommit,
@@ -24,9 +21,6 @@ from eo_listener.events import (
     Violation,
     ViolationKind,
 )
-from eo_listener.identities import transactional_id
-
-_SHOWN = 5  # partitions named in a line
 
 _REFUSALS = {
     Refusal.BELOW_COMMITTED: (
@@ -74,29 +68,6 @@ _VIOLATIONS = {
         "raise the topic's retention, or make the query faster; these records are not in the sink",
     ),
 }
-
-
-def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
-    """The fix for a right that the broker says is missing; None for any other failure.
-
-    `principal` is the client's name in ACLs (`User:alice`), None if unknown.
-    """
-    match event.code:
-        case "GROUP_AUTHORIZATION_FAILED":
-            operations, what = ["Read"], ["--group", event.group]
-        case "TOPIC_AUTHORIZATION_FAILED":
-            topics = {tp.topic for tp, code in event.errors.items() if code == event.code}
-            operations = ["Read"]
-            what = [word for topic in sorted(topics) for word in ("--topic", topic)]
-        case "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
-            operations = ["Write", "Describe"]
-            what = ["--transactional-id", transactional_id(event.group)]
-        case _:
-            return None
-    return (
-        f"give {principal or 'the client'} the right to {' and '.join(operations)}, as an "
-        f"administrator of the cluster: {acls.command(event.cluster, principal, operations, what)}"
-    )
 
 
 def refused(event: CommitRefused) -> str:
@@ -242,9 +213,3 @@ def _violation(one: Violation) -> str:
         return f"{where} {one.kind.value} to {one.until}"
     return f"{where} to {one.until} {one.kind.value} ({one.until - one.start} offsets)"
 
-
-def few(things: Iterable[object]) -> str:
-    """Name the first few, and how many more there are."""
-    names = [str(thing) for thing in things]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

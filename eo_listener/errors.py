@@ -30,9 +30,12 @@ EoListenerError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from eo_listener.offsets import OffsetRange, TopicPartition
+
+
+_SHOWN = 5  # partitions named in a line
 
 
 class EoListenerError(Exception):
@@ -71,7 +74,7 @@ class MissingExtraError(SettingsError, ImportError):
     def __init__(self, what: str, *, package: str, extra: str) -> None:
         super().__init__(
             f"{what} needs {package}, which is not installed",
-            fix=f"pip install 'eo-listener[{extra}]'",
+            fix=install(extra),
         )
         self.name = package
 
@@ -211,3 +214,15 @@ class KafkaError(UnavailableError):
     ) -> None:
         self.code = code
         super().__init__(problem, cause=cause, fix=fix)
+
+
+def install(extra: str) -> str:
+    """The command that installs one of our extras."""
+    return f"pip install 'eo-listener[{extra}]'"
+
+
+def few(things: Iterable[object]) -> str:
+    """Name the first few, and how many more there are."""
+    names = [str(thing) for thing in things]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

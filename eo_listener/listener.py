@@ -26,9 +26,9 @@ from eo_listener.events import Observer
 from eo_listener.fault_points import reached
 from eo_listener.group_names import Groups
 from eo_listener.jvm.absent import NoQueries
+from eo_listener.metrics.address import LOOPBACK
 from eo_listener.settings import (
     FLUSH_TIMEOUT,
-    LOOPBACK,
     Guarding,
     Mode,
     Rewinding,

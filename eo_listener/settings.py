@@ -15,13 +15,13 @@ from typing import Any, Final, Literal, TypeVar
 from eo_listener.committer import CommitMode, OnRewind, Policy
 from eo_listener.committer.router import RECOMMIT_INTERVAL
 from eo_listener.errors import SettingsError
+from eo_listener.metrics.address import LOOPBACK, require_address, require_port
 from eo_listener.events import Observer
 from eo_listener.group_names import GroupNames, Groups
 from eo_listener.guard import Guard
 from eo_listener.routing import Rules
 
 PREFIX: Final = "spark.eo."
-LOOPBACK: Final = "127.0.0.1"
 FLUSH_TIMEOUT: Final = 10.0
 BRIDGE_TIMEOUT: Final = 30.0
 
@@ -29,7 +29,6 @@ Mode = Literal["simple", "member", "transactional"]
 Guarding = Literal["withhold", "warn", "off"]
 Rewinding = Literal["refuse", "allow"]
 
-_HIGHEST_PORT: Final = 65535
 _KAFKA: Final = "kafka."
 _SERVERS: Final = "bootstrap.servers"
 _UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -173,25 +172,6 @@ def _servers(given: object) -> str:
             fix="Give 'host:9092'; separate several with commas",
         )
     return given
-
-
-def require_port(port: object) -> None:
-    """Raise SettingsError unless it is a port to listen on."""
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _HIGHEST_PORT:
-        raise SettingsError(
-            f"metrics_port must be from 0 to {_HIGHEST_PORT}, got {port!r}",
-            fix="Give a port, 0 for any free one",
-        )
-
-
-def require_address(address: object) -> None:
-    """Raise SettingsError for an empty address, which would silently mean all interfaces."""
-    if not isinstance(address, str) or not address.strip():
-        raise SettingsError(
-            f"metrics_address must be a host name or an IP address, got {address!r}",
-            cause="a variable may be unset; an empty address would listen on all interfaces",
-            fix=f"Give {LOOPBACK} for this machine only, or 0.0.0.0 for the whole network",
-        )
 
 
 def require_observers(observers: object) -> tuple[Observer, ...]:

@@ -5,10 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
-from typing import Final
-
-INSTALL: Final = "pip install 'eo-listener[spark]'"
-
 
 def homes() -> tuple[Path, ...]:
     """Return `$SPARK_HOME`, then the Spark inside pyspark: each that there is.

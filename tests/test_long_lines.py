@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from eo_listener import events
-from eo_listener.advice import right_to_add
+from eo_listener.acls import right_to_add
 from eo_listener.events import CommitAbandoned, CommitFailed, Committed, Event
 from eo_listener.logbook import LONGEST, Logbook
 from eo_listener.offsets import Offsets, TopicPartition

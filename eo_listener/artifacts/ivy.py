@@ -14,7 +14,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from eo_listener import java, spark_home
-from eo_listener.advice import few
+from eo_listener.errors import few, install
 from eo_listener.errors import DownloadError
 
 LONGEST_RUN: Final = 1800.0  # seconds; a slow line needs minutes for a broker's 45 MB
@@ -180,7 +180,7 @@ def ivy_jar() -> Path:
         cause=f"no jars/ivy-*.jar in {', '.join(map(str, homes))}"
         if homes
         else "pyspark is not installed",
-        fix=spark_home.INSTALL,
+        fix=install('spark'),
     )
 
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from eo_listener import advice
-from eo_listener.advice import few
+from eo_listener.acls import right_to_add
+from eo_listener.errors import few
 from eo_listener.committer.policy import Policy, Retry
 from eo_listener.committer.waiting import Groups, Waiting
 from eo_listener.committer.worker import Worker
@@ -208,5 +208,5 @@ def _with_command(event: Event, cluster: Cluster) -> Event:
     """Where a right is missing, name the command that gives it to this client."""
     if not isinstance(event, CommitFailed):
         return event
-    command = advice.right_to_add(event, cluster.principal)
+    command = right_to_add(event, cluster.principal)
     return event if command is None else replace(event, fix=command)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Final
 
-from eo_listener import jvm
 from eo_listener.checkpoint import Checkpoint, CheckpointPlans
 from eo_listener.errors import SettingsError
 from eo_listener.offsets import Offsets, TopicPartition
@@ -59,8 +58,11 @@ class Planning:
 
     def _of_query(self) -> PlanReader:
         if self._live is None:
-            self._logs = SourceLogs(jvm.JvmHands())
-            self._live = jvm.LivePlans(self._logs.look, _initial)
+            from eo_listener.jvm.hands import JvmHands  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+            from eo_listener.jvm.plans import LivePlans  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+
+            self._logs = SourceLogs(JvmHands())
+            self._live = LivePlans(self._logs.look, _initial)
         return self._live
 
     def _of_files(self) -> PlanReader:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from eo_listener import jvm
 from eo_listener.errors import SettingsError
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.plan import Plan
@@ -43,7 +42,9 @@ class Batch:
 
         Raises SettingsError where a task is not one whole partition, and under Spark Connect.
         """
-        return jvm.task_ranges(self.frame)
+        from eo_listener.jvm.tasks import task_ranges  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+
+        return task_ranges(self.frame)
 
 
 def adapted(transform: Transform | None) -> Callable[[Any, Plan], Any] | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from eo_listener.events import Event, Observer
-from eo_listener.settings import LOOPBACK
+from eo_listener.metrics.address import LOOPBACK
 
 if TYPE_CHECKING:
     from eo_listener.metrics.prometheus import Prometheus

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from eo_listener.errors import MissingExtraError, SettingsError, UnavailableError
 from eo_listener.events import Event
 from eo_listener.metrics.tally import Tally
-from eo_listener.settings import LOOPBACK, require_address, require_port
+from eo_listener.metrics.address import LOOPBACK, require_address, require_port
 
 try:
     from prometheus_client import CollectorRegistry, Metric

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from eo_listener import acls
-from eo_listener.advice import few
+from eo_listener.errors import few
 from eo_listener.client_texts import is_printable_ascii
 from eo_listener.identities import INSTANCE_ID, transactional_id
 from eo_listener.metadata import CommitMetadata

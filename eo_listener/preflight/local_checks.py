@@ -9,7 +9,7 @@ from typing import Final
 
 from eo_listener.errors import EoListenerError
 from eo_listener.preflight.findings import Finding, fine, note, problem, warning
-from eo_listener.spark_home import INSTALL
+from eo_listener.errors import install
 
 _ABOUT: Final = "this machine"
 _CONNECTOR: Final = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)[-:](\d[^,\s]*?)(?:\.jar)?")
@@ -56,7 +56,7 @@ def judge_local(facts: LocalFacts) -> Iterator[Finding]:
         yield note(
             _ABOUT,
             "there is no Spark here",
-            f"only a query on this machine needs it: {INSTALL}",
+            f"only a query on this machine needs it: {install('spark')}",
         )
     if facts.java_error is not None and facts.spark is None and facts.spark_error is None:
         yield note(_ABOUT, _text(facts.java_error), facts.java_error.fix or "")

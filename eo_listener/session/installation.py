@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from eo_listener import spark_home
-from eo_listener.errors import SettingsError
+from eo_listener.errors import install, SettingsError
 
 OLDEST: Final = (3, 5)
 CONNECTOR: Final = "spark-sql-kafka-0-10"
@@ -37,7 +37,7 @@ class Installation:
         """
         homes = spark_home.homes()
         if not homes:
-            raise SettingsError("pyspark is not installed", fix=spark_home.INSTALL)
+            raise SettingsError("pyspark is not installed", fix=install('spark'))
         home = homes[0]
         names = sorted(file.name for file in home.glob("jars/spark-sql_*.jar"))
         match = next((m for name in names if (m := _SPARK_SQL.fullmatch(name))), None)
@@ -45,7 +45,7 @@ class Installation:
             raise SettingsError(
                 f"There is no Spark in {home}: it has no jars/spark-sql_*.jar",
                 cause="SPARK_HOME names another folder, or pyspark-client is installed",
-                fix=f"Correct or unset SPARK_HOME; or {spark_home.INSTALL}",
+                fix=f"Correct or unset SPARK_HOME; or {install('spark')}",
             )
         scala, version, major, minor = match.groups()
         if (int(major), int(minor)) < OLDEST:

@@ -9,7 +9,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from eo_listener.advice import few
+from eo_listener.errors import few
 from eo_listener.errors import (
     GapError,
     PartitionVanishedError,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from eo_listener.advice import few
+from eo_listener.errors import few
 from eo_listener.clusters import librdkafka_properties
 from eo_listener.errors import SettingsError
 from eo_listener.jvm.hands import JvmHands

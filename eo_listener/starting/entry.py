@@ -8,7 +8,6 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from eo_listener import jvm
 from eo_listener.checkpoint import Checkpoint, has_scheme, shown
 from eo_listener.errors import SettingsError
 from eo_listener.offsets import TopicPartition
@@ -179,7 +178,9 @@ def _where(location: str) -> str:
     """The location as Spark resolves it: without a scheme it is on Hadoop's default file system."""
     if has_scheme(location):
         return location
-    found = jvm.qualified(location)
+    from eo_listener.jvm.paths import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+
+    found = qualified(location)
     if found is None:
         raise SettingsError(
             f"which file system {location} is on is not known",

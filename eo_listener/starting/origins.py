@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eo_listener import jvm
 from eo_listener.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -61,7 +60,9 @@ def of_checkpoint(location: str) -> Origin:
     where a newer one is done but cannot be read: what it has written would be read once more.
     """
     # Without a scheme it is where Spark has it, or local where there is no session to be asked.
-    found_at = location if has_scheme(location) else jvm.qualified(location) or location
+    from eo_listener.jvm.paths import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+
+    found_at = location if has_scheme(location) else qualified(location) or location
     checkpoint = Checkpoint(found_at)
     durable = checkpoint.committed() if checkpoint.exists() else None
     if durable is None or durable.offsets is None:

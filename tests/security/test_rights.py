@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from eo_listener.advice import right_to_add
+from eo_listener.acls import right_to_add
 from eo_listener.events import CommitFailed
 from eo_listener.offsets import TopicPartition
 
