@@ -22,7 +22,7 @@ from rich.console import Console
 
 from benchmarks.query import Load, fill
 from benchmarks.ratios import Ratio, keep, print_table, surroundings
-from eo_listener.broker import DEFAULT, Broker
+from eo_listener.devtools.broker import DEFAULT, Broker
 
 TOPIC = "bench"
 TURNS: dict[Load, int] = {"nothing": 8, "second": 2}  # batches of a turn

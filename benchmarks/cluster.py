@@ -24,9 +24,9 @@ from rich.console import Console
 from benchmarks.ratios import Ratio, keep, print_table, surroundings
 from benchmarks.sink_arms import TABLE, Arm, Batch, Postgres
 from benchmarks.sinks import DRIVER, Server, fill, jdbc, run, session, through
-from eo_listener.artifacts import cache_folder, fetch
-from eo_listener.broker import DEFAULT, Broker
-from eo_listener.foreach_batch import exactly_once
+from eo_listener.devtools.artifacts import cache_folder, fetch
+from eo_listener.devtools.broker import DEFAULT, Broker
+from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.sinks.postgres import PostgresSink
 
 PARTITIONS = 16

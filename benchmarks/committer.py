@@ -23,15 +23,16 @@ from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
-from eo_listener.broker import Broker
-from eo_listener.committer import Committer, Router
-from eo_listener.events import Committed, Event
-from eo_listener.group_names import GroupNames
-from eo_listener.kafka import ConfluentGroups
-from eo_listener.offsets import Position, TopicPartition
-from eo_listener.progress import Progress
-from eo_listener.protocols import LivePosition
-from eo_listener.routing import Rules
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.tracking.group_names import GroupNames
+from eo_listener.commit.tracking.routing import Rules
+from eo_listener.commit.tracking.tracker_thread import Router
+from eo_listener.devtools.broker import Broker
+from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.model.events import Committed, Event
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.progress import Progress
+from eo_listener.model.protocols import LivePosition
 from eo_listener.testing import MemoryQueries
 from tests.topics import Topics
 

@@ -28,10 +28,10 @@ from rich.table import Table
 from benchmarks.distance import away
 from benchmarks.ratios import surroundings
 from eo_listener import configure
-from eo_listener.broker import DEFAULT, Broker
-from eo_listener.foreach_batch import exactly_once
-from eo_listener.ledger import Applied, Entry
-from eo_listener.plan import Plan
+from eo_listener.devtools.broker import DEFAULT, Broker
+from eo_listener.foreach_batch.exactly_once import exactly_once
+from eo_listener.model.ledger import Applied, Entry
+from eo_listener.model.planned_batch import Plan
 from eo_listener.sinks.postgres import PostgresSink
 from tests.postgres_server import PostgresServer, with_schema
 from tests.topics import Topics

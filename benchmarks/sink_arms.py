@@ -17,10 +17,10 @@ import psycopg
 from psycopg import sql
 from pyspark.sql import DataFrame
 
-from eo_listener.plan import Plan
-from eo_listener.sinks.postgres.layout import Layout
-from eo_listener.sinks.postgres.lines import Lines
-from eo_listener.sinks.postgres.tables import columns
+from eo_listener.model.planned_batch import Plan
+from eo_listener.sinks.postgres.catalog import columns
+from eo_listener.sinks.postgres.columns import Layout
+from eo_listener.sinks.postgres.copy_lines import Lines
 from eo_listener.sinks.target import Target
 from eo_listener.sinks.task_size import TaskSize
 

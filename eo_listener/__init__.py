@@ -1,20 +1,24 @@
-"""Knowing, and proving, where Spark Structured Streaming stands in Kafka."""
+"""Knowing, and proving, where Spark Structured Streaming stands in Kafka.
+
+Public are the names in `__all__`, and what is documented of the packages in `PUBLIC`. All else may
+change in any version.
+"""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from eo_listener.errors import MissingExtraError
+from eo_listener.model.errors import MissingExtraError
 from eo_listener.version import __version__
 
 if TYPE_CHECKING:
-    from eo_listener.foreach_batch import exactly_once
-    from eo_listener.listener import OffsetCommitListener
-    from eo_listener.session import configure
+    from eo_listener.foreach_batch.exactly_once import exactly_once
+    from eo_listener.foreach_batch.starting_offsets.starting_offsets import starting_offsets
+    from eo_listener.listener.offset_commit_listener import OffsetCommitListener
     from eo_listener.sinks.postgres import PostgresSink
     from eo_listener.sinks.sqlite import SqliteSink
-    from eo_listener.starting import starting_offsets
+    from eo_listener.spark.session.configure import configure
 
 __all__ = [
     "OffsetCommitListener",
@@ -26,14 +30,23 @@ __all__ = [
     "starting_offsets",
 ]
 
+PUBLIC: Final = frozenset(
+    {
+        "eo_listener.audit",
+        "eo_listener.model",
+        "eo_listener.observers",
+        "eo_listener.testing",
+    }
+)
+
 # Loaded on first use: most need pyspark, which `eo-listener jar` and the like must not.
 _HOMES = {
-    "OffsetCommitListener": "eo_listener.listener",
+    "OffsetCommitListener": "eo_listener.listener.offset_commit_listener",
     "PostgresSink": "eo_listener.sinks.postgres",
     "SqliteSink": "eo_listener.sinks.sqlite",
-    "configure": "eo_listener.session",
-    "exactly_once": "eo_listener.foreach_batch",
-    "starting_offsets": "eo_listener.starting",
+    "configure": "eo_listener.spark.session.configure",
+    "exactly_once": "eo_listener.foreach_batch.exactly_once",
+    "starting_offsets": "eo_listener.foreach_batch.starting_offsets.starting_offsets",
 }
 _EXTRAS = {"psycopg": "postgres", "pyarrow": "sqlite", "pyspark": "spark", "py4j": "spark"}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from eo_listener.broker import DEFAULT, Broker
+from eo_listener.devtools.broker import DEFAULT, Broker
 
 StartBroker = Callable[..., Broker]
 

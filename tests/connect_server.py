@@ -13,7 +13,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.broker import ports
+from eo_listener.devtools.broker import ports
 from tests.bridge.submitted import LISTENER, command, environment, is_open, until
 from tests.spark_session import new_session
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from eo_listener.kafka import ClusterReader
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.model.offsets import Position, TopicPartition
 
 
 def positions(servers: str, group: str) -> dict[TopicPartition, Position]:

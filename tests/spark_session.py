@@ -19,9 +19,9 @@ with warnings.catch_warnings():
     import pyspark
     from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener import artifacts
-from eo_listener.errors import DownloadError
-from eo_listener.session import configure
+from eo_listener.devtools import artifacts
+from eo_listener.model.errors import DownloadError
+from eo_listener.spark.session.configure import configure
 from tests import class_archive
 
 # A part of the connector that some repositories lack for some versions of Spark; the one of 4.0.0

@@ -44,7 +44,11 @@ def test_the_wheel_holds_the_package_and_one_jar(checkout: Path) -> None:
     (wheel,) = (checkout / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert [name for name in names if name.endswith(".jar")] == [JAR]
-    for needed in ("py.typed", "session/ivysettings.xml", "broker/checksums/4.1.2.sha256"):
+    for needed in (
+        "py.typed",
+        "spark/session/ivysettings.xml",
+        "devtools/broker/checksums/4.1.2.sha256",
+    ):
         assert f"eo_listener/{needed}" in names
     tops = {name.split("/")[0] for name in names}
     assert tops == {"eo_listener", f"eo_listener-{eo_listener.__version__}.dist-info"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from eo_listener.audit.facts import Claim, LogFacts, LogReader
-from eo_listener.audit.findings import Finding, Kind
-from eo_listener.audit.rows import RowFacts, read_rows
-from eo_listener.audit.runs import Runs, common, runs, without
-from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.audit.evidence import Claim, LogFacts, LogReader
+from eo_listener.audit.intervals import Runs, common, runs, without
+from eo_listener.audit.table_rows import RowFacts, read_rows
+from eo_listener.audit.verdict import Finding, Kind
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
 def prove(

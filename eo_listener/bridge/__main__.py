@@ -8,11 +8,11 @@ import sys
 from typing import Final
 
 from eo_listener.bridge import process
-from eo_listener.bridge.conversation import Conversation
+from eo_listener.bridge.jvm_client import Pipe
 from eo_listener.bridge.messages import Hello
-from eo_listener.bridge.pipe import Pipe
-from eo_listener.errors import EoListenerError, SettingsError
-from eo_listener.fault_points import reached
+from eo_listener.bridge.service import Conversation
+from eo_listener.model.errors import EoListenerError, SettingsError
+from eo_listener.model.fault_points import reached
 
 BAD_SETTINGS: Final = 78  # EX_CONFIG of sysexits.h; the shim starts no other one after it
 _GRACE: Final = 3.0

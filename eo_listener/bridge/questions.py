@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from eo_listener import shim_answers
-from eo_listener.bridge.pipe import Pipe
-from eo_listener.errors import JvmError
-from eo_listener.protocols import LivePosition, QueryMode
+from eo_listener.bridge.jvm_client import Pipe
+from eo_listener.model.errors import JvmError
+from eo_listener.model.protocols import LivePosition, QueryMode
+from eo_listener.spark import shim_answers
 
 _PATIENCE: Final = 10.0  # a position may be read from a slow file system
 _HANDS: Final = 60.0  # what they do has time limits of its own, below this

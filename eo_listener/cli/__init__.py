@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from eo_listener import __version__
 from eo_listener.cli import broker, demo, follow, jar, preflight, status
-from eo_listener.errors import EoListenerError
+from eo_listener.model.errors import EoListenerError
 
 _CTRL_C = 130  # what a shell says of a program that SIGINT has ended
 _READER_GONE = 141  # and SIGPIPE: `eo-listener status ... | head -1`

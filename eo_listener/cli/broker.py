@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.broker import DEFAULT, detached
-from eo_listener.broker.properties import parse_pair
-from eo_listener.broker.record import Record
 from eo_listener.cli.output import console, print_json
+from eo_listener.devtools.broker import DEFAULT, detached
+from eo_listener.devtools.broker.node_properties import parse_pair
+from eo_listener.devtools.broker.record import Record
 
 app = typer.Typer(
     help="A real Kafka broker on this machine, for development and tests.",

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.broker import DEFAULT
 from eo_listener.cli.demo_options import (
     RATE,
     AsJson,
@@ -33,11 +32,12 @@ from eo_listener.cli.demo_options import (
     kills_wanted,
 )
 from eo_listener.cli.output import console, print_json
-from eo_listener.demo.settings import GROUP, DemoSettings, Key, Store, require_extras
+from eo_listener.devtools.broker import DEFAULT
+from eo_listener.devtools.demo.demo_settings import GROUP, DemoSettings, Key, Store, require_extras
 
 if TYPE_CHECKING:
-    from eo_listener.demo.outcome import Outcome
-    from eo_listener.demo.proof import Proof
+    from eo_listener.devtools.demo.flights_check import Proof
+    from eo_listener.devtools.demo.summary import Outcome
 
 EXAMPLE = "Example: eo-listener demo --sink sqlite --chaos"
 
@@ -62,7 +62,7 @@ def demo(
     """
     wanted = kills_wanted(sink, dsn=dsn, chaos=chaos, kills=kills)
     require_extras(sink, own_server=sink is Store.POSTGRES and dsn is None)
-    from eo_listener.demo.run import run  # noqa: PLC0415  # needs pyspark, which is an extra
+    from eo_listener.devtools.demo.run import run  # noqa: PLC0415  # needs pyspark, which is an extra
 
     settings = DemoSettings(
         rows=rows,

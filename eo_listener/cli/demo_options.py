@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from eo_listener.demo.settings import Key, Store
-from eo_listener.errors import SettingsError
+from eo_listener.devtools.demo.demo_settings import Key, Store
+from eo_listener.model.errors import SettingsError
 
 KILLS = 4  # with --chaos
 RATE = 11_000  # rows a second: with it the whole takes about a minute on two cores

@@ -16,9 +16,9 @@ import typer
 from eo_listener.cli import follow_options as options
 from eo_listener.cli.options import KafkaProperties, seconds
 from eo_listener.cli.output import print_json
-from eo_listener.errors import SettingsError
 from eo_listener.follow import Follower, Report, Target
 from eo_listener.follow.config import read
+from eo_listener.model.errors import SettingsError
 
 EXAMPLE = "Example: eo-listener follow s3a://bucket/flights-c -b localhost:9092 -g flights-to-pg"
 

@@ -10,17 +10,17 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from eo_listener.cli.options import as_properties, seconds
-from eo_listener.committer import CommitMode, OnRewind, Policy
-from eo_listener.errors import SettingsError
+from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
+from eo_listener.commit.tracking.group_names import require_group
+from eo_listener.commit.tracking.routing import Cluster
+from eo_listener.commit.tracking.sequence_guard import Guard
 from eo_listener.follow import Follower, Target
+from eo_listener.follow.checkpoint_tracker import INTERVAL, RECOMMIT_INTERVAL
 from eo_listener.follow.notices import NoticeLog
 from eo_listener.follow.targets import parse_groups
-from eo_listener.follow.watch import INTERVAL, RECOMMIT_INTERVAL
-from eo_listener.group_names import require_group
-from eo_listener.guard import Guard
-from eo_listener.kafka import open_groups
-from eo_listener.logbook import Logbook
-from eo_listener.routing import Cluster
+from eo_listener.kafka.group_stores import open_groups
+from eo_listener.model.errors import SettingsError
+from eo_listener.observers.log import Logbook
 
 Checkpoints = Annotated[
     list[str] | None,

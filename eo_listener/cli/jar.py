@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eo_listener import shim
+from eo_listener.spark import shim
 
 EXAMPLE = 'Example: spark-submit --jars "$(eo-listener jar)" job.py'
 

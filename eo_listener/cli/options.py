@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from eo_listener.client_texts import require_ports
-from eo_listener.errors import SettingsError
-from eo_listener.kafka import check
+from eo_listener.client_config.validation import require_ports
+from eo_listener.kafka.group_stores import check
+from eo_listener.model.errors import SettingsError
 
 _ADDRESS = re.compile(r"[^\s:,]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 

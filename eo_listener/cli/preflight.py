@@ -12,16 +12,16 @@ from rich.text import Text
 
 from eo_listener.cli.options import KafkaProperties, as_properties, seconds
 from eo_listener.cli.output import console, print_json
-from eo_listener.client_texts import require_name
-from eo_listener.committer.router import RECOMMIT_INTERVAL
-from eo_listener.errors import KafkaError, SettingsError
-from eo_listener.kafka import check
-from eo_listener.kafka.inspector import Inspector
-from eo_listener.preflight import child
+from eo_listener.client_config.validation import require_name
+from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
+from eo_listener.kafka.cluster_describer import Inspector
+from eo_listener.kafka.group_stores import check
+from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.preflight import child_process
 from eo_listener.preflight.findings import Finding, Level, problem, to_act_on
 from eo_listener.preflight.local_checks import judge_local
 from eo_listener.preflight.request import Request
-from eo_listener.session.surroundings import look_around
+from eo_listener.spark.session.local_facts import look_around
 
 EXAMPLE = "Example: eo-listener preflight -b localhost:9092 -g flights-to-pg -t flights"
 
@@ -66,7 +66,7 @@ def preflight(
     else:
         findings, reached = list(judge_local(look_around())), True
         if request is not None:
-            answer = child.look(request)
+            answer = child_process.look(request)
             findings += answer.findings
             reached = answer.reached
     if as_json:
@@ -74,7 +74,7 @@ def preflight(
     else:
         _print(findings)
     if not reached:
-        raise typer.Exit(child.UNREACHABLE)
+        raise typer.Exit(child_process.UNREACHABLE)
     if to_act_on(findings):
         raise typer.Exit(1)
 
@@ -110,14 +110,14 @@ def _request(
     )
 
 
-def _look(request: Request) -> child.Answer:
+def _look(request: Request) -> child_process.Answer:
     """Look in this process, which may not survive it."""
     check(request.properties, request.mode)
     inspector = Inspector(request.properties)
     try:
-        return child.Answer(findings=tuple(request.findings(inspector)), reached=True)
+        return child_process.Answer(findings=tuple(request.findings(inspector)), reached=True)
     except KafkaError as error:
-        return child.Answer(findings=(_unreachable(request, error),), reached=False)
+        return child_process.Answer(findings=(_unreachable(request, error),), reached=False)
     finally:
         inspector.close()
 

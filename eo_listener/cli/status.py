@@ -13,11 +13,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener import lag
 from eo_listener.cli.options import BootstrapServers, KafkaProperties, as_properties, seconds
 from eo_listener.cli.output import console, print_json
-from eo_listener.errors import KafkaError, SettingsError
-from eo_listener.kafka import ClusterReader
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.model import lag
+from eo_listener.model.errors import KafkaError, SettingsError
 
 EXAMPLE = "Example: eo-listener status flights-to-pg -b localhost:9092 --watch 5"
 

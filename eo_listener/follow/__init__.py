@@ -2,7 +2,7 @@
 
 from eo_listener.follow.follower import Follower
 from eo_listener.follow.notices import Notice, NoticeKind
-from eo_listener.follow.reports import Report
+from eo_listener.follow.report import Report
 from eo_listener.follow.targets import Target
 
 __all__ = ["Follower", "Notice", "NoticeKind", "Report", "Target"]

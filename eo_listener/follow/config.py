@@ -24,9 +24,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from eo_listener.errors import SettingsError
+from eo_listener.commit.tracking.routing import Cluster
 from eo_listener.follow.targets import REST, Target
-from eo_listener.routing import Cluster
+from eo_listener.model.errors import SettingsError
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -7,18 +7,19 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from eo_listener.checkpoint import Checkpoint
-from eo_listener.committer import Committer, Policy, Retry
-from eo_listener.committer.claims import Claims
-from eo_listener.events import Event, Observer
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.tracking.shared_partitions import Claims
+from eo_listener.follow.checkpoint_poller import Watcher
+from eo_listener.follow.checkpoint_tracker import INTERVAL, RECOMMIT_INTERVAL, Step, Watch
 from eo_listener.follow.notices import Notice, NoticeKind
-from eo_listener.follow.reports import Outcomes, Report
+from eo_listener.follow.report import Outcomes, Report
 from eo_listener.follow.targets import Target, open_all
-from eo_listener.follow.watch import INTERVAL, RECOMMIT_INTERVAL, Step, Watch
-from eo_listener.follow.watcher import Watcher
-from eo_listener.guard import Guard
-from eo_listener.protocols import GroupStore
-from eo_listener.routing import Cluster, Commit
+from eo_listener.model.events import Event, Observer
+from eo_listener.model.protocols import GroupStore
+from eo_listener.spark.checkpoint import Checkpoint
 
 _Commits = tuple[Commit, ...]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from eo_listener.checkpoint import Location, shown
-from eo_listener.errors import SettingsError
-from eo_listener.group_names import require_group
-from eo_listener.routing import Cluster
+from eo_listener.commit.tracking.group_names import require_group
+from eo_listener.commit.tracking.routing import Cluster
+from eo_listener.model.errors import SettingsError
+from eo_listener.spark.checkpoint import Location, shown
 
 REST = "*"
 _LONGEST_GROUP = 249  # not Kafka's rule, but no tool shows or names longer ones

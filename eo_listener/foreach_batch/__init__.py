@@ -1,6 +1,1 @@
-"""What `DataStreamWriter.foreachBatch` is given so that each batch is applied once."""
-
-from eo_listener.foreach_batch.entry import ExactlyOnce, exactly_once
-from eo_listener.foreach_batch.transform import Batch
-
-__all__ = ["Batch", "ExactlyOnce", "exactly_once"]
+"""Each batch of a query into each of its sinks once, and where a query begins."""

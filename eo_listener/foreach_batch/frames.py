@@ -1,41 +1,32 @@
-"""The DataFrames of a batch, held and run by Spark."""
+"""What the steps do with a DataFrame, which they know nothing of."""
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-logger = logging.getLogger("eo_listener")
+from typing import Any, Protocol
 
 
-class SparkFrames:
-    """The `Frames` of pyspark, classic and Connect."""
+class Frames(Protocol):
+    """DataFrames, as far as they are held and run here. Errors of Spark go on to the caller."""
 
-    def is_one(self, made: object) -> bool:
-        """Whether it is a DataFrame, classic or Connect, and none of pandas."""
-        return any(
-            kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
-            for kind in type(made).__mro__
-        )
+    def is_one(self, made: Any) -> bool:
+        """Whether it is a DataFrame at all. Asks nobody."""
+        ...
 
-    def hold(self, frame: DataFrame) -> DataFrame:
-        """Keep the rows in memory and on disk once they are computed."""
-        return self.anew(frame.persist())
+    def hold(self, frame: Any) -> Any:
+        """Keep its rows once they are computed; returns what to use from now on.
 
-    def anew(self, frame: DataFrame) -> DataFrame:
-        """Plan it again: a frame that has run keeps its plan, and sees no cache that came later."""
-        return frame.select("*")
+        Computes nothing itself.
+        """
+        ...
 
-    def release(self, frame: DataFrame) -> None:
-        """Let go of them."""
-        try:
-            frame.unpersist()
-        except Exception:  # an error on the way here counts more, and Spark ends what is left
-            logger.debug("a batch's cached rows could not be released", exc_info=True)
+    def anew(self, frame: Any) -> Any:
+        """The same rows, planned anew, so that those of them that are held are used."""
+        ...
 
-    def discard(self, frame: DataFrame) -> None:
-        """Compute all rows, and keep none."""
-        frame.write.format("noop").mode("overwrite").save()
+    def release(self, frame: Any) -> None:
+        """Let go of what `hold` was given; also after errors, so it raises none of its own."""
+        ...
+
+    def discard(self, frame: Any) -> None:
+        """Compute all of its rows, and keep none of them."""
+        ...

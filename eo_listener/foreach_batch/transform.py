@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from eo_listener.errors import SettingsError
-from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.plan import Plan
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +42,7 @@ class Batch:
 
         Raises SettingsError where a task is not one whole partition, and under Spark Connect.
         """
-        from eo_listener.jvm.tasks import task_ranges  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+        from eo_listener.spark.jvm.task_ranges import task_ranges  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
         return task_ranges(self.frame)
 

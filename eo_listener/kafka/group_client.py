@@ -9,11 +9,11 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Wire
 
-from eo_listener.errors import KafkaError
-from eo_listener.fault_points import reached
-from eo_listener.kafka.clients import OUTSIDER, SOCKET_TIMEOUT, TIMED_OUT, Client, Role, answer_of
+from eo_listener.kafka.client import OUTSIDER, SOCKET_TIMEOUT, TIMED_OUT, Client, Role, answer_of
 from eo_listener.kafka.logs import Held, group_offsets
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.fault_points import reached
+from eo_listener.model.offsets import Position, TopicPartition
 
 # Seconds between two looks for an answer: a poll does not end with it, and one of less than a
 # millisecond does not wait at all.

@@ -18,12 +18,12 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient
 
-from eo_listener.client_texts import require_name
-from eo_listener.error_names import LEADER_MOVES, NO_TOPIC
-from eo_listener.errors import KafkaError
-from eo_listener.kafka.clients import TIMED_OUT, Client, answer_of, is_local, open_admin
-from eo_listener.offsets import Position, TopicPartition
-from eo_listener.protocols import Look
+from eo_listener.client_config.validation import require_name
+from eo_listener.kafka.client import TIMED_OUT, Client, answer_of, is_local, open_admin
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.kafka_error_names import LEADER_MOVES, NO_TOPIC
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.protocols import Look
 
 UNREADABLE = "(not readable)"
 _AT_ONCE = 5000  # partitions, or topics, in one request

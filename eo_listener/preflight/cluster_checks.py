@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eo_listener import acls
-from eo_listener.metadata import MAX_BYTES
+from eo_listener.client_config import acls
+from eo_listener.model.commit_metadata import MAX_BYTES
 from eo_listener.preflight.facts import ClusterFacts, Plan
 from eo_listener.preflight.findings import Finding, fine, note, problem, warning
 

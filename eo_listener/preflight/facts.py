@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.model.offsets import Position, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

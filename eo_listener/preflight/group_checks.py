@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from eo_listener import acls
-from eo_listener.errors import few
-from eo_listener.client_texts import is_printable_ascii
-from eo_listener.identities import INSTANCE_ID, transactional_id
-from eo_listener.metadata import CommitMetadata
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.client_config import acls
+from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
+from eo_listener.client_config.validation import is_printable_ascii
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import few
+from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.preflight import rights
 from eo_listener.preflight.facts import GroupFacts, Plan, TopicFacts
 from eo_listener.preflight.findings import Finding, fine, note, problem, warning

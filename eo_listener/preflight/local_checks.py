@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from eo_listener.errors import EoListenerError
+from eo_listener.model.errors import EoListenerError, install
 from eo_listener.preflight.findings import Finding, fine, note, problem, warning
-from eo_listener.errors import install
 
 _ABOUT: Final = "this machine"
 _CONNECTOR: Final = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)[-:](\d[^,\s]*?)(?:\.jar)?")

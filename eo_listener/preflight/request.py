@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from eo_listener.errors import SettingsError
+from eo_listener.client_config.translate import principal
+from eo_listener.model.errors import SettingsError
 from eo_listener.preflight.cluster_checks import judge_cluster
 from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Plan, TopicFacts
 from eo_listener.preflight.findings import Finding
 from eo_listener.preflight.group_checks import judge_group
 from eo_listener.preflight.topic_checks import judge_topic
-from eo_listener.security import principal
 
 
 class Cluster(Protocol):

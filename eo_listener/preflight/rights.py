@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from eo_listener.acls import command
+from eo_listener.client_config.acls import command
 from eo_listener.preflight.findings import Finding, problem
 
 # What implies another right, in Kafka's AclAuthorizer.

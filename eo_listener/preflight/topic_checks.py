@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eo_listener import acls
+from eo_listener.client_config import acls
 from eo_listener.preflight import rights
 from eo_listener.preflight.facts import Plan, TopicFacts
 from eo_listener.preflight.findings import Finding, fine, note, problem

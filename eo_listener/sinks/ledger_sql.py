@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from eo_listener.errors import ForeignWriterError, FormatError
-from eo_listener.ledger import FORMAT, Entry, Head, LedgerKey, Move, Verdict
-from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.model.errors import ForeignWriterError, FormatError
+from eo_listener.model.ledger import FORMAT, Entry, Head, LedgerKey, Move, Verdict
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 HEADS: Final = "eo_ledger"
 HISTORY: Final = "eo_ledger_history"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from eo_listener.errors import SettingsError
-from eo_listener.ledger import Entry
-from eo_listener.offsets import TopicPartition
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger import Entry
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY, Standing
-from eo_listener.sinks.refusals import SHARE, DeadLetterLimit
 
 STAGED: Final = "eo_batch"
 """The table in which `apply=` finds the batch's rows, there for one transaction only."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from eo_listener.errors import RetriableSinkError
-from eo_listener.plan import Plan
-from eo_listener.sinks.fetching import TASK_BYTES, TASK_ROWS, planned_rows
-from eo_listener.sinks.rows import TooManyBytesError, stream
+from eo_listener.model.errors import RetriableSinkError
+from eo_listener.model.planned_batch import Plan
+from eo_listener.sinks.arrow_rows import TooManyBytesError, stream
+from eo_listener.sinks.fetch_plan import TASK_BYTES, TASK_ROWS, planned_rows
 
 _TELLING = 1000  # fewer rows tell too little
 _GROWTH = 4

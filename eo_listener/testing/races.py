@@ -6,10 +6,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from eo_listener.errors import ForeignWriterError, OutcomeUnknownError, SinkError
-from eo_listener.ledger import Entry
-from eo_listener.protocols import Sink
-from eo_listener.testing.entries import plan_of
+from eo_listener.model.errors import ForeignWriterError, OutcomeUnknownError, SinkError
+from eo_listener.model.ledger import Entry
+from eo_listener.model.protocols import Sink
+from eo_listener.testing.made_up_entries import plan_of
 
 
 def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry]) -> list[bool]:

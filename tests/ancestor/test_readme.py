@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener import OffsetCommitListener
-from eo_listener.broker import Broker, parse_rows
+from eo_listener.devtools.broker import Broker, parse_rows
 from tests.bridge.submitted import command, run
 from tests.topics import Topics, unique
 

@@ -15,12 +15,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from eo_listener.committer import Committer, Policy, Retry
-from eo_listener.events import CommitFailed, Committed, Event
-from eo_listener.kafka import open_groups
-from eo_listener.metadata import CommitMetadata
-from eo_listener.offsets import Position, TopicPartition
-from eo_listener.routing import Cluster, Commit
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.kafka.group_stores import open_groups
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.events import CommitFailed, Committed, Event
+from eo_listener.model.offsets import Position, TopicPartition
 from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, Violation, audit
 from tests.attack.proxy import Proxy
 from tests.attack.replies import ERRORS

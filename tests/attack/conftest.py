@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from eo_listener.broker import Broker
+from eo_listener.devtools.broker import Broker
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.attack.proxy import Proxy
 from tests.conftest import kafka_version

@@ -30,7 +30,7 @@ from typing import Literal
 
 import psutil
 
-from eo_listener.fault_points import VARIABLE
+from eo_listener.model.fault_points import VARIABLE
 from tests.attack.blows import fell, note
 
 FAULTS = "EO_TEST_FAULTS"

@@ -13,12 +13,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from eo_listener.committer import Committer, Policy, Retry
-from eo_listener.events import Event
-from eo_listener.kafka import open_groups
-from eo_listener.metadata import CommitMetadata
-from eo_listener.offsets import Position, TopicPartition
-from eo_listener.routing import Cluster, Commit
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.kafka.group_stores import open_groups
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.events import Event
+from eo_listener.model.offsets import Position, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

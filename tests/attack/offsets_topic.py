@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from eo_listener.broker import Broker
-from eo_listener.broker.storage import NodeFolder
-from eo_listener.metadata import CommitMetadata
-from eo_listener.offsets import TopicPartition
+from eo_listener.devtools.broker import Broker
+from eo_listener.devtools.broker.storage import NodeFolder
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.offsets import TopicPartition
 from tests.attack.messages import Fields, Messages, Source
 from tests.attack.record_batches import Record, records
 

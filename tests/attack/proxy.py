@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import final
 
-from eo_listener.broker import Broker, Listener
+from eo_listener.devtools.broker import Broker, Listener
 from tests.attack.messages import Messages
 from tests.attack.pipe import Pipe
 from tests.attack.wire_faults import Action, Armed, Choice, Request

@@ -10,7 +10,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from eo_listener.checkpoint import checksum
+from eo_listener.spark.checkpoint import checksum
 
 
 def batches(checkpoint: Path, folder: str) -> list[int]:

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from eo_listener.broker import Broker
-from eo_listener.kafka.modes import MODES
+from eo_listener.devtools.broker import Broker
+from eo_listener.kafka.group_stores import MODES
 from tests.attack.campaign import (
     READING,
     WRITING,

@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from eo_listener.broker import Broker
-from eo_listener.checkpoint import Checkpoint
+from eo_listener.devtools.broker import Broker
+from eo_listener.spark.checkpoint import Checkpoint
 from tests.attack import surgery
 from tests.listener.queries import Queries
 from tests.spark_session import spark

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.kafka.modes import MODES
+from eo_listener.kafka.group_stores import MODES
 from tests.attack.conftest import Attacked
 from tests.attack.driver import Job
 from tests.attack.durable import Durable

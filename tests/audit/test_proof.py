@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from eo_listener.audit import Claim, Gravity, Kind, LogFacts, prove, read_rows
-from eo_listener.audit.runs import Runs, of_offsets
-from eo_listener.errors import FormatError
-from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.audit.intervals import Runs, of_offsets
+from eo_listener.model.errors import FormatError
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 TP = TopicPartition("t", 0)
 CLAIM = Claim(span=OffsetRange(0, 10), topic_id="one")

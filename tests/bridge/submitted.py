@@ -17,9 +17,9 @@ from typing import final
 
 import psutil
 
-from eo_listener import shim
-from eo_listener.session.builder import HADOOP, OUR_IVY_SETTINGS
-from eo_listener.session.installation import Installation
+from eo_listener.spark import shim
+from eo_listener.spark.session.configure import HADOOP, OUR_IVY_SETTINGS
+from eo_listener.spark.session.installation import Installation
 from tests.spark_session import session_conf
 
 ROOT = Path(__file__).parents[2]

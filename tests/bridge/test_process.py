@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from eo_listener import __version__
-from eo_listener.broker import Broker
+from eo_listener.devtools.broker import Broker
 from tests.bridge.jvm_side import RUN, JvmSide, hello, progress, started
 from tests.bridge.submitted import until
 from tests.groups import total

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eo_listener.broker import Broker
+from eo_listener.devtools.broker import Broker
 from tests.bridge.submitted import command, is_bridge, run, until
 from tests.bridge.test_submitted import held
 from tests.connect_server import serving

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eo_listener.broker import Broker, parse_rows
-from eo_listener.errors import KafkaError
-from eo_listener.metadata import CommitMetadata
+from eo_listener.devtools.broker import Broker, parse_rows
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import KafkaError
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.bridge.submitted import Driver, is_bridge, until
 from tests.groups import positions, total

@@ -92,7 +92,7 @@ def test_ctrl_c_in_a_command() -> None:
     """130 and one line, whatever it was doing."""
     program = (
         "import signal, sys, os\n"
-        "from eo_listener import cli, shim\n"
+        "from eo_listener import cli; from eo_listener.spark import shim\n"
         "def jar(): os.kill(os.getpid(), signal.SIGINT); signal.pause()\n"
         "shim.jar = jar\n"
         "sys.argv = ['eo-listener', 'jar']\n"
@@ -141,8 +141,9 @@ def test_importing_the_package_loads_nothing_foreign() -> None:
     assert found["foreign"] == []
     assert found["ours"] == [
         "eo_listener",
-        "eo_listener.errors",
-        "eo_listener.offsets",
+        "eo_listener.model",
+        "eo_listener.model.errors",
+        "eo_listener.model.offsets",
         "eo_listener.version",
     ]
     assert {"PostgresSink", "OffsetCommitListener", "configure"} <= set(found["listed"])
@@ -161,7 +162,7 @@ def test_a_name_whose_extra_is_missing_is_an_import_error(
     """It is one of ours too: it says what to install."""
     program = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        "from eo_listener.errors import SettingsError\n"
+        "from eo_listener.model.errors import SettingsError\n"
         "try:\n"
         f"    from eo_listener import {name}\n"
         "except ImportError as error:\n"

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from eo_listener import cli, spark_home
-from eo_listener.broker import Broker
+from eo_listener import cli
+from eo_listener.devtools.broker import Broker
+from eo_listener.spark import spark_home
 from tests.cli.test_status import commit, run
 from tests.topics import Topics, unique
 

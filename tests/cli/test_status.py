@@ -11,11 +11,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from eo_listener.broker import Broker
-from eo_listener.errors import KafkaError
-from eo_listener.kafka import ClusterReader, ConfluentGroups
-from eo_listener.metadata import CommitMetadata
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.devtools.broker import Broker
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.offsets import Position, TopicPartition
 from tests.conftest import StartBroker
 from tests.topics import Topics, unique
 

@@ -11,8 +11,8 @@ from typing import final
 
 import psutil
 
-from eo_listener.broker import ports
-from eo_listener.session.installation import Installation
+from eo_listener.devtools.broker import ports
+from eo_listener.spark.session.installation import Installation
 from tests.bridge.submitted import environment, is_open, until
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.broker import Broker
-from eo_listener.session.installation import Installation
+from eo_listener.devtools.broker import Broker
+from eo_listener.spark.session.installation import Installation
 from tests.bridge.submitted import command, environment, run, until
 from tests.bridge.test_programs import JAVA, compile_job
 from tests.bridge.test_submitted import held

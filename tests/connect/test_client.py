@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from eo_listener.broker import Broker, parse_rows
+from eo_listener.devtools.broker import Broker, parse_rows
 from tests.bridge.submitted import run
 from tests.connect_server import remote
 from tests.topics import Topics

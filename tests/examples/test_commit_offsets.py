@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.broker import Broker, parse_rows
+from eo_listener.devtools.broker import Broker, parse_rows
 from tests.bridge.submitted import LISTENER, command, run
 from tests.examples.program import EXAMPLES, example
 from tests.topics import Topics

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eo_listener.broker import Broker, parse_rows
+from eo_listener.devtools.broker import Broker, parse_rows
 from tests.examples.program import example
 from tests.postgres_server import dsn, postgres
 from tests.topics import Topics

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from eo_listener.broker import Broker
 from eo_listener.cli import app
-from eo_listener.errors import EoListenerError
+from eo_listener.devtools.broker import Broker
+from eo_listener.model.errors import EoListenerError
 from tests.attack import surgery
-from tests.checkpoint.recorded import unpack
 from tests.groups import positions
+from tests.spark.checkpoint.recorded import unpack
 from tests.topics import Topics, unique
 
 COMMAND = [sys.executable, "-m", "eo_listener", "follow"]

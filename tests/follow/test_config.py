@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.errors import SettingsError
 from eo_listener.follow.config import read
 from eo_listener.follow.targets import parse_groups
+from eo_listener.model.errors import SettingsError
 
 WHOLE = """
 bootstrap_servers = "a:1"

@@ -14,14 +14,14 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from eo_listener.errors import SettingsError
-from eo_listener.events import Event, PartitionsShared
+from eo_listener.commit.tracking.routing import Cluster
 from eo_listener.follow import Follower, Notice, NoticeKind, Target
-from eo_listener.offsets import TopicPartition
-from eo_listener.routing import Cluster
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.events import Event, PartitionsShared
+from eo_listener.model.offsets import TopicPartition
 from eo_listener.testing import MemoryGroups
 from tests.attack import surgery
-from tests.checkpoint.recorded import unpack
+from tests.spark.checkpoint.recorded import unpack
 from tests.threads import none_left
 
 CLUSTER = Cluster.of({"bootstrap.servers": "h:1"})

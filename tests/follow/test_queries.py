@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.broker import Broker
-from eo_listener.checkpoint import BatchOffsets, Checkpoint
-from eo_listener.errors import KafkaError
-from eo_listener.metadata import CommitMetadata
+from eo_listener.devtools.broker import Broker
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import KafkaError
+from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint
 from tests import groups
 from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, audit
 from tests.listener.queries import Queries

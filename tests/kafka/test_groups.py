@@ -9,11 +9,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from eo_listener.broker import Broker
-from eo_listener.errors import KafkaError, SettingsError
-from eo_listener.kafka import ClusterReader, ConfluentGroups, check, logs, open_groups
-from eo_listener.kafka.open_clients import LIMIT
-from eo_listener.offsets import TopicPartition
+from eo_listener.devtools.broker import Broker
+from eo_listener.kafka import logs
+from eo_listener.kafka.client_pool import LIMIT
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.group_stores import check, open_groups
+from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.model.offsets import TopicPartition
 from tests.store_facts import (
     at,
     insist,

@@ -17,14 +17,16 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Wire
 
-from eo_listener import fault_points
-from eo_listener.broker import Broker
-from eo_listener.broker.describe import GroupState, parse_states
-from eo_listener.committer.reasons import explain
-from eo_listener.errors import KafkaError
-from eo_listener.kafka import ClusterReader, clients, open_groups, transactions
-from eo_listener.offsets import Position, TopicPartition
-from eo_listener.protocols import GroupStore, Look
+from eo_listener.devtools.broker import Broker
+from eo_listener.devtools.broker.group_table import GroupState, parse_states
+from eo_listener.kafka import client, transactional_groups
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.group_stores import open_groups
+from eo_listener.model import fault_points
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.kafka_errors import explain
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.protocols import GroupStore, Look
 from tests.conftest import kafka_version
 from tests.topics import Topics, unique
 
@@ -239,7 +241,7 @@ def test_a_call_that_never_comes_back_is_given_up(
     place: Place, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A producer that is stuck is replaced when its group can be read; what it had never lands."""
-    monkeypatch.setattr(transactions, "_STUCK", 2.0)
+    monkeypatch.setattr(transactional_groups, "_STUCK", 2.0)
     store, released = opened("transactional", place.properties()), threading.Event()
     insist(store, place.group, place.at(5))
 
@@ -282,8 +284,8 @@ def test_a_member_reads_no_records(
 ) -> None:
     """All partitions are its own, and it asks for nothing of what they hold."""
     received: list[str] = []
-    monkeypatch.setitem(clients.MEMBER.fixed, "statistics.interval.ms", "500")
-    monkeypatch.setitem(clients.MEMBER.fixed, "stats_cb", received.append)
+    monkeypatch.setitem(client.MEMBER.fixed, "statistics.interval.ms", "500")
+    monkeypatch.setitem(client.MEMBER.fixed, "stats_cb", received.append)
     Topics(place.broker.bootstrap_servers).fill(place.topic, 3000)
     store = opened("member", place.properties(protocol))
     insist(store, place.group, place.at(1))

@@ -10,16 +10,17 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # no __all__
 from pyspark.sql import SparkSession
 
-from eo_listener.broker import Broker
-from eo_listener.committer import Committer
-from eo_listener.errors import KafkaError
-from eo_listener.events import CommitFailed, Committed, Event
-from eo_listener.jvm.groups import JvmGroups
-from eo_listener.jvm.hands import JvmHands
-from eo_listener.kafka import ClusterReader, open_groups
-from eo_listener.offsets import Position, TopicPartition
-from eo_listener.protocols import GroupStore
-from eo_listener.routing import Cluster, Commit
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.devtools.broker import Broker
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.group_stores import open_groups
+from eo_listener.kafka.java_groups import JvmGroups
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.events import CommitFailed, Committed, Event
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.protocols import GroupStore
+from eo_listener.spark.jvm.shim_client import JvmHands
 from tests.conftest import kafka_version
 from tests.spark_session import spark
 from tests.topics import Topics, unique

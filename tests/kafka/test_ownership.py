@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eo_listener.kafka.ownership import Ownership
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.model.offsets import Position, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

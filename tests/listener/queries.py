@@ -8,8 +8,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from eo_listener.broker import Broker, GroupRow, parse_rows
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.devtools.broker import Broker, GroupRow, parse_rows
+from eo_listener.model.offsets import Position, TopicPartition
 from tests.groups import positions
 
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from eo_listener import OffsetCommitListener
-from eo_listener.errors import SettingsError
+from eo_listener.model.errors import SettingsError
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from eo_listener import OffsetCommitListener
-from eo_listener.metadata import CommitMetadata
+from eo_listener.model.commit_metadata import CommitMetadata
 from tests.groups import positions
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import functions
 
 from eo_listener import OffsetCommitListener
-from eo_listener.events import QueryProgressed, RunGroupsChanged
-from eo_listener.metrics.prometheus import Prometheus
+from eo_listener.model.events import QueryProgressed, RunGroupsChanged
+from eo_listener.observers.metrics.prometheus import Prometheus
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique

@@ -8,16 +8,16 @@ import time
 import pytest
 
 from eo_listener import OffsetCommitListener
-from eo_listener.events import (
+from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.events import (
     CommitRefused,
     ForeignCommit,
     PartitionsShared,
     Refusal,
     TopicRecreated,
 )
-from eo_listener.kafka import ConfluentGroups
-from eo_listener.metadata import CommitMetadata
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.model.offsets import Position, TopicPartition
 from tests.attack.offsets_topic import OffsetsTopic, audit
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries

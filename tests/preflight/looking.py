@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from eo_listener.broker import Broker
-from eo_listener.preflight import child
+from eo_listener.devtools.broker import Broker
+from eo_listener.preflight import child_process
 from eo_listener.preflight.findings import Finding
 from eo_listener.preflight.request import Request
 
@@ -27,4 +27,4 @@ def look(
         mode=mode,
         recommit_interval=recommit_interval,
     )
-    return list(child.look(request).findings)
+    return list(child_process.look(request).findings)

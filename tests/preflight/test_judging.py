@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from eo_listener import acls
-from eo_listener.errors import FormatError, JavaError, SettingsError
-from eo_listener.metadata import CommitMetadata
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.client_config import acls
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import FormatError, JavaError, SettingsError
+from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.preflight import rights
 from eo_listener.preflight.cluster_checks import judge_cluster
 from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Member, Plan, TopicFacts

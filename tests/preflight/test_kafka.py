@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Wire
 
-from eo_listener.broker import Broker
+from eo_listener.devtools.broker import Broker
 from eo_listener.preflight.findings import Finding, Level, to_act_on
 from tests.cli.test_status import commit
 from tests.conftest import kafka_version

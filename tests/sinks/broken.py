@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from eo_listener.errors import ForeignWriterError
-from eo_listener.fault_points import reached
-from eo_listener.ledger import Applied, Entry, Head, LedgerKey
-from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.plan import Plan
+from eo_listener.model.errors import ForeignWriterError
+from eo_listener.model.fault_points import reached
+from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import Plan
 from eo_listener.testing import MemorySink, MemoryStore, Transaction
 
 

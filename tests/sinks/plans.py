@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.plan import Plan
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import Plan
 
 EMPTY = Plan(
     query_id="q",

@@ -8,7 +8,7 @@ import pytest
 
 from eo_listener.testing import MemoryStore
 from eo_listener.testing.conformance import SinkConformance
-from eo_listener.testing.entries import Row
+from eo_listener.testing.made_up_entries import Row
 from tests.sinks.broken import BUGS, Broken
 
 

@@ -10,11 +10,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from eo_listener.errors import FormatError
-from eo_listener.ledger import Entry, Head, LedgerKey
-from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.model.errors import FormatError
+from eo_listener.model.ledger import Entry, Head, LedgerKey
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_sql import LedgerSql, Standing, foreign_writer, moved, standing
-from eo_listener.testing.entries import QUERY, entry_of, heads_of
+from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 
 LEDGER = LedgerSql(placeholder="?", moment="text")
 TP = TopicPartition("flights", 0)

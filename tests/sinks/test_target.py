@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from eo_listener.errors import SettingsError
-from eo_listener.ledger import Head
-from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger import Head
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_sql import Standing
 from eo_listener.sinks.target import Mode, Target, refuse_dotted, refuse_dropped
 

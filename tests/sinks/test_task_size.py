@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eo_listener.errors import RetriableSinkError
+from eo_listener.model.errors import RetriableSinkError
 from eo_listener.sinks import task_size
-from eo_listener.sinks.fetching import TASK_BYTES
-from eo_listener.sinks.rows import TooManyBytesError
+from eo_listener.sinks.arrow_rows import TooManyBytesError
+from eo_listener.sinks.fetch_plan import TASK_BYTES
 from eo_listener.sinks.task_size import TaskSize
 from tests.sinks.plans import planned
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-from eo_listener.errors import SettingsError
-from eo_listener.ledger import Applied
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger import Applied
 
 REFUSED = 100
 """The tables of these tests take values below it only."""

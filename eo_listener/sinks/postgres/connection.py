@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
-from eo_listener.errors import OutcomeUnknownError, SinkError
-from eo_listener.fault_points import reached
-from eo_listener.sinks.postgres.access import Access
-from eo_listener.sinks.postgres.failures import (
-    on_standby,
-    said,
-    standby,
-    translated,
-    unreachable,
-)
+from eo_listener.model.errors import OutcomeUnknownError, SinkError
+from eo_listener.model.fault_points import reached
+from eo_listener.sinks.postgres.conninfo import Access
+from eo_listener.sinks.postgres.errors import on_standby, said, standby, translated, unreachable
 
 if TYPE_CHECKING:
     from psycopg.abc import RV, PQGen

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from eo_listener.errors import SettingsError
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql, Why
 from eo_listener.sinks.ledger_sql import Statement
-from eo_listener.sinks.poison import DeadLetter, DeadLetterSql, Why
-from eo_listener.sinks.postgres.failures import reason
+from eo_listener.sinks.postgres.errors import reason
 from eo_listener.sinks.postgres.ledger import MOMENT, PLACE
 from eo_listener.sinks.postgres.statements import making, oid, run, run_many, spelt
 from eo_listener.sinks.target import refuse_dotted
@@ -17,9 +17,9 @@ from eo_listener.sinks.target import refuse_dotted
 if TYPE_CHECKING:
     import psycopg
 
-    from eo_listener.ledger import Entry
+    from eo_listener.model.ledger import Entry
+    from eo_listener.sinks.dead_letter_limit import Refusals
     from eo_listener.sinks.postgres.connection import Link
-    from eo_listener.sinks.refusals import Refusals
 
 
 @dataclass(kw_only=True)

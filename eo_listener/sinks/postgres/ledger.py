@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from psycopg import errors
 
-from eo_listener.errors import SettingsError
-from eo_listener.fault_points import reached
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.fault_points import reached
 from eo_listener.sinks.ledger_sql import (
     HEADS,
     HISTORY,
@@ -26,8 +26,8 @@ from eo_listener.sinks.postgres.statements import identifier, making, run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eo_listener.ledger import Entry, Head, LedgerKey
-    from eo_listener.offsets import TopicPartition
+    from eo_listener.model.ledger import Entry, Head, LedgerKey
+    from eo_listener.model.offsets import TopicPartition
     from eo_listener.sinks.postgres.connection import Cursor, Link, Row
 
 MOMENT: Final = "timestamp with time zone"

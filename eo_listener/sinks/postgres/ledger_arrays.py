@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from eo_listener.ledger import FORMAT
+from eo_listener.model.ledger import FORMAT
 from eo_listener.sinks.ledger_sql import Statement, now_text, verdict
 
 if TYPE_CHECKING:
-    from eo_listener.ledger import Entry, Head, Move
-    from eo_listener.offsets import TopicPartition
+    from eo_listener.model.ledger import Entry, Head, Move
+    from eo_listener.model.offsets import TopicPartition
 
 _OURS: Final = "l.sink = %s AND l.query = %s"
 _SAME: Final = (

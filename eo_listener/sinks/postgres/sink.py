@@ -12,29 +12,34 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import psycopg
 
-from eo_listener.errors import OutcomeUnknownError, RetriableSinkError, SettingsError, SinkError
-from eo_listener.ledger import Applied, Entry, Head, LedgerKey
-from eo_listener.offsets import TopicPartition
-from eo_listener.plan import Plan
-from eo_listener.sinks.fetching import TASK_ROWS
+from eo_listener.model.errors import (
+    OutcomeUnknownError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.planned_batch import Plan
+from eo_listener.sinks.dead_letter_limit import SHARE
+from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.postgres import dead_letters as letters_table
-from eo_listener.sinks.postgres.access import Access
-from eo_listener.sinks.postgres.applying import check_apply
-from eo_listener.sinks.postgres.choosing import Choosing, Chosen
+from eo_listener.sinks.postgres.catalog import check_durable, look, make_target
+from eo_listener.sinks.postgres.columns import Layout, check_names
 from eo_listener.sinks.postgres.connection import Identity, Link, answers, connect, usable
-from eo_listener.sinks.postgres.copying import RefusedLateError
-from eo_listener.sinks.postgres.failures import lost, translated
-from eo_listener.sinks.postgres.layout import Layout, check_names
+from eo_listener.sinks.postgres.conninfo import Access
+from eo_listener.sinks.postgres.copy import RefusedLateError
+from eo_listener.sinks.postgres.errors import lost, translated
 from eo_listener.sinks.postgres.ledger import Ledger
-from eo_listener.sinks.postgres.nested import told
-from eo_listener.sinks.postgres.outcomes import NoConnectionError, NotSentError
-from eo_listener.sinks.postgres.partitions import Partitions, rows_of
+from eo_listener.sinks.postgres.method_choice import Choosing, Chosen
+from eo_listener.sinks.postgres.nested_types import told
+from eo_listener.sinks.postgres.per_partition import Partitions, rows_of
 from eo_listener.sinks.postgres.staging import NoStagingError, Staging
 from eo_listener.sinks.postgres.statements import schema_of
-from eo_listener.sinks.postgres.tables import check_durable, look, make_target
-from eo_listener.sinks.postgres.ways import Choice, Way
-from eo_listener.sinks.postgres.writing import Writer
-from eo_listener.sinks.refusals import SHARE
+from eo_listener.sinks.postgres.task_results import NoConnectionError, NotSentError
+from eo_listener.sinks.postgres.transaction import Writer
+from eo_listener.sinks.postgres.user_sql import check_apply
+from eo_listener.sinks.postgres.write_methods import Choice, Way
 from eo_listener.sinks.target import Apply, Target, refuse_dropped
 from eo_listener.sinks.task_size import TaskSize
 

@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import errors, sql
 
-from eo_listener.errors import RetriableSinkError, SinkError
-from eo_listener.fault_points import reached
-from eo_listener.ledger import Applied, Entry
+from eo_listener.model.errors import RetriableSinkError, SinkError
+from eo_listener.model.fault_points import reached
+from eo_listener.model.ledger import Applied, Entry
+from eo_listener.sinks.dead_letters import TOLD, DeadLetter
 from eo_listener.sinks.ledger_sql import Statement
-from eo_listener.sinks.newest import ORIGIN
-from eo_listener.sinks.poison import TOLD, DeadLetter
-from eo_listener.sinks.postgres import tables
-from eo_listener.sinks.postgres.applying import apply_users
+from eo_listener.sinks.newest_row import ORIGIN
+from eo_listener.sinks.postgres import catalog
+from eo_listener.sinks.postgres.columns import ATTEMPT, listed
 from eo_listener.sinks.postgres.connection import begin, commit, roll_back
-from eo_listener.sinks.postgres.copying import SAVEPOINTS, Copier, chunks
+from eo_listener.sinks.postgres.copy import SAVEPOINTS, Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import statements_on
-from eo_listener.sinks.postgres.executors import Attempt, Batches, connection, outcomes
-from eo_listener.sinks.postgres.failures import left_out, translated
-from eo_listener.sinks.postgres.layout import ATTEMPT, listed
+from eo_listener.sinks.postgres.errors import left_out, translated
+from eo_listener.sinks.postgres.executor_tasks import Attempt, Batches, connection, outcomes
 from eo_listener.sinks.postgres.statements import identifier, run
+from eo_listener.sinks.postgres.user_sql import apply_users
 from eo_listener.sinks.target import STAGED
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from eo_listener.sinks.dead_letter_limit import Refusals
+    from eo_listener.sinks.postgres.columns import Layout
     from eo_listener.sinks.postgres.connection import Link
-    from eo_listener.sinks.postgres.layout import Layout
-    from eo_listener.sinks.postgres.outcomes import Outcome
-    from eo_listener.sinks.postgres.writing import Tally, Writer
-    from eo_listener.sinks.refusals import Refusals
+    from eo_listener.sinks.postgres.task_results import Outcome
+    from eo_listener.sinks.postgres.transaction import Tally, Writer
 
 _SETTING: Final = "eo.attempt"
 _LEFT_OVER: Final = """
@@ -221,7 +221,7 @@ class Staging:
         refusals: Refusals,
     ) -> None:
         schema, target = self.writer.access.schema, self.writer.target
-        there = tables.columns(link, schema, name) or {}
+        there = catalog.columns(link, schema, name) or {}
         letter = listed([column for column in there if column not in (ATTEMPT, TOLD)])
         text = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {}").format(
             identifier(schema, target.dead_letters or ""), letter, letter, staged, which

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from eo_listener.errors import SettingsError
+from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.arrow_schema import check_structs
 
 

@@ -18,12 +18,15 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from eo_listener.errors import EoListenerError, SettingsError, SinkError
-from eo_listener.fault_points import reached
-from eo_listener.ledger import Applied, Entry, Head, LedgerKey
-from eo_listener.offsets import TopicPartition
-from eo_listener.plan import Plan
-from eo_listener.sinks.fetching import TASK_ROWS
+from eo_listener.model.errors import EoListenerError, SettingsError, SinkError
+from eo_listener.model.fault_points import reached
+from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.planned_batch import Plan
+from eo_listener.sinks.arrow_rows import schema_of
+from eo_listener.sinks.dead_letter_limit import SHARE, Refusals
+from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql
+from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.ledger_sql import (
     HEADS,
     LedgerSql,
@@ -33,15 +36,12 @@ from eo_listener.sinks.ledger_sql import (
     moved,
     standing,
 )
-from eo_listener.sinks.poison import DeadLetter, DeadLetterSql
-from eo_listener.sinks.refusals import SHARE, Refusals
-from eo_listener.sinks.rows import schema_of
-from eo_listener.sinks.sqlite.applying import run_apply
-from eo_listener.sinks.sqlite.failures import at_commit, explained
-from eo_listener.sinks.sqlite.file import Connection, DatabaseFile
-from eo_listener.sinks.sqlite.merging import STAGE, Merge
-from eo_listener.sinks.sqlite.table import SCHEMA, columns_of, in_file, target_table
-from eo_listener.sinks.sqlite.writing import Writing
+from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of, in_file, target_table
+from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile
+from eo_listener.sinks.sqlite.errors import at_commit, explained
+from eo_listener.sinks.sqlite.merge import STAGE, Merge
+from eo_listener.sinks.sqlite.rows import Writing
+from eo_listener.sinks.sqlite.user_sql import run_apply
 from eo_listener.sinks.target import Apply, Target, refuse_dotted, refuse_dropped
 from eo_listener.sinks.task_size import TaskSize
 

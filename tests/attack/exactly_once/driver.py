@@ -22,14 +22,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener import OffsetCommitListener, exactly_once
-from eo_listener.errors import EoListenerError
+from eo_listener.model.errors import EoListenerError
 from tests.attack.blows import fell, note
 from tests.attack.faults import LOG, driver_processes, reached
 from tests.attack.offerer import say
 from tests.spark_session import new_session
 
 if TYPE_CHECKING:
-    from eo_listener.protocols import Sink
+    from eo_listener.model.protocols import Sink
 
 TABLE = "delays"
 WINDOW = 10  # seconds, which are records of each partition

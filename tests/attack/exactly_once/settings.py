@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.broker import Broker
+from eo_listener.devtools.broker import Broker
 from tests.attack.exactly_once.lives import Lives
 from tests.attack.exactly_once.store import Store
 from tests.postgres_server import schema_of_its_own

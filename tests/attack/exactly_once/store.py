@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from tests.attack.exactly_once.driver import TABLE
 
 

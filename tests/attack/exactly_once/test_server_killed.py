@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eo_listener.broker import Broker
+from eo_listener.devtools.broker import Broker
 from tests.attack.exactly_once.lives import END, Lives
 from tests.attack.exactly_once.store import Store
 from tests.attack.faults import Fault

@@ -1,0 +1,55 @@
+"""What a gap proof starts from: what the ledger claims, what Kafka has, which rows there are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from eo_listener.audit.intervals import Runs
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a ledger says of one partition: all of `span` was applied.
+
+    `topic_id` is that of the topic then, None where it is not known; `gaps` are offsets in it
+    that were lost and accepted as lost.
+    """
+
+    span: OffsetRange
+    topic_id: str | None = None
+    gaps: tuple[OffsetRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """Kafka's side of one partition.
+
+    `start` is the first offset that the log still has, `stable` where the first open transaction
+    begins, `end` the next offset to be written. `compacted` and `transactional` (whether any
+    producer of the topic is) are None where they are not known.
+    """
+
+    start: int
+    stable: int
+    end: int
+    topic_id: str | None = None
+    compacted: bool | None = None
+    transactional: bool | None = None
+
+
+class LogReader(Protocol):
+    """Reads Kafka's logs; changes nothing. Raises KafkaError when they cannot be read."""
+
+    def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
+        """What there is of them; partitions that do not exist are left out."""
+        ...
+
+    def seen(self, partition: TopicPartition, spans: Runs, *, committed: bool) -> Runs:
+        """The offsets of records that a consumer is shown there, others beside them too.
+
+        With `committed` it is one that reads only what transactions have committed.
+        """
+        ...

@@ -1,0 +1,69 @@
+"""What a gap proof finds, and how grave it is. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+
+class Gravity(Enum):
+    """What a finding means for the question whether each record is in the store once."""
+
+    EXPLAINED = "as it should be"
+    UNPROVABLE = "cannot be proved any more"
+    WRONG = "wrong"
+
+
+class Kind(Enum):
+    """What offsets without a row are, or rows that should not be there.
+
+    Kafka shows no consumer its control records: on a topic that is compacted too, an offset that
+    is not there is a marker or compacted, no finer, unless no producer of it is transactional. And
+    a record that was lost first and compacted since looks like one that was compacted first.
+    """
+
+    MARKER = "transaction marker"
+    ABORTED = "record of an aborted transaction"
+    OPEN = "record of a transaction that is still open, which the ledger has gone past"
+    COMPACTED = "compacted by now, and not in the store"
+    MARKER_OR_COMPACTED = "transaction marker, or compacted by now and not in the store"
+    ACCEPTED = "lost, and recorded in the ledger as accepted"
+    RETENTION = "deleted from Kafka by now, and not in the store"
+    GONE = "the partition is no longer in Kafka"
+    MISSING = "in Kafka and not in the store"
+    TAIL = "in Kafka and not in the store, up to where the ledger stands"
+    UNEXPLAINED = "not in Kafka, though nothing deletes single records there"
+    DUPLICATE = "in the store more than once"
+    UNCLAIMED = "in the store, and not in the ledger"
+    RECREATED = "of an older topic of the same name"
+    MOVED_BACK = "beyond the end of Kafka's log, which has moved back"
+
+    @property
+    def gravity(self) -> Gravity:
+        """How grave it is."""
+        if self in _EXPLAINED:
+            return Gravity.EXPLAINED
+        return Gravity.UNPROVABLE if self in _UNPROVABLE else Gravity.WRONG
+
+
+_EXPLAINED = frozenset({Kind.MARKER, Kind.ABORTED, Kind.ACCEPTED})
+_UNPROVABLE = frozenset({Kind.RETENTION, Kind.GONE, Kind.COMPACTED, Kind.MARKER_OR_COMPACTED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One run of offsets of a partition, all of one kind."""
+
+    kind: Kind
+    partition: TopicPartition
+    span: OffsetRange
+
+    @property
+    def gravity(self) -> Gravity:
+        """How grave it is."""
+        return self.kind.gravity
+
+    def __str__(self) -> str:
+        return f"{self.partition} {self.span}: {self.kind.value}"

@@ -1,0 +1,1 @@
+"""From the `kafka.*` options of a source to the settings of a Kafka client."""

@@ -1,0 +1,101 @@
+"""What a text must be to reach Kafka whole: names, addresses and properties of a client.
+
+A client of C takes a NUL for the end of a text, so that another group would be read or committed
+to; and confluent-kafka ends the whole process for a text that cannot be written as UTF-8.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+from eo_listener.model.errors import SettingsError
+
+SERVERS: Final = "bootstrap.servers"
+
+_NAMES: Final = frozenset({"group.id", "group.instance.id", "transactional.id"})
+_PORT: Final = re.compile(r":(\d+)\s*$")
+_PORTS: Final = range(1, 65536)
+_ENCODING: Final = (
+    "it comes from a terminal, file or variable in another encoding (Latin-1), or this process has "
+    "a locale without UTF-8"
+)
+_FIX_ENCODING: Final = "Write it in UTF-8; with LANG=C set PYTHONUTF8=1"
+_FIX_NAME: Final = "Correct the name; a variable that it is made of may hold more than it should"
+
+
+def require_name(what: str, name: str) -> None:
+    """Raise SettingsError for the name of a group or topic that Kafka would not get as written."""
+    if is_printable_ascii(name) and name == name.strip():
+        return  # nearly all: this is asked at every event
+    if not _is_utf8(name):
+        raise SettingsError(
+            f"{what} {name!r} is not valid UTF-8", cause=_ENCODING, fix=_FIX_ENCODING
+        )
+    if any(unicodedata.category(letter) == "Cc" for letter in name):
+        raise SettingsError(
+            f"{what} {name!r} contains a control character",
+            cause="a NUL ends it for Kafka's client, and others are invisible in every tool",
+            fix=_FIX_NAME,
+        )
+    if name != name.strip():
+        raise SettingsError(
+            f"{what} {name!r} begins or ends with a blank",
+            cause="for Kafka that is another name than the one without it",
+            fix=_FIX_NAME,
+        )
+
+
+def require_property(name: str, value: object) -> None:
+    """Raise SettingsError, which quotes no value, for a property that no client would get whole."""
+    if not _is_utf8(name) or "\0" in name:
+        raise SettingsError(
+            f"the Kafka client property {name!r} has no valid name", fix="Correct the property"
+        )
+    if not isinstance(value, str):
+        return
+    if name in _NAMES:
+        require_name(name, value)
+    if not _is_utf8(value):
+        raise SettingsError(
+            f"the value of the Kafka client property {name} is not valid UTF-8",
+            cause=_ENCODING,
+            fix=_FIX_ENCODING,
+        )
+    if "\0" in value:
+        raise SettingsError(
+            f"the value of the Kafka client property {name} contains a NUL character",
+            cause="Kafka's client would take it for the end of the value",
+            fix="Correct the property",
+        )
+    if name == SERVERS:
+        require_ports(value)
+
+
+def require_ports(servers: str) -> None:
+    """Raise SettingsError for an address with a port that there is not.
+
+    librdkafka would connect to another one: it keeps the lower 16 bits.
+    """
+    for server in servers.split(","):
+        port = _PORT.search(server)
+        if port is not None and int(port[1]) not in _PORTS:
+            raise SettingsError(
+                f"the address {server.strip()!r} has no valid port",
+                cause=f"ports go from {_PORTS[0]} to {_PORTS[-1]}",
+                fix=f"Correct {SERVERS}",
+            )
+
+
+def is_printable_ascii(text: str) -> bool:
+    """Whether every character is one that C's `isprint` knows in any locale."""
+    return text.isascii() and text.isprintable()
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate: how Python keeps a byte that is not UTF-8
+        return False
+    return True

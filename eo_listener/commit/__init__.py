@@ -1,0 +1,1 @@
+"""Commit offsets to consumer groups: off Spark's thread, merged, retried, bounded."""

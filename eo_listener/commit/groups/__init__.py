@@ -1,0 +1,1 @@
+"""Bring each consumer group to the offsets that are tracked for it."""

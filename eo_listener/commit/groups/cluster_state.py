@@ -1,0 +1,172 @@
+"""All groups of one cluster: which of them is to be served next.
+
+Pure: time comes in as an argument, requests go out as values. The thread around it is in
+`worker.py`; a model can drive this class alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Mapping
+
+from eo_listener.commit.groups.due_times import Agenda
+from eo_listener.commit.groups.group_events import Positions
+from eo_listener.commit.groups.group_state import Attempt, Inspection, Lane
+from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.groups.waiting import Waiting
+from eo_listener.model.events import CommitAbandoned, CommitRefused, Event
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.protocols import Look
+
+# The worker asks at least every 5 s, or when a request of at most 8 s is over. Where it did not,
+# the process stood still, and a successor may be at work: nothing that was seen before counts.
+STANDSTILL = 15.0
+
+OUT_OF_TURN = 10  # requests in a row that may go before the group that has waited longest
+
+
+class Board:
+    """The lanes of one cluster. Not thread-safe: the worker holds a lock around it."""
+
+    def __init__(
+        self,
+        cluster: str,
+        retry: Retry | None = None,
+        randomness: random.Random | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._retry = retry or Retry()
+        self._policy = policy or Policy()
+        self._random = randomness or random.Random()  # noqa: S311  # spreads retries, guards no secret
+        self._lanes: dict[str, Lane] = {}
+        self._active: dict[str, Lane] = {}  # with a thousand groups, most have nothing to do
+        self._agenda = Agenda()
+        self._asked: float | None = None
+        self._out_of_turn = 0
+
+    def offer(
+        self,
+        group: str,
+        positions: Positions,
+        *,
+        renew: bool = False,
+        lossy: bool = False,
+        rivals: Collection[TopicPartition] = (),
+    ) -> CommitRefused | None:
+        """Take positions in; see `Lane.offer`."""
+        return self._wake(group).offer(positions, renew=renew, lossy=lossy, rivals=rivals)
+
+    def withhold(self, group: str, positions: Positions) -> None:
+        """Take in that the guard holds positions back; see `Lane.withhold`."""
+        self._wake(group).withhold(positions)
+
+    def _wake(self, group: str) -> Lane:
+        lane = self._lanes.get(group)
+        if lane is None:
+            lane = Lane(self._cluster, group, self._retry, self._policy, self._random)
+            self._lanes[group] = lane
+        self._active[group] = lane
+        self._agenda.stir(group)
+        return lane
+
+    def _next_try(self, group: str) -> float | None:
+        """When the next request of a group is due; one with nothing to do is laid down."""
+        time = self._lanes[group].next_try()
+        if time is None and not self._lanes[group].in_flight:
+            self._active.pop(group, None)
+        return time
+
+    def next(self, now: float) -> Attempt | Inspection | None:
+        """Take out the request to send now; it must come back through an answer.
+
+        Of several groups the one with the fewest failures goes first, so that those that do not
+        answer hold up the others least; of as many failures, and in any case after some requests,
+        the one that has waited longest, so that none waits forever.
+        """
+        if self._asked is not None and now - self._asked > STANDSTILL:
+            self.distrust()
+        self._asked = now
+        due = [group for group, time in self._agenda.times(self._next_try).items() if time <= now]
+        best = due
+        if self._out_of_turn < OUT_OF_TURN:
+            best = sorted(due, key=lambda one: self._lanes[one].failures())
+        for group in best:
+            self._agenda.postpone(group)
+            request = self._lanes[group].next(now)
+            if request is not None:
+                self._out_of_turn = 0 if group == due[0] else self._out_of_turn + 1
+                return request
+        return None
+
+    def distrust(self) -> None:
+        """Forget what was seen: this process, or its machine, stood still."""
+        for group, lane in self._lanes.items():
+            lane.distrust()
+            self._agenda.stir(group)
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until the next request is due; None when nothing waits for its time."""
+        soonest = min(self._agenda.times(self._next_try).values(), default=None)
+        return None if soonest is None else max(0.0, soonest - now)
+
+    def looked(self, inspection: Inspection, look: Look, now: float) -> tuple[Event, ...]:
+        """Record what a look showed; see `Lane.looked`."""
+        return self._wake(inspection.group).looked(inspection, look, now)
+
+    def unseen(
+        self, inspection: Inspection, code: str, now: float, detail: str | None = None
+    ) -> tuple[Event, ...]:
+        """Record that a look failed; see `Lane.unseen`."""
+        return self._wake(inspection.group).unseen(inspection, code, now, detail)
+
+    def settle(
+        self,
+        attempt: Attempt,
+        answer: Mapping[TopicPartition, str | None],
+        now: float,
+        detail: str | None = None,
+    ) -> tuple[Event, ...]:
+        """Record the answer to a commit; see `Lane.settle`.
+
+        `detail` is what the connection complained of, if it did.
+        """
+        return self._wake(attempt.group).settle(attempt, answer, now, detail)
+
+    def hurry(self, groups: Iterable[str] | None = None) -> None:
+        """Forget all waits, or those of some groups; what is in flight and fails is tried again."""
+        for group in tuple(self._active if groups is None else groups):
+            if group in self._active:
+                self._active[group].hurry()
+                self._agenda.stir(group)
+
+    def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
+        """What Kafka has neither confirmed nor refused in these groups."""
+        lanes = {group: self._lanes[group] for group in groups if group in self._lanes}
+        return frozenset(
+            Waiting(self._cluster, group, tp, offset)
+            for group, lane in lanes.items()
+            for tp, offset in lane.waiting().items()
+        )
+
+    def idle(self) -> bool:
+        """True when everything that may be committed has been confirmed."""
+        return all(lane.idle() for lane in self._active.values())
+
+    def complete(self) -> bool:
+        """True when every group stands where its queries do; see `Lane.complete`."""
+        return all(lane.complete() for lane in self._lanes.values())
+
+    def stuck(self, now: float) -> bool:
+        """True when all that is pending was refused: waiting a little will not help."""
+        return all(lane.stuck(now) for lane in self._active.values() if not lane.idle())
+
+    def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:
+        """The first offset of each log, as it was known by then."""
+        lane = self._lanes.get(group)
+        return {} if lane is None else lane.log_starts(by)
+
+    def abandon(self) -> tuple[CommitAbandoned, ...]:
+        """Give up what is still pending, and say what that is."""
+        given_up = (lane.abandon() for lane in self._lanes.values())
+        return tuple(event for event in given_up if event is not None)

@@ -1,0 +1,212 @@
+"""All clusters' workers behind one front."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from eo_listener.client_config.acls import right_to_add
+from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.groups.waiting import Groups, Waiting
+from eo_listener.commit.groups.worker import Worker
+from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.model.errors import few
+from eo_listener.model.events import CommitFailed, CommitterFenced, Event, Observer
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.protocols import GroupStore
+
+REST = 300.0  # seconds; a job that runs every few minutes finds its clients open
+
+logger = logging.getLogger("eo_listener")
+
+
+class Committer:
+    """Commits positions to the groups of any number of clusters, a thread for each cluster.
+
+    Every method but `flush` and `close` returns at once. The greatest offset of a partition
+    wins, however offers arrive; nothing is dropped but by `close`. The thread and the clients of a
+    cluster that nothing feeds any more are given back `rest` seconds later, when all is confirmed:
+    each set of credentials is a cluster of its own.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[Cluster], GroupStore],
+        *,
+        observers: Iterable[Observer] = (),
+        retry: Retry | None = None,
+        policy: Policy | None = None,
+        rest: float = REST,
+    ) -> None:
+        self._open_store = open_store
+        self._rest = rest
+        self._observers = tuple(observers)
+        self._retry = retry
+        self._policy = policy
+        self._workers: dict[Cluster, Worker] = {}
+        self._groups: dict[Cluster, set[str]] = {}  # what has been handed over to each worker
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def offer(self, commit: Commit, *, renew: bool = False) -> None:
+        """Hand positions over for committing. After `close` they are refused with a log line.
+
+        `renew` commits once more what is committed already, so that it does not expire.
+        """
+        worker = self._worker(commit)
+        if worker is not None:
+            worker.offer(
+                commit.group,
+                commit.positions,
+                renew=renew,
+                lossy=commit.lossy,
+                rivals=commit.rivals,
+            )
+
+    def withhold(self, commit: Commit) -> None:
+        """Hand over that the guard holds these positions back, and all newer ones.
+
+        The guard's mark is left in the metadata of what the group holds, for the next driver.
+        """
+        worker = self._worker(commit)
+        if worker is not None:
+            worker.withhold(commit.group, commit.positions)
+
+    def log_starts(self, commit: Commit, by: float) -> Mapping[TopicPartition, int]:
+        """The first offset of each log of a group, as it was known by then (monotonic clock)."""
+        with self._lock:
+            worker = self._workers.get(commit.cluster)
+        return {} if worker is None else worker.log_starts(commit.group, by)
+
+    def _worker(self, commit: Commit) -> Worker | None:
+        with self._lock:
+            if self._closed:
+                logger.warning(
+                    "group %s: offsets arrived after the committer was closed and are not "
+                    "committed: %s",
+                    commit.group,
+                    few(sorted(commit.positions)),
+                )
+                return None
+            worker = self._workers.get(commit.cluster)
+            if worker is None:
+                worker = self._workers[commit.cluster] = self._start(commit.cluster)
+            worker.wake()
+            self._groups.setdefault(commit.cluster, set()).add(commit.group)
+            return worker
+
+    def feed(self, clusters: Collection[Cluster]) -> None:
+        """Say which clusters are fed by runs; others may be given back until they are fed again."""
+        with self._lock:
+            for cluster, worker in self._workers.items():
+                if cluster not in clusters:
+                    worker.rest()
+
+    def _may_end(self, cluster: Cluster) -> bool:
+        """Whether a worker is of no use any more; from then on another takes its place."""
+        with self._lock:
+            over = not self._closed and self._workers[cluster].has_rested(self._rest)
+            if over:
+                del self._workers[cluster], self._groups[cluster]
+            return over
+
+    def hurry(self, groups: Groups) -> None:
+        """Try what waits for a retry in these groups now."""
+        for worker, names in self._of(groups):
+            worker.hurry(names)
+
+    def waiting(self, groups: Groups) -> frozenset[Waiting]:
+        """What Kafka has neither confirmed nor refused in these groups."""
+        found = (worker.waiting(names) for worker, names in self._of(groups))
+        return frozenset().union(*found)
+
+    def _of(self, groups: Groups) -> Iterator[tuple[Worker, Iterable[str]]]:
+        with self._lock:
+            workers = tuple(self._workers.items())
+        for cluster, worker in workers:
+            yield worker, [group for name, group in groups if name == str(cluster)]
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all is confirmed, for at most `timeout` seconds; say whether it is."""
+        deadline = time.monotonic() + timeout
+        flushed = [
+            worker.flush(deadline) for worker in self._all()
+        ]  # each of them, also after a False
+        return all(flushed)
+
+    def close(self, timeout: float) -> None:
+        """Flush, stop all threads and let go of the clients, within about `timeout` seconds.
+
+        What is unconfirmed then is given up and reported as CommitAbandoned. Idempotent.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        deadline = time.monotonic() + timeout
+        self.flush(timeout)
+        for worker in self._all():
+            worker.close(deadline)
+
+    def observe(self, event: Event) -> None:
+        """Show an event to every observer; one that raises does not keep the others from it."""
+        for observer in self._observers:
+            try:
+                observer(event)
+            except (Exception, SystemExit):  # a stranger's code: it must not stop the committing
+                logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
+
+    def _start(self, cluster: Cluster) -> Worker:
+        return Worker(
+            f"eo-listener-commit-{next(self._numbers)}",
+            lambda: self._open_store(cluster),
+            cluster=str(cluster),
+            observe=lambda event: self.observe(self._explained(event, cluster)),
+            retry=self._retry,
+            policy=self._policy,
+            may_end=lambda: self._may_end(cluster),
+        )
+
+    def _explained(self, event: Event, cluster: Cluster) -> Event:
+        """Add what only this side knows of it."""
+        if isinstance(event, CommitterFenced):
+            with self._lock:
+                others = {
+                    other
+                    for other, groups in self._groups.items()
+                    if other != cluster and event.group in groups
+                }
+            return _by_ourselves(event, others) if others else event
+        return _with_command(event, cluster)
+
+    def _all(self) -> tuple[Worker, ...]:
+        with self._lock:
+            return tuple(self._workers.values())
+
+
+def _by_ourselves(event: CommitterFenced, others: Iterable[Cluster]) -> Event:
+    """Say that this driver may be the one that has taken over, by another way to the cluster.
+
+    Whether it is the same cluster only its brokers know: the servers may have other names.
+    """
+    ways = " and ".join(sorted({str(other) for other in others}))
+    return replace(
+        event,
+        cause=f"this driver commits to a group of that name at {ways} too, with other settings: "
+        f"where that is the same cluster, it has taken over from itself; else {event.cause}",
+        fix="give all sources of a cluster the same kafka.bootstrap.servers and credentials, or "
+        f"each way its own group; else {event.fix}",
+    )
+
+
+def _with_command(event: Event, cluster: Cluster) -> Event:
+    """Where a right is missing, name the command that gives it to this client."""
+    if not isinstance(event, CommitFailed):
+        return event
+    command = right_to_add(event, cluster.principal)
+    return event if command is None else replace(event, fix=command)

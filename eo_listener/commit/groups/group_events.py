@@ -1,0 +1,159 @@
+"""A lane's words: events about one group, built from positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from eo_listener.commit.groups.partition_state import Sight, Trouble
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.events import (
+    CommitAbandoned,
+    CommitFailed,
+    CommitRefused,
+    Committed,
+    CommitterFenced,
+    Event,
+    ForeignCommit,
+    GroupOffsetsMissing,
+    Refusal,
+    TopicRecreated,
+)
+from eo_listener.model.kafka_errors import explain
+from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.model.protocols import Look
+
+Positions = Mapping[TopicPartition, Position]
+
+_REFUSALS = {
+    Sight.WITHHELD_BEFORE: Refusal.WITHHELD_BEFORE,
+    Sight.BEYOND_LOG_END: Refusal.BEYOND_LOG_END,
+    Sight.BELOW_GROUP: Refusal.BELOW_GROUP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Builds the events of one group of one cluster."""
+
+    cluster: str
+    group: str
+
+    def committed(self, landed: Positions, seconds: float) -> Committed:
+        """Kafka confirmed these."""
+        return Committed(
+            cluster=self.cluster, group=self.group, offsets=as_offsets(landed), seconds=seconds
+        )
+
+    def failed(
+        self,
+        errors: Mapping[TopicPartition, str],
+        troubles: Mapping[TopicPartition, Trouble],
+        now: float,
+        detail: str | None,
+    ) -> CommitFailed:
+        """A request failed for these partitions, each of which is in trouble now."""
+        soonest = min(errors, key=lambda tp: troubles[tp].not_before)
+        reason = explain(errors[soonest])
+        return CommitFailed(
+            cluster=self.cluster,
+            group=self.group,
+            errors=errors,
+            code=errors[soonest],
+            cause=reason.cause,
+            fix=reason.fix,
+            detail=detail,
+            refused=reason.refused,
+            unknown=any(explain(error).unknown for error in errors.values()),
+            failures=troubles[soonest].failures,
+            retry_in=troubles[soonest].not_before - now,
+        )
+
+    def refused(
+        self,
+        refusal: Refusal,
+        offered: Positions,
+        held: Mapping[TopicPartition, int],
+        writer: CommitMetadata | None = None,
+    ) -> CommitRefused:
+        """These are not sent."""
+        return CommitRefused(
+            cluster=self.cluster,
+            group=self.group,
+            refusal=refusal,
+            offered=as_offsets(offered),
+            held=Offsets(held),
+            writer=writer,
+        )
+
+    def fenced(self, code: str, given_up: Offsets) -> CommitterFenced:
+        """Another committer has taken over."""
+        reason = explain(code)
+        return CommitterFenced(
+            cluster=self.cluster,
+            group=self.group,
+            code=code,
+            cause=reason.cause,
+            fix=reason.fix,
+            offsets=given_up,
+        )
+
+    def recreated(self, topic: str, was: str, now: str, waiting: Offsets) -> TopicRecreated:
+        """A topic is not the one it was."""
+        return TopicRecreated(
+            cluster=self.cluster, group=self.group, topic=topic, was=was, now=now, offsets=waiting
+        )
+
+    def abandoned(self, offsets: Offsets) -> CommitAbandoned:
+        """These are given up."""
+        return CommitAbandoned(cluster=self.cluster, group=self.group, offsets=offsets)
+
+    def seen(
+        self,
+        sight: Sight,
+        partitions: list[TopicPartition],
+        look: Look,
+        wanted: Positions,
+        ours: Positions,
+    ) -> Iterable[Event]:
+        """Say what a look brought to light.
+
+        `wanted` is what was to be committed to them, `ours` what had been confirmed.
+        """
+        if sight is Sight.VANISHED:
+            lost = Offsets({tp: ours[tp].offset for tp in partitions})
+            yield GroupOffsetsMissing(cluster=self.cluster, group=self.group, offsets=lost)
+        elif sight is Sight.FOREIGN:
+            yield from self._strangers(partitions, look, ours)
+        else:
+            beyond = sight is Sight.BEYOND_LOG_END
+            held = {tp: look.ends[tp] if beyond else look.held[tp].offset for tp in partitions}
+            first = look.held.get(min(partitions))
+            writer = CommitMetadata.parse(first.metadata) if first and not beyond else None
+            yield self.refused(
+                _REFUSALS[sight], {tp: wanted[tp] for tp in partitions}, held, writer
+            )
+
+    def _strangers(
+        self, partitions: list[TopicPartition], look: Look, ours: Positions
+    ) -> Iterable[Event]:
+        by_writer: dict[tuple[str, str] | None, list[TopicPartition]] = {}
+        for tp in partitions:
+            found = CommitMetadata.parse(look.held[tp].metadata)
+            by_writer.setdefault((found.query_id, found.run_id) if found else None, []).append(tp)
+        for theirs in by_writer.values():
+            writer = CommitMetadata.parse(look.held[theirs[0]].metadata)
+            mine = CommitMetadata.parse(ours[theirs[0]].metadata)
+            yield ForeignCommit(
+                cluster=self.cluster,
+                group=self.group,
+                found=as_offsets({tp: look.held[tp] for tp in theirs}),
+                ours=as_offsets({tp: ours[tp] for tp in theirs}),
+                writer=writer,
+                zombie=writer is not None and mine is not None and writer.query_id == mine.query_id,
+            )
+
+
+def as_offsets(positions: Positions) -> Offsets:
+    """Positions without their metadata."""
+    return Offsets({tp: position.offset for tp, position in positions.items()})

@@ -1,0 +1,63 @@
+"""What the user decides about committing: when to try again, and what never to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How long a partition waits after a failed request, in seconds.
+
+    The wait doubles with each failure in a row: after a passing fault from `first` up to
+    `longest`; after a refusal, which lasts until somebody changes something, from `refused_first`
+    up to `refused_longest`. Each wait is spread over its upper half, so that many drivers do not
+    come back at once. There is no last try: newer offsets take the place of older ones, so what
+    waits stays small, and a group must not stay behind for good because the query had nothing
+    new to say after an outage. `doubt` is when a position is sent once more, after an earlier
+    request of unknown outcome.
+    """
+
+    first: float = 0.1
+    longest: float = 15.0
+    refused_first: float = 1.0  # a broker that has just started may not know its topics yet
+    refused_longest: float = 60.0
+    doubt: float = 60.0
+
+    def wait(self, failures: int, *, refused: bool, spread: float) -> float:
+        """Return the wait after that many failures in a row; `spread` is from 0 to 1."""
+        first, longest = (
+            (self.refused_first, self.refused_longest) if refused else (self.first, self.longest)
+        )
+        doublings = min(failures - 1, 32)
+        return min(longest, first * 2.0**doublings) * (0.5 + spread / 2)
+
+
+class CommitMode(Enum):
+    """As whom commits are made; `eo_listener.kafka.group_stores.open_groups` takes the value."""
+
+    SIMPLE = "simple"
+    MEMBER = "member"
+    TRANSACTIONAL = "transactional"
+
+
+class OnRewind(Enum):
+    """What to do when a query is to be committed below what its group holds."""
+
+    REFUSE = "refuse"
+    ALLOW = "allow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a commit must never do, and how often that is checked.
+
+    A group is looked at before its first commit, after every failure, and again when the last
+    look is older than `look_every` seconds. `accept_marks` takes up what the guard of an earlier
+    run had withheld.
+    """
+
+    on_rewind: OnRewind = OnRewind.REFUSE
+    accept_marks: bool = False
+    look_every: float = 60.0

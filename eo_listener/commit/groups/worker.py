@@ -1,0 +1,277 @@
+"""The thread that commits to the groups of one cluster."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from eo_listener.commit.groups.cluster_state import STANDSTILL, Board
+from eo_listener.commit.groups.group_events import Positions
+from eo_listener.commit.groups.group_state import Attempt, Inspection
+from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.groups.waiting import Waiting
+from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.model.events import Event, InternalError, Observer
+from eo_listener.model.fault_points import reached
+from eo_listener.model.kafka_errors import STOOD_STILL
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.protocols import GroupStore
+
+REQUEST_TIMEOUT = 8.0  # longer than the client's own, so that its answer is not missed
+LOOK_TIMEOUT = 4.0  # nothing is in flight after a look that was given up: so sooner than a commit
+_TEND_EVERY = 5.0
+_NOTICEABLE = 1.0
+_PAUSE = 1.0  # after a fault of ours, which may come again at once
+
+logger = logging.getLogger("eo_listener")
+
+
+class Worker:
+    """Commits to the groups of one cluster; offers never block on Kafka.
+
+    `open_store` is called on the thread itself, at the first commit: building a client may
+    take time, and must not take the caller's. `may_end` is asked, where nothing feeds the cluster
+    any more, whether the thread is to end and to close the store.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_store: Callable[[], GroupStore],
+        *,
+        cluster: str,
+        observe: Observer,
+        retry: Retry | None = None,
+        policy: Policy | None = None,
+        request_timeout: float = REQUEST_TIMEOUT,
+        may_end: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._may_end = may_end
+        self._rested: float | None = None
+        self._open_store = open_store
+        self._observe = observe
+        self._request_timeout = request_timeout
+        self._board = Board(cluster, retry, policy=policy)
+        self._changed = threading.Condition()
+        self._asleep = _suspended()
+        self._stopping = False
+        self._store: GroupStore | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def offer(
+        self,
+        group: str,
+        positions: Positions,
+        *,
+        renew: bool = False,
+        lossy: bool = False,
+        rivals: Collection[TopicPartition] = (),
+    ) -> None:
+        """Hand positions over; returns at once."""
+        with self._changed:
+            refused = self._board.offer(group, positions, renew=renew, lossy=lossy, rivals=rivals)
+            self._changed.notify_all()
+        if refused is not None:
+            self._tell((refused,))
+
+    def rest(self) -> None:
+        """Nothing feeds this cluster any more; returns at once."""
+        with self._changed:
+            self._rested = self._rested or time.monotonic()
+
+    def wake(self) -> None:
+        """Something is about to be handed over; returns at once."""
+        with self._changed:
+            self._rested = None
+
+    def has_rested(self, seconds: float) -> bool:
+        """Whether nothing has fed it for so long, and all is confirmed and nothing to be done."""
+        with self._changed:
+            now = time.monotonic()
+            rested = self._rested is not None and now - self._rested >= seconds
+            return rested and self._board.complete() and self._board.wait(now) is None
+
+    def withhold(self, group: str, positions: Positions) -> None:
+        """Hand over that the guard holds positions back; returns at once."""
+        with self._changed:
+            self._board.withhold(group, positions)
+            self._changed.notify_all()
+
+    def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:
+        """The first offset of each log, as it was known by then (monotonic clock)."""
+        with self._changed:
+            return self._board.log_starts(group, by)
+
+    def hurry(self, groups: Iterable[str]) -> None:
+        """Try what waits for a retry in these groups now; returns at once."""
+        with self._changed:
+            self._board.hurry(groups)
+            self._changed.notify_all()
+
+    def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
+        """What Kafka has neither confirmed nor refused in these groups; returns at once."""
+        with self._changed:
+            return self._board.waiting(groups)
+
+    def flush(self, deadline: float) -> bool:
+        """Wait until nothing is pending; say whether all that was offered is confirmed.
+
+        Gives up when the monotonic clock passes `deadline`, and at once when Kafka refused
+        all that is left: that lasts until somebody changes something.
+        """
+        with self._changed:
+            self._board.hurry()
+            self._changed.notify_all()
+            while not self._board.idle():
+                now = time.monotonic()
+                left = deadline - now
+                if left <= 0 or self._board.stuck(now):
+                    return False
+                self._changed.wait(left)
+            return self._board.complete()
+
+    def close(self, deadline: float) -> None:
+        """Stop the thread, give up what is unconfirmed, and say so.
+
+        The thread is joined until `deadline`; a request that is still unanswered then is
+        left behind on its daemon thread and named in the log.
+        """
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join(max(0.1, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            logger.info(
+                "%s is left behind: Kafka has not answered its last request",
+                self._thread.name,
+            )
+        with self._changed:
+            given_up = self._board.abandon()
+        self._tell(given_up)
+
+    def _run(self) -> None:
+        try:
+            while self._wait():
+                try:
+                    self._step()
+                except Exception as error:
+                    # A fault of ours: the thread must outlive it, or every later commit of the
+                    # cluster would be lost in silence.
+                    logger.exception("eo_listener could not serve %s", self._thread.name)
+                    self._observe(
+                        InternalError(where=self._thread.name, problem=type(error).__name__)
+                    )
+                    time.sleep(_PAUSE)
+                self._tend()
+                if self._rested is not None and self._may_end():
+                    break
+        finally:
+            if self._store is not None:
+                self._store.close()
+
+    def _step(self) -> None:
+        match self._next():
+            case Inspection() as inspection:
+                self._look(inspection)
+            case Attempt() as attempt:
+                self._try(attempt)
+
+    def _wait(self) -> bool:
+        """Wait until something is due, or it is time to look after the client; False to stop."""
+        with self._changed:
+            wait = self._board.wait(time.monotonic())
+            if not self._stopping and wait != 0.0:
+                self._changed.wait(_TEND_EVERY if wait is None else min(wait, _TEND_EVERY))
+            return not self._stopping
+
+    def _next(self) -> Attempt | Inspection | None:
+        with self._changed:
+            if self._was_suspended():
+                self._asleep = _suspended()
+                self._board.distrust()
+            return None if self._stopping else self._board.next(time.monotonic())
+
+    def _was_suspended(self) -> bool:
+        return _suspended() - self._asleep > _NOTICEABLE
+
+    def _tend(self) -> None:
+        try:
+            if self._store is not None:
+                self._store.tend()
+        except Exception:
+            # As in `_try`: whatever it is, the commits must go on.
+            logger.exception("eo_listener could not look after its Kafka client")
+
+    def _look(self, inspection: Inspection) -> None:
+        try:
+            reached("look.before-request")
+            look = self._opened().look(
+                inspection.group, inspection.partitions, timeout=LOOK_TIMEOUT
+            )
+            reached("look.answered")
+        except Exception as error:  # noqa: BLE001  # `_failure` tells ours from Kafka's, and logs
+            code, detail = _failure("look at", inspection.group, error)
+            with self._changed:
+                events = self._board.unseen(inspection, code, time.monotonic(), detail)
+                self._changed.notify_all()
+        else:
+            with self._changed:
+                events = self._board.looked(inspection, look, time.monotonic())
+                self._changed.notify_all()
+        self._tell(events)
+
+    def _try(self, attempt: Attempt) -> None:
+        answer: Mapping[TopicPartition, str | None]
+        detail = None
+        try:
+            answer = self._commit(attempt)
+        except Exception as error:  # noqa: BLE001  # `_failure` tells ours from Kafka's, and logs
+            code, detail = _failure("commit to", attempt.group, error)
+            answer = dict.fromkeys(attempt.positions, code)
+        with self._changed:
+            events = self._board.settle(attempt, answer, time.monotonic(), detail)
+            self._changed.notify_all()
+        self._tell(events)
+
+    def _commit(self, attempt: Attempt) -> Mapping[TopicPartition, str | None]:
+        reached("commit.before-request")
+        if time.monotonic() - attempt.started > STANDSTILL or self._was_suspended():
+            raise KafkaError("this process stood still", code=STOOD_STILL)
+        answer = self._opened().commit(
+            attempt.group, attempt.positions, timeout=self._request_timeout
+        )
+        reached("commit.answered")
+        return answer
+
+    def _opened(self) -> GroupStore:
+        if self._store is None:
+            self._store = self._open_store()
+        return self._store
+
+    def _tell(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            self._observe(event)
+
+
+def _suspended() -> float:
+    """How long the machine has been suspended since its start: the monotonic clock stood still."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):  # not Linux
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+
+
+def _failure(what: str, group: str, error: Exception) -> tuple[str, str | None]:
+    """Return the error name and the detail for whatever a request raised.
+
+    The thread must outlive a fault of ours or of the client library too, or every later commit
+    would be lost in silence: it is logged, and the retry runs its course.
+    """
+    if isinstance(error, KafkaError):
+        return error.code, error.cause
+    if isinstance(error, SettingsError):
+        return "_INVALID_ARG", error.problem
+    logger.error("eo_listener could not %s group %s", what, group, exc_info=error)
+    return "_MALFUNCTION", None

@@ -1,0 +1,1 @@
+"""What each run of a query has made durable, and for which groups."""

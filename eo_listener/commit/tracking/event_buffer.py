@@ -1,0 +1,123 @@
+"""What Spark's thread leaves for the router: bounded, and nothing that matters is lost.
+
+Not thread-safe: the router holds a lock around it. Every method returns at once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from eo_listener.commit.tracking.sequence_guard import Sequence
+from eo_listener.model.errors import FormatError
+from eo_listener.model.events import Violation
+from eo_listener.model.progress import Progress
+
+RUNS_KEPT = (
+    10_000  # a bound for runs whose end was never told: Spark drops events when its bus is full
+)
+_FINDINGS_KEPT = 20  # events of one run that wait with something wrong; the first are what matters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A run that has begun."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+
+
+@dataclass(slots=True)
+class Mail:
+    """The events of one run since the router looked last: the newest, and what was wrong.
+
+    The newest holds the whole of the offsets. `first` is the first event of the run, where it is
+    among these. `wrong` holds batch, source and violations; `missed` the batches around a gap.
+    """
+
+    newest: Progress
+    first: Progress | None = None
+    wrong: list[tuple[int, int, tuple[Violation, ...]]] = field(default_factory=list)
+    missed: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """Everything that waited; `repeated` is one of the events that came a second time."""
+
+    started: tuple[Started, ...]
+    mails: tuple[Mail, ...]
+    ended: tuple[str, ...]
+    unreadable: FormatError | None
+    repeated: Progress | None
+
+
+class Inbox:
+    """Collects until somebody takes: of each run one piece of mail."""
+
+    def __init__(self) -> None:
+        self._started: list[Started] = []
+        self._mails: OrderedDict[str, Mail] = OrderedDict()
+        self._ended: list[str] = []
+        self._unreadable: FormatError | None = None
+        self._repeated: Progress | None = None
+        self._sequences: OrderedDict[str, Sequence] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        waiting = self._started or self._mails or self._ended
+        return bool(waiting or self._unreadable or self._repeated)
+
+    def started(self, run: Started) -> None:
+        """A run has begun."""
+        self._started.append(run)
+
+    def progressed(self, progress: Progress) -> None:
+        """A batch has ended: judged at once, since every event counts, and kept if newest."""
+        sequence = self._sequences.get(progress.run_id)
+        first = progress if sequence is None else None
+        if sequence is None:
+            sequence = self._sequences[progress.run_id] = Sequence()
+            while len(self._sequences) > RUNS_KEPT:
+                self._sequences.popitem(last=False)
+        verdict = sequence.follow(progress)
+        if verdict.repeated:
+            self._repeated = progress
+            return
+        mail = self._mails.get(progress.run_id)
+        if mail is None:
+            mail = self._mails[progress.run_id] = Mail(newest=progress, first=first)
+        mail.newest = progress
+        if verdict.missed_after is not None and len(mail.missed) < _FINDINGS_KEPT:
+            mail.missed.append((verdict.missed_after, progress.batch_id))
+        for source, violations in verdict.violations.items():
+            if len(mail.wrong) < _FINDINGS_KEPT:
+                mail.wrong.append((progress.batch_id, source, violations))
+
+    def ended(self, run_id: str) -> None:
+        """A run has ended."""
+        self._ended.append(run_id)
+
+    def unreadable(self, error: FormatError) -> None:
+        """An event could not be read."""
+        self._unreadable = error
+
+    def take(self) -> Post:
+        """Take everything out."""
+        post = Post(
+            started=tuple(self._started),
+            mails=tuple(self._mails.values()),
+            ended=tuple(self._ended),
+            unreadable=self._unreadable,
+            repeated=self._repeated,
+        )
+        for run_id in self._ended:
+            self._sequences.pop(run_id, None)
+        self._started, self._ended = [], []
+        self._unreadable = self._repeated = None
+        self._mails = OrderedDict()
+        return post
+
+    def waiting(self) -> tuple[Progress, ...]:
+        """The newest event of each run that waits."""
+        return tuple(mail.newest for mail in self._mails.values())

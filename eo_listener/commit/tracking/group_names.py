@@ -1,0 +1,186 @@
+"""Which consumer group the offsets of a topic go to.
+
+In this order: what `groups` says of the query, or of the topic in the query; the source option
+`kafka.consumer.commit.groupid`; the source option `eo.commit.group`; the template. A source with
+none of these is left alone.
+"""
+
+from __future__ import annotations
+
+import difflib
+import string
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from eo_listener.client_config.validation import is_printable_ascii, require_name
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.progress import Progress
+
+GROUP_OPTION = "kafka.consumer.commit.groupid"
+OWN_GROUP_OPTION = "eo.commit.group"
+
+TEMPLATE_FIELDS = ("query_name", "query_id", "topic")
+
+Groups = Mapping[str, "str | Mapping[str, str]"]
+"""From the name (or id) of a query to a group; or from its topics to groups, `*` for the rest."""
+
+
+class LeftOut(Exception):  # noqa: N818  # not an error of ours: why a topic is not committed
+    """A topic has no place to be committed to; `misconfigured` tells a mistake from a choice."""
+
+    def __init__(self, problem: str, cause: str, fix: str, *, misconfigured: bool = True) -> None:
+        super().__init__(problem)
+        self.problem, self.cause, self.fix = problem, cause, fix
+        self.misconfigured = misconfigured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNames:
+    """The user's settings of how groups are named.
+
+    `only_ascii` is what the transactional mode asks of a group: librdkafka refuses any other in a
+    transaction. Raises SettingsError for a group that Kafka would not get as it is written, and for
+    a template field that cannot be used.
+    """
+
+    groups: Groups = field(default_factory=lambda: MappingProxyType({}))
+    template: str | None = None
+    only_ascii: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.groups, Mapping):
+            raise SettingsError(
+                f"groups is {self.groups!r}, which names no query",
+                fix="Give {'query': 'group'}; for every query, group_template='group'",
+            )
+        for query, entry in self.groups.items():
+            if isinstance(entry, Mapping):
+                for topic, group in entry.items():
+                    self._require(group, f"groups[{query!r}][{topic!r}]")
+            else:
+                self._require(entry, f"groups[{query!r}]")
+        if self.template is not None:
+            self._require(self.template, "group_template")
+            _check_template(self.template)
+
+    def _require(self, group: object, where: str) -> None:
+        require_group(group, where, only_ascii=self.only_ascii)
+
+    def mention(self, progress: Progress) -> bool:
+        """Whether the user named a group for this very query."""
+        return progress.name in self.groups or progress.query_id in self.groups
+
+    def find(self, progress: Progress, topic: str, options: Mapping[str, str] | None) -> str:
+        """Return the group of a topic. Raises LeftOut.
+
+        `options` are those of the topic's source, keys in lower case; None when unknown.
+        """
+        group = self._mapped(progress, topic)
+        if group is None and options is not None:
+            group = _option(options)
+        if group is None and self.template is not None:
+            group = _filled(self.template, progress, topic)
+        if group is not None:
+            try:
+                self._require(group, "the group of this source")
+            except SettingsError as why:
+                raise LeftOut(why.problem, why.cause or "", why.fix or "") from None
+            return group
+        if options is None:
+            raise LeftOut(
+                "the options of this source could not be read, so its group is unknown",
+                "the query had ended, or Spark's JVM is out of reach (Spark Connect)",
+                "name the group: OffsetCommitListener(groups={'<query name>': '<group>'})",
+            )
+        raise LeftOut(
+            "no consumer group is named for this source, so it is left alone",
+            f"neither {GROUP_OPTION} nor {OWN_GROUP_OPTION} is among its options",
+            f"add .option('{GROUP_OPTION}', '<group>') to the reader to have it committed",
+            misconfigured=False,
+        )
+
+    def _mapped(self, progress: Progress, topic: str) -> str | None:
+        for query in (progress.name, progress.query_id):
+            named = self.groups.get(query) if query is not None else None
+            if isinstance(named, Mapping):
+                named = named.get(topic, named.get("*"))
+            if named is not None:
+                return named
+        return None
+
+
+def _option(options: Mapping[str, str]) -> str | None:
+    values = {name: options[name] for name in (GROUP_OPTION, OWN_GROUP_OPTION) if name in options}
+    for name, value in values.items():
+        if not value.strip():
+            raise LeftOut(
+                f"the source option {name} is empty",
+                "a variable in the job may be unset",
+                f"set .option('{name}', '<group>'), or leave the option out",
+            )
+    if len(set(values.values())) > 1:
+        raise LeftOut(
+            f"the source options {GROUP_OPTION} and {OWN_GROUP_OPTION} name two groups, "
+            f"{values[GROUP_OPTION]!r} and {values[OWN_GROUP_OPTION]!r}",
+            "the job sets both",
+            "set only one of them",
+        )
+    if not values:
+        _refuse_near_miss(options)
+    return next(iter(values.values()), None)
+
+
+def _refuse_near_miss(options: Iterable[str]) -> None:
+    """Raise for an option that looks like a misspelt group: it must not be passed over."""
+    for name in options:
+        own = name.startswith("eo.")
+        if own or difflib.get_close_matches(name, (GROUP_OPTION, OWN_GROUP_OPTION), cutoff=0.8):
+            raise LeftOut(
+                f"the source option {name!r} names no group that eo_listener knows",
+                "the option may be misspelt",
+                f"write .option('{GROUP_OPTION}', '<group>')",
+            )
+
+
+def _filled(template: str, progress: Progress, topic: str) -> str:
+    if progress.name is None and "{query_name}" in template:
+        raise LeftOut(
+            f"the group template {template!r} needs the name of the query",
+            "the query was started without queryName",
+            "add .queryName('...') to the query, or use {query_id} in the template",
+        )
+    return template.format(query_name=progress.name, query_id=progress.query_id, topic=topic)
+
+
+def require_group(group: object, where: str, *, only_ascii: bool = False) -> None:
+    """Raise SettingsError for what cannot be a group; `where` says who names it."""
+    if not isinstance(group, str) or not group.strip():
+        raise SettingsError(
+            f"{where} must be the name of a consumer group, got {group!r}",
+            fix="Give a name, such as 'flights-to-pg'",
+        )
+    require_name(where, group)
+    if only_ascii and not is_printable_ascii(group):
+        raise SettingsError(
+            f"{where} is {group!r}, and mode='transactional' takes printable ASCII only",
+            cause="librdkafka refuses a group of other characters in a transaction",
+            fix="Give the group an ASCII name, or use mode='simple' or mode='member'",
+        )
+
+
+def _check_template(template: str) -> None:
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise SettingsError(
+            f"group_template {template!r} cannot be read",
+            cause=str(error),
+            fix="Write a single brace twice",
+        ) from error
+    for _, name, spec, conversion in parts:
+        if name is not None and (name not in TEMPLATE_FIELDS or spec or conversion):
+            raise SettingsError(
+                f"group_template {template!r} has a field {{{name}}} that cannot be used",
+                fix="Use just " + ", ".join(f"{{{known}}}" for known in TEMPLATE_FIELDS),
+            )

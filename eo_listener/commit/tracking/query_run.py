@@ -1,0 +1,241 @@
+"""What the router knows of one run of a query, and when it has to look at it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from eo_listener.commit.tracking.routing import skips_losses
+from eo_listener.commit.tracking.sequence_guard import judge
+from eo_listener.model.events import Violation
+from eo_listener.model.offsets import Offsets
+from eo_listener.model.progress import Progress, SourceProgress
+from eo_listener.model.protocols import LivePosition, QueryMode
+
+_RESTORING = 1.0  # at most so long between two looks at a query that restores its checkpoint
+_PATIENCE = 600  # such looks; one that has not answered by then answers hardly ever
+_RESTORED = 2.0  # Spark restores in two steps: once more after the first position was there
+_POLL = 5.0
+_SILENCE = 60.0
+
+UNKNOWN_MODE = (
+    "its events are taken for what is in its checkpoint; under asynchronous progress tracking they "
+    "may be ahead of it, and nothing is caught up at its start"
+)
+_MEANINGS = {
+    QueryMode.ASYNC_PROGRESS: (
+        "its progress events may be ahead of its checkpoint, so its group follows the checkpoint "
+        "instead, some seconds later"
+    ),
+    QueryMode.CONTINUOUS: (
+        "it sends no progress events, so its group follows its checkpoint, and the guard sees "
+        "nothing of it"
+    ),
+    QueryMode.REAL_TIME: (
+        "its batches last long (5 minutes unless it says otherwise), and its group moves only when "
+        "one has ended: lag grows within a batch"
+    ),
+}
+
+
+@dataclass(slots=True)
+class Run:
+    """One run. `options` are None until they were read; `renewed` is on the monotonic clock."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    due: float
+    mode: QueryMode | None = None
+    options: Mapping[int, Mapping[str, str]] | None = field(default=None, repr=False)  # secrets
+    inspections: int = 0
+    delay: float = 0.1
+    silent: int = 0
+    unanswered: int = 0  # times in a row that it could not be asked
+    positions_read: int = 0
+    renewed: float | None = None
+    said: set[tuple[int | None, str]] = field(default_factory=set)
+    withheld: set[int] = field(default_factory=set)
+    newest: Progress | None = None
+    restored: LivePosition | None = None
+    passed: LivePosition | None = None  # offered by its own word, until an event has come so far
+    ended: bool = False  # by its own word, which Spark has not passed on
+    awaited: int | None = None
+    over: bool = False  # it has ended, and its last position was offered
+    silence: float | None = None
+
+    @property
+    def query(self) -> str:
+        """The query's name, or its id when it has none."""
+        return self.name or self.query_id
+
+    @property
+    def follows_checkpoint(self) -> bool:
+        """Whether its events, if there are any, must not be committed."""
+        return self.mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether to look every few seconds: at its checkpoint, or at logs Spark may skip in."""
+        given = (self.options or {}).values()
+        return self.follows_checkpoint or any(map(skips_losses, given))
+
+    def meaning(self) -> str | None:
+        """What its mode means for its group, where that is not the usual."""
+        return _MEANINGS.get(self.mode) if self.mode is not None else None
+
+    def at(self, position: LivePosition) -> Progress:
+        """What is durable, in the form of a progress event."""
+        sources = (
+            SourceProgress(index=index, description="", start=None, end=offsets)
+            for index, offsets in sorted(position.committed.items())
+        )
+        return Progress(
+            query_id=self.query_id,
+            run_id=self.run_id,
+            name=self.name,
+            batch_id=position.batch_id,
+            timestamp="",
+            sources=tuple(sources),
+        )
+
+    def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:
+        """Compare the first event with what the run restored from its checkpoint.
+
+        A position's number may be too low: offsets that are those of the event itself are not
+        what the run restored, and say nothing of how it began.
+        """
+        restored = self.restored
+        if restored is None or restored.batch_id != first.batch_id - 1:
+            return {}
+        if _is_at_end(restored, first):
+            return {}
+        judged = {
+            source.index: judge(restored.committed.get(source.index), source.start, source.end)
+            for source in first.sources
+            if source.end is not None
+        }
+        return {index: violations for index, violations in judged.items() if violations}
+
+    def is_early(self, position: LivePosition) -> bool:
+        """Whether its event is still to come; once only: that may have been dropped.
+
+        By its offsets, where its number is not above that of the newest event: it may be too low.
+        """
+        newest = self.newest
+        if newest is None or self.follows_checkpoint:
+            return False
+        batch = position.batch_id
+        if batch <= newest.batch_id:
+            if _is_at_end(position, newest):
+                return False
+            batch = newest.batch_id + 1
+        waited = self.awaited is not None and newest.batch_id < self.awaited <= batch
+        self.awaited = None if waited else batch
+        return not waited
+
+    def offered(self, position: LivePosition) -> None:
+        """Keep a position that was offered: the events before it may still be on their way."""
+        there = self.newest is not None and _is_at_end(position, self.newest)
+        self.passed = position if position.committed and not there else None
+
+    def is_late(self, event: Progress) -> bool:
+        """Whether a position that was offered has passed it: it is to be judged and no more.
+
+        By its offsets, where its number is above that of the position, which may be too low; but
+        not if the batch begins at the position, wherever it ends.
+        """
+        passed = self.passed
+        if passed is None or _is_at_end(passed, event):
+            return False
+        if event.batch_id <= passed.batch_id:
+            return True
+        ends = [(source, passed.committed.get(source.index, Offsets())) for source in event.sources]
+        if all(source.start == reached for source, reached in ends):
+            return False
+        changes = {
+            end - reached[tp] if tp in reached else 1
+            for source, reached in ends
+            for tp, end in (source.end or {}).items()
+        }
+        return bool(changes) and min(changes) < 0 and max(changes) <= 0
+
+    def take(self, event: Progress, now: float) -> bool:
+        """Take an event in; say whether it is to be offered."""
+        late = self.is_late(event)
+        self.newest = event
+        self.heard(now)
+        if not late:
+            self.passed = None  # what comes from now on comes after it
+            self.over = False
+        elif self.over:
+            self.asked(now)  # it is kept for its events, which may not be all yet
+        return not late
+
+    @property
+    def last_batch(self) -> int:
+        """The last batch that is known of; -1 for none."""
+        known = (self.newest, self.passed)
+        return max((one.batch_id for one in known if one is not None), default=-1)
+
+    @property
+    def furthest(self) -> Progress | None:
+        """What it has reached by all that is known."""
+        return self.newest if self.passed is None else self.at(self.passed)
+
+    def asked(self, now: float) -> None:
+        """Plan a look for when this one comes to nothing: else it would be due forever."""
+        self.due = now + _SILENCE
+        self._used_up(now)
+
+    def looked(
+        self, position: LivePosition | None, now: float, recommit_interval: float, *, early: bool
+    ) -> bool:
+        """Plan the next look; say whether this is the time for the full map."""
+        self._used_up(now)
+        pause = min(_POLL, recommit_interval) if self.is_watched else recommit_interval
+        if early:
+            self.due = now + min(_POLL, recommit_interval)
+        elif position is None:
+            self.silent += 1
+            self.delay = min(_RESTORING, self.delay * 2)
+            restoring = self.positions_read == 0 and self.silent < _PATIENCE
+            self.due = now + (self.delay if restoring else pause)
+        else:
+            if self.restored is None:
+                self.restored = position
+            self.positions_read += 1
+            self.due = now + (_RESTORED if self.positions_read == 1 else pause)
+        renew = self.renewed is None or now - self.renewed >= recommit_interval * 0.9
+        if renew and (position is not None or self.newest is not None):
+            self.renewed = now
+        elif self.renewed is not None:
+            self.due = min(self.due, max(self.renewed + recommit_interval, now + _RESTORING))
+        return self.renewed == now
+
+    def _used_up(self, now: float) -> None:
+        """This look is the one after a silence, if that was to be by now; else it is to come."""
+        if self.silence is not None and self.silence <= now:
+            self.silence = None
+
+    def heard(self, now: float) -> None:
+        """Plan a look for when its events have fallen silent: the last one may have been lost."""
+        self.silence = now + _SILENCE
+
+    def doubt(self, now: float, *, at_once: bool) -> None:
+        """Plan a look for whether it is still there, since it holds another run up."""
+        if at_once:
+            self.due = min(self.due, now)
+        elif self.silence is None:
+            self.silence = now + _SILENCE
+
+    @property
+    def next_look(self) -> float:
+        """When to look at it next."""
+        return self.due if self.silence is None else min(self.due, self.silence)
+
+
+def _is_at_end(position: LivePosition, event: Progress) -> bool:
+    """Whether it is where the batch of that event ended, in each of its sources."""
+    ends = {source.index: source.end for source in event.sources if source.end is not None}
+    return all(position.committed.get(index) == end for index, end in ends.items())

@@ -1,0 +1,236 @@
+"""Where the offsets of a progress event go: which cluster, which consumer group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+
+from eo_listener.client_config.key_stores import Store
+from eo_listener.client_config.translate import Access, ClientKind, principal, translate
+from eo_listener.client_config.validation import require_property
+from eo_listener.commit.tracking.group_names import GroupNames, LeftOut
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.events import PartitionsShared, SourceIgnored
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.progress import Progress, SourceProgress
+
+SERVERS_OPTION = "kafka.bootstrap.servers"
+TOKENS = "spark.kafka.clusters"  # the shim's word beside the options: Spark has delegation tokens
+
+_SERVERS = "bootstrap.servers"
+_KAFKA = "kafka."
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One Kafka cluster as a client sees it: the client's properties, in sorted order.
+
+    They are librdkafka's, to which `stores` add some once Java has read them; or, where the
+    `client` is "java", those of Java's own client, for the reason in `why_java`.
+    """
+
+    properties: tuple[tuple[str, str], ...] = field(repr=False)
+    stores: tuple[Store, ...] = field(default=(), repr=False)
+    client: ClientKind = "librdkafka"
+    why_java: str | None = None
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], access: Access | None = None) -> Cluster:
+        """Build from a mapping; equal mappings give equal clusters, and one client.
+
+        `access` is what a source's options were translated to; `properties` go before its own.
+        """
+        access = access or Access(properties={})
+        return cls(
+            properties=tuple(sorted({**access.properties, **properties}.items())),
+            stores=access.stores,
+            client=access.client,
+            why_java=access.why_java,
+        )
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers: the only part of a cluster that is ever shown."""
+        return dict(self.properties)[_SERVERS]
+
+    @property
+    def principal(self) -> str | None:
+        """How ACLs name the client (`User:alice`), None where that cannot be known from here."""
+        if self.client == "java":
+            return None
+        return principal(dict(self.properties), self.stores)
+
+    def __str__(self) -> str:
+        return self.servers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """Positions that are to be committed to one group of one cluster.
+
+    `lossy` says that Spark was told to skip records that Kafka has deleted, in any of the
+    sources (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too:
+    what was committed to the rest before is of runs that are over, or of this one.
+    """
+
+    cluster: Cluster
+    group: str
+    positions: Mapping[TopicPartition, Position]
+    lossy: bool = False
+    rivals: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """What is to be committed for one progress event, and what is left out.
+
+    `shared` tells of partitions that several sources of the query feed to the same group.
+    """
+
+    commits: tuple[Commit, ...]
+    ignored: tuple[SourceIgnored, ...]
+    shared: tuple[PartitionsShared, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The user's settings of where to commit.
+
+    `kafka` holds librdkafka properties that win over what the source was given; `gssapi` says
+    whether the librdkafka that is installed can do Kerberos.
+    """
+
+    names: GroupNames = field(default_factory=GroupNames)
+    kafka: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    gssapi: bool = False
+
+    def route(self, progress: Progress, options: Mapping[int, Mapping[str, str]] | None) -> Route:
+        """Give each Kafka source of an event its cluster and group.
+
+        `options` are the reader options by source index, keys in lower case; None when the
+        running query could not be asked. Where two sources of one query hold the same
+        partition for the same group, the lesser offset counts.
+        """
+        if not progress.sources:
+            return Route(commits=(), ignored=(self._no_kafka(progress),))
+        found: dict[tuple[Cluster, str], _Gathered] = {}
+        ignored = []
+        metadata = CommitMetadata.of(
+            name=progress.name,
+            query_id=progress.query_id,
+            run_id=progress.run_id,
+            batch_id=progress.batch_id,
+        ).text()
+        for source in progress.sources:
+            given = None if options is None else options.get(source.index)
+            for topic in source.end.topics() if source.end else ():
+                try:
+                    group = self.names.find(progress, topic, given)
+                    gathered = found.setdefault((self.cluster(given), group), _Gathered())
+                except LeftOut as why:
+                    ignored.append(_ignored(progress, source, topic, why))
+                else:
+                    gathered.add(source, topic, metadata, lossy=skips_losses(given))
+        commits = (
+            Commit(cluster=cluster, group=group, positions=gathered.positions, lossy=gathered.lossy)
+            for (cluster, group), gathered in found.items()
+        )
+        shared = (
+            PartitionsShared(
+                cluster=str(cluster),
+                group=group,
+                partitions=tuple(sorted(gathered.shared)),
+                readers=tuple(f"{progress.query}, source {i}" for i in sorted(gathered.sources)),
+            )
+            for (cluster, group), gathered in found.items()
+            if gathered.shared
+        )
+        return Route(commits=tuple(commits), ignored=tuple(ignored), shared=tuple(shared))
+
+    def _no_kafka(self, progress: Progress) -> SourceIgnored:
+        return SourceIgnored(
+            query=progress.query,
+            run_id=progress.run_id,
+            source=None,
+            problem="the query reads nothing from Kafka, so there is nothing to commit",
+            cause="none of its sources is a Kafka source",
+            fix="leave it out of `groups`, or check that the right query has this name",
+            misconfigured=self.names.mention(progress),
+        )
+
+    def cluster(self, given: Mapping[str, str] | None) -> Cluster:
+        """The cluster that a source reads, by its reader options.
+
+        Raises LeftOut where they do not tell, or cannot be used.
+        """
+        given = given or {}
+        servers = self.kafka.get(_SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
+        if not servers:
+            raise LeftOut(
+                "the bootstrap servers of this source are unknown",
+                "its options could not be read from the running query",
+                "give them: OffsetCommitListener(bootstrap_servers='host:port')",
+            )
+        source = tuple(sorted((k, v) for k, v in given.items() if k.startswith(_KAFKA)))
+        try:
+            require_property(_SERVERS, servers)
+            access = _access(source, frozenset(self.kafka), self.gssapi, TOKENS in given)
+        except SettingsError as why:
+            raise LeftOut(why.problem, why.cause or "", why.fix or "") from None
+        if access.client == "java":
+            return Cluster.of({_SERVERS: servers}, access)
+        return Cluster.of({**self.kafka, _SERVERS: servers}, access)
+
+
+@lru_cache(maxsize=1024)  # asked at every event, and a truststore may be long
+def _access(
+    source: tuple[tuple[str, str], ...], own: frozenset[str], gssapi: bool, tokens: bool
+) -> Access:
+    return translate(dict(source), own=own, gssapi=gssapi, tokens=tokens)
+
+
+def _in_order(servers: str) -> str:
+    """The same servers in one spelling, so that two ways to write them are one cluster."""
+    return ",".join(sorted({server.strip() for server in servers.split(",") if server.strip()}))
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What the sources of one event say of one group."""
+
+    positions: dict[TopicPartition, Position] = field(default_factory=dict)
+    shared: set[TopicPartition] = field(default_factory=set)
+    sources: set[int] = field(default_factory=set)
+    lossy: bool = False
+
+    def add(self, source: SourceProgress, topic: str, metadata: str, *, lossy: bool) -> None:
+        self.sources.add(source.index)
+        self.lossy = self.lossy or lossy
+        for tp, offset in (source.end or {}).items():
+            if tp.topic == topic:
+                held = self.positions.get(tp)
+                if held is not None:
+                    self.shared.add(tp)
+                if held is None or offset < held.offset:
+                    self.positions[tp] = Position(offset=offset, metadata=metadata)
+
+
+def skips_losses(options: Mapping[str, str] | None) -> bool:
+    """Whether Spark was told to skip records that Kafka has deleted before they were read."""
+    return (options or {}).get("failondataloss", "true").lower() == "false"
+
+
+def _ignored(progress: Progress, source: SourceProgress, topic: str, why: LeftOut) -> SourceIgnored:
+    several = source.end is not None and len(source.end.topics()) > 1
+    return SourceIgnored(
+        query=progress.query,
+        run_id=progress.run_id,
+        source=source.index,
+        problem=f"topic {topic}: {why.problem}" if several else why.problem,
+        cause=why.cause,
+        fix=why.fix,
+        misconfigured=why.misconfigured,
+    )

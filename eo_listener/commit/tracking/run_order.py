@@ -1,0 +1,67 @@
+"""Which run of a query is the newest, and which have ended."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from eo_listener.commit.tracking.event_buffer import RUNS_KEPT
+from eo_listener.commit.tracking.query_run import Run
+from eo_listener.model.progress import Progress
+
+
+class Succession:
+    """The runs of each query in their order, for one thread; `runs` are those that are there.
+
+    Events may come late, when their run was followed by another or has ended.
+    """
+
+    def __init__(self, runs: Mapping[str, Run]) -> None:
+        self._runs = runs
+        self._newest: dict[str, str] = {}  # by query
+        self._gone: OrderedDict[str, int] = OrderedDict()  # runs that ended, with the last batch
+
+    def newest(self, query_id: str) -> Run | None:
+        """The run of a query that began last, while it is there."""
+        return self._runs.get(self._newest.get(query_id, ""))
+
+    def is_newest(self, run: Run) -> bool:
+        """Whether no later run of its query is known: of two, Spark lets only one be active.
+
+        So an earlier one is over. Spark drops the word of that too when its bus is full, and what
+        a run has reached would hold its own successor up forever.
+        """
+        return self._newest.get(run.query_id, run.run_id) == run.run_id
+
+    def is_gone(self, run_id: str) -> bool:
+        """Whether a run has ended, and is not there any more."""
+        return run_id in self._gone
+
+    def precede(self, query_id: str, run_id: str) -> None:
+        """From now on this is the newest run of its query."""
+        self._newest[query_id] = run_id
+        self._gone.pop(run_id, None)
+
+    def is_next(self, progress: Progress) -> bool:
+        """Whether this event makes its run the newest: one that goes on is above all others.
+
+        A run without an event so far gives way to one that was never heard of.
+        """
+        run_id = progress.run_id
+        newest = self.newest(progress.query_id)
+        if newest is None:
+            return progress.batch_id > self._gone.get(run_id, -1)
+        if newest.newest is None:
+            return run_id not in self._runs and run_id not in self._gone
+        return newest.run_id != run_id and progress.batch_id > newest.newest.batch_id
+
+    def end(self, run_id: str, run: Run | None) -> None:
+        """A run has ended: late events must not bring it back."""
+        self._gone[run_id] = -1 if run is None else run.last_batch
+        while len(self._gone) > RUNS_KEPT:
+            self._gone.popitem(last=False)
+
+    def drop(self, run: Run) -> None:
+        """A run is not there any more."""
+        if self._newest.get(run.query_id) == run.run_id:
+            del self._newest[run.query_id]

@@ -1,0 +1,125 @@
+"""Whether a query's progress events follow one another: monotonic, and without a gap. Pure.
+
+Spark plans batch N+1 to start where batch N ended, in every source and partition. Whatever breaks
+that rule was either read twice, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+from eo_listener.model.events import Violation, ViolationKind
+from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.model.progress import Progress
+
+_NO_STARTS: Mapping[TopicPartition, int] = MappingProxyType({})
+
+
+class Guard(Enum):
+    """What a violation leads to."""
+
+    WITHHOLD = "withhold"
+    WARN = "warn"
+    OFF = "off"
+
+
+def judge(
+    last: Offsets | None,
+    start: Offsets | None,
+    end: Offsets,
+    log_starts: Mapping[TopicPartition, int] = _NO_STARTS,
+) -> tuple[Violation, ...]:
+    """Say what is wrong with a batch from `start` to `end` of one source; nothing if all is well.
+
+    `last` is where the batch before it ended, None when that is unknown. `start` is None for a
+    query's very first batch, and leaves out partitions that are new. `log_starts` are the first
+    offsets that Kafka still had *before* any task of the batch could read.
+    """
+    violations = (
+        violation
+        for tp in sorted({*(last or ()), *(start or ()), *end})
+        for violation in _of(tp, last or Offsets(), start, end, log_starts.get(tp, 0))
+    )
+    return tuple(violations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is wrong with one event: violations by the index of the source.
+
+    `missed_after` is the last batch that was seen when events are missing before this one, so that
+    nothing can be said of what lies between; else None. `repeated` says that the event was judged
+    before.
+    """
+
+    violations: Mapping[int, tuple[Violation, ...]]
+    missed_after: int | None = None
+    repeated: bool = False
+
+
+class Sequence:
+    """The progress events of one run, each judged by the one before it."""
+
+    def __init__(self) -> None:
+        self._batch: int | None = None
+        self._ranges: tuple[tuple[int, Offsets | None, Offsets | None], ...] = ()
+        self._ends: dict[int, Offsets] = {}
+
+    def follow(self, progress: Progress) -> Verdict:
+        """Judge the next event of the run.
+
+        A listener that was added twice is given each event twice: one with the number and the
+        offsets of the last is that event. One with a lower number came late: Spark counts up.
+        """
+        before = self._batch
+        ranges = tuple((source.index, source.start, source.end) for source in progress.sources)
+        if before is not None and (
+            progress.batch_id < before or (progress.batch_id, ranges) == (before, self._ranges)
+        ):
+            return Verdict(violations={}, repeated=True)
+        self._ranges = ranges
+        jumped = before is not None and progress.batch_id > before + 1
+        violations: dict[int, tuple[Violation, ...]] = {}
+        skipped = False
+        for source in progress.sources:
+            if source.end is None:
+                continue
+            found = judge(self._ends.get(source.index), source.start, source.end)
+            if jumped:
+                # Batches that nobody told of are no gap: Spark drops events when its bus is full.
+                kept = tuple(one for one in found if one.kind is not ViolationKind.GAP)
+                skipped = skipped or kept != found
+                found = kept
+            if found:
+                violations[source.index] = found
+            self._ends[source.index] = source.end
+        self._batch = progress.batch_id
+        return Verdict(violations=violations, missed_after=before if skipped else None)
+
+
+def _of(
+    tp: TopicPartition, last: Offsets, start: Offsets | None, end: Offsets, log_start: int
+) -> list[Violation]:
+    ended, begins, ends = last.get(tp), start.get(tp) if start is not None else None, end.get(tp)
+    reached = ended if ended is not None else begins
+    if reached is None or ends is None or (begins is None and start is not None):
+        # A partition that is new has no past to continue; one that was read before has.
+        return [] if reached is None else [_violation(ViolationKind.VANISHED, tp, reached, reached)]
+    begins = reached if begins is None else begins
+    violations = []
+    if begins > reached:
+        violations.append(_violation(ViolationKind.GAP, tp, reached, begins))
+    if begins < reached:
+        violations.append(_violation(ViolationKind.REPEAT, tp, begins, reached))
+    if ends < begins:
+        violations.append(_violation(ViolationKind.BACKWARD, tp, begins, ends))
+    if ends > begins and log_start > begins:
+        violations.append(_violation(ViolationKind.LOST, tp, begins, min(log_start, ends)))
+    return violations
+
+
+def _violation(kind: ViolationKind, tp: TopicPartition, start: int, until: int) -> Violation:
+    return Violation(kind=kind, partition=tp, start=start, until=until)

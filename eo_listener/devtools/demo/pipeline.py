@@ -1,0 +1,94 @@
+"""The flights' way through Spark: into memory, or into a sink."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from eo_listener.devtools.broker import GroupRow
+from eo_listener.devtools.demo.demo_settings import TOPIC, DemoSettings
+from eo_listener.devtools.demo.demo_target import opened
+from eo_listener.devtools.demo.flights_check import Proof
+from eo_listener.devtools.demo.group_readings import Repeater
+from eo_listener.devtools.demo.memory_results import Tally
+from eo_listener.devtools.demo.query import FlightsQuery
+from eo_listener.devtools.demo.sink_pipeline import IntoSink
+from eo_listener.devtools.demo.snapshot import Scoreboard
+from eo_listener.devtools.demo.verdict import Verdict, judge
+
+
+class Query(Protocol):
+    """A query with its Spark, in a thread or a process of its own."""
+
+    log: Path
+
+    def start(self) -> None:
+        """Begin to start Spark, and return at once."""
+        ...
+
+    def wait_until_running(self, seconds: float) -> bool:
+        """Wait for the query to run. Raises what `check` raises."""
+        ...
+
+    def check(self) -> None:
+        """Raise the EoListenerError that ended it; none once `stop` was called."""
+        ...
+
+    def stop(self, patience: float = ...) -> None:
+        """Stop the query, commit what it has processed, end Spark. Idempotent."""
+        ...
+
+
+class Course(Protocol):
+    """A query, what else there is to read of it, and what it comes to."""
+
+    @property
+    def query(self) -> Query: ...
+
+    @property
+    def readings(self) -> Sequence[Repeater]: ...
+
+    def step(self) -> None:
+        """Called every moment while flights stream. Raises EoListenerError."""
+        ...
+
+    def judge(
+        self, rows: Sequence[GroupRow], partitions: int, produced: int
+    ) -> tuple[Verdict, Proof | None]:
+        """Judge it, and the last word of kafka-consumer-groups. Raises EoListenerError."""
+        ...
+
+
+class _InMemory:
+    """The delays of all hours, counted in this process."""
+
+    readings: Sequence[Repeater] = ()
+
+    def __init__(self, servers: str, folder: Path, board: Scoreboard) -> None:
+        board.results = self._tally = Tally()
+        self.query: Query = FlightsQuery(servers, folder, self._tally, board.observe)
+
+    def step(self) -> None:
+        pass
+
+    def judge(
+        self, rows: Sequence[GroupRow], partitions: int, produced: int
+    ) -> tuple[Verdict, Proof | None]:
+        counted = self._tally.counted
+        return judge(
+            rows, topic=TOPIC, partitions=partitions, produced=produced, counted=counted
+        ), None
+
+
+@contextlib.contextmanager
+def prepared(
+    settings: DemoSettings, servers: str, folder: Path, board: Scoreboard
+) -> Iterator[Course]:
+    """Prepare the way that was asked for; nothing of it runs yet. Raises UnavailableError."""
+    if settings.store is None:
+        yield _InMemory(servers, folder, board)
+        return
+    with opened(settings, folder) as target:
+        yield IntoSink(settings, target, servers, folder, board)

@@ -1,0 +1,119 @@
+"""The flights on their way into a sink: the driver, the chaos around it, and the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from eo_listener.devtools.broker import GroupRow
+from eo_listener.devtools.demo.chaos import Chaos, Kill
+from eo_listener.devtools.demo.demo_settings import MOST, QUERY, TOPIC, DemoSettings
+from eo_listener.devtools.demo.demo_target import Target
+from eo_listener.devtools.demo.driver_process import Driver
+from eo_listener.devtools.demo.flights_check import Proof, prove
+from eo_listener.devtools.demo.group_readings import Repeater
+from eo_listener.devtools.demo.job import Job
+from eo_listener.devtools.demo.job_messages import News
+from eo_listener.devtools.demo.results import Batch
+from eo_listener.devtools.demo.snapshot import Scoreboard
+from eo_listener.devtools.demo.table import Table
+from eo_listener.devtools.demo.verdict import Verdict, judge_group
+from eo_listener.model.offsets import Offsets
+from eo_listener.spark.checkpoint import Checkpoint
+
+_TABLE_PAUSE: Final = 1.0  # seconds between two looks at the table
+_FEWEST: Final = 100  # rows in a batch
+_BATCHES_A_LIFE: Final = 3  # at least: so that there is always one to be killed in
+
+
+class IntoSink:
+    """Runs the driver, kills it when chaos says so, and proves what has become of the rows."""
+
+    def __init__(
+        self,
+        settings: DemoSettings,
+        target: Target,
+        servers: str,
+        folder: Path,
+        board: Scoreboard,
+    ) -> None:
+        self._target = target
+        self._board = board
+        self._table = Table(target)
+        self._chaos = Chaos(settings.kills, board.wanted)
+        lives = settings.kills + 1
+        most = min(MOST, max(_FEWEST, board.wanted // (lives * _BATCHES_A_LIFE)))
+        job = Job(servers=servers, folder=str(folder), most=most)
+        self._driver = Driver(job, target, self._hear)
+        self._checkpoint = Checkpoint(str(self._driver.checkpoint))
+        board.results, board.place = self._table, target.place
+        self.readings: Sequence[Repeater] = (
+            Repeater("demo-table", self._table.look, _TABLE_PAUSE),
+        )
+
+    @property
+    def query(self) -> Driver:
+        """The driver."""
+        return self._driver
+
+    def step(self) -> None:
+        """Kill the driver if this is the moment, and start another. Raises EoListenerError."""
+        if self._board.note and self._driver.running:
+            self._board.note = ""
+        batch, since = self._driver.batch()
+        if batch is None or not self._chaos.due(
+            written=self._table.counted, batch=batch, since=since
+        ):
+            return
+        self._driver.kill()
+        self._chaos.killed(Kill(batch=batch, caught=self._caught(batch)))
+        number, wanted = len(self._chaos.done), self._chaos.wanted
+        self._board.note = f"driver killed in batch {batch}, {number} of {wanted}: starting anew"
+        self._driver.start()
+
+    def judge(
+        self, rows: Sequence[GroupRow], partitions: int, produced: int
+    ) -> tuple[Verdict, Proof | None]:
+        """Judge what all who know say. Raises EoListenerError."""
+        proof = self._proof(rows, partitions)
+        told = judge_group(rows, topic=TOPIC, partitions=partitions)
+        return Verdict(checks=(*told, *proof.checks(produced))), proof
+
+    def _proof(self, rows: Sequence[GroupRow], partitions: int) -> Proof:
+        told = {row.partition: row for row in rows if row.topic == TOPIC}
+        numbers = range(partitions)
+        ends = {n: (told[n].log_end_offset or 0) if n in told else 0 for n in numbers}
+        self._table.look()
+        counted, whole = self._table.count(ends)
+        sink = self._target.sink()
+        try:
+            heads = sink.applied(QUERY)
+        finally:
+            sink.close()
+        return prove(
+            place=self._target.label,
+            ends=ends,
+            group={n: told[n].current_offset for n in numbers if n in told},
+            ledger={tp.partition: head.span.until for tp, head in heads.items()},
+            checkpoint={tp.partition: end for tp, end in self._done().items()},
+            rows=counted,
+            whole=whole,
+            kills=self._chaos.done,
+            kills_wanted=self._chaos.wanted,
+        )
+
+    def _done(self) -> Offsets:
+        """Where the last batch that Spark has made durable ends."""
+        offsets = self._checkpoint.committed().offsets
+        return Offsets() if offsets is None else next(iter(offsets.kafka().values()), Offsets())
+
+    def _caught(self, batch: int) -> bool:
+        there = self._checkpoint.batches()
+        return batch in there.planned and batch not in there.committed
+
+    def _hear(self, news: News) -> None:
+        if news.what == "committed":
+            self._board.commits += 1
+        else:
+            self._table.add(Batch(number=news.batch, rows=news.rows, seconds=news.seconds))

@@ -1,0 +1,106 @@
+"""How far the demo is: filled by its parts, read by the screen."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from eo_listener.devtools.broker import GroupRow
+from eo_listener.devtools.demo.group_readings import OurReading, ToolReading
+from eo_listener.devtools.demo.producer import Replay
+from eo_listener.devtools.demo.results import Batch, Delay, Results
+from eo_listener.model.events import Committed, Event
+from eo_listener.model.lag import PartitionLag
+
+_RARE: Final = 500  # an hour with less than one of so many flights says nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The whole demo at one moment; `elapsed` and `told_ago` are in seconds.
+
+    `wanted` is how many rows will be produced, `counted` how many have come out of the query, into
+    `place` where that is a sink.
+    `partitions` is what our reader sees, `told` what kafka-consumer-groups said `told_ago`.
+    """
+
+    step: str
+    elapsed: float
+    wanted: int
+    place: str | None = None
+    produced: int = 0
+    counted: int = 0
+    batches: tuple[Batch, ...] = ()
+    partitions: tuple[PartitionLag, ...] = ()
+    batch_count: int = 0
+    commits: int = 0
+    told: tuple[GroupRow, ...] = ()
+    told_ago: float | None = None
+    delays: tuple[Delay, ...] = ()
+
+    @property
+    def committed(self) -> int:
+        """The sum of the committed offsets: each log starts at 0, so this counts rows."""
+        return sum(row.committed or 0 for row in self.partitions)
+
+    @property
+    def lag(self) -> int | None:
+        """Rows in Kafka that the group has not reached; None while nothing is known."""
+        if not self.partitions:
+            return None
+        return sum((row.log_end or 0) - (row.committed or 0) for row in self.partitions)
+
+    @property
+    def told_lag(self) -> int | None:
+        """The same as kafka-consumer-groups said it; None when it has said nothing yet."""
+        lags = [row.lag for row in self.told if row.lag is not None]
+        return sum(lags) if lags else None
+
+    def worst(self, count: int) -> tuple[Delay, ...]:
+        """The airports and hours with the greatest average delay, those with few flights aside."""
+        usual = [delay for delay in self.delays if delay.flights * _RARE >= self.counted]
+        return tuple(sorted(usual, key=lambda delay: -(delay.minutes or 0.0))[:count])
+
+
+@dataclass(slots=True)
+class Scoreboard:
+    """Where the demo is, and the parts that are there by now; each has one writer."""
+
+    wanted: int
+    place: str | None = None
+    step: str = "starting Kafka"
+    note: str = ""
+    results: Results = field(default_factory=Results)
+    replay: Replay | None = None
+    ours: OurReading | None = None
+    theirs: ToolReading | None = None
+    commits: int = 0
+    begun: float = field(default_factory=time.monotonic)
+
+    def observe(self, event: Event) -> None:
+        """Count the commits that Kafka has confirmed."""
+        if isinstance(event, Committed):
+            self.commits += 1
+
+    def say(self, step: str) -> None:
+        """Name what is going on now."""
+        self.step = step
+
+    def snapshot(self) -> Snapshot:
+        """Take what all parts show now."""
+        return Snapshot(
+            step=f"{self.step} ({self.note})" if self.note else self.step,
+            place=self.place,
+            elapsed=time.monotonic() - self.begun,
+            wanted=self.wanted,
+            produced=self.replay.produced if self.replay else 0,
+            counted=self.results.counted,
+            batches=self.results.batches,
+            batch_count=self.results.batch_count,
+            partitions=self.ours.rows if self.ours else (),
+            commits=self.commits,
+            told=self.theirs.rows if self.theirs else (),
+            told_ago=self.theirs.ago if self.theirs else None,
+            delays=self.results.delays,
+        )

@@ -1,0 +1,95 @@
+"""The thread that looks at one checkpoint, again and again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from eo_listener.follow.checkpoint_tracker import Step, Watch
+from eo_listener.follow.reading import look
+from eo_listener.spark.checkpoint import Checkpoint
+
+_AGAIN = 1.0  # seconds between the two looks that settle a doubt, where there will be no third
+_AFTER_FAULT = 30.0  # seconds
+
+logger = logging.getLogger("eo_listener")
+
+
+class Watcher:
+    """Looks at a checkpoint and hands on what is to be done; one thread, and never two.
+
+    `act` is called on that thread. A look takes as long as its storage does: so it holds up
+    nobody else.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, watch: Watch, act: Callable[[Step], None]) -> None:
+        self.checkpoint = checkpoint
+        self._watch = watch
+        self._act = act
+        self._stop = threading.Event()
+        self._looking_since: float | None = None
+        self._thread: threading.Thread | None = None
+        self.fault: Exception | None = None
+
+    def start(self, *, once: bool = False) -> None:
+        """Start to look, until `stop`; with `once` until the first look is settled."""
+        if self._thread is not None:
+            raise RuntimeError("a watcher is started once")
+        self._thread = threading.Thread(
+            target=self._settle if once else self._run,
+            name=f"eo-listener-follow {self.checkpoint.location}",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end; returns at once."""
+        self._stop.set()
+
+    def join(self, deadline: float) -> bool:
+        """Wait for the thread until the monotonic clock passes `deadline`; say whether it ended."""
+        if self._thread is not None:
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+        return self._thread is None or not self._thread.is_alive()
+
+    def looking_for(self) -> float:
+        """For how many seconds the storage has not answered; 0 when it is not asked."""
+        since = self._looking_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._stop.wait(pause):
+            pause = self._look()
+
+    def _settle(self) -> None:
+        """Look once, and once more when the first look was in doubt."""
+        try:
+            sight = look(self.checkpoint)
+            if self._watch.doubtful(sight):
+                self._stop.wait(_AGAIN)
+                sight = look(self.checkpoint)
+            self._act(self._watch.saw(sight, time.monotonic(), settled=True))
+        except Exception as fault:  # noqa: BLE001  # see the next line
+            self.fault = fault  # raised again by who asked: on this thread nobody would hear it
+
+    def _look(self) -> float:
+        self._looking_since = time.monotonic()
+        try:
+            sight = look(self.checkpoint)
+            self._looking_since = None
+            if self._stop.is_set():
+                return 0.0
+            step = self._watch.saw(sight, time.monotonic())
+            self._act(step)
+        except Exception:
+            # A fault of ours: this thread must outlive it, or its query goes uncommitted.
+            logger.exception(
+                "eo_listener could not look at checkpoint %s", self.checkpoint.location
+            )
+            return _AFTER_FAULT
+        finally:
+            self._looking_since = None
+        return step.pause

@@ -1,0 +1,280 @@
+"""What follows from one look after the other at a checkpoint.
+
+Pure: time comes in as an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from eo_listener.commit.tracking.routing import Commit
+from eo_listener.commit.tracking.sequence_guard import Guard, judge
+from eo_listener.follow.active_notices import Standing
+from eo_listener.follow.batch_commits import RUN, plan
+from eo_listener.follow.notices import Notice, NoticeKind
+from eo_listener.follow.reading import Sight
+from eo_listener.follow.targets import Target
+from eo_listener.model.events import Event, GuardViolation
+from eo_listener.spark.checkpoint import BatchOffsets
+
+INTERVAL = 5.0
+RECOMMIT_INTERVAL = 3600.0
+_LONGEST_PAUSE = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What is to be done after a look.
+
+    `withheld` are commits that the guard holds back. `renew` asks to commit once more what is
+    committed already. `released` says that this checkpoint no longer has a say in its groups.
+    `pause` is how long to wait for the next look, in seconds.
+    """
+
+    commits: tuple[Commit, ...] = ()
+    withheld: tuple[Commit, ...] = ()
+    renew: bool = False
+    events: tuple[Event, ...] = ()
+    released: bool = False
+    pause: float
+
+
+class Watch:
+    """Remembers of one checkpoint what was seen last, and says what each look changes.
+
+    What may be a moment of a file being written, such as a torn file or a batch that went back,
+    counts only when the next look shows it too. `settled` skips that wait.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        shown: str,
+        *,
+        guard: Guard = Guard.WITHHOLD,
+        interval: float = INTERVAL,
+        recommit_interval: float = RECOMMIT_INTERVAL,
+    ) -> None:
+        self._target = target
+        self._guard, self._interval, self._recommit_interval = guard, interval, recommit_interval
+        self._standing = Standing(shown)
+        self._query_id: str | None = None
+        self._durable: BatchOffsets | None = None
+        self._withheld: set[str] = set()
+        self._renewed: float | None = None
+        self._unanswered = 0
+        self._suspect: Sight | None = None
+
+    def saw(self, sight: Sight, now: float, *, settled: bool = False) -> Step:
+        """Take a look in, and say what is to be done."""
+        if sight.unreachable is not None:
+            return self._unreachable(sight)
+        self._unanswered = 0
+        reached = self._standing.over(NoticeKind.UNREACHABLE, "can be read again")
+        if not self.doubtful(sight):
+            self._suspect = None
+        elif not settled and self._suspect != sight:
+            self._suspect = sight
+            return Step(events=reached, pause=self._interval)
+        step = self._absent() if sight.absent else self._present(sight, now)
+        return replace(step, events=(*reached, *step.events))
+
+    def doubtful(self, sight: Sight) -> bool:
+        """Whether a look may have met the checkpoint in the middle of a change."""
+        if sight.absent:
+            return self._query_id is not None
+        if not all(self._standing.holds(finding) for finding in sight.findings):
+            return True
+        return sight.query_id == self._query_id and self._went_back(sight.durable)
+
+    def _went_back(self, durable: BatchOffsets | None) -> bool:
+        last = self._durable
+        if last is None or durable is None:
+            return last is not None
+        return durable.batch < last.batch or (durable.batch == last.batch and durable != last)
+
+    def _unreachable(self, sight: Sight) -> Step:
+        error = sight.unreachable
+        assert error is not None  # noqa: S101  # the caller's condition, told to mypy
+        self._unanswered += 1
+        longest = max(_LONGEST_PAUSE, self._interval)
+        fix = f"{error.fix or 'check the storage'}; it is asked again, at growing intervals"
+        return Step(
+            # A driver's words may differ each time: request numbers, the file it was at.
+            events=self._standing.say(
+                NoticeKind.UNREACHABLE, error.problem, error.cause or "", fix, anew=False
+            ),
+            pause=min(longest, self._interval * 2.0 ** min(self._unanswered, 10)),
+        )
+
+    def _absent(self) -> Step:
+        if self._query_id is None:
+            events = self._standing.say(
+                NoticeKind.ABSENT,
+                "there is no checkpoint here yet",
+                "its query has not been started, or the location is another",
+                "check the location; it is waited for",
+            )
+            return Step(events=events, pause=self._interval)
+        events = self._standing.say(
+            NoticeKind.GONE,
+            "it is no longer there",
+            "it was deleted or moved",
+            "nothing, if that was meant: its groups stay as they are, and it is waited for",
+        )
+        return Step(events=events, released=True, pause=self._interval)
+
+    def _present(self, sight: Sight, now: float) -> Step:
+        events = [
+            *self._standing.over(NoticeKind.ABSENT, "it is there now"),
+            *self._standing.over(NoticeKind.GONE, "it is there again"),
+            *self._standing.found(sight.findings),
+        ]
+        if sight.query_id is None:
+            return Step(events=tuple(events), pause=self._interval)
+        replaced = self._identify(sight.query_id)
+        events += replaced
+        step = self._advance(sight, now)
+        return replace(step, events=(*events, *step.events), released=bool(replaced))
+
+    def _identify(self, query_id: str) -> tuple[Notice, ...]:
+        """Take in whose checkpoint it is; say so when it was another's before."""
+        before = self._query_id
+        if before == query_id:
+            return ()
+        self._query_id, self._durable, self._renewed = query_id, None, None
+        self._withheld.clear()
+        self._standing.forget(NoticeKind.NOTHING_DURABLE, NoticeKind.NO_KAFKA, NoticeKind.NO_GROUP)
+        if before is None:
+            return ()
+        return (
+            self._standing.notice(
+                NoticeKind.REPLACED,
+                f"it belongs to another query now, id {query_id} after {before}",
+                "it was deleted, and a query started anew",
+                "nothing, if that was meant; restart it with --on-rewind allow to take groups back",
+            ),
+        )
+
+    def _advance(self, sight: Sight, now: float) -> Step:
+        """Go on to what is durable now."""
+        durable, last = sight.durable, self._durable
+        back = self._went_back(durable)
+        if back and sight.findings:
+            # An older batch may be all that can be read. The group is further, and stays.
+            durable, back = last, False
+        if durable is None:
+            return Step(events=self._nothing(sight), pause=self._interval)
+        renew = self._renewed is not None and now - self._renewed >= self._recommit_interval
+        if durable == last and not renew:
+            return Step(pause=self._interval)
+        if self._renewed is None or renew:
+            self._renewed = now
+        events = self._footing(durable, last, back=back)
+        violations = [] if back or last is None else self._judge(durable, last)
+        step = self._commit(durable, marking=bool(violations) or renew)
+        self._durable = durable
+        return replace(step, renew=renew, events=(*events, *violations, *step.events))
+
+    def _nothing(self, sight: Sight) -> tuple[Notice, ...]:
+        """Say that no batch is done; once, and in other words when one was."""
+        if sight.findings:
+            return ()
+        told = self._standing.say(
+            NoticeKind.NOTHING_DURABLE,
+            "its query has not finished a batch yet",
+            "it has just started, or there is nothing to read",
+            "nothing: it is looked at again",
+        )
+        if self._durable is None:
+            return told
+        self._durable = None
+        return (
+            self._standing.notice(
+                NoticeKind.REWOUND,
+                "none of its batches is done any more",
+                "somebody emptied its folder commits",
+                "nothing, if that was meant: its groups stay until a batch is done again",
+            ),
+        )
+
+    def _footing(
+        self, durable: BatchOffsets, last: BatchOffsets | None, *, back: bool
+    ) -> tuple[Notice, ...]:
+        """Say on what footing the commits begin, or begin again."""
+        if back and last is not None:
+            what = f"it was taken back from batch {last.batch} to batch {durable.batch}"
+            if last.batch == durable.batch:
+                what = f"its batch {last.batch} was written again, with other offsets"
+            notice = self._standing.notice(
+                NoticeKind.REWOUND,
+                what,
+                "somebody restored or edited it",
+                "nothing, if that was meant; --on-rewind allow takes its groups back with it",
+            )
+            return (notice,)
+        if last is not None:
+            return ()
+        self._standing.forget(NoticeKind.NOTHING_DURABLE)
+        what = f"follows query {self._query_id} from batch {durable.batch}"
+        if durable.continuous:
+            what += ", which runs by continuous processing: its batches are epochs"
+        return (self._standing.notice(NoticeKind.FOLLOWING, what),)
+
+    def _judge(self, durable: BatchOffsets, last: BatchOffsets) -> list[Event]:
+        """Compare a batch with the durable one before it; withhold what does not follow.
+
+        Offsets that were skipped cannot be seen: a checkpoint holds ends, and no starts.
+        """
+        if self._guard is Guard.OFF or durable == last:
+            return []
+        before, ends = last.kafka(), durable.kafka()
+        events: list[Event] = []
+        for number, source in enumerate(durable.sources):
+            known = source.id in before and source.id in ends
+            if not known or source.id in self._withheld:
+                continue
+            violations = judge(before[source.id], None, ends[source.id])
+            if not violations:
+                continue
+            withheld = self._guard is Guard.WITHHOLD
+            if withheld:
+                self._withheld.add(source.id)
+            events.append(
+                GuardViolation(
+                    query=self._target.name or self._query_id or "",
+                    run_id=RUN,
+                    batch_id=durable.batch,
+                    source=number,
+                    violations=violations,
+                    withheld=withheld,
+                )
+            )
+        return events
+
+    def _commit(self, durable: BatchOffsets, *, marking: bool) -> Step:
+        """The commits of a batch, and with `marking` those that the guard holds back."""
+        assert self._query_id is not None  # noqa: S101  # `_present` has identified it, told to mypy
+        sources = durable.kafka()
+        kept = {name: ends for name, ends in sources.items() if name not in self._withheld}
+        held = {name: ends for name, ends in sources.items() if name in self._withheld}
+        events: list[Event] = []
+        if not sources:
+            events += self._standing.say(
+                NoticeKind.NO_KAFKA,
+                "its query reads nothing from Kafka, so there is nothing to commit",
+                "none of its sources has offsets of Kafka's form",
+                "leave it out, or check the location",
+            )
+        made = plan(self._target, self._query_id, durable.batch, kept)
+        if made.without_group:
+            events += self._standing.say(
+                NoticeKind.NO_GROUP,
+                f"no group is named for {', '.join(made.without_group)}, so it is left alone",
+                "each group that was given is for another topic",
+                "add -g TOPIC=GROUP, or -g GROUP for all the rest",
+            )
+        marked = plan(self._target, self._query_id, durable.batch, held).commits if marking else ()
+        return Step(
+            commits=made.commits, withheld=marked, events=tuple(events), pause=self._interval
+        )

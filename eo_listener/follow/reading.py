@@ -1,0 +1,43 @@
+"""One look at a checkpoint, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eo_listener.model.errors import StorageError
+from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint, CheckpointError, Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What a look showed.
+
+    `query_id` is None when there is no checkpoint, or none that can be read; `durable` when no
+    batch is done. `unreachable` says why the storage gave no answer.
+    """
+
+    query_id: str | None = None
+    durable: BatchOffsets | None = None
+    findings: tuple[Finding, ...] = ()
+    unreachable: StorageError | None = None
+
+    @property
+    def absent(self) -> bool:
+        """Whether the storage answered that nothing is there."""
+        return self.query_id is None and not self.findings and self.unreachable is None
+
+
+def look(checkpoint: Checkpoint) -> Sight:
+    """Look at a checkpoint; takes as long as its storage does."""
+    try:
+        if not checkpoint.exists():
+            return Sight()
+        query_id = checkpoint.query_id()
+        durable = checkpoint.committed()
+        if checkpoint.query_id() != query_id:  # replaced between the two: the next look is whole
+            return Sight(query_id=query_id)
+    except StorageError as error:
+        return Sight(unreachable=error)
+    except CheckpointError as error:
+        return Sight(findings=(error.finding,))
+    return Sight(query_id=query_id, durable=durable.offsets, findings=durable.findings)

@@ -1,0 +1,399 @@
+"""Whether a planned batch is the next one for a sink, or one that the sink has already. Pure.
+
+Decided by the ranges of offsets, partition by partition, and never by the batch's number: a new
+checkpoint counts from 0 again. The one exception is a batch without any new offsets, whose rows
+come from Spark's state alone: of it only the number tells whether it was applied.
+
+A range that was applied is repeated by its own query only, whose id lives as long as its checkpoint
+and is in every copy of it. Under another id the same range may have other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from eo_listener.foreach_batch.batch_errors import Breaches, Kind
+from eo_listener.foreach_batch.first_batch import Elsewhere, doubt, has_doubled, is_late
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger import Entry, Head, Move, Verdict
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import Plan
+
+OnGap = Literal["fail", "accept"]
+"""What a gap leads to."""
+
+OnFirst = Literal["fail", "accept"]
+"""What a batch leads to that is not the first of its query, and is the first in the ledger."""
+
+OnRecreated = Literal["fail", "restart"]
+"""What a topic that was deleted and recreated leads to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What a sink is to do with a batch.
+
+    `verdict` is that of the whole: REPLAY when the sink has all of it, FIRST when none of its
+    partitions was known. `entry` has no moves where nothing is to be written: after REPLAY, and
+    for a batch without any partition. `replayed` are the ranges that the sink has already.
+    """
+
+    verdict: Verdict
+    entry: Entry
+    replayed: Mapping[TopicPartition, OffsetRange]
+
+    @property
+    def gaps(self) -> dict[TopicPartition, OffsetRange]:
+        """The offsets that are lost, and accepted as lost."""
+        return {
+            tp: move.gap
+            for tp, move in self.entry.moves.items()
+            if move.gap is not None and not _begins_late(move)
+        }
+
+    @property
+    def skipped(self) -> dict[TopicPartition, OffsetRange]:
+        """The offsets before a ledger that begins in mid-stream, by consent."""
+        return {
+            tp: move.gap
+            for tp, move in self.entry.moves.items()
+            if move.gap is not None and _begins_late(move)
+        }
+
+
+def judge_batch(
+    plan: Plan,
+    applied: Mapping[TopicPartition, Head],
+    *,
+    name: str,
+    sink: str,
+    on_gap: OnGap = "fail",
+    on_first: OnFirst = "fail",
+    on_recreated: OnRecreated = "fail",
+    per_partition: bool = False,
+    elsewhere: Elsewhere | None = None,
+) -> Judgement:
+    """Judge `plan` by the heads that a sink's ledger holds under `name`.
+
+    `sink` is its label, for the words of errors. `elsewhere` is needed where `is_unknown`, and in
+    the first batch of a run: without it each partition that has no head counts as a first one, as
+    in a sink without a ledger. With
+    `on_recreated="restart"` a partition of a topic that was recreated counts as never applied, and
+    must be read from its log's start; where `is_of_another_topic`, the plan must be younger than
+    `applied` then.
+
+    Raises SettingsError for a plan that cannot be judged, else of all that is wrong the gravest
+    GuardError, with all its partitions: TopicRecreatedError, PartitionVanishedError,
+    RegressionError, OverlapError, NotInLedgerError, GapError, PartialReplayError.
+    """
+    _refuse_what_cannot_be_judged(plan, name)
+    ranges = plan.ranges()
+    bench = _Bench(
+        plan,
+        applied,
+        elsewhere,
+        accept=on_gap == "accept",
+        adopt=on_first == "accept",
+        restart=on_recreated == "restart",
+    )
+    bench.find_vanished(ranges)
+    if plan.stateful and not ranges:
+        bench.find_unmarkable()
+    elif any(start != until for start, until in ranges.values()):
+        bench.judge_ranges(ranges)
+    else:
+        bench.judge_number(ranges)
+    bench.find_doubled()
+    if not per_partition and bench.continues:
+        for tp, span in bench.replayed.items():
+            bench.breaches.add(Kind.MIXED, tp, span)
+    bench.breaches.raise_gravest(plan, name=name, sink=sink)
+    # Alone, a partition without offsets gets its head in a transaction after those of the others.
+    wanted = bench.continues or per_partition or not bench.replayed
+    moves = bench.moves if wanted else {}
+    entry = Entry(
+        query=name,
+        query_id=plan.query_id,
+        run_id=plan.run_id,
+        batch_id=plan.batch_id,
+        moves=moves,
+    )
+    return Judgement(verdict=bench.verdict(moves), entry=entry, replayed=bench.replayed)
+
+
+def is_of_another_topic(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
+    """Whether a topic that the plan reads has another id than the ledger knows.
+
+    Ids have no order, so this does not tell which is the newer: that of the plan is, if Kafka was
+    asked for it after the ledger was read.
+    """
+    return any(
+        _ids(plan, tp, applied.get(tp)) is not None
+        for spans in plan.sources.values()
+        for tp in spans
+    )
+
+
+class _Bench:
+    """One judgement in the making."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        applied: Mapping[TopicPartition, Head],
+        elsewhere: Elsewhere | None,
+        *,
+        accept: bool,
+        adopt: bool,
+        restart: bool,
+    ) -> None:
+        self._plan = plan
+        self._applied = applied
+        self._elsewhere = elsewhere
+        self._accept = accept
+        self._adopt = adopt
+        self._restart = restart
+        self._sources = _by_partition(plan)
+        self._only = next(iter(plan.sources))
+        self.breaches = Breaches()
+        self.moves: dict[TopicPartition, Move] = {}
+        self.replayed: dict[TopicPartition, OffsetRange] = {}
+        self.continues = False  # something is FIRST or NEXT, a new head at an empty range aside
+
+    def verdict(self, moves: Mapping[TopicPartition, Move]) -> Verdict:
+        """That of the whole batch, of which `moves` are to be written."""
+        if self.replayed and not moves:
+            return Verdict.REPLAY
+        known = any(
+            move.found is not None and move.verdict is not Verdict.FIRST for move in moves.values()
+        )
+        return Verdict.NEXT if known or self.replayed else Verdict.FIRST
+
+    def find_vanished(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
+        """Find partitions of the ledger that are not read, of topics that are."""
+        gone = self._applied.keys() - ranges.keys()
+        if not gone:
+            return
+        ids = self._plan.topic_ids
+        read = {tp.topic for tp in ranges}
+        # Of these the ledger is at the new topic already: what is left is of the one before.
+        anew = {tp.topic for tp, head in self._applied.items() if head.topic_id == ids.get(tp[0])}
+        for tp in sorted(gone):
+            head = self._applied[tp]
+            let_go = _ids(self._plan, tp, head) and (self._restart or tp.topic in anew)
+            if tp.topic in read and not let_go:
+                self.breaches.add(Kind.VANISHED, tp, OffsetRange(head.span.until, head.span.until))
+
+    def find_doubled(self) -> None:
+        """Find what the sink has already, under another name."""
+        if self._elsewhere is not None:
+            for tp, move in self.moves.items():
+                has_doubled(self._plan, tp, move.span, self._elsewhere, self.breaches)
+
+    def find_unmarkable(self) -> None:
+        """Find that nothing could tell whether the rows of Spark's state were written."""
+        for tp, head in self._applied.items():
+            self.breaches.add(Kind.NOTHING_LEFT, tp, OffsetRange(head.span.until, head.span.until))
+        if not self._applied:
+            raise SettingsError(
+                f"batch {self._plan.batch_id} of a stateful query reads no partition at all",
+                cause="no topic matches what the source subscribes to; rows from the query's state "
+                "could not be recorded as applied",
+                fix="Create the topic before the query starts",
+            )
+
+    def judge_ranges(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
+        """Judge by offsets; of an empty range only a missing head is made.
+
+        What is simply next is taken here and at once: it is nearly all there ever is.
+        """
+        applied, moves, plan = self._applied.get, self.moves, self._plan
+        starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
+        sources, only, following = self._sources, self._only, Verdict.NEXT
+        asked = plan.asked
+        for tp, span in ranges.items():
+            start, until = span
+            head, topic_id = applied(tp), ids(tp[0])
+            if (
+                head is not None
+                and start == head.span[1]
+                and topic_id == head.topic_id
+                and start < until <= ends(tp, -1 if asked else until)
+                and starts(tp, 0) <= start
+            ):
+                source = sources[tp] if sources else only
+                moves[tp] = Move(source, span, topic_id, following, head)
+            elif self._is_recreated(tp, head):
+                self._begin_anew(tp, span, head)
+            elif start != until:
+                self._judge_range(tp, span, head)
+            elif head is None:
+                self._begin(tp, span)
+        self.continues = any(move.verdict is not None for move in moves.values())
+
+    def _is_recreated(self, tp: TopicPartition, head: Head | None) -> bool:
+        return _ids(self._plan, tp, head) is not None
+
+    def _begin_anew(self, tp: TopicPartition, span: OffsetRange, head: Head | None) -> None:
+        """Take a topic that was recreated from its log's start, where that is wanted."""
+        ids = _ids(self._plan, tp, head)
+        if ids is not None and not self._restart:
+            self.breaches.add(Kind.RECREATED, tp, span, f"its id was {ids[0]}, is {ids[1]}")
+            return
+        begins = min(span.start, self._plan.log_starts.get(tp, 0))
+        if span.until < span.start:
+            self.breaches.add(Kind.BACKWARD, tp, OffsetRange(span.until, span.start))
+        elif self._is_there(tp, span):
+            self._continue(tp, span, head, begins, Verdict.FIRST)
+
+    def _judge_range(self, tp: TopicPartition, span: OffsetRange, head: Head | None) -> None:
+        start, until = span
+        reached = start if head is None else head.span.until
+        if until < start:
+            self.breaches.add(Kind.BACKWARD, tp, OffsetRange(until, start))
+        elif head is not None and span == head.span:
+            if head.query_id == self._plan.query_id:
+                self.replayed[tp] = span
+            else:
+                note = f"by query id {head.query_id}, this one has id {self._plan.query_id}"
+                self.breaches.add(Kind.APPLIED, tp, span, note)
+        elif start < reached:
+            kind = Kind.BEHIND if until < reached else Kind.OVERLAP
+            self.breaches.add(kind, tp, OffsetRange(start, reached))
+        elif self._is_there(tp, span):
+            if head is None:
+                self._begin(tp, span)
+            else:
+                self._continue(tp, span, head, reached, Verdict.NEXT)
+
+    def _begin(self, tp: TopicPartition, span: OffsetRange) -> None:
+        """Make the head of a partition that has none, where nothing speaks against it."""
+        plan, elsewhere = self._plan, self._elsewhere
+        if elsewhere is not None and doubt(
+            plan, tp, span, elsewhere, self.breaches, accept=self._adopt
+        ):
+            return
+        if span.start != span.until:
+            self._continue(tp, span, None, span.start, Verdict.FIRST)
+        else:
+            self.moves[tp] = self._move(tp, span, None, None)
+        if elsewhere is not None and is_late(plan, tp, span) and tp in self.moves:
+            move = self.moves[tp]
+            skipped = OffsetRange(0, span.start if move.gap is None else move.gap.until)
+            self.moves[tp] = move._replace(gap=skipped)
+
+    def _is_there(self, tp: TopicPartition, span: OffsetRange) -> bool:
+        """Whether the log reaches as far as the range, as far as Kafka was asked."""
+        end = self._plan.log_ends.get(tp)
+        if end is None and self._plan.asked:
+            self.breaches.add(Kind.GONE, tp, span)
+        elif end is not None and end < span.until:
+            self.breaches.add(Kind.CUT_BACK, tp, OffsetRange(end, span.until))
+        else:
+            return True
+        return False
+
+    def _continue(
+        self,
+        tp: TopicPartition,
+        span: OffsetRange,
+        head: Head | None,
+        reached: int,
+        verdict: Verdict,
+    ) -> None:
+        """Take a range that starts at what was reached, or beyond."""
+        start, until = span
+        there = max(start, min(self._plan.log_starts.get(tp, 0), until))
+        gap = OffsetRange(reached, there) if there > reached else None
+        if gap is not None and not self._accept:
+            self.breaches.add(Kind.GAP if start > reached else Kind.LOST, tp, gap)
+            return
+        moved = None if start == until else verdict
+        self.moves[tp] = self._move(tp, span, moved, head, gap)
+
+    def judge_number(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
+        """Judge a batch without new offsets: its heads are marked with its number."""
+        plan, strays = self._plan, {}
+        for tp, span in ranges.items():
+            head = self._applied.get(tp)
+            if self._is_recreated(tp, head):
+                self._begin_anew(tp, span, head)
+                self.continues |= tp in self.moves
+            elif head is None:
+                self._begin(tp, span)
+            elif head.span.until != span.start:
+                strays[tp] = (span, head)  # it is judged by its next offsets
+            elif head.query_id != plan.query_id or head.batch_id < plan.batch_id:
+                self.moves[tp] = self._move(tp, span, None, head)
+                self.continues = True
+            elif head.batch_id == plan.batch_id:
+                self.replayed[tp] = span
+            else:
+                self.breaches.add(Kind.OLDER, tp, span, f"the sink has batch {head.batch_id}")
+        if not self.moves and not self.replayed:
+            # Nothing would tell a repetition of this batch, so its rows may not be written.
+            for tp, (span, head) in strays.items():
+                self._judge_stray(tp, span, head)
+
+    def _judge_stray(self, tp: TopicPartition, span: OffsetRange, head: Head) -> None:
+        start, reached = span.start, head.span.until
+        if start < reached:
+            self.breaches.add(Kind.BEHIND, tp, OffsetRange(start, reached))
+        elif not self._accept:
+            self.breaches.add(Kind.GAP, tp, OffsetRange(reached, start))
+        else:
+            self.moves[tp] = self._move(tp, span, None, head, OffsetRange(reached, start))
+            self.continues = True
+
+    def _move(
+        self,
+        tp: TopicPartition,
+        span: OffsetRange,
+        verdict: Verdict | None,
+        found: Head | None,
+        gap: OffsetRange | None = None,
+    ) -> Move:
+        topic_id = self._plan.topic_ids.get(tp.topic) or (found.topic_id if found else None)
+        return Move(
+            source=self._sources.get(tp, self._only),
+            span=span,
+            topic_id=topic_id,
+            verdict=verdict,
+            found=found,
+            gap=gap,
+        )
+
+
+def _begins_late(move: Move) -> bool:
+    return move.found is None and move.gap is not None and move.gap.start < move.span.start
+
+
+def _ids(plan: Plan, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:
+    """The topic's id in the ledger and the one that it has now, where they differ."""
+    was, now = head.topic_id if head else None, plan.topic_ids.get(tp.topic)
+    return None if was == now or was is None or now is None else (was, now)
+
+
+def _by_partition(plan: Plan) -> dict[TopicPartition, int]:
+    """The source of each partition; empty where there is one source for all."""
+    if len(plan.sources) == 1:
+        return {}
+    return {tp: index for index, spans in plan.sources.items() for tp in spans}
+
+
+def _refuse_what_cannot_be_judged(plan: Plan, name: str) -> None:
+    if plan.others:
+        named = ", ".join(map(str, plan.others))
+        raise SettingsError(
+            f"query {name!r} reads a source that is not Kafka (source {named})",
+            cause="exactly_once can prove only for Kafka's offsets that each was applied once",
+            fix="Read that source in a query of its own, or as a static DataFrame",
+        )
+    if not plan.sources:
+        raise SettingsError(
+            f"query {name!r} reads no Kafka source",
+            cause="exactly_once judges a batch by its Kafka offsets, and there are none",
+            fix='Read the stream with spark.readStream.format("kafka")',
+        )

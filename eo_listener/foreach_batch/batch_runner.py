@@ -1,0 +1,383 @@
+"""One batch: plan it, judge it for each sink, write what is missing, and tell."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from eo_listener.foreach_batch.batch_failed import halted
+from eo_listener.foreach_batch.batch_guard import (
+    Judgement,
+    OnFirst,
+    OnGap,
+    OnRecreated,
+    is_of_another_topic,
+    judge_batch,
+)
+from eo_listener.foreach_batch.first_batch import Elsewhere, is_unknown
+from eo_listener.foreach_batch.frames import Frames
+from eo_listener.foreach_batch.ledger_names import OF_THIS_PROCESS, Runs
+from eo_listener.foreach_batch.query_start import from_the_beginning
+from eo_listener.foreach_batch.retry import Retry
+from eo_listener.foreach_batch.sink_writer import Writer, Written
+from eo_listener.model.errors import ForeignWriterError, GuardError, SettingsError
+from eo_listener.model.events import BatchApplied, BatchReplayed, Event, Observer, QueryStateLost
+from eo_listener.model.fault_points import reached
+from eo_listener.model.ledger import Head, LedgerKey, Verdict
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.planned_batch import Plan
+from eo_listener.model.protocols import PlanReader, Sink
+
+Transform = Callable[[Any, Plan], Any]
+"""Makes of a batch's DataFrame the one to write, or a list or tuple of them, one a sink."""
+
+logger = logging.getLogger("eo_listener")
+
+
+@dataclass(slots=True)
+class _Course:
+    """A batch on its way; `sink` is the one it is with now."""
+
+    plan: Plan
+    name: str
+    began: float
+    sink: Sink | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """What one sink lacks; `place` is its place among the sinks."""
+
+    place: int
+    sink: Sink
+    judgement: Judgement
+    state_lost: bool  # the state of the query, under another checkpoint
+
+
+class Batches:
+    """Applies the batches of one query to its sinks, each exactly once. For the query's thread.
+
+    `name` is what the ledgers are kept under, by default the query's name. Raises SettingsError
+    for what can never work.
+    """
+
+    def __init__(
+        self,
+        plans: PlanReader,
+        sinks: Sequence[Sink],
+        frames: Frames,
+        *,
+        transform: Transform | None = None,
+        name: str | None = None,
+        on_gap: OnGap = "fail",
+        on_first: OnFirst = "fail",
+        on_recreated: OnRecreated = "fail",
+        observers: Iterable[Observer] = (),
+        retry: Retry | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        runs: Runs = OF_THIS_PROCESS,
+    ) -> None:
+        _refuse(on_gap=on_gap, on_first=on_first, on_recreated=on_recreated)
+        _refuse_twice(sinks)
+        self._plans = plans
+        self._sinks = tuple(sinks)
+        self._frames = frames
+        self._transform = transform
+        self._name = name
+        self._on_gap: OnGap = on_gap
+        self._on_first: OnFirst = on_first
+        self._on_recreated: OnRecreated = on_recreated
+        self._observers = tuple(observers)
+        self._writer = Writer(retry or Retry(), sleep, clock)
+        self._runs = runs
+        self._asked: dict[str, str] = {}  # by the sink's key: the run in which it was asked
+        self._tried: tuple[tuple[str, int], set[int]] = ("", -1), set()
+
+    def run(self, frame: Any, batch_id: int) -> None:
+        """Bring a batch into every sink that lacks it; `frame` is what foreachBatch was given.
+
+        Returns when all of it is durable in all of them. Raises what `judge_batch`, the sinks,
+        the plan reader and the transform raise.
+        """
+        began = time.monotonic()
+        plan: Plan | None = None
+        course: _Course | None = None
+        try:
+            plan = self._plans.plan(frame, batch_id)
+            reached("batch.planned")
+            course = _Course(plan, self._ledger(plan), began)
+            self._bring(frame, course)
+        except Exception as error:  # of the transform and of Spark too: told, and passed on
+            run_id = "" if plan is None else plan.run_id
+            told = course.name if course is not None else self._name or ""
+            sink = None if course is None or course.sink is None else course.sink.label
+            self._tell(halted(error, query=told, run_id=run_id, batch_id=batch_id, sink=sink))
+            raise
+
+    def _ledger(self, plan: Plan) -> str:
+        name = self._name or plan.query
+        if not name:
+            raise SettingsError(
+                "the query has no name, and the ledger needs one that never changes",
+                cause="after a restart the ledger finds by it what this query has applied",
+                fix='Name the query, .queryName("flights"), or say exactly_once(..., '
+                'name="flights")',
+            )
+        return name
+
+    def _bring(self, frame: Any, course: _Course) -> None:
+        heads = [self._applied(sink, course) for sink in self._sinks]
+        _refuse_twice(self._sinks)  # by keys that are certain now
+        restart = self._on_recreated == "restart"
+        if restart and any(is_of_another_topic(course.plan, found) for found in heads):
+            # A plan from before the topic was recreated, of a driver that stood still, would put
+            # the old topic in the place of the new one. What Kafka says now is no older than any
+            # of the heads, and compare-and-set keeps them as they were read.
+            course.plan = self._plans.plan(frame, course.plan.batch_id)
+        plan = course.plan
+        judged = [self._judge(place, found, course) for place, found in enumerate(heads)]
+        course.sink = None
+        reached("batch.judged")
+        due = [one for one in judged if one.judgement.entry.moves]
+        # A query's state is lost to Spark where a batch of it was not run (SPARK-52008).
+        discard = plan.stateful and not due
+        if discard:
+            self._frames.discard(frame)
+        for one in due:
+            if one.state_lost:
+                self._tell(_left_behind(course, one.sink))
+        for one in judged:
+            if one.judgement.verdict is Verdict.REPLAY:
+                self._tell(_replayed(course, one.sink, discarded=discard))
+        if due:
+            with self._made(frame, plan, due) as made:
+                for one in due:
+                    if not self._write(one, made[one.place], course) and plan.stateful:
+                        self._frames.discard(frame)
+
+    def _applied(self, sink: Sink, course: _Course) -> Mapping[TopicPartition, Head]:
+        course.sink = sink
+        heads = self._writer.read(sink, course.name)
+        self._runs.add(course.plan.run_id, LedgerKey(sink.key, course.name))
+        return heads
+
+    def _elsewhere(
+        self, sink: Sink, heads: Mapping[TopicPartition, Head], course: _Course
+    ) -> Elsewhere | None:
+        """Where else the ledger has the query.
+
+        Asked in the first batch of a run, as a name changes with a restart, and where a head is
+        missing.
+        """
+        plan = course.plan
+        if self._asked.get(sink.key) == plan.run_id and not is_unknown(plan, heads):
+            return None
+        moved = self._writer.ask(lambda: sink.moved_by(plan.query_id))
+        self._asked[sink.key] = plan.run_id
+        if moved is None:
+            return None
+        ours = self._runs.of(plan.run_id)
+        others = {key: found for key, found in moved.items() if key not in ours}
+        return Elsewhere(sink=sink.key, heads=others)
+
+    def _judge(self, place: int, heads: Mapping[TopicPartition, Head], course: _Course) -> _Due:
+        sink = course.sink = self._sinks[place]
+        elsewhere = self._elsewhere(sink, heads, course)
+        if elsewhere is not None:
+            course.plan = from_the_beginning(self._plans, course.plan, heads)
+        plan = course.plan
+        judgement = judge_batch(
+            plan,
+            heads,
+            name=course.name,
+            sink=sink.label,
+            on_gap=self._on_gap,
+            on_first=self._on_first,
+            on_recreated=self._on_recreated,
+            per_partition=sink.per_partition,
+            elsewhere=elsewhere,
+        )
+        if place not in self._tried_of(plan):
+            _refuse_another_of_the_run(plan, sink, heads, judgement)
+        # Once a sink has a batch of this checkpoint, one of its heads is of this query id.
+        strange = all(head.query_id != plan.query_id for head in heads.values())
+        return _Due(place, sink, judgement, plan.stateful and bool(heads) and strange)
+
+    def _tried_of(self, plan: Plan) -> set[int]:
+        """The places of the sinks that this run's batch was written to by us, or perhaps was.
+
+        Spark runs a batch once a run; it is the user's own function that may try again.
+        """
+        batch = plan.run_id, plan.batch_id
+        if self._tried[0] != batch:
+            self._tried = batch, set()
+        return self._tried[1]
+
+    def _write(self, due: _Due, frame: Any, course: _Course) -> bool:
+        """Write what a sink lacks; whether it did, when its turn came, still lack it."""
+        course.sink = due.sink
+        due, written = self._written(due, frame, course)
+        if written is None:
+            self._tell(_replayed(course, due.sink, discarded=course.plan.stateful))
+            course.sink = None
+            return False
+        reached("batch.applied")
+        self._tell(
+            BatchApplied(
+                query=course.name,
+                run_id=course.plan.run_id,
+                batch_id=course.plan.batch_id,
+                sink=due.sink.label,
+                rows=None if written.applied is None else written.applied.rows,
+                dead_letters=None if written.applied is None else written.applied.dead_letters,
+                ranges={tp: move.span for tp, move in due.judgement.entry.moves.items()},
+                replayed=due.judgement.replayed,
+                gaps=due.judgement.gaps,
+                skipped=due.judgement.skipped,
+                attempts=written.attempts,
+                seconds=time.monotonic() - course.began,
+            )
+        )
+        course.sink = None
+        return True
+
+    def _written(self, due: _Due, frame: Any, course: _Course) -> tuple[_Due, Written | None]:
+        """Write what a sink lacks; None where another driver has written all of it meanwhile.
+
+        With a transaction for each partition two drivers may take turns, so it goes on as long as
+        there is less left to write.
+        """
+        tried, least = self._tried_of(course.plan), None
+        before = due.place in tried
+        while due.judgement.entry.moves:
+            tried.add(due.place)
+            try:
+                return due, self._writer.write(due.sink, frame, due.judgement.entry, course.plan)
+            except ForeignWriterError as foreign:
+                if not (before or self._writer.doubtful or due.sink.per_partition):
+                    tried.discard(due.place)  # nothing of this run's can be ours
+                due = self._again(due, course, foreign)
+                left = len(due.judgement.entry.moves)
+                if least is not None and left >= least:
+                    raise
+                least = left
+        tried.add(due.place)
+        return due, None
+
+    def _again(self, due: _Due, course: _Course, foreign: ForeignWriterError) -> _Due:
+        """Judge once more, after the ledger was moved between the reading and the writing of it.
+
+        A driver that was on its way to its end may have written this very batch: then all is well,
+        and the batch is a replay. Raises `foreign` where it is anything else than that.
+        """
+        heads = self._applied(due.sink, course)
+        if is_of_another_topic(course.plan, heads):
+            raise foreign  # the plan may be the older of the two
+        try:
+            return self._judge(due.place, heads, course)
+        except GuardError as error:
+            raise foreign from error
+
+    @contextmanager
+    def _made(self, frame: Any, plan: Plan, due: Sequence[_Due]) -> Iterator[Sequence[Any]]:
+        """The frames to write, one a sink; computed once where several sinks need them."""
+        made = frame if self._transform is None else self._transform(frame, plan)
+        several = isinstance(made, list | tuple)
+        self._check_made(made if several else [made], several=several)
+        if len(due) == 1:
+            yield made if several else [made] * len(self._sinks)
+            return
+        kept = frame if several else made
+        held = self._frames.hold(kept)
+        try:
+            if several:
+                yield [self._frames.anew(one) for one in made]
+            else:
+                yield [held] * len(self._sinks)
+        finally:
+            self._frames.release(kept)
+
+    def _check_made(self, made: Sequence[Any], *, several: bool) -> None:
+        """Raise SettingsError where a sink would get what is no DataFrame, or nothing."""
+        wrong = [type(one).__name__ for one in made if not self._frames.is_one(one)]
+        if not wrong and (not several or len(made) == len(self._sinks)):
+            return
+        given = f"{len(made)} results" if several else type(made[0]).__name__
+        if several and wrong:
+            given += f", {wrong[0]} among them,"
+        raise SettingsError(
+            f"the transform returned {given} for {len(self._sinks)} sinks",
+            fix="Return one DataFrame of Spark for all of them, or a list with one for each",
+        )
+
+    def _tell(self, event: Event) -> None:
+        for observer in self._observers:
+            try:
+                observer(event)
+            except (Exception, SystemExit):  # a stranger's code: it must not fail the batch
+                logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
+
+
+def _refuse(**given: str) -> None:
+    for name, value in given.items():
+        consent = "restart" if name == "on_recreated" else "accept"
+        if value not in ("fail", consent):
+            raise SettingsError(
+                f'{name} must be "fail" or "{consent}", got {value!r}', fix="Give one of these"
+            )
+
+
+def _refuse_twice(sinks: Sequence[Sink]) -> None:
+    if not sinks:
+        raise SettingsError(
+            "exactly_once was given no sink",
+            fix="Pass at least one: exactly_once(PostgresSink(dsn, table=...))",
+        )
+    named = [(sink.label, sink.key) for sink in sinks]
+    for label, _ in {one for one in named if named.count(one) > 1}:
+        raise SettingsError(
+            f"{label} is named twice among the sinks",
+            cause="both would share one ledger, and the second would see each batch as applied",
+            fix="Name it once; to write two tables in one transaction, use apply=",
+        )
+
+
+def _refuse_another_of_the_run(
+    plan: Plan, sink: Sink, heads: Mapping[TopicPartition, Head], judgement: Judgement
+) -> None:
+    """Raise SettingsError for a batch that somebody else has written in this very run of it."""
+    ours = [tp for tp in judgement.replayed if heads[tp].run_id == plan.run_id]
+    if ours:
+        raise SettingsError(
+            f"{sink.label} got batch {plan.batch_id} in this run already, from another "
+            "exactly_once(...)",
+            cause="one foreachBatch calls two of them for one sink under one name, or two sinks "
+            "of one name the same table; the second would see the batch as applied and write "
+            "nothing",
+            fix="Union both DataFrames, and write them by one exactly_once(...), or give each a "
+            'name of its own: exactly_once(..., name="...")',
+        )
+
+
+def _left_behind(course: _Course, sink: Sink) -> QueryStateLost:
+    return QueryStateLost(
+        query=course.name,
+        run_id=course.plan.run_id,
+        batch_id=course.plan.batch_id,
+        sink=sink.label,
+    )
+
+
+def _replayed(course: _Course, sink: Sink, *, discarded: bool) -> BatchReplayed:
+    return BatchReplayed(
+        query=course.name,
+        run_id=course.plan.run_id,
+        batch_id=course.plan.batch_id,
+        sink=sink.label,
+        discarded=discarded,
+    )

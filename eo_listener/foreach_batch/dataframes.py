@@ -1,0 +1,41 @@
+"""The DataFrames of a batch, held and run by Spark."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger("eo_listener")
+
+
+class SparkFrames:
+    """The `Frames` of pyspark, classic and Connect."""
+
+    def is_one(self, made: object) -> bool:
+        """Whether it is a DataFrame, classic or Connect, and none of pandas."""
+        return any(
+            kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
+            for kind in type(made).__mro__
+        )
+
+    def hold(self, frame: DataFrame) -> DataFrame:
+        """Keep the rows in memory and on disk once they are computed."""
+        return self.anew(frame.persist())
+
+    def anew(self, frame: DataFrame) -> DataFrame:
+        """Plan it again: a frame that has run keeps its plan, and sees no cache that came later."""
+        return frame.select("*")
+
+    def release(self, frame: DataFrame) -> None:
+        """Let go of them."""
+        try:
+            frame.unpersist()
+        except Exception:  # an error on the way here counts more, and Spark ends what is left
+            logger.debug("a batch's cached rows could not be released", exc_info=True)
+
+    def discard(self, frame: DataFrame) -> None:
+        """Compute all rows, and keep none."""
+        frame.write.format("noop").mode("overwrite").save()

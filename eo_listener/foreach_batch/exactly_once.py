@@ -1,0 +1,191 @@
+"""`exactly_once`: each batch of a query into each of its sinks, once."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
+from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.dataframes import SparkFrames
+from eo_listener.foreach_batch.plan_reader import Planning
+from eo_listener.foreach_batch.retry import Retry
+from eo_listener.foreach_batch.transform import Transform, adapted
+from eo_listener.model.errors import EoListenerError, SettingsError
+from eo_listener.model.events import Observer
+from eo_listener.model.protocols import Sink
+from eo_listener.observers.log import Logbook
+from eo_listener.observers.metrics.serve import CountWhereServed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_PATIENCE: Final = 5.0  # seconds that the last batch of a stopped query may still take to return
+_PARTS: Final = ("label", "key", "per_partition", "applied", "moved_by", "apply", "close")
+
+
+def exactly_once(
+    *sinks: Sink,
+    transform: Transform | None = None,
+    name: str | None = None,
+    on_gap: OnGap = "fail",
+    on_first: OnFirst = "fail",
+    on_recreated: OnRecreated = "fail",
+    checkpoint: str | None = None,
+    options: Mapping[str, str] = _NONE,
+    observers: Iterable[Observer] = (),
+    retry_timeout: float = 60.0,
+) -> ExactlyOnce:
+    """Return what `DataStreamWriter.foreachBatch` is to be given.
+
+    `transform(df)`, or `transform(df, batch)` with a `Batch`, makes what is written; returning a
+    list gives each sink its own. `name` is what the ledgers are kept under, by default the
+    query's name. `on_gap="accept"` goes on after lost offsets and records them.
+    `on_first="accept"` takes up a query that has run before without this sink or under another
+    name, at its next batch, and records the offsets before it as not in the ledger.
+    `on_recreated="restart"` takes a topic that was deleted and recreated from its log's start, as
+    a new checkpoint from `starting_offsets(..., recreated="earliest")` reads it. Nothing else is
+    accepted. `observers` get events, after the log; a listener of this process that serves
+    metrics counts them by itself. `retry_timeout` is for how many seconds a batch is repeated
+    while a store is away, locked or in conflict with others, before the query fails.
+
+    Under Spark Connect the query cannot be asked: there `name` and `checkpoint`, the query's
+    checkpointLocation, must be given; `options`, the reader's, are then what Kafka is asked with
+    for log starts and topic ids, and without them these are not checked.
+
+    Raises SettingsError at once for what can never work. The function raises GuardError, SinkError,
+    PoisonRowError, KafkaError and JvmError, with which Spark fails the query.
+    """
+    return ExactlyOnce(
+        sinks=sinks,
+        transform=transform,
+        name=name,
+        on_gap=on_gap,
+        on_first=on_first,
+        on_recreated=on_recreated,
+        checkpoint=checkpoint,
+        options=options,
+        observers=tuple(observers),
+        retry_timeout=retry_timeout,
+    )
+
+
+class ExactlyOnce:
+    """Writes the batches of one query; what `exactly_once` returns.
+
+    It can be pickled as its sinks, transform and observers can: Spark Connect sends it to a
+    process of its own.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        self._lock = threading.Lock()
+        _check(**given)
+        self._given = {**given, "options": dict(given["options"])}  # what can be pickled
+        self._plans = Planning(given["checkpoint"], given["options"])
+        self._batches = Batches(
+            self._plans,
+            given["sinks"],
+            SparkFrames(),
+            transform=adapted(given["transform"]),
+            name=given["name"],
+            on_gap=given["on_gap"],
+            on_first=given["on_first"],
+            on_recreated=given["on_recreated"],
+            retry=Retry(timeout=given["retry_timeout"]),
+            observers=(Logbook(), CountWhereServed(given["observers"]), *given["observers"]),
+        )
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Bring a batch into every sink that lacks it."""
+        if not self._lock.acquire(timeout=_PATIENCE):
+            raise SettingsError(
+                "two queries run at once with the same exactly_once(...)",
+                fix="Call exactly_once(...) for each query, with sinks of its own",
+            )
+        try:
+            self._batches.run(frame, batch_id)
+        except EoListenerError as error:
+            _say_first(error)
+            raise
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Let go of the sinks' and Kafka's connections; they open again when they are needed."""
+        self._plans.close()
+        for sink in self._given["sinks"]:
+            sink.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self._given
+
+    def __setstate__(self, given: dict[str, Any]) -> None:
+        ExactlyOnce.__init__(self, **given)
+
+
+def _check(
+    *,
+    sinks: tuple[Any, ...],
+    name: object,
+    checkpoint: object,
+    options: object,
+    observers: tuple[object, ...],
+    retry_timeout: object,
+    **_: object,
+) -> None:
+    """Raise SettingsError for what is not of the right kind."""
+    for sink in sinks:
+        lacks = [part for part in _PARTS if not hasattr(sink, part)]
+        if lacks:
+            raise SettingsError(
+                f"{type(sink).__name__} is not a sink: it has no {lacks[0]}",
+                fix="Pass one, such as SqliteSink(path, table=...) or PostgresSink(dsn, table=...)",
+            )
+    for what, given in (("name", name), ("checkpoint", checkpoint)):
+        if given is not None and (not isinstance(given, str) or not given.strip()):
+            raise SettingsError(
+                f"{what} is {given!r}, not a non-empty string",
+                fix=f'Give it as a string, {what}="...", or leave it out',
+            )
+    if not isinstance(options, Mapping):
+        raise SettingsError("options is not a mapping", fix="Give the reader's options as a dict")
+    if (
+        not isinstance(retry_timeout, int | float)
+        or isinstance(retry_timeout, bool)
+        or not 0 <= retry_timeout < math.inf
+    ):
+        raise SettingsError(
+            f"retry_timeout={retry_timeout!r} is not a time",
+            fix="Give seconds, 0 for no repetition",
+        )
+    for observer in observers:
+        if not callable(observer):
+            raise SettingsError(
+                f"the observer {observer!r} cannot be called",
+                fix="Give functions that take one event",
+            )
+
+
+def _say_first(error: EoListenerError) -> None:
+    """Have the error's own line stand before the tracebacks that Spark shows the user.
+
+    Python prints the first cause of an exception first, and one that was never raised without a
+    traceback.
+    """
+    said = type(error).__new__(type(error))
+    said.__dict__.update(error.__dict__)
+    said.args = error.args
+    first: BaseException = error
+    while (before := _printed_before(first)) is not None:
+        first = before
+    first.__cause__ = said
+
+
+def _printed_before(error: BaseException) -> BaseException | None:
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__

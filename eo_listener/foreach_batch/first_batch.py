@@ -1,0 +1,105 @@
+"""What a partition without a head is doubted by: the plan, and the ledger's other names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eo_listener.foreach_batch.batch_errors import Breaches, Kind
+from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """The heads that the plan's query id has moved in the ledger of a sink, under other names.
+
+    `sink` is the sink's own key. Names that this run uses beside are not among them.
+    """
+
+    sink: str
+    heads: Mapping[LedgerKey, Mapping[TopicPartition, Head]]
+
+    def of(self, tp: TopicPartition) -> tuple[LedgerKey, Head] | None:
+        """The head of a partition that says most: in the same sink first, then the farthest."""
+        return max(
+            self.all_of(tp),
+            key=lambda one: (one[0].sink == self.sink, one[1].span.until),
+            default=None,
+        )
+
+    def all_of(self, tp: TopicPartition) -> list[tuple[LedgerKey, Head]]:
+        """All heads of a partition."""
+        return [(key, heads[tp]) for key, heads in self.heads.items() if tp in heads]
+
+
+def is_unknown(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
+    """Whether the plan reads a partition that has no head, or the ledger has no head at all."""
+    return not applied or any(tp not in applied for spans in plan.sources.values() for tp in spans)
+
+
+def is_doubtful(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
+    """Whether a partition without a head is one that earlier batches may have read of."""
+    return any(
+        tp not in applied and is_late(plan, tp, span)
+        for spans in plan.sources.values()
+        for tp, span in spans.items()
+    )
+
+
+def doubt(
+    plan: Plan,
+    tp: TopicPartition,
+    span: OffsetRange,
+    elsewhere: Elsewhere,
+    breaches: Breaches,
+    *,
+    accept: bool,
+) -> bool:
+    """Whether a partition without a head may not begin with this batch; adds why to `breaches`.
+
+    Where its query begins with it, it may: in the query's first batch, or as a new partition. With
+    `accept` it may anywhere, but for rows that the store has under another name or table.
+    """
+    if has_doubled(plan, tp, span, elsewhere, breaches):
+        return True
+    for key, head in elsewhere.all_of(tp):
+        if key.sink != elsewhere.sink and _has_it(
+            plan, span, head
+        ):  # its table may be this one, which was renamed
+            breaches.name_old(Kind.IN_OLD_TABLE, tp, key, head, elsewhere.sink)
+            return True
+    lost = is_late(plan, tp, span)
+    found = elsewhere.of(tp)
+    if found is not None and lost and not accept:
+        breaches.name_old(Kind.RENAMED, tp, *found, elsewhere.sink)
+        return True
+    if lost and not accept:
+        breaches.add(Kind.UNKNOWN, tp, OffsetRange(0, span.start))
+        return True
+    return False
+
+
+def has_doubled(
+    plan: Plan, tp: TopicPartition, span: OffsetRange, elsewhere: Elsewhere, breaches: Breaches
+) -> bool:
+    """Whether the same sink has the rows of a range under another name; adds it to `breaches`.
+
+    Also where this name has a head: a query may be renamed, and renamed back.
+    """
+    found = elsewhere.of(tp)
+    if found is None or found[0].sink != elsewhere.sink or not _has_it(plan, span, found[1]):
+        return False
+    breaches.name_old(Kind.UNDER_OLD_NAME, tp, *found, elsewhere.sink)
+    return True
+
+
+def _has_it(plan: Plan, span: OffsetRange, head: Head) -> bool:
+    """Whether a head of the plan's own checkpoint says that the range, or a part, was applied."""
+    return head.batch_id >= plan.batch_id or head.span.until > span.start
+
+
+def is_late(plan: Plan, tp: TopicPartition, span: OffsetRange) -> bool:
+    """Whether offsets before the range were read by an earlier batch of the checkpoint."""
+    return span.start > 0 and tp in plan.continued

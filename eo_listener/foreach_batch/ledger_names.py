@@ -1,0 +1,37 @@
+"""Under which names each run of a query writes in this process."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from eo_listener.model.ledger import LedgerKey
+
+_KEPT: Final = 1000  # runs; one that is older than so many others has had its first batch
+
+
+class Runs:
+    """The ledger's names that each run has used, of the newest runs. For any thread.
+
+    One function may call several `exactly_once(...)`, with a name or a table each: what the ledger
+    has under one of these is no former name of another.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: dict[str, set[LedgerKey]] = {}
+
+    def add(self, run_id: str, key: LedgerKey) -> None:
+        """Note that a run uses a name."""
+        with self._lock:
+            self._names.setdefault(run_id, set()).add(key)
+            while len(self._names) > _KEPT:
+                del self._names[next(iter(self._names))]
+
+    def of(self, run_id: str) -> frozenset[LedgerKey]:
+        """The names that a run uses."""
+        with self._lock:
+            return frozenset(self._names.get(run_id, ()))
+
+
+OF_THIS_PROCESS: Final = Runs()

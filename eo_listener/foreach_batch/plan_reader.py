@@ -1,0 +1,99 @@
+"""Who is asked what Spark has planned: the live query, or where it cannot be asked its files."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, Final
+
+from eo_listener.kafka.source_logs import SourceLogs
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.model.planned_batch import Plan
+from eo_listener.model.protocols import Look, PlanReader
+from eo_listener.spark.checkpoint import Checkpoint, CheckpointPlans
+
+_log = logging.getLogger("eo_listener")
+_PROCESS: Final = uuid.uuid4()
+
+
+class Planning:
+    """The `PlanReader` that fits a DataFrame. Connects to nothing before it is asked.
+
+    `checkpoint` is the query's checkpointLocation, `options` are the reader's; both are only
+    used where the query cannot be asked.
+    """
+
+    def __init__(self, checkpoint: str | None, options: Mapping[str, str]) -> None:
+        self._location = checkpoint
+        self._options = {str(key).lower(): str(value) for key, value in options.items()}
+        self._logs: SourceLogs | None = None
+        self._live: PlanReader | None = None
+        self._files: PlanReader | None = None
+        self._asked: PlanReader | None = None
+
+    def plan(self, frame: Any, batch_id: int) -> Plan:
+        """Read what is planned.
+
+        Raises what LivePlans and CheckpointPlans raise, SettingsError where neither can be asked.
+        What a query that can be asked refuses, its checkpoint is not asked for.
+        """
+        self._asked = self._of_query() if hasattr(frame, "_jdf") else self._of_files()
+        return self._asked.plan(frame, batch_id)
+
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        """Where the query began to read; to be asked of the newest plan.
+
+        Raises what LivePlans and CheckpointPlans raise.
+        """
+        return {} if self._asked is None else self._asked.began(plan)
+
+    def close(self) -> None:
+        """Let go of the connections to Kafka."""
+        if self._logs is not None:
+            self._logs.close()
+
+    def _of_query(self) -> PlanReader:
+        if self._live is None:
+            from eo_listener.spark.jvm.planned_batches import LivePlans  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+            from eo_listener.spark.jvm.shim_client import JvmHands  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+
+            self._logs = SourceLogs(JvmHands())
+            self._live = LivePlans(self._logs.look, _initial)
+        return self._live
+
+    def _of_files(self) -> PlanReader:
+        if self._location is None:
+            raise SettingsError(
+                "the offsets that Spark has planned for this batch cannot be determined",
+                cause="this is Spark Connect, where the query itself cannot be asked",
+                fix="Give exactly_once(..., checkpoint='the checkpointLocation', name='...')",
+            )
+        if self._files is None:
+            look: Callable[[Collection[TopicPartition]], Look] | None = None
+            if self._options:
+                self._logs = self._logs or SourceLogs()
+                look = partial(self._logs.look, self._options)
+            _log.info(
+                "This is Spark Connect: what is planned is read from the checkpoint %s, which "
+                "must be the query's own",
+                self._location,
+            )
+            run_id = _run_of(Checkpoint(self._location).query_id())
+            self._files = CheckpointPlans(self._location, run_id, look)
+        return self._files
+
+
+def _run_of(query_id: str) -> str:
+    """One id for all exactly_once(...) of a query's function.
+
+    Spark Connect starts a process for the function with each start of a query.
+    """
+    return str(uuid.uuid5(_PROCESS, f"{os.getpid()} {query_id}"))
+
+
+def _initial(checkpoint: str, source: int) -> Offsets | None:
+    return Checkpoint(checkpoint).initial(source)

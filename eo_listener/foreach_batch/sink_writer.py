@@ -1,0 +1,150 @@
+"""One entry into one sink, whatever the store answers to it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from eo_listener.foreach_batch.retry import Retry
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    OutcomeUnknownError,
+    RetriableSinkError,
+    SinkError,
+    SinkLockedError,
+)
+from eo_listener.model.ledger import Applied, Entry, Head
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.planned_batch import Plan
+from eo_listener.model.protocols import Sink
+
+_Answer = TypeVar("_Answer")
+
+logger = logging.getLogger("eo_listener")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """An entry is durable. `applied` is None when it is the ledger that says so."""
+
+    applied: Applied | None
+    attempts: int
+
+
+class Writer:
+    """Writes entries; what to do after each kind of failure is decided here.
+
+    `doubtful` says of the last write whether a COMMIT of it was not answered.
+    """
+
+    def __init__(
+        self, retry: Retry, sleep: Callable[[float], None], clock: Callable[[], float]
+    ) -> None:
+        self.doubtful = False
+        self._retry = retry
+        self._sleep = sleep
+        self._clock = clock
+
+    def read(self, sink: Sink, query: str) -> Mapping[TopicPartition, Head]:
+        """Read the heads of `query`. Raises SinkError."""
+        return self.ask(lambda: sink.applied(query))
+
+    def ask(self, ask: Callable[[], _Answer]) -> _Answer:
+        """Read something of a ledger, in a store that may be away for a while.
+
+        Raises SinkError.
+        """
+        pauses = self._pauses()
+        while True:
+            try:
+                return ask()
+            except (RetriableSinkError, SinkLockedError) as error:
+                self._pause(pauses, error, "reading the ledger is repeated")
+
+    def write(self, sink: Sink, frame: Any, entry: Entry, plan: Plan) -> Written:
+        """Write the rows of `frame` and `entry`, once.
+
+        Raises ForeignWriterError, and SinkError when the store could not be made to take it, or
+        could not be asked whether it has.
+        """
+        left, self.doubtful = entry, False
+        pauses = self._pauses()
+        again = f"batch {entry.batch_id} of {entry.query!r} is repeated"
+        attempts = 0
+        while left.moves:
+            attempts += 1
+            try:
+                applied = sink.apply(frame, left, plan)
+                return Written(applied=applied if left is entry else None, attempts=attempts)
+            except ForeignWriterError:
+                # It may be ourselves: what was in doubt can land while the next attempt waits
+                # for its locks, after the ledger was read.
+                before = left
+                left = self._missing(sink, entry) if self.doubtful else left
+                if len(left.moves) == len(before.moves):
+                    raise
+            except OutcomeUnknownError as unknown:
+                self.doubtful = True
+                left = self._found_out(sink, entry, unknown)
+                if left.moves:
+                    self._pause(pauses, unknown, again)
+            except (RetriableSinkError, SinkLockedError) as error:
+                self._pause(pauses, error, again)
+                if sink.per_partition:  # of its transactions some may have been committed
+                    left = self._found_out(sink, entry, error)
+        return Written(applied=None, attempts=attempts)
+
+    def _pauses(self) -> Iterator[float]:
+        return self._retry.pauses(self._clock)
+
+    def _pause(self, pauses: Iterator[float], error: SinkError, again: str) -> None:
+        """Wait before the next attempt; raises `error` when the time for them is over."""
+        pause = next(pauses, None)
+        if pause is None:
+            raise error
+        bound = self._retry.timeout
+        logger.warning("%s in %.1f s, for %g s at most: %s", again, pause, bound, error)
+        self._sleep(pause)
+
+    def _found_out(self, sink: Sink, entry: Entry, unknown: SinkError) -> Entry:
+        """Ask the ledger what became of a commit, as often as it takes within bounds."""
+        pauses = self._pauses()
+        while True:
+            try:
+                return self._missing(sink, entry)
+            except SinkError as error:
+                pause = next(pauses, None)
+                if pause is None:
+                    raise unknown from error
+                self._sleep(pause)
+
+    def _missing(self, sink: Sink, entry: Entry) -> Entry:
+        """What of `entry` the ledger lacks.
+
+        Raises ForeignWriterError where it holds neither what was found nor what is to be written.
+        """
+        heads = sink.applied(entry.query)
+        missing = {}
+        for tp, move in entry.moves.items():
+            head = heads.get(tp)
+            if head == entry.head(tp):
+                continue
+            if head != move.found:
+                raise _foreign(sink, entry, tp, head)
+            missing[tp] = move
+        if missing and len(missing) < len(entry.moves) and not sink.per_partition:
+            raise _foreign(sink, entry, next(iter(missing)), None)
+        return entry if len(missing) == len(entry.moves) else replace(entry, moves=missing)
+
+
+def _foreign(sink: Sink, entry: Entry, tp: TopicPartition, head: Head | None) -> ForeignWriterError:
+    at = "nothing any more" if head is None else f"{head.span} of run {head.run_id}"
+    return ForeignWriterError(
+        f"batch {entry.batch_id} of query {entry.query!r}: the ledger of {sink.label} was moved "
+        f"by another driver: for {tp} it holds {at}",
+        ranges={tp: move.span for tp, move in entry.moves.items()},
+        cause="a second driver runs this query, or a newer one took over while this one was paused",
+        fix="Stop all drivers of the query but one, and restart it",
+    )

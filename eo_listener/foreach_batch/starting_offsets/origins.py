@@ -1,0 +1,119 @@
+"""Where a sink's ledger or another query's checkpoint stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eo_listener.foreach_batch.starting_offsets.resolve import Origin
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.protocols import Sink
+from eo_listener.spark.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    Finding,
+    FindingKind,
+    has_scheme,
+    shown,
+)
+
+
+def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
+    """How far a query was applied, by the heads of its sinks.
+
+    Raises SinkError when a store cannot be asked, and SettingsError where it holds nothing of the
+    query, or where several sinks do not agree: no start would fit them all.
+    """
+    sinks = list(ledger) if isinstance(ledger, Sequence) else [ledger]
+    if not query or not sinks:
+        raise SettingsError(
+            "a ledger is kept by sink and by the name of the query: one of them is missing",
+            fix="Give ledger=sink and query='the name given to exactly_once, or the queryName'",
+        )
+    offsets: dict[TopicPartition, int] = {}
+    topic_ids: dict[TopicPartition, str] = {}
+    for sink in sinks:
+        heads = sink.applied(query)
+        if not heads:
+            raise SettingsError(
+                f"the ledger of {sink.label} holds nothing of query {query!r}",
+                cause="the name is another one, nothing was written yet, or the sink has "
+                'mode="idempotent", which keeps no ledger',
+                fix="Give the name that the ledger has; for a first start, no startingOffsets; "
+                "without a ledger, begin from checkpoint= or group=",
+            )
+        found = {tp: head.span.until for tp, head in heads.items()}
+        ids = {tp: head.topic_id for tp, head in heads.items() if head.topic_id is not None}
+        _refuse_disagreement(sinks[0], offsets, sink, found)
+        _refuse_two_topics(sinks[0], topic_ids, sink, ids)
+        offsets, topic_ids = found, topic_ids | ids
+    labels = " and ".join(sink.label for sink in sinks)
+    return Origin(
+        what=f"the ledger of {labels} (query {query!r})", offsets=offsets, topic_ids=topic_ids
+    )
+
+
+def of_checkpoint(location: str) -> Origin:
+    """Where the newest committed batch of a checkpoint ended.
+
+    Raises StorageError, JvmError, SettingsError where there is no such batch, and CheckpointError
+    where a newer one is done but cannot be read: what it has written would be read once more.
+    """
+    # Without a scheme it is where Spark has it, or local where there is no session to be asked.
+    from eo_listener.spark.jvm.paths import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+
+    found_at = location if has_scheme(location) else qualified(location) or location
+    checkpoint = Checkpoint(found_at)
+    durable = checkpoint.committed() if checkpoint.exists() else None
+    if durable is None or durable.offsets is None:
+        found = "; ".join(map(str, durable.findings)) if durable is not None else ""
+        raise SettingsError(
+            f"the checkpoint {shown(location)} has no finished batch",
+            cause=found or "the query has not finished one yet, or the path is another one",
+            fix="Check the path; it is the query's checkpointLocation",
+        )
+    newest = checkpoint.batches().committed[-1]
+    if durable.findings or durable.offsets.batch < newest:
+        lost = Finding(file=f"offsets/{newest}", kind=FindingKind.MISSING)
+        raise CheckpointError(shown(location), durable.findings[0] if durable.findings else lost)
+    offsets: dict[TopicPartition, int] = {}
+    for held in durable.offsets.kafka().values():
+        for tp, offset in held.items():  # of a topic that is read twice, what both have
+            offsets[tp] = min(offset, offsets.get(tp, offset))
+    return Origin(what=f"batch {durable.offsets.batch} of {shown(location)}", offsets=offsets)
+
+
+def _refuse_disagreement(
+    first: Sink,
+    before: dict[TopicPartition, int],
+    sink: Sink,
+    found: dict[TopicPartition, int],
+) -> None:
+    wrong = sorted(tp for tp in before.keys() | found.keys() if before.get(tp) != found.get(tp))
+    if before and wrong:
+        tp = wrong[0]
+        raise SettingsError(
+            f"the ledgers of {first.label} and {sink.label} do not agree: {tp} stands at "
+            f"{before.get(tp)} and at {found.get(tp)}",
+            cause="the last batch reached only one of them before the query ended",
+            fix="Start once more from the old checkpoint: it writes that batch to the other. Or "
+            "give each sink a query of its own",
+        )
+
+
+def _refuse_two_topics(
+    first: Sink,
+    before: dict[TopicPartition, str],
+    sink: Sink,
+    found: dict[TopicPartition, str],
+) -> None:
+    wrong = sorted(tp for tp in before.keys() & found.keys() if before[tp] != found[tp])
+    if wrong:
+        raise SettingsError(
+            f"the ledgers of {first.label} and {sink.label} do not agree: {wrong[0]} is of a "
+            "recreated topic in one of them, and of the topic before it in the other",
+            cause="the first batch of the new topic reached only one of them before the query "
+            "ended",
+            fix="Start once more from the checkpoint of that batch: it writes it to the other. Or "
+            "give each sink a query of its own",
+        )

@@ -1,0 +1,200 @@
+"""From where something stood, and where the logs stand, to Spark's `startingOffsets`. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NoReturn
+
+from eo_listener.model.errors import (
+    GapError,
+    PartitionVanishedError,
+    RegressionError,
+    SettingsError,
+    TopicRecreatedError,
+    few,
+)
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.protocols import Look
+
+EARLIEST: Final = -2  # as Spark spells them (JsonUtils)
+LATEST: Final = -1
+
+
+class Policy(Enum):
+    """What becomes of a partition whose position is missing or out of range."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    FAIL = "fail"
+
+
+class Recreated(Enum):
+    """What becomes of a topic that was recreated since the origin."""
+
+    FAIL = "fail"
+    EARLIEST = "earliest"
+
+
+_WISHES: Final = MappingProxyType({Policy.EARLIEST: EARLIEST, Policy.LATEST: LATEST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where something stood: the next offset of each partition.
+
+    `what` names it to people. `topic_ids` are those of the topics that it speaks of, as far as it
+    knows them.
+    """
+
+    what: str
+    offsets: Mapping[TopicPartition, int]
+    topic_ids: Mapping[TopicPartition, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def where(self, keep: Callable[[TopicPartition], bool]) -> Origin:
+        """What it says of the partitions for which `keep` is true."""
+        return replace(self, offsets={tp: at for tp, at in self.offsets.items() if keep(tp)})
+
+
+def choose(
+    origin: Origin,
+    partitions: Collection[TopicPartition],
+    logs: Look,
+    *,
+    missing: Policy,
+    out_of_range: Policy,
+    recreated: Recreated = Recreated.FAIL,
+) -> dict[TopicPartition, int]:
+    """Return where each of `partitions` is to begin; -2 is the earliest offset, -1 the latest.
+
+    `partitions` are all that the topics have now. A topic of another id, or with partitions gone,
+    counts as made anew; what is known to be a position in the new one goes on all the same. Raises
+    TopicRecreatedError and PartitionVanishedError unless `recreated` accepts it (a topic of which
+    nothing is there it never does); GapError, RegressionError and SettingsError as the policies
+    say.
+    """
+    there = sorted(tp for tp in partitions if tp in logs.starts)
+    found: dict[TopicPartition, int] = {}
+    now = _of_now(origin, logs)
+    # Of these the origin is at the new topic already: what is gone is of the one before.
+    begun = {tp.topic for tp in now}
+    left = {tp for tp in _of_older(origin, origin.offsets, logs) if tp.topic in begun}
+    origin = origin.where(lambda tp: tp in there or tp not in left)
+    if recreated is Recreated.EARLIEST:
+        anew = _made_anew(origin, there, logs) & {tp.topic for tp in there}
+        found = {tp: EARLIEST for tp in there if tp.topic in anew and tp not in now}
+        origin = origin.where(lambda tp: tp.topic not in anew or tp in now)
+        there = [tp for tp in there if tp not in found]
+    _refuse_recreated(origin, there, logs)
+    _refuse_vanished(origin, there)
+    lost: dict[TopicPartition, OffsetRange] = {}
+    beyond: dict[TopicPartition, OffsetRange] = {}
+    for tp in there:
+        held = origin.offsets.get(tp)
+        if held is None:
+            found[tp] = _missing(origin, tp, missing)
+        elif logs.starts[tp] <= held <= logs.ends[tp]:
+            found[tp] = held
+        elif out_of_range is not Policy.FAIL:
+            found[tp] = _WISHES[out_of_range]
+        elif held < logs.starts[tp]:
+            lost[tp] = OffsetRange(held, logs.starts[tp])
+        else:
+            beyond[tp] = OffsetRange(logs.ends[tp], held)
+    if beyond:
+        _refuse_beyond(origin, beyond)
+    if lost:
+        raise GapError(
+            f"Kafka no longer has what follows {origin.what}: {_listed(lost)}",
+            ranges=lost,
+            cause="retention or a tool has deleted these records before they were read",
+            fix='To go on without them, give out_of_range="earliest"; a sink with a ledger then '
+            'needs exactly_once(..., on_gap="accept") too',
+        )
+    return found
+
+
+def text(offsets: Mapping[TopicPartition, int]) -> str:
+    """Write Spark's `startingOffsets` JSON."""
+    topics: dict[str, dict[str, int]] = {}
+    for tp, offset in sorted(offsets.items()):
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    return json.dumps(topics, separators=(",", ":"))
+
+
+def _missing(origin: Origin, tp: TopicPartition, policy: Policy) -> int:
+    if policy is Policy.FAIL:
+        raise SettingsError(
+            f"{origin.what} has no position for {tp}",
+            cause="the partition was added later, or never read",
+            fix='Give missing="earliest" to read it whole, or missing="latest" to leave out what '
+            "it holds now",
+        )
+    return _WISHES[policy]
+
+
+def _made_anew(origin: Origin, there: Collection[TopicPartition], logs: Look) -> set[str]:
+    gone = origin.offsets.keys() - set(there)
+    return {tp.topic for tp in (*_of_older(origin, there, logs), *gone)}
+
+
+def _of_now(origin: Origin, logs: Look) -> set[TopicPartition]:
+    """Positions that are known to be those of the topic that there is."""
+    known = ((tp, origin.topic_ids.get(tp)) for tp in origin.offsets)
+    return {tp for tp, was in known if was is not None and was == logs.topic_ids.get(tp.topic)}
+
+
+def _of_older(
+    origin: Origin, partitions: Collection[TopicPartition], logs: Look
+) -> dict[TopicPartition, OffsetRange]:
+    """Positions that are those of another topic of the same name."""
+    wrong = {}
+    for tp in partitions:
+        was, now = origin.topic_ids.get(tp), logs.topic_ids.get(tp.topic)
+        if tp in origin.offsets and was is not None and now is not None and was != now:
+            wrong[tp] = OffsetRange(0, origin.offsets[tp])
+    return wrong
+
+
+def _refuse_recreated(origin: Origin, partitions: Collection[TopicPartition], logs: Look) -> None:
+    wrong = _of_older(origin, partitions, logs)
+    if wrong:
+        raise TopicRecreatedError(
+            f"{origin.what} belongs to an older topic of the same name: {_listed(wrong)}",
+            ranges=wrong,
+            cause="the topic was deleted and recreated, so the offsets now mean other records",
+            fix="To read the new topic from its beginning while the others go on, give "
+            'recreated="earliest", and write with exactly_once(..., on_recreated="restart")',
+        )
+
+
+def _refuse_vanished(origin: Origin, partitions: Collection[TopicPartition]) -> None:
+    gone = sorted(origin.offsets.keys() - set(partitions))
+    if gone:
+        spans = {tp: OffsetRange(origin.offsets[tp], origin.offsets[tp]) for tp in gone}
+        raise PartitionVanishedError(
+            f"Kafka lacks partitions for which {origin.what} has offsets: {_listed(spans)}",
+            ranges=spans,
+            cause="the topic was deleted, or recreated with fewer partitions; or this is another "
+            "cluster",
+            fix="Check the bootstrap servers; name the topics that the new query reads in topics=; "
+            'for a recreated topic, give recreated="earliest"',
+        )
+
+
+def _refuse_beyond(origin: Origin, beyond: Mapping[TopicPartition, OffsetRange]) -> NoReturn:
+    raise RegressionError(
+        f"{origin.what} is beyond the end of the log: {_listed(beyond)}",
+        ranges=beyond,
+        cause="the topic was recreated, its log was truncated (an unclean election), or this is "
+        "another cluster",
+        fix='Find out which; out_of_range="latest" continues at the end of the log, but a sink '
+        "with a ledger still refuses offsets that it already has",
+    )
+
+
+def _listed(spans: Mapping[TopicPartition, OffsetRange]) -> str:
+    return few(f"{tp} {span}" for tp, span in spans.items())

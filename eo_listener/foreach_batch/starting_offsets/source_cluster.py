@@ -1,0 +1,107 @@
+"""What Kafka is asked for a start: the partitions there are, groups, logs, points in time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from eo_listener.foreach_batch.starting_offsets.resolve import Origin
+from eo_listener.foreach_batch.starting_offsets.subscription import Wanted
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.kafka.open_cluster import librdkafka_properties
+from eo_listener.kafka.source_logs import SourceLogs
+from eo_listener.model.errors import SettingsError, few
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.protocols import Look
+from eo_listener.spark.jvm.shim_client import JvmHands
+
+_TIMEOUT: Final = 30.0  # seconds for each question
+
+
+class SourceCluster:
+    """The cluster that a reader with these options reads. Every question may raise KafkaError.
+
+    Raises SettingsError for options that lead to no cluster, or to one that only Spark's own
+    client can reach.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        hands = JvmHands()
+        cluster = SourceLogs(hands).cluster(options)
+        if cluster.client == "java":
+            raise SettingsError(
+                f"the partitions at {cluster} cannot be listed from Python",
+                cause=cluster.why_java,
+                fix="Connect to a port of the brokers that librdkafka can log in to (SCRAM, PLAIN, "
+                "mutual TLS, ...)",
+            )
+        properties = librdkafka_properties(cluster, hands)
+        self._reader = ClusterReader(properties, timeout=_TIMEOUT)
+        self._logs = Logs(properties)
+
+    def partitions(self, wanted: Wanted | None) -> tuple[TopicPartition, ...]:
+        """All partitions of the topics wanted; without that all there are, but Kafka's own.
+
+        Raises SettingsError for a topic or a partition that does not exist, and for a pattern
+        that matches none.
+        """
+        if wanted is None:
+            return self._reader.partitions(None)
+        if wanted.pattern is not None:
+            pattern = wanted.pattern
+            every = self._reader.partitions(None)
+            matching = tuple(tp for tp in every if pattern.fullmatch(tp.topic))
+            if not matching:
+                raise _lacking(f"topic that matches {pattern.pattern!r}", "subscribePattern")
+            return matching
+        if wanted.assigned is not None:
+            there = set(self._reader.partitions({tp.topic for tp in wanted.assigned}))
+            absent = sorted(wanted.assigned - there)
+            if absent:
+                raise _lacking(f"partition {few(absent)}", "assign")
+            return tuple(sorted(wanted.assigned))
+        topics = wanted.topics or frozenset()
+        found = self._reader.partitions(topics)
+        missing = sorted(topics - {tp.topic for tp in found})
+        if missing:
+            raise _lacking(f"topic {few(missing)}", "topics=")
+        return found
+
+    def of_group(self, group: str, partitions: Collection[TopicPartition]) -> Origin:
+        """Where a group stands on these partitions, transactions on it over."""
+        held = self._reader.group(group, partitions, stable=True)
+        if not held:
+            raise SettingsError(
+                f"group {group!r} holds no offsets for these topics",
+                cause="its offsets expired, nobody has committed to it, or it is misspelt",
+                fix="See what it holds: eo-listener status GROUP -b SERVERS",
+            )
+        offsets = {tp: position.offset for tp, position in held.items()}
+        return Origin(what=f"group {group!r}", offsets=offsets)
+
+    def of_time(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Origin:
+        """The first record of that time or later; where there is none, the end of the log."""
+        deadline = time.monotonic() + _TIMEOUT
+        ends = self._logs.ends(partitions, deadline)
+        found = self._logs.at(timestamp_ms, partitions, deadline)
+        return Origin(what=f"the time {timestamp_ms} ms", offsets={**ends, **found})
+
+    def look(self, partitions: Collection[TopicPartition]) -> Look:
+        """Where the logs of these partitions stand."""
+        return self._logs.look(NOTHING_HELD, partitions, time.monotonic() + _TIMEOUT).whole()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._reader.close()
+        self._logs.close()
+
+
+def _lacking(what: str, named_by: str) -> SettingsError:
+    return SettingsError(
+        f"Kafka has no {what}",
+        cause="it was deleted or misspelt, this user has no right to Describe it, or this is "
+        "another cluster",
+        fix=f"Check {named_by} and the bootstrap servers",
+    )

@@ -1,0 +1,198 @@
+"""`starting_offsets`: check what is asked for, read where it stood, and where Kafka stands."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from eo_listener.commit.tracking.routing import SERVERS_OPTION
+from eo_listener.foreach_batch.starting_offsets.origins import of_checkpoint, of_ledger
+from eo_listener.foreach_batch.starting_offsets.resolve import (
+    Origin,
+    Policy,
+    Recreated,
+    choose,
+    text,
+)
+from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
+from eo_listener.foreach_batch.starting_offsets.subscription import Wanted
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.protocols import Sink
+from eo_listener.spark.checkpoint import Checkpoint, has_scheme, shown
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_FOREVER: Final = 2**63  # milliseconds: Kafka's are Java longs
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+def starting_offsets(
+    *,
+    ledger: Sink | Sequence[Sink] | None = None,
+    query: str | None = None,
+    group: str | None = None,
+    checkpoint: str | None = None,
+    timestamp: int | dt.datetime | None = None,
+    topics: str | Iterable[str] | None = None,
+    bootstrap_servers: str | None = None,
+    options: Mapping[str, str] = _NONE,
+    missing: str = "earliest",
+    out_of_range: str = "fail",
+    recreated: str = "fail",
+    checkpoint_location: str | None = None,
+) -> str:
+    """Return Spark's `startingOffsets` JSON for a query that is to begin where something stood.
+
+    Exactly one origin: `ledger`, a sink or all sinks of a query, with the name `query` that the
+    ledger is kept under; a consumer `group`; the `checkpoint` of another query, its newest
+    committed batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
+
+    `options` are the reader options of the new query (`kafka.*`, `subscribe`, `subscribePattern`,
+    `assign`); `bootstrap_servers` and `topics` stand for two of them. Without topics those of the
+    origin are taken. All their partitions are in the answer, as Spark wants it.
+
+    `missing` (a partition of which the origin says nothing) and `out_of_range` (a position outside
+    the log) are "earliest", "latest" or "fail". Without records since `timestamp` it is the end.
+
+    A topic that was recreated since is told by its id, which only a ledger holds, or by partitions
+    that are gone. `recreated="fail"` refuses it; with "earliest" it is read from its beginning, and
+    the others go on; `exactly_once` wants `on_recreated="restart"` then.
+
+    Name the new query's `checkpoint_location`: where a checkpoint is already, Spark goes on from
+    it and ignores `startingOffsets`, so that is refused. One without a scheme is looked for where
+    Spark would; without a session of Spark in this process it must have one (`file:///...`).
+
+    Raises SettingsError, GuardError (see `choice.choose`), KafkaError, StorageError,
+    CheckpointError, SinkError, and JvmError for a default file system that Spark cannot load.
+    """
+    _require_one(ledger, group, checkpoint, timestamp)
+    rules = _rules(missing, out_of_range, recreated)
+    given = _options(options, bootstrap_servers)
+    wanted = Wanted.of(topics, given)
+    when = None if timestamp is None else _milliseconds(timestamp, wanted)
+    _refuse_existing(checkpoint_location)
+    cluster = SourceCluster(given)
+    try:
+        there = cluster.partitions(wanted)
+        if ledger is not None:
+            origin = of_ledger(ledger, query)
+        elif checkpoint is not None:
+            origin = of_checkpoint(checkpoint)
+        elif when is not None:
+            origin = cluster.of_time(when, there)
+        else:
+            origin = cluster.of_group(str(group), there)
+        return text(_begun(cluster, wanted, there, origin, rules))
+    finally:
+        cluster.close()
+
+
+def _begun(
+    cluster: SourceCluster,
+    wanted: Wanted | None,
+    there: tuple[TopicPartition, ...],
+    origin: Origin,
+    rules: Mapping[str, Any],
+) -> dict[TopicPartition, int]:
+    assigned = None if wanted is None else wanted.assigned
+    if assigned is not None:
+        origin = origin.where(lambda tp: tp in assigned)
+    named = {tp.topic for tp in (origin.offsets if wanted is None else there)}
+    read = tuple(tp for tp in there if tp.topic in named)
+    return choose(origin.where(lambda tp: tp.topic in named), read, cluster.look(read), **rules)
+
+
+def _require_one(*origins: object) -> None:
+    if sum(one is not None for one in origins) != 1:
+        raise SettingsError(
+            "starting_offsets needs exactly one place to start from",
+            fix="Give exactly one of ledger=, group=, checkpoint= and timestamp=",
+        )
+
+
+def _rules(missing: str, out_of_range: str, recreated: str) -> dict[str, Any]:
+    return {
+        "missing": _policy(Policy, "missing", missing),
+        "out_of_range": _policy(Policy, "out_of_range", out_of_range),
+        "recreated": _policy(Recreated, "recreated", recreated),
+    }
+
+
+def _policy(kind: type[_Choice], name: str, given: str) -> _Choice:
+    try:
+        return kind(given)
+    except ValueError:
+        raise SettingsError(
+            f"{name} must be one of {', '.join(repr(one.value) for one in kind)}, got {given!r}",
+            fix="Give one of these",
+        ) from None
+
+
+def _options(options: Mapping[str, str], servers: str | None) -> dict[str, str]:
+    """The reader's options as Spark keeps them, keys in lower case."""
+    given = {str(key).lower(): str(value) for key, value in options.items()}
+    if servers is not None:
+        given[SERVERS_OPTION] = servers
+    if not given.get(SERVERS_OPTION):
+        raise SettingsError(
+            "the bootstrap servers are not known",
+            fix="Give bootstrap_servers='host:port', or the reader's options=",
+        )
+    return given
+
+
+def _milliseconds(timestamp: object, wanted: Wanted | None) -> int:
+    if wanted is None:
+        raise SettingsError(
+            "a timestamp alone does not say which topics to read", fix="Name them in topics="
+        )
+    if isinstance(timestamp, dt.datetime):
+        if timestamp.tzinfo is None:
+            raise SettingsError(
+                f"the timestamp {timestamp} has no time zone, so it may mean several moments",
+                fix="Give one: datetime(..., tzinfo=timezone.utc), or milliseconds since the epoch",
+            )
+        found: object = (timestamp - _EPOCH) // dt.timedelta(milliseconds=1)
+    else:
+        found = timestamp
+    # Below zero Kafka has wishes, not times: -1 is the end of the log, -2 its beginning.
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < _FOREVER:
+        raise SettingsError(
+            f"timestamp must be a time since 1970, got {timestamp!r}",
+            fix="Give a datetime with a time zone, or milliseconds since the epoch; for all "
+            'records, startingOffsets="earliest"',
+        )
+    return found
+
+
+def _refuse_existing(location: str | None) -> None:
+    if location is not None and Checkpoint(_where(location)).exists():
+        raise SettingsError(
+            f"there is a checkpoint at {shown(location)} already",
+            cause="Spark goes on from it and ignores startingOffsets",
+            fix="Give the query another checkpointLocation, or move that folder away; without "
+            "startingOffsets it continues where it was",
+        )
+
+
+def _where(location: str) -> str:
+    """The location as Spark resolves it: without a scheme it is on Hadoop's default file system."""
+    if has_scheme(location):
+        return location
+    from eo_listener.spark.jvm.paths import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+
+    found = qualified(location)
+    if found is None:
+        raise SettingsError(
+            f"which file system {location} is on is not known",
+            cause="Spark looks a location without a scheme up in fs.defaultFS, and this process "
+            "has no session of Spark that could be asked for it",
+            fix=f"Give the full URI: file://{location}, hdfs://..., s3a://...; or start the "
+            "session first",
+        )
+    return found

@@ -1,0 +1,266 @@
+"""Build confluent-kafka's clients: their settings, and what they say of a failed connection.
+
+Requests go through a Consumer that never subscribes, so it joins no group and fetches nothing.
+Not through the AdminClient: while a broker restarts, librdkafka's group requests of the admin
+kind can end the whole process, by an assertion (`rd_kafka_enq_once_del_source_return`, seen with
+2.16.1) or through a null pointer (librdkafka#5040). DESIGN.md has the measurement. One request
+that only the AdminClient has went through the same restarts unharmed: that for topics.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import TopicPartition as Wire
+from confluent_kafka.admin import AdminClient
+
+from eo_listener.client_config.identities import INSTANCE_ID
+from eo_listener.client_config.validation import require_property
+from eo_listener.model.errors import KafkaError, SettingsError
+
+SOCKET_TIMEOUT = 5  # seconds, after which librdkafka gives a request up, or sends it again
+
+_COMMON = {
+    "client.id": "eo-listener",
+    # librdkafka writes its own log lines to stderr, one a second while a broker is down:
+    # what went wrong comes through error_cb, and is told once.
+    "log_level": "0",
+    "socket.timeout.ms": str(1000 * SOCKET_TIMEOUT),
+    "socket.connection.setup.timeout.ms": "5000",
+    "reconnect.backoff.ms": "100",
+    # A group should catch up within seconds of the broker's return, not after librdkafka's 10 s.
+    "reconnect.backoff.max.ms": "2000",
+    # Only Kafka's answers are wanted, never records or news of topics.
+    "topic.metadata.refresh.interval.ms": "-1",
+    # Until then librdkafka answers from memory that a partition added meanwhile does not exist.
+    "metadata.max.age.ms": "2000",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What a Consumer is to its group; the user's properties replace `settings`, not `fixed`."""
+
+    settings: Mapping[str, str]
+    fixed: Mapping[str, str]
+
+
+OUTSIDER = Role(
+    settings={
+        "enable.auto.commit": "false",
+        # librdkafka holds a commit back for as long as this when there is no coordinator, and a
+        # close waits for it: with the default a program took 45 s to end while its broker was down.
+        "session.timeout.ms": "5000",
+        "heartbeat.interval.ms": "1000",
+    },
+    fixed={
+        # One who never joins has no member epoch to show, as the user's `consumer` would require.
+        "group.protocol": "classic",
+        # The log end as Kafka's own tools show it, open transactions included.
+        "isolation.level": "read_uncommitted",
+    },
+)
+# Waits with what it reads of a group until transactions on it have ended.
+STABLE = replace(OUTSIDER, fixed={**OUTSIDER.fixed, "isolation.level": "read_committed"})
+
+_MEMBER = {
+    # A fixed name: whoever joins with it takes the place of the member before it.
+    "group.instance.id": INSTANCE_ID,
+    # The most there is: the committer's thread, which polls, may be held up by other groups. And
+    # one that has not polled for this long joins again unasked, over the head of its successor.
+    "max.poll.interval.ms": "86400000",
+    "topic.metadata.refresh.interval.ms": "30000",
+}
+_MEMBER_FIXED = {"enable.auto.commit": "false"}
+# The length of a session is Kafka's own, 45 s, and in the new protocol the broker's to say.
+MEMBER = Role(settings=_MEMBER, fixed=_MEMBER_FIXED)
+
+# What is fatal for a client librdkafka writes to stderr at any level, unless it has a logger.
+SILENT = logging.getLogger("eo_listener.librdkafka")
+SILENT.disabled = True
+
+# The first says no more than the error before it, the second only that a member subscribed to a
+# topic that is gone.
+_NO_REASON = frozenset({"_ALL_BROKERS_DOWN", "UNKNOWN_TOPIC_OR_PART"})
+# What ends a member for good, by Kafka's numbers: fenced, instance id in use, not allowed, protocol
+# not known, too many members, assignor or version not supported.
+_FATAL_REASONS = (82, 111, 30, 23, 81, 112, 35)
+
+TIMED_OUT = -185  # librdkafka's RD_KAFKA_RESP_ERR__TIMED_OUT
+
+OnCommit = Callable[[Answer | None, list[Wire]], None]
+_C = TypeVar("_C")
+
+
+class Complaints:
+    """What the connections of a client complain of, until a request succeeds.
+
+    A broker's reason (a missing right, for example) comes once, apart from the request it is of.
+    """
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._worst: Answer | None = None
+        self.fatal: Answer | None = None
+        self.connections_lost = 0
+
+    def hear(self, error: Answer) -> None:
+        """Take one up; it is an `error_cb`."""
+        if error.name() in _NO_REASON:
+            return
+        if error.name() == "_FATAL":
+            self.fatal = error
+        self.connections_lost += is_local(error)
+        # What a broker says is told once, and explains more than what this side saw after it.
+        if self._worst is None or is_local(self._worst) or not is_local(error):
+            self._worst = error
+
+    def forget(self) -> None:
+        """A request has been answered."""
+        self._worst = None
+
+    def failure(self, what: str, answer: Answer) -> KafkaError:
+        """Say that `what` failed; where a connection complained, that is the reason."""
+        reason = self._worst if self._worst is not None and is_local(answer) else answer
+        if self.fatal is not None:
+            reason = self.fatal
+        code = _inner_name(reason)
+        return KafkaError(
+            f"{what} at {self._servers} failed: {code}",
+            code=code,
+            cause=reason.str(),
+            fix="Check that the broker runs and that this address is right"
+            if code.startswith("_") and code != "_FATAL"
+            else None,
+        )
+
+
+class Client:
+    """A Consumer of one group, which never fetches.
+
+    Raises SettingsError for properties that librdkafka does not accept. Not to be used by two
+    threads at once, nor after a fork.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        group: str,
+        on_commit: OnCommit | None = None,
+        *,
+        role: Role = OUTSIDER,
+    ) -> None:
+        self._complaints = Complaints(properties.get("bootstrap.servers", ""))
+        settings: dict[str, Any] = {
+            **_COMMON,
+            **role.settings,
+            **properties,
+            **role.fixed,
+            "group.id": group,
+            "error_cb": self._complaints.hear,
+            "logger": SILENT,
+        }
+        if on_commit is not None:
+            settings["on_commit"] = on_commit
+        self.consumer = accepted(Consumer, settings)
+
+    def poll(self, timeout: float = 0.0) -> None:
+        """Serve callbacks, for at most `timeout` seconds."""
+        try:
+            message = self.consumer.poll(timeout)
+        except:  # noqa: E722  # a KafkaError, raised as it is for a fenced member: nothing else takes it
+            raised: object = sys.exc_info()[1]
+            if not isinstance(raised, Answer):
+                raise
+            self._complaints.hear(raised)
+            return
+        error = message.error() if message is not None else None
+        if error is not None:  # a consumer that does not fetch gets nothing but errors
+            self._complaints.hear(error)
+
+    @property
+    def connections_lost(self) -> int:
+        """How many connections have failed so far."""
+        return self._complaints.connections_lost
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended for good, as librdkafka says: nothing will ever succeed."""
+        return self._complaints.fatal is not None
+
+    def content(self) -> None:
+        """Forget all complaints: a request has been answered."""
+        self._complaints.forget()
+
+    def failure(self, what: str, answer: Answer) -> KafkaError:
+        """Say that `what` failed; where a connection complained, that is the reason."""
+        self.poll()
+        return self._complaints.failure(what, answer)
+
+    def close(self) -> None:
+        """Close the connections; waits some seconds for a commit that is still out."""
+        self.consumer.close()
+
+
+def common(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The settings that every kind of client is given."""
+    return {**_COMMON, **properties}
+
+
+def open_admin(properties: Mapping[str, str]) -> AdminClient:
+    """An AdminClient with the same settings. Raises SettingsError.
+
+    Keep it until its answers were read: one that is collected answers nothing.
+    """
+    return accepted(AdminClient, common(properties))
+
+
+def accepted(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:
+    """A client of this kind. Raises SettingsError when librdkafka does not accept the settings.
+
+    They are looked at before: a text that is not UTF-8 would end the whole process.
+    """
+    for name, value in settings.items():
+        require_property(name, value)
+    try:
+        return kind(settings)
+    except KafkaException as error:
+        raise SettingsError(
+            f"the Kafka client does not accept its settings: {answer_of(error).str()}",
+            cause="the names are librdkafka's, which differ from Java's here and there",
+            fix="Correct the property",
+        ) from None  # the library's own traceback may quote a value
+
+
+def answer_of(error: KafkaException) -> Answer:
+    """The KafkaError inside an exception of the library."""
+    answer = error.args[0]
+    assert isinstance(answer, Answer)  # noqa: S101  # the library's own contract, told to mypy
+    return answer
+
+
+def _inner_name(error: Answer) -> str:
+    """The name of an error; that of its reason, where librdkafka only says that it is fatal.
+
+    The reason comes as the text that librdkafka has for it, so that is what is looked for.
+    """
+    if error.name() == "_TRANSPORT" and "SSL routines" in error.str():
+        return "_SSL"  # under TLS 1.3 a broker refuses a certificate when the handshake is over
+    if error.name() != "_FATAL":
+        return error.name()
+    for code in _FATAL_REASONS:
+        reason = Answer(code)
+        if reason.str() in error.str():
+            return reason.name()
+    return error.name()
+
+
+def is_local(error: Answer) -> bool:
+    """True for librdkafka's own errors, which no broker has sent."""
+    return error.name().startswith("_")

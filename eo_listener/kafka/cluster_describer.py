@@ -1,0 +1,227 @@
+"""Facts about a cluster and its groups, as far as Kafka tells; changes nothing.
+
+Groups are described by requests that only the AdminClient has. While a broker restarts these can
+end the whole process (DESIGN.md, "No AdminClient"): so this is for commands of their own and never
+for a driver, which starts one such command as a child.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import TopicPartition as Wire
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
+    AdminClient,
+    ConfigResource,
+)
+
+from eo_listener.client_config.validation import require_name
+from eo_listener.kafka.client import TIMED_OUT, answer_of, open_admin
+from eo_listener.kafka.logs import NOTHING_HELD, Logs, metadata_of
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.kafka_error_names import COORDINATOR_MOVES
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Member, TopicFacts
+
+_REACH = 6.0  # a little more than a connection may take to be made
+_REQUEST = 5.0
+_PAUSE = 0.2
+_NO_GROUP = "GROUP_ID_NOT_FOUND"
+_UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+_CONSUMERS = frozenset({"", "consumer"})
+_STATES = {
+    ConsumerGroupState.STABLE: "Stable",
+    ConsumerGroupState.EMPTY: "Empty",
+    ConsumerGroupState.DEAD: "Dead",
+    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
+    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
+}
+_KINDS = {ConsumerGroupType.CLASSIC: "Classic", ConsumerGroupType.CONSUMER: "Consumer"}
+
+_T = TypeVar("_T")
+
+
+class Inspector:
+    """Asks one cluster; each call takes at most `timeout` seconds. For one thread.
+
+    Raises SettingsError for properties that librdkafka does not accept.
+    """
+
+    def __init__(self, properties: Mapping[str, str], *, timeout: float = 10.0) -> None:
+        self._servers = properties.get("bootstrap.servers", "")
+        self._timeout = timeout
+        self._logs = Logs(properties)
+        self._admin: AdminClient = open_admin(properties)
+
+    def cluster(self) -> ClusterFacts:
+        """The cluster, and the settings of one of its brokers. Raises KafkaError."""
+        self._logs.partitions((), time.monotonic() + _REACH)  # says best why, if it fails
+        try:
+            brokers = sorted(self._admin.list_topics(timeout=self._timeout).brokers)
+        except KafkaException as error:
+            answer = answer_of(error)
+            raise KafkaError(
+                f"asking {self._servers} for its brokers failed", code=answer.name()
+            ) from error
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(brokers[0]))
+        try:
+            entries = self._settled(lambda: self._admin.describe_configs([resource])[resource])
+        except KafkaError as error:
+            return ClusterFacts(servers=self._servers, brokers=len(brokers), refused=error.code)
+        settings = {name: entry.value for name, entry in entries.items() if entry.value is not None}
+        return ClusterFacts(servers=self._servers, brokers=len(brokers), settings=settings)
+
+    def group(self, name: str) -> GroupFacts:
+        """A group, and the offsets that it holds. What Kafka refuses stands in the facts.
+
+        Raises SettingsError for a name that Kafka would not get as it is written.
+        """
+        require_name("group", name)
+        held, held_error = self._held(name)
+        unstable = bool(held) and self._is_unstable(name, held or {})
+        try:
+            told: Any = self._settled(lambda: self._describe(name))
+        except KafkaError as error:
+            gone = error.code == _NO_GROUP
+            return GroupFacts(
+                name=name,
+                error=None if gone else error.code,
+                state="Dead" if gone else None,
+                protocol=self._foreign_protocol(name),
+                held=held,
+                held_error=held_error,
+                unstable=unstable,
+            )
+        return GroupFacts(
+            name=name,
+            state=_STATES.get(told.state),
+            kind=_KINDS.get(told.type),
+            simple=told.is_simple_consumer_group,
+            members=tuple(
+                Member(
+                    client=member.client_id,
+                    host=member.host.lstrip("/"),
+                    instance=member.group_instance_id,
+                )
+                for member in told.members
+            ),
+            operations=_names(told.authorized_operations),
+            held=held,
+            held_error=held_error,
+            unstable=unstable,
+        )
+
+    def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
+        """These topics, with the ends of their logs where the client may see them."""
+        return {name: self._topic(name) for name in sorted(names)}
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._logs.close()
+
+    def _describe(self, name: str) -> Future[Any]:
+        futures = self._admin.describe_consumer_groups(
+            [name], include_authorized_operations=True, request_timeout=_REQUEST
+        )
+        return futures[name]
+
+    def _held(self, group: str) -> tuple[Mapping[TopicPartition, Position] | None, str | None]:
+        try:
+            parts: list[Any] = self._offsets(ConsumerGroupTopicPartitions(group), stable=False)
+        except KafkaError as error:
+            return ({}, None) if error.code == _NO_GROUP else (None, error.code)
+        return {
+            TopicPartition(part.topic, part.partition): Position(
+                offset=part.offset, metadata=metadata_of(part)
+            )
+            for part in parts
+            if part.error is None and part.offset >= 0
+        }, None
+
+    def _is_unstable(self, group: str, held: Collection[TopicPartition]) -> bool:
+        asked = [Wire(tp.topic, tp.partition) for tp in held]
+        try:
+            parts = self._offsets(ConsumerGroupTopicPartitions(group, asked), stable=True)
+        except KafkaError as error:
+            return error.code == _UNSTABLE
+        return any(part.error is not None and part.error.name() == _UNSTABLE for part in parts)
+
+    def _offsets(self, asked: ConsumerGroupTopicPartitions, *, stable: bool) -> list[Any]:
+        def ask() -> Future[Any]:
+            futures = self._admin.list_consumer_group_offsets(
+                [asked], require_stable=stable, request_timeout=_REQUEST
+            )
+            return futures[asked.group_id]
+
+        answer: Any = self._settled(ask)
+        return list(answer.topic_partitions)
+
+    def _foreign_protocol(self, name: str) -> str | None:
+        """The protocolType of a group that is none of consumers (Kafka Connect's, for example)."""
+        try:
+            with warnings.catch_warnings():
+                # Deprecated for requests that refuse such groups; here they are what is asked for.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                found: list[Any] = self._admin.list_groups(name, timeout=self._timeout)
+        except KafkaException:  # then the error that led here is all there is
+            return None
+        types = [group.protocol_type for group in found if group.id == name]
+        return next((one for one in types if one not in _CONSUMERS), None)
+
+    def _topic(self, name: str) -> TopicFacts:
+        require_name("topic", name)
+        collection = TopicCollection([name])
+
+        def ask() -> Future[Any]:
+            futures = self._admin.describe_topics(
+                collection, include_authorized_operations=True, request_timeout=_REQUEST
+            )
+            return futures[name]
+
+        try:
+            told = self._settled(ask)
+            partitions = {TopicPartition(name, one.id) for one in told.partitions}
+            deadline = time.monotonic() + self._timeout
+            look = self._logs.look(NOTHING_HELD, partitions, deadline).whole()
+        except KafkaError as error:
+            return TopicFacts(name=name, error=error.code)
+        return TopicFacts(
+            name=name,
+            has_id=name in look.topic_ids,
+            operations=_names(told.authorized_operations),
+            starts={tp.partition: start for tp, start in look.starts.items()},
+            ends={tp.partition: end for tp, end in look.ends.items()},
+        )
+
+    def _settled(self, ask: Callable[[], Future[_T]]) -> _T:
+        """The answer, asked for again while the coordinator is being made. Raises KafkaError."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            answer = Answer(TIMED_OUT)
+            try:
+                return ask().result(timeout=max(0.1, deadline - time.monotonic()))
+            except KafkaException as error:
+                answer = answer_of(error)
+            except Late:
+                pass
+            if answer.name() not in COORDINATOR_MOVES or time.monotonic() + _PAUSE >= deadline:
+                raise KafkaError(f"asking {self._servers} failed", code=answer.name())
+            time.sleep(_PAUSE)
+
+
+def _names(operations: Collection[Any] | None) -> frozenset[str] | None:
+    """Kafka leaves them out when the broker is too old; none at all is told the same way."""
+    return frozenset(one.name for one in operations) if operations else None

@@ -1,0 +1,206 @@
+"""Commit to consumer groups through Spark's own kafka-clients, which can do what librdkafka cannot.
+
+Delegation tokens, MSK IAM and other login or callback handlers exist in Java alone. The shim
+holds one Admin for each store; formats are those of its classes GroupCommit and GroupLook.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from queue import SimpleQueue
+from typing import Any, Final
+
+from eo_listener.model.errors import JvmError, KafkaError, SettingsError
+from eo_listener.model.fault_points import reached
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.protocols import Hands, Look
+
+FORMAT: Final = 1
+UNANSWERED: Final = "REQUEST_TIMED_OUT"  # of unknown outcome: it may land yet
+NO_JVM: Final = "_JVM"  # the JVM did not do it, or did not say; of unknown outcome too
+
+_GRACE = 0.5  # seconds that the JVM's answer may come later than its own time limit
+_FAREWELL = 1.5  # seconds to close in; the Admin takes one of them
+
+
+class JvmGroups:
+    """The consumer groups of one cluster: the `GroupStore` of the simple mode, inside the JVM.
+
+    `properties` have Java's names, as the Spark source has them. However many groups there are,
+    the JVM has one client for them, with one thread and a connection for each broker; here is one
+    thread. Brokers from 3.0.
+    """
+
+    def __init__(self, hands: Hands, properties: Mapping[str, str]) -> None:
+        self._calls = _Calls(hands)
+        self._servers = properties.get("bootstrap.servers", "")
+        self._client = uuid.uuid4().hex[:12]
+        # Sent with every call: the JVM may have dropped the client, and they are few.
+        self._opening = {"client": self._client, "properties": dict(properties)}
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Commit, and say of each partition None or Kafka's error name. Raises KafkaError.
+
+        Confirmed is what the broker answered to the only request that was out: the JVM's client
+        repeats none that is unanswered. Of unknown outcome are REQUEST_TIMED_OUT and `_JVM`: such
+        a request is not sent later on, but the broker may have read it already, and a JVM that
+        stands still may hold it. So nothing else is sent until the JVM has answered for it.
+        """
+        asked = {"group": group, **_packed(positions)}
+        answer = self._ask("groups.commit", f"committing to group {group}", asked, timeout)
+        topics = answer["topics"]
+        return {
+            tp: codes[partition]
+            for tp in positions
+            if (partition := str(tp.partition)) in (codes := topics.get(tp.topic, {}))
+        }
+
+    def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
+        """Read where the group and the logs of `partitions` stand. Raises KafkaError."""
+        topics: dict[str, list[int]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        asked = {"group": group, "topics": topics}
+        answer = self._ask("groups.snapshot", f"reading group {group}", asked, timeout)
+        edges = [
+            (TopicPartition(topic, partition), start, end)
+            for topic, log in answer["logs"].items()
+            for partition, start, end in log["partitions"]
+        ]
+        ids = {topic: log["id"] for topic, log in answer["logs"].items()}
+        return Look(
+            held=_unpacked(answer),
+            starts={tp: start for tp, start, _ in edges},
+            ends={tp: end for tp, _, end in edges},
+            topic_ids={topic: found for topic, found in ids.items() if found is not None},
+            errors=answer["errors"],
+        )
+
+    def tend(self) -> None:
+        """Nothing to do: the JVM's client has a thread of its own."""
+
+    def close(self) -> None:
+        """Let go of the connections; waits some seconds for a request that is still out."""
+        farewell = json.dumps({"client": self._client})
+        try:
+            self._calls.make("groups.close", farewell, time.monotonic() + _FAREWELL)
+        except (JvmError, Late):
+            pass  # the JVM has gone or hangs, and its connections end with it
+        finally:
+            self._calls.close()
+
+    def _ask(self, what: str, task: str, asked: Mapping[str, Any], timeout: float) -> Any:
+        deadline = time.monotonic() + timeout
+        try:
+            self._calls.settle(deadline)
+            limit = max(1, int(1000 * (deadline - time.monotonic())))
+            argument = json.dumps(
+                {**self._opening, "timeoutMs": limit, **asked}, separators=(",", ":")
+            )
+            answer = _answer(self._calls.make(what, argument, deadline + _GRACE))
+        except Late:
+            raise self._failure(task, UNANSWERED, "Spark's JVM has not answered in time") from None
+        except JvmError as error:
+            raise self._failure(task, NO_JVM, str(error)) from error
+        if "error" in answer:
+            raise self._refused(task, **answer["error"])
+        return answer
+
+    def _refused(self, task: str, code: str, cause: str) -> KafkaError | SettingsError:
+        if code == "_INVALID_ARG":
+            return SettingsError(
+                f"{task} is not possible: {cause}",
+                cause="the names are Java's; the Spark source was given them with `kafka.` before",
+                fix="Correct the option of the source",
+            )
+        return self._failure(task, code, cause)
+
+    def _failure(self, task: str, code: str, cause: str) -> KafkaError:
+        return KafkaError(f"{task} at {self._servers} failed: {code}", code=code, cause=cause)
+
+
+class _Calls:
+    """One call into the JVM after the other, on a thread of its own, each awaited for a time.
+
+    py4j waits for an answer without limit, and a JVM may stand still. A call that was given up
+    is carried out when the JVM goes on, so the next one waits for its end: a newer commit must
+    not go out beside an older one, which could land last and take the group back.
+    """
+
+    def __init__(self, hands: Hands) -> None:
+        self._hands = hands
+        self._last: Future[str] | None = None
+        self._orders: SimpleQueue[tuple[str, str, Future[str]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="eo-listener-hands", daemon=True)
+        self._thread.start()
+
+    def settle(self, deadline: float) -> None:
+        """Wait for the end of the call before. Raises Late when it does not come in time."""
+        if self._last is not None:
+            self._last.exception(max(0.0, deadline - time.monotonic()))
+            self._last = None
+
+    def make(self, what: str, argument: str, deadline: float) -> str:
+        """Return the answer. Raises JvmError, or Late when there was none before `deadline`."""
+        self.settle(deadline)
+        answer = self._last = Future()
+        self._orders.put((what, argument, answer))
+        if what == "groups.commit":
+            reached("commit.after-request")
+        return answer.result(max(0.0, deadline - time.monotonic()))
+
+    def close(self) -> None:
+        """End the thread, when its call has ended."""
+        self._orders.put(None)
+        self._thread.join(_GRACE)
+
+    def _run(self) -> None:
+        while (order := self._orders.get()) is not None:
+            what, argument, answer = order
+            try:
+                answer.set_result(self._hands.call(what, argument))
+            except Exception as error:  # noqa: BLE001  # told to who waits, or to nobody if none does
+                answer.set_exception(error)
+
+
+def _answer(text: str) -> Any:
+    answer = json.loads(text)
+    if answer.get("v") != FORMAT:
+        raise JvmError(
+            f"The shim answers in format {answer.get('v')}, not {FORMAT}",
+            cause="the jar given to Spark is of another version than this package",
+            fix="Give Spark the jar that `eo-listener jar` names",
+        )
+    return answer
+
+
+def _packed(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:
+    """Positions as the shim reads them: each metadata text once, since most partitions share it.
+
+    With a NUL behind the text, as confluent-kafka writes it: reading one without, it goes on into
+    whatever its memory holds there.
+    """
+    texts: dict[str, int] = {}
+    topics: dict[str, list[tuple[int, int, int]]] = {}
+    for (topic, partition), position in positions.items():
+        text = texts.setdefault(position.metadata, len(texts))
+        topics.setdefault(topic, []).append((partition, position.offset, text))
+    return {"metadata": [text and f"{text}\0" for text in texts], "topics": topics}
+
+
+def _unpacked(answer: Mapping[str, Any]) -> dict[TopicPartition, Position]:
+    """What a group holds, without the NUL behind the texts."""
+    texts = [text.rstrip("\0") for text in answer["metadata"]]
+    return {
+        TopicPartition(topic, partition): Position(offset=offset, metadata=texts[index])
+        for topic, parts in answer["committed"].items()
+        for partition, offset, index in parts
+    }

@@ -1,0 +1,254 @@
+"""Commit to consumer groups as a member of them: the group is Stable, its offsets do not expire."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+
+from confluent_kafka import OFFSET_END, Consumer
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import TopicPartition as Wire
+
+from eo_listener.kafka.client import MEMBER, TIMED_OUT
+from eo_listener.kafka.client_pool import KeptGroups
+from eo_listener.kafka.group_client import GroupClient
+from eo_listener.kafka.logs import Held
+from eo_listener.kafka.ownership import Ownership
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.protocols import Look
+
+_STEP = 0.05
+_PATIENCE = 3.0  # seconds for a member that is there to take up further topics
+_REJOIN_EVERY = 15.0  # seconds between two tries to be a member again, where nothing is committed
+_CLOSE = 3.0  # seconds to wait for a member to end
+_PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that there is one
+_REJOIN = 1.0  # and how long one may hold up the thread
+_FATAL = -150  # librdkafka's RD_KAFKA_RESP_ERR__FATAL
+_FENCED = "FENCED_INSTANCE_ID"
+_REBALANCE = "REBALANCE_IN_PROGRESS"
+# The group has gone on without the member: for an outsider they would mean that it has members.
+_LEFT_BEHIND = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
+
+
+class MemberGroups(KeptGroups["_Member"]):
+    """The consumer groups of one cluster: the `GroupStore` of the member commit mode.
+
+    One member a group, with a fixed `group.instance.id`. It subscribes to the topics that it
+    commits for, and fetches nothing of what it is assigned. In a classic group a second driver
+    takes its place, and it gets FENCED_INSTANCE_ID for good; in a group of the new protocol
+    (KIP-848) the second one gets UNRELEASED_INSTANCE_ID until the first is gone.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        owned: defaultdict[str, Ownership] = defaultdict(Ownership)
+        super().__init__(properties, lambda group: _Member(properties, group, owned[group]))
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
+        return self._clients.of(group).commit(positions, time.monotonic() + timeout)
+
+    def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
+        """Read where the group and the logs of `partitions` stand. Raises KafkaError.
+
+        Joins first: what an older driver has under way would land after the look.
+        """
+        deadline = time.monotonic() + timeout
+        there = {tp.topic for tp in self._logs.existing(partitions, deadline)}
+        held = self._clients.of(group).held(partitions, there, deadline)
+        return self._logs.look(held, partitions, deadline)
+
+
+class _Member:
+    """The member of one group; recreated when it has ended, unless another took its place."""
+
+    def __init__(self, properties: Mapping[str, str], group: str, ownership: Ownership) -> None:
+        self._properties = properties
+        self._group = group
+        self._ownership = ownership
+        self._by_increments = properties.get(
+            "group.protocol"
+        ) == "consumer" or "cooperative" in properties.get("partition.assignment.strategy", "")
+        self._member: GroupClient | None = None
+        self._topics: frozenset[str] = frozenset()
+        self._assigned = False
+        self._out = True  # not in the group, nor on the way into it
+        self._rejoin_at = 0.0
+        self._pause_until = 0.0
+        self._joins = len(ownership.partitions) and 1
+
+    @property
+    def busy(self) -> bool:
+        return self._member is not None and self._member.busy
+
+    def commit(
+        self, positions: Mapping[TopicPartition, Position], deadline: float
+    ) -> Mapping[TopicPartition, str | None]:
+        member = self._joined({tp.topic for tp in positions}, deadline)
+        self._ownership.sending(positions)
+        try:
+            answer = member.commit(positions, deadline)
+        except KafkaError as error:
+            if member.client.dead:
+                raise self._bury(member) from None
+            if not _is_open(error.code):
+                self._ownership.aborted(positions)
+            if error.code in _LEFT_BEHIND:
+                error.code = _REBALANCE
+            raise
+        refused = {tp: positions[tp] for tp, code in answer.items() if code and not _is_open(code)}
+        self._ownership.aborted(refused)
+        self._ownership.landed({tp: positions[tp] for tp, error in answer.items() if error is None})
+        if _FENCED in answer.values():
+            raise self._bury(member)
+        return {tp: _REBALANCE if code in _LEFT_BEHIND else code for tp, code in answer.items()}
+
+    def held(
+        self, partitions: Collection[TopicPartition], topics: Collection[str], deadline: float
+    ) -> Held:
+        """What the group holds; it is joined before for these topics, which must exist.
+
+        Without any, or after another has taken over, it is only read.
+        """
+        member = self._joined(topics, deadline) if topics and not self._ownership.lost else None
+        held = (member or self._opened()).held(partitions, deadline)
+        if member is not None:
+            self._ownership.found(held.positions)
+        return held
+
+    def poll(self) -> None:
+        if self._member is not None:
+            self._member.poll()
+        now = time.monotonic()
+        if self._out and self._topics and not self._ownership.lost and now >= self._rejoin_at:
+            self._rejoin_at = now + _REJOIN_EVERY
+            with suppress(KafkaError):  # the next commit tries again, and tells
+                self._joined(self._topics, now + _REJOIN)
+
+    def close(self) -> None:
+        member, self._member = self._member, None
+        if member is not None:
+            # With a commit on its way it would wait for as long as a session lasts.
+            thread = threading.Thread(target=member.close, name="eo-listener-leave", daemon=True)
+            thread.start()
+            thread.join(_CLOSE)
+
+    def _opened(self) -> GroupClient:
+        if self._member is None:
+            self._member = GroupClient(self._properties, self._group, MEMBER)
+            self._assigned, self._out = False, True
+        return self._member
+
+    def _joined(self, topics: Collection[str], deadline: float) -> GroupClient:
+        """The member, subscribed to these topics too. Raises KafkaError."""
+        self._require_not_lost()
+        if self._member is not None and self._member.client.dead:  # as a poll has said meanwhile
+            self._bury(self._member)
+            self._require_not_lost()
+        if self._out:
+            self._renew(deadline)
+        member = self._opened()
+        first, wanted = not self._assigned, self._topics.union(topics)
+        if self._out or wanted != self._topics:
+            self._assigned, self._out, self._topics = False, False, wanted
+            member.client.consumer.subscribe(
+                sorted(wanted), on_assign=self._on_assign, on_lost=self._on_lost
+            )
+        patience = deadline if first else min(deadline, time.monotonic() + _PATIENCE)
+        while not (self._assigned or self._out) and time.monotonic() < patience:
+            member.client.poll(_STEP)
+            if member.client.dead:
+                raise self._bury(member)
+        if self._out or (first and not self._assigned):
+            raise self._not_let_in(member)
+        self._assigned = True  # what was not assigned in time is committed for all the same
+        return member
+
+    def _renew(self, deadline: float) -> None:
+        """Before this store joins, or joins again: raise if the group is another's by now.
+
+        Always with a client of its own: what an earlier one had on its way would be answered as
+        if a successor had fenced it.
+        """
+        if time.monotonic() < self._pause_until:
+            raise self._not_let_in(self._opened())
+        if self._joins:
+            self.close()
+        asked = self._ownership.partitions
+        foreign = self._ownership.foreign(self._opened().held(asked, deadline).positions)
+        if foreign is not None:
+            self._ownership.lost = f"{foreign} holds what this committer has not sent"
+            self._require_not_lost()
+        self._joins += 1
+
+    def _on_assign(self, consumer: Consumer, partitions: list[Wire]) -> None:
+        if self._by_increments:
+            # Paused in the same callback a partition is never fetched: before it could be,
+            # librdkafka has to ask for its end. With an offset that is known it would be a race.
+            parts = [Wire(part.topic, part.partition, OFFSET_END) for part in partitions]
+            consumer.incremental_assign(parts)
+            if parts:
+                consumer.pause(parts)
+        else:
+            # The broker does not ask what a member of the classic protocol makes of its partitions.
+            # With 20,000 of them librdkafka would be busy with their ends for minutes.
+            consumer.assign([])
+        self._assigned = True
+
+    def _on_lost(self, consumer: Consumer, _: list[Wire]) -> None:
+        """The group has gone on without this member, which had stood still or was cut off.
+
+        librdkafka would join again at once, and in a classic group throw out a successor that
+        has come meanwhile. So it is kept from that until the group was looked at.
+        """
+        consumer.unsubscribe()
+        self._assigned, self._out = False, True
+
+    def _not_let_in(self, member: GroupClient) -> KafkaError:
+        error = member.client.failure(f"joining group {self._group}", Answer(TIMED_OUT))
+        if error.code != "_TIMED_OUT":
+            return error
+        return KafkaError(
+            error.problem,
+            code=_REBALANCE,
+            cause="the group has not let the committer in yet: it waits for its other members, "
+            "or the broker does not know the group.protocol asked for",
+        )
+
+    def _bury(self, member: GroupClient) -> KafkaError:
+        """Let go of a member that has ended; the error says why.
+
+        Whoever has joined once and is fenced was replaced. After a second join, or when its
+        session has ended, it may have been fenced by itself: a request that was on its way counts
+        as that of somebody else. Then what the group holds decides, a while later.
+        """
+        error = member.client.failure(f"committing to group {self._group}", Answer(_FATAL))
+        certain = self._joins == 1 and not self._out
+        self.close()
+        self._out = True
+        if error.code == _FENCED:
+            if certain:
+                self._ownership.lost = error.cause or error.problem
+            else:
+                self._pause_until = time.monotonic() + _PAUSE
+                error.code = _REBALANCE
+        return error
+
+    def _require_not_lost(self) -> None:
+        if self._ownership.lost is not None:
+            raise KafkaError(
+                f"committing to group {self._group} failed: another committer has taken over",
+                code=_FENCED,
+                cause=self._ownership.lost,
+                fix="Let only one driver commit to this group",
+            )
+
+
+def _is_open(code: str) -> bool:
+    """Whether a commit that ended so may have landed, or may land yet."""
+    return code.startswith("_") or code in ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")

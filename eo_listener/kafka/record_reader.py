@@ -1,0 +1,162 @@
+"""Which records a consumer is shown, for a proof; reads all of them and keeps none.
+
+For commands of their own: topic settings are asked of the AdminClient, and records are fetched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import TimeoutError as Late
+from typing import Final
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaException
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import TopicPartition as Wire
+from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # no __all__
+
+from eo_listener.audit.evidence import LogFacts
+from eo_listener.audit.intervals import Runs, of_offsets, runs
+from eo_listener.kafka.client import (
+    SILENT,
+    TIMED_OUT,
+    Complaints,
+    accepted,
+    answer_of,
+    common,
+    open_admin,
+)
+from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+_AT_ONCE: Final = 1000
+_NEAR: Final = 10_000  # offsets between two spans that are read through rather than sought over
+_END: Final = "_PARTITION_EOF"
+
+
+class RecordReader:
+    """The `LogReader` over librdkafka. Not to be used by two threads at once.
+
+    `timeout` bounds each question, and each silence while records are read, in seconds.
+    `transactional` says whether any producer of these topics is; None where nobody knows. Raises
+    SettingsError for properties that librdkafka does not accept.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        *,
+        transactional: bool | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        self._properties = dict(properties)
+        self._transactional = transactional
+        self._timeout = timeout
+        self._logs = Logs(properties)
+        self._admin = open_admin(self._properties)
+        self._complaints = Complaints(properties.get("bootstrap.servers", ""))
+        self._consumers: dict[bool, Consumer] = {}
+
+    def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
+        """Where the logs stand, and whether they are compacted. Raises KafkaError."""
+        deadline = time.monotonic() + self._timeout
+        look = self._logs.look(NOTHING_HELD, partitions, deadline).whole()
+        compacted = {
+            topic: self._is_compacted(topic) for topic in sorted({t for t, _ in look.ends})
+        }
+        return {
+            tp: LogFacts(
+                start=look.starts[tp],
+                stable=self._stable(tp),
+                end=end,
+                topic_id=look.topic_ids.get(tp.topic),
+                compacted=compacted[tp.topic],
+                transactional=self._transactional,
+            )
+            for tp, end in look.ends.items()
+        }
+
+    def seen(self, partition: TopicPartition, spans: Runs, *, committed: bool) -> Runs:
+        """The offsets of the records in `spans`, and of some beside them. Raises KafkaError."""
+        consumer = self._consumer(committed=committed)
+        found: list[OffsetRange] = []
+        for span in _joined(spans):
+            found.extend(of_offsets(self._offsets(consumer, partition, span)))
+        return runs(found)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._logs.close()
+        for consumer in self._consumers.values():
+            consumer.close()
+        self._consumers.clear()
+
+    def _offsets(self, consumer: Consumer, tp: TopicPartition, span: OffsetRange) -> Iterator[int]:
+        consumer.assign([Wire(tp.topic, tp.partition, span.start)])
+        deadline = time.monotonic() + self._timeout
+        while True:
+            messages = consumer.consume(_AT_ONCE, timeout=0.5)
+            if messages:
+                deadline = time.monotonic() + self._timeout
+            elif time.monotonic() >= deadline:
+                raise self._complaints.failure(f"reading {tp}", Answer(TIMED_OUT))
+            for message in messages:
+                error, offset = message.error(), message.offset()
+                if error is not None and error.name() == _END:
+                    return
+                if error is not None:
+                    raise self._complaints.failure(f"reading {tp}", error)
+                if offset is None or offset >= span.until:
+                    return
+                yield offset
+
+    def _stable(self, tp: TopicPartition) -> int:
+        """Where the first transaction begins that is still open, or the end of the log."""
+        wire = [Wire(tp.topic, tp.partition, OFFSET_END)]
+        try:
+            (found,) = self._consumer(committed=True).offsets_for_times(wire, timeout=self._timeout)
+        except KafkaException as error:
+            raise self._complaints.failure(f"reading {tp}", answer_of(error)) from error
+        if found.error is not None:
+            raise self._complaints.failure(f"reading {tp}", found.error)
+        return found.offset
+
+    def _is_compacted(self, topic: str) -> bool | None:
+        """Whether single records may be deleted; None where Kafka does not tell us."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        future = self._admin.describe_configs([resource], request_timeout=self._timeout)[resource]
+        try:
+            policy = future.result(timeout=self._timeout)["cleanup.policy"].value
+        except (KafkaException, Late, KeyError):  # a missing right: the proof says so by its kind
+            return None
+        return "compact" in str(policy)
+
+    def _consumer(self, *, committed: bool) -> Consumer:
+        found = self._consumers.get(committed)
+        if found is None:
+            settings = {
+                **common(self._properties),
+                "group.id": "eo-listener-proof",
+                "enable.auto.commit": "false",
+                "enable.partition.eof": "true",
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+                "error_cb": self._complaints.hear,
+                "logger": SILENT,
+            }
+            found = self._consumers[committed] = accepted(Consumer, settings)
+        return found
+
+
+def _joined(spans: Runs) -> Iterator[OffsetRange]:
+    """The spans to read: those near each other as one."""
+    held: OffsetRange | None = None
+    for span in spans:
+        if held is not None and span.start - held.until <= _NEAR:
+            held = OffsetRange(held.start, span.until)
+            continue
+        if held is not None:
+            yield held
+        held = span
+    if held is not None:
+        yield held

@@ -1,0 +1,121 @@
+"""Where the logs behind a query's sources stand, asked the way the sources themselves read."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from eo_listener.commit.tracking.group_names import GROUP_OPTION, OWN_GROUP_OPTION, LeftOut
+from eo_listener.commit.tracking.routing import Cluster, Rules
+from eo_listener.kafka.group_stores import has_gssapi
+from eo_listener.kafka.java_groups import JvmGroups
+from eo_listener.kafka.logs import NOTHING_HELD, Logs
+from eo_listener.kafka.open_cluster import librdkafka_properties
+from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.model.kafka_error_names import NO_TOPIC, PASSING
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.protocols import Hands, Look
+
+PATIENCE: Final = 60.0
+"""Seconds that a batch waits for a Kafka that is away, before it fails."""
+
+# A broker that has not heard of a topic yet; one that is gone is left out of the answer.
+_PASSING: Final = PASSING | NO_TOPIC
+_REQUEST: Final = 10.0
+_PAUSE: Final = 0.5
+# Java's look wants a group that the client may describe; what it holds is not used. These name
+# one that somebody has been given rights to, as the prefix does that Spark's own groups have.
+_GROUPS: Final = (GROUP_OPTION, OWN_GROUP_OPTION, "kafka.group.id")
+_PREFIX: Final = "groupidprefix"
+
+_Asker: TypeAlias = "Logs | JvmGroups"
+
+
+class SourceLogs:
+    """Log starts, log ends and topic ids, through one client a cluster, kept until `close`.
+
+    `kafka` holds librdkafka properties that win over what the source was given. For one thread at
+    a time; a process that was forked off opens clients of its own.
+    """
+
+    def __init__(
+        self,
+        hands: Hands | None = None,
+        *,
+        kafka: Mapping[str, str] = MappingProxyType({}),
+        patience: float = PATIENCE,
+    ) -> None:
+        self._rules = Rules(kafka=kafka, gssapi=has_gssapi())
+        self._hands = hands
+        self._patience = patience
+        # By process too: librdkafka's threads do not come along where one is forked off, and
+        # closing its clients there would wait for them.
+        self._clients: dict[tuple[int, Cluster], _Asker] = {}
+        weakref.finalize(self, _close, self._clients)
+
+    def look(self, options: Mapping[str, str], partitions: Collection[TopicPartition]) -> Look:
+        """Say where the logs of a source stand; `options` are its reader's, keys in lower case.
+
+        Waits `patience` seconds for a Kafka, or a leader, that is away. Raises KafkaError after
+        that, or at once for a refusal, and SettingsError for options that lead to no cluster.
+        """
+        cluster = self.cluster(options)
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                request = min(deadline, time.monotonic() + _REQUEST)
+                asker = self._asker(cluster)
+                if isinstance(asker, Logs):
+                    return asker.look(NOTHING_HELD, partitions, request).whole()
+                left = request - time.monotonic()
+                return asker.look(_group(options), partitions, timeout=left).whole()
+            except KafkaError as error:
+                # A client's own word (`_TRANSPORT`) may pass, a broker's only if it is known to.
+                passing = error.code.startswith("_") or error.code in _PASSING
+                if not passing or time.monotonic() + _PAUSE >= deadline:
+                    raise
+            time.sleep(_PAUSE)
+
+    def cluster(self, options: Mapping[str, str]) -> Cluster:
+        """The cluster that a source reads. Raises SettingsError."""
+        try:
+            return self._rules.cluster(options)
+        except LeftOut as why:
+            raise SettingsError(why.problem, cause=why.cause, fix=why.fix) from None
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        _close(self._clients)
+
+    def _asker(self, cluster: Cluster) -> _Asker:
+        key = os.getpid(), cluster
+        asker = self._clients.get(key)
+        if asker is None:
+            asker = self._clients[key] = self._opened(cluster)
+        return asker
+
+    def _opened(self, cluster: Cluster) -> _Asker:
+        if cluster.client != "java":
+            return Logs(librdkafka_properties(cluster, self._hands))
+        if self._hands is None:
+            raise SettingsError(
+                f"the cluster at {cluster} cannot be asked without Spark's JVM",
+                cause=cluster.why_java,
+            )
+        return JvmGroups(self._hands, dict(cluster.properties))
+
+
+def _group(options: Mapping[str, str]) -> str:
+    for name in _GROUPS:
+        if options.get(name):
+            return options[name]
+    return f"{options.get(_PREFIX) or 'spark-kafka-source'}-eo-listener"
+
+
+def _close(clients: dict[tuple[int, Cluster], _Asker]) -> None:
+    for key in [key for key in clients if key[0] == os.getpid()]:
+        clients.pop(key).close()

@@ -1,0 +1,237 @@
+"""Commit to consumer groups in transactions, which fence an older driver."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+from confluent_kafka import KafkaError as Answer
+
+from eo_listener.client_config.identities import transactional_id
+from eo_listener.kafka.client import STABLE, TIMED_OUT, Client
+from eo_listener.kafka.client_pool import KeptGroups
+from eo_listener.kafka.logs import Held, group_offsets
+from eo_listener.kafka.ownership import Ownership
+from eo_listener.kafka.transactional_producer import OffsetProducer, Stage
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.protocols import Look
+
+_FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+_UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
+# Errors of one partition, for which the whole transaction is aborted.
+_OF_ONE = _UNKNOWN_TOPIC | {"TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE"}
+_LOOK = 2.0
+_PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that there is one
+_STUCK = 10.0  # seconds that a producer may stay silent although its group can be read
+
+
+class TransactionalGroups(KeptGroups["_Transactions"]):
+    """The consumer groups of one cluster: the `GroupStore` of the transactional commit mode.
+
+    Each group has a producer with a `transactional.id` of its own, always the same. Its first use
+    fences the one before it: that one gets `_FENCED`, and stops for good. A store that was fenced
+    never fences back: every later call answers the same error.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        owned: defaultdict[str, Ownership] = defaultdict(Ownership)
+        super().__init__(properties, lambda group: _Transactions(properties, group, owned[group]))
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Commit all in one transaction, or what is left when partitions are to blame for it.
+
+        Raises KafkaError.
+        """
+        deadline = time.monotonic() + timeout
+        client = self._clients.of(group)
+        try:
+            client.transact(positions, deadline)
+        except KafkaError as error:
+            if error.code not in _OF_ONE:
+                raise
+            return self._without_the_bad(client, positions, error, deadline)
+        return dict.fromkeys(positions)
+
+    def _without_the_bad(
+        self,
+        client: _Transactions,
+        positions: Mapping[TopicPartition, Position],
+        error: KafkaError,
+        deadline: float,
+    ) -> Mapping[TopicPartition, str | None]:
+        """One bad partition aborts a whole transaction: commit the others without it."""
+        answer: dict[TopicPartition, str | None] = {}
+        parts: Iterable[Collection[TopicPartition]]
+        if error.code in _UNKNOWN_TOPIC:
+            there = self._logs.existing(positions, deadline)
+            answer |= {tp: error.code for tp in positions if tp not in there}
+            parts = [there] if there and answer else []
+        else:
+            topics: defaultdict[str, list[TopicPartition]] = defaultdict(list)
+            for tp in positions:
+                topics[tp.topic].append(tp)
+            parts = topics.values() if len(topics) > 1 else []
+        for part in parts:
+            try:
+                client.transact({tp: positions[tp] for tp in part}, deadline)
+            except KafkaError as failed:
+                answer |= dict.fromkeys(part, failed.code)
+            else:
+                answer |= dict.fromkeys(part)
+        if not answer:
+            raise error
+        return answer
+
+    def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
+        """Read where the group and the logs of `partitions` stand. Raises KafkaError.
+
+        Takes the group over first: what an older driver has under way would land after the look.
+        """
+        deadline = time.monotonic() + timeout
+        held = self._clients.of(group).held(partitions, deadline)
+        return self._logs.look(held, partitions, deadline)
+
+
+class _Transactions:
+    """The transactions of one group, and the reading of what they have made of it."""
+
+    def __init__(self, properties: Mapping[str, str], group: str, ownership: Ownership) -> None:
+        self._properties = properties
+        self._group = group
+        self._what = f"committing to group {group}"
+        self._ownership = ownership
+        # A transaction that was just committed is pending for some milliseconds more.
+        self._client = Client(properties, group, role=STABLE)
+        self._membership = self._client.consumer.consumer_group_metadata()
+        self._producer: OffsetProducer | None = None
+        self._readable: float | None = None
+        self._taken = bool(ownership.partitions)
+        self._retake_at: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._producer is not None and self._producer.busy
+
+    def transact(self, positions: Mapping[TopicPartition, Position], deadline: float) -> None:
+        """Commit all or nothing. Raises KafkaError; `_TIMED_OUT` leaves open which it is."""
+        producer = self._ready(deadline)
+        producer.start(positions, self._membership, deadline)
+        if not producer.wait(deadline):
+            raise producer.failure(self._what, Answer(TIMED_OUT))
+        error = self._conclude(producer)
+        if error is not None:
+            raise error
+
+    def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
+        """What the group holds; taken over before, unless that was done or is hopeless."""
+        if not self._taken and self._ownership.lost is None:
+            self.transact({}, deadline)
+        held = group_offsets(self._client, self._group, partitions, deadline)
+        self._client.content()
+        if self.busy:
+            self._readable = self._readable or time.monotonic()
+        if self._ownership.lost is None:
+            self._ownership.found(held.positions)
+        return held
+
+    def poll(self) -> None:
+        self._client.poll()
+        if self._producer is not None:
+            self._producer.poll()
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+        self._client.close()
+
+    def _ready(self, deadline: float) -> OffsetProducer:
+        """A producer with nothing under way; a new one where the last is of no use any more."""
+        self._require_not_lost()
+        if self._producer is not None and self._producer.busy:
+            self._unstick(self._producer, deadline)
+        if self._producer is not None:
+            self._conclude(self._producer)  # of the last transaction, which was not waited for
+            if self._producer.stage is Stage.DEAD:
+                self._producer = None
+        if self._producer is None:
+            if self._taken:
+                self._require_ours(deadline)
+            if self._retake_at is not None and time.monotonic() < self._retake_at:
+                raise self._ended("waiting to see whether a successor commits")
+            self._producer = OffsetProducer(
+                self._properties, transactional_id(self._group), self._ownership
+            )
+        return self._producer
+
+    def _conclude(self, producer: OffsetProducer) -> KafkaError | None:
+        """What became of the last transaction: an error, or None. Raises the final error."""
+        self._readable = None
+        self._taken = self._taken or producer.stage is not Stage.NEW
+        answer, producer.error = producer.error, None
+        if answer is None:
+            producer.complaints.forget()
+            return None
+        if answer.name() not in _FENCED:
+            return producer.failure(self._what, answer)
+        producer.stage = Stage.DEAD
+        if producer.outlived:
+            cause = (
+                "it was open for longer than transaction.timeout.ms: the driver or the broker "
+                "was held up in the middle of it"
+            )
+        else:
+            if not producer.young or self._retake_at is not None:
+                self._lose(answer.str())
+            self._require_ours(time.monotonic() + _LOOK)
+            self._retake_at = time.monotonic() + _PAUSE
+            cause = "soon after it had begun: by a successor, or by an own request that came late"
+        return self._ended(cause)
+
+    def _ended(self, cause: str) -> KafkaError:
+        return KafkaError(
+            f"{self._what} failed: the broker ended the transaction", code="_TIMED_OUT", cause=cause
+        )
+
+    def _unstick(self, producer: OffsetProducer, deadline: float) -> None:
+        """Wait for a call that has not come back; give its producer up when it never will.
+
+        While Kafka is away it is right that it does not come back. So it is given up only when
+        the group could be read for a while, and it has still not moved.
+        """
+        patience = deadline - 1.0
+        if self._readable is not None:
+            patience = min(patience, self._readable + _STUCK)
+        if producer.wait(patience):
+            return
+        self._require_ours(max(deadline, time.monotonic() + 1.0))
+        now = time.monotonic()
+        self._readable = self._readable or now
+        if now - self._readable < _STUCK:
+            raise producer.failure(self._what, Answer(TIMED_OUT))
+        self._readable = None
+        self._producer = None
+
+    def _require_ours(self, deadline: float) -> None:
+        """Raise the final error when somebody else has committed since this store did."""
+        asked = self._ownership.partitions
+        held = group_offsets(self._client, self._group, asked, deadline)
+        foreign = self._ownership.foreign(held.positions)
+        if foreign is not None:
+            self._lose(f"{foreign} holds what this committer has not sent")
+
+    def _lose(self, how: str) -> None:
+        self._ownership.lost = how
+        self._require_not_lost()
+
+    def _require_not_lost(self) -> None:
+        if self._ownership.lost is not None:
+            raise KafkaError(
+                f"{self._what} failed: another committer has taken over",
+                code="_FENCED",
+                cause=self._ownership.lost,
+                fix="Let only one driver commit to this group",
+            )

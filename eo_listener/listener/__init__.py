@@ -1,0 +1,1 @@
+"""The listener that users add to Spark, and its settings."""

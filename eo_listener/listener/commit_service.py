@@ -1,0 +1,130 @@
+"""Events in, commits out: what every client from Spark leads to."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.waiting import Groups, Waiting
+from eo_listener.commit.tracking.routing import Cluster
+from eo_listener.commit.tracking.tracker_thread import Router
+from eo_listener.kafka.group_stores import check, has_gssapi
+from eo_listener.kafka.open_cluster import librdkafka_properties, open_cluster
+from eo_listener.listener.settings import Settings
+from eo_listener.model.errors import FormatError, UnavailableError
+from eo_listener.model.events import Event, Observer
+from eo_listener.model.fault_points import reached
+from eo_listener.model.progress import Progress
+from eo_listener.model.protocols import GroupStore, Hands, QueryReader
+from eo_listener.observers.log import Logbook
+from eo_listener.observers.metrics.serve import open_metrics
+from eo_listener.preflight.start_check import StartCheck
+
+logger = logging.getLogger("eo_listener")
+
+
+class Assistant(Protocol):
+    """An observer of our own, with something to let go of."""
+
+    def __call__(self, event: Event) -> None:
+        """Take an event in; returns at once."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it, within seconds."""
+        ...
+
+
+class Engine:
+    """The router and the committer of one driver, wired by its settings.
+
+    `queries` answers for running queries; `observers` see every event, after the log; `hands` do
+    in the JVM what needs Java, where there is one. Every method but those with a deadline returns
+    at once. Raises SettingsError.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        queries: QueryReader,
+        observers: Iterable[Observer] = (),
+        *,
+        hands: Hands | None = None,
+    ) -> None:
+        self._mode, self._hands = settings.mode.value, hands
+        check(settings.kafka, self._mode)
+        rules = replace(settings.rules, gssapi=has_gssapi())
+        self._clusters: dict[str, Cluster] = {}  # those in use, by the name that events give them
+        self._assistants = tuple(self._open_assistants(settings))
+        self._committer = Committer(
+            self._open, observers=(Logbook(), *self._assistants, *observers), policy=settings.policy
+        )
+        self._router = Router(
+            rules,
+            queries,
+            self._committer,
+            guard=settings.guard,
+            recommit_interval=settings.recommit_interval,
+        )
+
+    def _open_assistants(self, settings: Settings) -> Iterator[Assistant]:
+        if settings.metrics_port is not None:
+            try:
+                yield open_metrics(settings.metrics_port, settings.metrics_address)
+            except UnavailableError as error:  # nobody is served by offsets that stay behind too
+                logger.warning("%s. Commits are made all the same", str(error).rstrip("."))
+        if settings.preflight:
+            yield StartCheck(
+                self._properties, mode=self._mode, recommit_interval=settings.recommit_interval
+            )
+
+    def _open(self, cluster: Cluster) -> GroupStore:
+        self._clusters[str(cluster)] = cluster
+        return open_cluster(cluster, self._mode, self._hands)
+
+    def _properties(self, name: str) -> Mapping[str, str] | None:
+        """How librdkafka reaches a cluster; None where it does not, or is not to yet."""
+        cluster = self._clusters.get(name)
+        if cluster is None or cluster.client == "java":
+            return None
+        return librdkafka_properties(cluster, self._hands)
+
+    def started(self, query_id: str, run_id: str, name: str | None) -> None:
+        """A run has begun."""
+        self._router.started(query_id, run_id, name)
+
+    def progressed(self, text: str) -> None:
+        """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
+        reached("listener.progress")
+        try:
+            self._router.progressed(Progress.parse(text))
+        except FormatError as error:
+            self._router.unreadable(error)
+
+    def ended(self, run_id: str) -> None:
+        """A run has ended."""
+        self._router.ended(run_id)
+
+    def flush(self, deadline: float) -> bool:
+        """Wait until all that is durable is committed, or the monotonic clock passes `deadline`."""
+        routed = self._router.flush(deadline)
+        return self._committer.flush(_left(deadline)) and routed
+
+    def waiting(self, groups: Groups) -> frozenset[Waiting]:
+        """What Kafka has neither confirmed nor refused in these groups."""
+        return self._committer.waiting(groups)
+
+    def close(self, deadline: float) -> None:
+        """Commit what is left until `deadline`, let go of everything, and name what is lost."""
+        self._router.close(deadline)
+        self._committer.close(_left(deadline))
+        for assistant in self._assistants:
+            assistant.close()
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())

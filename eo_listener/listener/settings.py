@@ -1,0 +1,268 @@
+"""What a listener is told, by a program's arguments or by Spark's configuration."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeVar
+
+from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
+from eo_listener.commit.tracking.group_names import GroupNames, Groups
+from eo_listener.commit.tracking.routing import Rules
+from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.events import Observer
+from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
+
+PREFIX: Final = "spark.eo."
+FLUSH_TIMEOUT: Final = 10.0
+BRIDGE_TIMEOUT: Final = 30.0
+
+Mode = Literal["simple", "member", "transactional"]
+Guarding = Literal["withhold", "warn", "off"]
+Rewinding = Literal["refuse", "allow"]
+
+_KAFKA: Final = "kafka."
+_SERVERS: Final = "bootstrap.servers"
+_UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a listener is told; the arguments of `OffsetCommitListener` say what each means.
+
+    `kafka` holds librdkafka properties, `bootstrap.servers` among them, and may hold secrets.
+    `bridge_timeout` is how long the bridge may be silent before the JVM starts another.
+    """
+
+    groups: Groups = field(default_factory=lambda: MappingProxyType({}))
+    group_template: str | None = None
+    kafka: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    mode: CommitMode = CommitMode.SIMPLE
+    guard: Guard = Guard.WITHHOLD
+    on_rewind: OnRewind = OnRewind.REFUSE
+    recommit_interval: float = RECOMMIT_INTERVAL
+    flush_timeout: float = FLUSH_TIMEOUT
+    preflight: bool = True
+    metrics_port: int | None = None
+    metrics_address: str = LOOPBACK
+    bridge_timeout: float = BRIDGE_TIMEOUT
+
+    def __post_init__(self) -> None:
+        """Raise SettingsError for what is not of its kind, and for a time that cannot be waited."""
+        for name, least in (
+            ("recommit_interval", 1.0),
+            ("flush_timeout", 0.0),
+            ("bridge_timeout", 1.0),
+        ):
+            require_seconds(name, getattr(self, name), least=least)
+        require_texts(self.kafka)
+        if type(self.preflight) is not bool:
+            raise SettingsError(
+                f"preflight must be True or False, got {self.preflight!r}",
+                fix="Give preflight=False to skip the check at the start",
+            )
+        if self.metrics_port is not None:
+            require_port(self.metrics_port)
+        require_address(self.metrics_address)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        bootstrap_servers: str | None = None,
+        kafka: Mapping[str, str] = MappingProxyType({}),
+        mode: str = "simple",
+        guard: str = "withhold",
+        on_rewind: str = "refuse",
+        **given: Any,
+    ) -> Settings:
+        """Build from what a program gives, choices by their names. Raises SettingsError."""
+        if not isinstance(kafka, Mapping):
+            raise SettingsError(
+                f"kafka must be a mapping, got {type(kafka).__name__}",
+                fix="Give client properties as a dict, {'client.rack': 'a'}, or leave it out",
+            )
+        properties = dict(kafka)
+        if bootstrap_servers is not None:
+            properties[_SERVERS] = _servers(bootstrap_servers)
+        return cls(
+            kafka=MappingProxyType(properties),
+            mode=_choice(CommitMode, "mode", mode),
+            guard=_choice(Guard, "guard", guard),
+            on_rewind=_choice(OnRewind, "on_rewind", on_rewind),
+            **given,
+        )
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, str]) -> Settings:
+        """Build from Spark's configuration, of which `spark.eo.*` counts.
+
+        Raises SettingsError, which names the key; a key that is not known is one too.
+        """
+        given: dict[str, Any] = {}
+        kafka: dict[str, str] = {}
+        for key, text in conf.items():
+            if not key.startswith(PREFIX):
+                continue
+            name = key.removeprefix(PREFIX)
+            if name.startswith(_KAFKA):
+                kafka[name.removeprefix(_KAFKA)] = text
+            elif name in _ARGUMENTS:
+                argument, read = _ARGUMENTS[name]
+                given[argument] = read(key, text)
+            elif name not in _OTHERS:
+                _refuse(key)
+        return cls.of(kafka=kafka, **given)
+
+    @property
+    def rules(self) -> Rules:
+        """Where to commit. Raises SettingsError for a group that cannot be used."""
+        names = GroupNames(
+            groups=self.groups,
+            template=self.group_template,
+            only_ascii=self.mode is CommitMode.TRANSACTIONAL,
+        )
+        return Rules(names=names, kafka=self.kafka)
+
+    @property
+    def policy(self) -> Policy:
+        """What a commit must never do."""
+        return Policy(on_rewind=self.on_rewind, accept_marks=self.guard is not Guard.WITHHOLD)
+
+
+def require_seconds(name: str, value: object, *, least: float = 0.0) -> float:
+    """Return a time in seconds. Raises SettingsError unless it is finite and at least `least`."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value < threading.TIMEOUT_MAX:  # type: ignore[operator]  # a number
+        raise SettingsError(
+            f"{name} must be a finite number of seconds, at least {least:g}, got {value!r}",
+            fix="Give a number of seconds",
+        )
+    return float(value)  # type: ignore[arg-type]  # as above
+
+
+def require_texts(properties: Mapping[Any, Any]) -> None:
+    """Raise SettingsError, which quotes no value, for properties that are not strings.
+
+    confluent-kafka's own callbacks are functions.
+    """
+    for name, value in properties.items():
+        if not isinstance(name, str) or not (isinstance(value, str) or callable(value)):
+            raise SettingsError(
+                f"the names and values in kafka must be strings; the property {name!r} is not",
+                fix="Write names and values as strings, as librdkafka documents them",
+            )
+
+
+def _servers(given: object) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise SettingsError(
+            f"bootstrap_servers must be host:port, got {given!r}",
+            fix="Give 'host:9092'; separate several with commas",
+        )
+    return given
+
+
+def require_observers(observers: object) -> tuple[Observer, ...]:
+    """Return them. Raises SettingsError for one that is not callable."""
+    if not isinstance(observers, Iterable):
+        raise SettingsError(
+            f"observers must be a list, got {observers!r}", fix="Give a list: observers=[print]"
+        )
+    found = tuple(observers)
+    for observer in found:
+        if not callable(observer):
+            raise SettingsError(
+                f"each of observers must be a function, got {observer!r}",
+                fix="Give functions that take one event",
+            )
+    return found
+
+
+def _choice(kind: type[_Choice], option: str, given: object) -> _Choice:
+    try:
+        return kind(given)
+    except ValueError:
+        known = ", ".join(repr(one.value) for one in kind)
+        raise SettingsError(
+            f"{option} must be one of {known}, got {given!r}", fix="Give one of these"
+        ) from None
+
+
+def _text(_key: str, text: str) -> str:
+    return text
+
+
+def _seconds(key: str, text: str) -> float:
+    match = _DURATION.fullmatch(text.lower())
+    if match is None or match[2] not in _UNITS:
+        raise SettingsError(
+            f"{key} must be a time, got {text!r}", fix="Give seconds, or a time such as 30s or 1h"
+        )
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _number(key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingsError(
+            f"{key} must be a whole number, got {text!r}", fix="Give digits"
+        ) from None
+
+
+def _switch(key: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise SettingsError(f"{key} must be true or false, got {text!r}", fix="Give one of these")
+    return text.lower() == "true"
+
+
+def _groups(key: str, text: str) -> Groups:
+    try:
+        groups = json.loads(text)
+    except ValueError:
+        groups = None
+    if not isinstance(groups, dict):
+        raise SettingsError(
+            f"{key} must be a JSON object, got {text!r}",
+            fix='Give {"query": "group"}, or {"query": {"topic": "group", "*": "the rest"}}',
+        )
+    return groups
+
+
+_ARGUMENTS: Final[Mapping[str, tuple[str, Any]]] = {
+    "groups": ("groups", _groups),
+    "group.template": ("group_template", _text),
+    _SERVERS: ("bootstrap_servers", _text),
+    "mode": ("mode", _text),
+    "guard": ("guard", _text),
+    "on.rewind": ("on_rewind", _text),
+    "recommit.interval": ("recommit_interval", _seconds),
+    "flush.timeout": ("flush_timeout", _seconds),
+    "bridge.timeout": ("bridge_timeout", _seconds),
+    "preflight": ("preflight", _switch),
+    "metrics.port": ("metrics_port", _number),
+    "metrics.address": ("metrics_address", _text),
+}
+_OTHERS: Final = frozenset({"python"})  # read in the JVM, before there is a Python to read it
+
+
+def _refuse(key: str) -> None:
+    known = sorted(PREFIX + name for name in (*_ARGUMENTS, *_OTHERS))
+    near = difflib.get_close_matches(key, known, n=1)
+    raise SettingsError(
+        f"unknown setting {key}",
+        cause="it is misspelt, or belongs to another version",
+        fix=f"Write {near[0]}" if near else f"Known are {', '.join(known)}, {PREFIX}{_KAFKA}*",
+    )

@@ -1,8 +1,0 @@
-"""The events of `eo_listener.events` as metrics for Prometheus; names stand in docs/metrics.md.
-
-All but `opening` and the counting itself need the extra `metrics`.
-"""
-
-from eo_listener.metrics.opening import open_metrics
-
-__all__ = ["open_metrics"]

@@ -1,0 +1,398 @@
+"""What happened, as frozen values that observers get; the log and the metrics are observers.
+
+No event holds a secret: a cluster is named by its bootstrap servers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Base of all events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Event):
+    """The group coordinator confirmed these offsets.
+
+    `seconds` is the time from the request to its answer.
+    """
+
+    cluster: str
+    group: str
+    offsets: Offsets
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFailed(Event):
+    """A commit, or a part of it, was not confirmed; the offsets are kept and committed again.
+
+    `errors` holds Kafka's error name for each partition; `code` is that of the partition that is
+    retried first, and `cause` and `fix` explain it. `detail` is the connection's own error text,
+    if there is one. `refused` is set for an error that lasts until somebody acts (the group has
+    members, a right is missing), not for a passing one. `unknown` is set when the commit may have
+    succeeded all the same. `failures` counts consecutive failures; `retry_in` is in seconds.
+    """
+
+    cluster: str
+    group: str
+    errors: Mapping[TopicPartition, str]
+    code: str
+    cause: str
+    fix: str
+    detail: str | None
+    refused: bool
+    unknown: bool
+    failures: int
+    retry_in: float
+
+
+class Refusal(Enum):
+    """Why offsets were not sent to Kafka at all."""
+
+    BELOW_COMMITTED = "below what this driver has committed"
+    BELOW_GROUP = "below what the group holds"
+    BEYOND_LOG_END = "beyond the end of the log"
+    WITHHELD_BEFORE = "withheld by the guard in an earlier run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRefused(Event):
+    """Offsets were not sent, because the group would then report a wrong position.
+
+    `offered` are the offsets that were refused. `held` has the offset that each conflicts with: the
+    group's own, or the end of the log. `writer` committed the first of these, None when that is
+    unknown or was not eo_listener.
+    """
+
+    cluster: str
+    group: str
+    refusal: Refusal
+    offered: Offsets
+    held: Offsets
+    writer: CommitMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignCommit(Event):
+    """Somebody else commits to the group: a second driver, a zombie, another query, or a tool.
+
+    `found` are the offsets that the group holds, `ours` those that were confirmed to this driver,
+    for the same partitions. `writer` committed the first of `found`, None if that was not
+    eo_listener. `zombie` is set when `writer` is another run of the same query.
+    """
+
+    cluster: str
+    group: str
+    found: Offsets
+    ours: Offsets
+    writer: CommitMetadata | None
+    zombie: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffsetsMissing(Event):
+    """The group no longer holds offsets that were confirmed; they are committed again.
+
+    They expired, or somebody deleted them or the group.
+    """
+
+    cluster: str
+    group: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecreated(Event):
+    """A topic was deleted and recreated; this driver commits nothing more for it.
+
+    `offsets` were not committed yet, and belong to the old topic. `was` and `now` are the old and
+    the new topic id (KIP-516).
+    """
+
+    cluster: str
+    group: str
+    topic: str
+    was: str
+    now: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitterFenced(Event):
+    """Another committer has taken over the group, and the broker refuses this one for good.
+
+    `offsets` are not committed any more; the successor commits. `code` is Kafka's error name.
+    """
+
+    cluster: str
+    group: str
+    code: str
+    cause: str
+    fix: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitAbandoned(Event):
+    """The committer was closed while these offsets were still unconfirmed."""
+
+    cluster: str
+    group: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceIgnored(Event):
+    """A source of a query is not committed. Emitted once for each run and source.
+
+    `source` is the index in the progress event's `sources`, or None for the query as a whole.
+    `misconfigured` is set for a mistake to correct, not for a source without a group.
+    """
+
+    query: str
+    run_id: str
+    source: int | None
+    problem: str
+    cause: str
+    fix: str
+    misconfigured: bool
+
+
+class ViolationKind(Enum):
+    """How a batch does not continue where the one before it ended."""
+
+    GAP = "skipped"
+    REPEAT = "already reported as done"
+    BACKWARD = "moved back"
+    VANISHED = "no longer read"
+    LOST = "deleted by Kafka before they were read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One partition in which a batch does not continue the one before: offsets `start` to `until`.
+
+    For BACKWARD, the batch went from `start` back to `until`. For VANISHED, both are the
+    partition's last offset.
+    """
+
+    kind: ViolationKind
+    partition: TopicPartition
+    start: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardViolation(Event):
+    """A batch does not continue where the one before it ended.
+
+    `source` is the index in the progress event's `sources`. `withheld` is set when this source is
+    no longer committed, until a restart with `guard="warn"`.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+    source: int
+    violations: tuple[Violation, ...]
+    withheld: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressEventsMissed(Event):
+    """Progress events of the batches between these two never arrived, so they were not checked."""
+
+    query: str
+    run_id: str
+    after_batch: int
+    before_batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressEventsDuplicated(Event):
+    """Progress events arrive more than once, because the listener was added more than once.
+
+    Duplicates are ignored. Emitted once in the life of the listener, for the first duplicate.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryModeDetected(Event):
+    """The query's execution mode affects what its group shows. Emitted once for each run.
+
+    `mode` is Spark's name for it (asynchronous progress tracking, continuous or real-time
+    processing), `effect` what it changes.
+    """
+
+    query: str
+    run_id: str
+    mode: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchMetrics:
+    """Spark's own numbers for one batch; None where its progress event has none.
+
+    `started` is when the trigger started, by the driver's clock, and `seconds` how long it took.
+    `rows` counts the input rows of all sources; a row that is read twice counts twice. `newest` is
+    the latest event time, for queries with a watermark. Times are seconds since the epoch.
+    """
+
+    started: float | None = None
+    seconds: float | None = None
+    rows: int | None = None
+    input_rows_per_second: float | None = None
+    processed_rows_per_second: float | None = None
+    newest: float | None = None
+    watermark: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceProgressed:
+    """Where one Kafka source ended in a batch, and where its logs ended when it was planned.
+
+    `source` is the index in the progress event's `sources`; `cluster` is None when the source is
+    not committed. `log_ends` is None when Spark did not read them, as for a repeated batch.
+    """
+
+    source: int
+    cluster: str | None
+    ends: Offsets
+    log_ends: Offsets | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryProgressed(Event):
+    """Spark has completed a batch and recorded it in the checkpoint.
+
+    Batches that complete in quick succession are reported once, for the newest.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+    metrics: BatchMetrics
+    sources: tuple[SourceProgressed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunGroupsChanged(Event):
+    """The groups (cluster, name) of a run; emitted when the set grows, and when the run ends."""
+
+    query: str
+    run_id: str
+    groups: frozenset[tuple[str, str]]
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsShared(Event):
+    """Several sources read the same partitions for one group, so the lowest offset is committed.
+
+    Emitted once. `readers` names the sources: `query, source index`.
+    """
+
+    cluster: str
+    group: str
+    partitions: tuple[TopicPartition, ...]
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchApplied(Event):
+    """A sink has committed the rows of a batch together with their offsets.
+
+    `query` is the name in the ledger, `sink` the sink's label. `rows` and `dead_letters` are None
+    when the answer to COMMIT was lost and the outcome was read from the ledger; with a transaction
+    for each partition they lack the rows of a task that Spark repeated for that reason. `ranges`
+    are the offsets applied; `replayed` those that the sink already had; `gaps` lost offsets that
+    `on_gap="accept"` accepted; `skipped` the offsets before the start of a ledger that
+    `on_first="accept"` let begin in mid-stream, lost or not. `seconds` is the time since the start
+    of the batch, `attempts` the number of writes.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+    sink: str
+    rows: int | None
+    dead_letters: int | None
+    ranges: Mapping[TopicPartition, OffsetRange]
+    replayed: Mapping[TopicPartition, OffsetRange]
+    gaps: Mapping[TopicPartition, OffsetRange]
+    skipped: Mapping[TopicPartition, OffsetRange]
+    attempts: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReplayed(Event):
+    """A sink already had the whole batch, so nothing was written.
+
+    `discarded` is set when Spark computed the batch all the same, to update the query's state.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+    sink: str
+    discarded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStateLost(Event):
+    """A stateful query continues in a sink's ledger with a new checkpoint, which has no state.
+
+    The state of the old checkpoint (open windows, counts, joins) is lost, and the records behind it
+    are not read again. Emitted once for each sink, before the first batch of the new checkpoint.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+    sink: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFailed(Event):
+    """A batch failed in exactly_once, and the query fails with the same error.
+
+    `query` and `run_id` are empty if they were not known yet. `sink` is the sink's label, None if
+    the error is not about one sink. `error` is the class of the error. `problem` is its text, but
+    not for an error of the user's code or a library: that text may hold data.
+    """
+
+    query: str
+    run_id: str
+    batch_id: int
+    sink: str | None
+    error: str
+    problem: str
+    cause: str | None
+    fix: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalError(Event):
+    """A part of eo_listener, `where`, failed unexpectedly; the query is not affected."""
+
+    where: str
+    problem: str
+
+
+Observer = Callable[[Event], None]
+"""Called with every event, on the thread where it happened; it must return quickly."""

@@ -1,0 +1,99 @@
+"""What a sink keeps beside its data: how far each partition was applied, and by whom. Pure.
+
+Format 1. A *head* is one row for each sink, query, topic and partition, and is never deleted; the
+*history* has a row for each range that was applied, and is pruned. Both are written in the
+transaction that writes the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+FORMAT = 1
+
+
+class Verdict(Enum):
+    """How a range continues what was applied before it."""
+
+    FIRST = "first"
+    NEXT = "next"
+    REPLAY = "replay"
+
+
+class LedgerKey(NamedTuple):
+    """What heads are kept under: the sink's key, and the name of the query."""
+
+    sink: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The last range of one partition that a sink has applied; `span.until` is what comes next.
+
+    `topic_id` is spelt as Kafka's own tools do, None where it was not known. `query_id`, `run_id`
+    and `batch_id` name who moved it last.
+    """
+
+    span: OffsetRange
+    topic_id: str | None
+    query_id: str
+    run_id: str
+    batch_id: int
+
+
+class Move(NamedTuple):
+    """One partition's step: the sink writes it only if the ledger still holds `found`.
+
+    A tuple, since a batch has one for each of its partitions, and a frozen dataclass takes four
+    times as long to make.
+
+    `source` is the index of the source. `verdict` is None for an empty range, which moves no
+    offset but marks that this batch was applied. `found` is None where there must be no head yet.
+    `gap` are offsets that were skipped or lost before `span` or in its beginning, and which the
+    user has accepted.
+    """
+
+    source: int
+    span: OffsetRange
+    topic_id: str | None
+    verdict: Verdict | None
+    found: Head | None
+    gap: OffsetRange | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What one batch writes into a sink's ledger; `query` is the stable name that it is kept
+    under.
+    """
+
+    query: str
+    query_id: str
+    run_id: str
+    batch_id: int
+    moves: Mapping[TopicPartition, Move]
+
+    def head(self, tp: TopicPartition) -> Head:
+        """The head that `tp` has once this entry is written."""
+        move = self.moves[tp]
+        return Head(
+            span=move.span,
+            topic_id=move.topic_id,
+            query_id=self.query_id,
+            run_id=self.run_id,
+            batch_id=self.batch_id,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What a sink has written for one batch: rows of data, and rows put aside as dead letters."""
+
+    rows: int
+    dead_letters: int = 0

@@ -1,0 +1,82 @@
+"""What Spark has planned for one batch, before anything of it is written. Pure values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The offset ranges of one batch, by the index of the source, empty ones included.
+
+    `query` is the query's name, None when it has none; `others` are the indices of sources that are
+    not Kafka. `stateful` tells a query whose output is not a function of the batch's own rows
+    (aggregation, stream-stream join, deduplication): it must run each batch, also one whose rows
+    are discarded (SPARK-52008). `topic_ids`, `log_starts` and `log_ends` are Kafka's answers from
+    before any task could read. Where Kafka was `asked`, they leave out what does not exist, else
+    they are empty. Without `deterministic` the rows may be others when they are computed again, as
+    Spark says of the plan before foreachBatch. `continued` are the partitions that an earlier batch
+    of the checkpoint has read: they start where that one ended.
+    """
+
+    query_id: str
+    run_id: str
+    query: str | None
+    batch_id: int
+    sources: Mapping[int, Mapping[TopicPartition, OffsetRange]]
+    others: tuple[int, ...] = ()
+    stateful: bool = False
+    topic_ids: Mapping[str, str]
+    log_starts: Mapping[TopicPartition, int]
+    log_ends: Mapping[TopicPartition, int]
+    asked: bool = False
+    deterministic: bool = True
+    continued: frozenset[TopicPartition] = frozenset()
+
+    def began_at(self, initial: Mapping[TopicPartition, int]) -> Plan:
+        """The plan without those `continued` that still start where the checkpoint began to read.
+
+        Earlier batches have planned these, and read nothing of them.
+        """
+        starts = {tp: span.start for spans in self.sources.values() for tp, span in spans.items()}
+        unread = {tp for tp in self.continued if tp in initial and initial[tp] == starts.get(tp)}
+        return replace(self, continued=self.continued - unread)
+
+    def ranges(self) -> dict[TopicPartition, OffsetRange]:
+        """All partitions of all sources, in order.
+
+        Raises SettingsError where two sources read the same partition: a ledger has one head for
+        it.
+        """
+        found: dict[TopicPartition, OffsetRange] = {}
+        for index, spans in self.sources.items():
+            twice = sorted(found.keys() & spans.keys())
+            if twice:
+                raise SettingsError(
+                    f"two sources of the query read {twice[0]} (the second is source {index})",
+                    cause="the ledger holds one position for each topic and partition, whatever "
+                    "cluster the topic is on. Where a stream is joined with itself, Spark makes "
+                    "two sources of it, and each reads up to an end of its own",
+                    fix="Read the topic once, and use that DataFrame twice: a union of it with "
+                    "itself is one source. A join of a stream with itself is not supported: group "
+                    "by its key instead, or join in a query of its own that writes to a topic. If "
+                    "these are topics of one name on two clusters, read each in a query of its "
+                    'own, with a name of its own: exactly_once(..., name="...")',
+                )
+            found.update(spans)
+        return {tp: found[tp] for tp in sorted(found)}
+
+
+def spans(
+    start: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, OffsetRange]:
+    """The ranges between two offset maps of one source, in order.
+
+    A partition that is missing from `start` is new, and a new partition begins at 0: what Kafka
+    has deleted of it was never read. One that is missing from `until` is read no more.
+    """
+    return {tp: OffsetRange(start.get(tp, 0), end) for tp, end in sorted(until.items())}

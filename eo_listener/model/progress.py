@@ -1,0 +1,177 @@
+"""Spark's progress event, as typed offsets.
+
+Only the JSON of `StreamingQueryProgress` is read: its shape is the same from Spark 3.5 to
+4.x and under Connect, while the Python objects built from it are not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from eo_listener.model.errors import FormatError
+from eo_listener.model.events import BatchMetrics
+from eo_listener.model.offsets import Offsets, TopicPartition
+
+# KafkaV2[Subscribe[t]] (KafkaMicroBatchStream), KafkaSourceV1[...] where V2 readers are disabled
+_KAFKA = re.compile(r"Kafka\w*\[")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceProgress:
+    """One Kafka source of a progress event.
+
+    `index` is its place among *all* sources of the event. `start` is None for batch 0, and
+    `end` is None when the event carries none. `log_ends` is where the logs ended when the batch
+    was planned, None when the event does not say.
+    """
+
+    index: int
+    description: str
+    start: Offsets | None
+    end: Offsets | None
+    log_ends: Offsets | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What one progress event says about Kafka; sources of other kinds are left out.
+
+    `planned` is when the batch's end offsets were known, in seconds since the epoch: none of its
+    tasks has read before that. It is the driver's clock; None when the event does not say.
+    """
+
+    query_id: str
+    run_id: str
+    name: str | None
+    batch_id: int
+    timestamp: str
+    sources: tuple[SourceProgress, ...]
+    planned: float | None = None
+    metrics: BatchMetrics = field(default_factory=BatchMetrics)
+
+    @property
+    def query(self) -> str:
+        """The query's name, or its id when it has none."""
+        return self.name or self.query_id
+
+    @classmethod
+    def parse(cls, text: str) -> Progress:
+        """Read the JSON of `StreamingQueryProgress`. Raises FormatError."""
+        try:
+            event = json.loads(text)
+            sources = tuple(
+                _source(index, source)
+                for index, source in enumerate(event["sources"])
+                if _KAFKA.match(source["description"])
+            )
+            return cls(
+                query_id=event["id"],
+                run_id=event["runId"],
+                name=event.get("name"),
+                batch_id=int(event["batchId"]),
+                timestamp=event["timestamp"],
+                sources=sources,
+                planned=_planned(event),
+                metrics=_measures(event),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatError(
+                f"a progress event of Spark cannot be read ({type(error).__name__}: {error})",
+                cause="this version of Spark may write it in another form",
+                fix="Report it with the Spark version; nothing is committed for this event",
+            ) from error
+
+    def only(self, indices: Collection[int]) -> Progress:
+        """The same event with the sources of these indices."""
+        kept = tuple(source for source in self.sources if source.index in indices)
+        return replace(self, sources=kept)
+
+    def without(self, indices: Collection[int]) -> Progress:
+        """The same event without the sources of these indices."""
+        kept = tuple(source for source in self.sources if source.index not in indices)
+        return replace(self, sources=kept)
+
+
+def _planned(event: Mapping[str, Any]) -> float | None:
+    fetching = (event.get("durationMs") or {}).get("latestOffset", 0)
+    began = _moment(event["timestamp"])
+    return None if began is None else began + float(fetching) / 1000.0
+
+
+def _measures(event: Mapping[str, Any]) -> BatchMetrics:
+    """What is only shown: a number that is not there, or none, is no reason to refuse the event."""
+    took = _number(event.get("durationMs"), "triggerExecution")
+    rows = _number(event, "numInputRows")
+    times = event.get("eventTime")
+    return BatchMetrics(
+        started=_moment(event["timestamp"]),
+        seconds=None if took is None else took / 1000.0,
+        rows=None if rows is None else int(rows),
+        input_rows_per_second=_number(event, "inputRowsPerSecond"),
+        processed_rows_per_second=_number(event, "processedRowsPerSecond"),
+        newest=_event_time(times, "max"),
+        watermark=_event_time(times, "watermark"),
+    )
+
+
+def _number(fields: Any, name: str) -> float | None:
+    value = fields.get(name) if isinstance(fields, dict) else None
+    try:
+        number = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _event_time(times: Any, name: str) -> float | None:
+    """A point in time; None for the epoch itself too, which Spark gives before the first row."""
+    text = times.get(name) if isinstance(times, dict) else None
+    return _moment(text) or None
+
+
+def _moment(text: Any) -> float | None:
+    """Seconds since the epoch of a time as Spark writes it."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _source(index: int, source: Mapping[str, Any]) -> SourceProgress:
+    ended, latest = source.get("endOffset"), source.get("latestOffset")
+    end = _offsets(ended)
+    return SourceProgress(
+        index=index,
+        description=source["description"],
+        start=_offsets(source.get("startOffset")),
+        end=end,
+        log_ends=end if latest == ended else _log_ends(latest),  # the usual case, at no cost
+    )
+
+
+def _log_ends(value: Any) -> Offsets | None:
+    """Offsets that are only shown: what cannot be read is no reason to refuse the event."""
+    try:
+        return _offsets(value)
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def _offsets(value: Any) -> Offsets | None:
+    if isinstance(value, str):
+        value = json.loads(value)
+    if value is None:
+        return None
+    return Offsets(
+        {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, partitions in value.items()
+            for partition, offset in partitions.items()
+        }
+    )

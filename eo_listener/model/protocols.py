@@ -1,0 +1,201 @@
+"""What the threads and decisions need of the outside world, and nothing more of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.model.planned_batch import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What Kafka says of one group, and of the logs behind it.
+
+    `held` leaves out partitions for which the group has no offset; `starts` (the first offset
+    still in the log) and `ends` (the next to be written) leave out partitions that do not exist;
+    `topic_ids` leaves out topics that do not exist. Ids are spelt as Kafka's own tools do.
+    `errors` has Kafka's error name for topics that were refused: nothing else says anything of
+    them, and they may exist.
+    """
+
+    held: Mapping[TopicPartition, Position]
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+    errors: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def whole(self) -> Look:
+        """Itself. Raises KafkaError where a topic was refused."""
+        for topic, code in sorted(self.errors.items()):
+            raise KafkaError(f"reading topic {topic} failed: {code}", code=code)
+        return self
+
+
+class GroupStore(Protocol):
+    """The consumer groups of one Kafka cluster, through clients that are kept. For one thread."""
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Commit, and say of each partition None (confirmed) or Kafka's error name.
+
+        A partition missing from the answer was not confirmed. Raises KafkaError when the
+        request as a whole failed or was not answered within `timeout` seconds.
+        """
+        ...
+
+    def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
+        """Read where the group and the logs of `partitions` stand; changes nothing.
+
+        Raises KafkaError when any part of it could not be read within `timeout` seconds. A topic
+        that Kafka refuses stands in the answer's errors; what does not exist is left out of it.
+        """
+        ...
+
+    def tend(self) -> None:
+        """Serve the client's own callbacks; called every few seconds, returns at once."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connections, within a few seconds."""
+        ...
+
+
+class QueryMode(Enum):
+    """How a query makes its progress durable, which says what its offsets mean."""
+
+    MICRO_BATCH = "micro-batch"
+    ASYNC_PROGRESS = "asynchronous progress tracking"
+    CONTINUOUS = "continuous"
+    REAL_TIME = "real-time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivePosition:
+    """What a run of a query has made durable in its checkpoint.
+
+    `batch_id` is the last batch behind it (-1: none yet), or an earlier one, never a later one:
+    Spark moves the two one after the other. `committed` holds the end offsets by the index of the
+    source, Kafka sources only.
+    """
+
+    batch_id: int
+    committed: Mapping[int, Offsets]
+
+
+class QueryReader(Protocol):
+    """What can be asked of running queries, also when they have just ended.
+
+    Every method raises JvmError when the query cannot be asked.
+    """
+
+    def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
+        """Reader options by source index, keys in lower case; Kafka sources only."""
+        ...
+
+    def mode(self, query_id: str, run_id: str) -> QueryMode:
+        """How the query makes its progress durable."""
+        ...
+
+    def position(self, query_id: str, run_id: str) -> LivePosition | None:
+        """What is durable now; None while the query has not restored its checkpoint yet.
+
+        Never ahead of the commit log, in no mode.
+        """
+        ...
+
+    def has_ended(self, query_id: str, run_id: str) -> bool:
+        """Whether the run is over, or its SparkContext was stopped, whatever the events said."""
+        ...
+
+    def forget(self, run_id: str) -> None:
+        """Drop what is held of a run that has ended."""
+        ...
+
+
+class Hands(Protocol):
+    """What the shim does for us inside Spark's JVM, over whichever way leads there."""
+
+    def call(self, what: str, argument: str) -> str:
+        """Do `what` with `argument`; both it and the answer are JSON texts. For any thread.
+
+        They may hold secrets. Raises JvmError, which never does.
+        """
+        ...
+
+
+class PlanReader(Protocol):
+    """What Spark has planned for the batch that is being written."""
+
+    def plan(self, frame: Any, batch_id: int) -> Plan:
+        """Read it; `frame` is the DataFrame that foreachBatch was given.
+
+        Raises JvmError, StorageError or KafkaError when it cannot be known.
+        """
+        ...
+
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        """Where the checkpoint of the newest plan's query began to read.
+
+        Leaves out partitions that came later. Raises JvmError, StorageError, CheckpointError or
+        SettingsError when it cannot be known.
+        """
+        ...
+
+
+class Sink(Protocol):
+    """A store in which a batch's rows and its ledger entry become visible together, or not at all.
+
+    `label` names it to people and holds no secret; `key` names the target within the store's
+    ledger, and never changes once `applied` has returned. With `per_partition` each partition of
+    the batch has a transaction of its own, and is judged alone. Used by one thread at a time, the
+    query's.
+    `eo_listener.testing.conformance` proves an implementation.
+    """
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def per_partition(self) -> bool: ...
+
+    def applied(self, query: str) -> Mapping[TopicPartition, Head]:
+        """Read the heads of `query`, from what is durable. Makes the ledger when there is none.
+
+        Raises SinkError when the store cannot be asked.
+        """
+        ...
+
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+        """Read all heads of the store's ledger that `query_id` has moved last, under any key.
+
+        Asked after `applied`, in the first batch of a run, and where that has no head for a
+        partition that is read. None where the sink keeps no ledger: then no missing head is
+        doubted. Raises SinkError.
+        """
+        ...
+
+    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+        """Write the rows of `frame` (a DataFrame) and `entry` in one transaction.
+
+        Each head is moved by compare-and-set, and the number of rows changed is checked. Every
+        error but OutcomeUnknownError means that nothing was written (with `per_partition`: nothing
+        of the partitions that the ledger does not name). Raises ForeignWriterError where a head is
+        not what the entry found, RetriableSinkError, SinkLockedError, PoisonRowError,
+        OutcomeUnknownError, SinkError, and SettingsError for rows that can never fit.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the connections, within a few seconds."""
+        ...

@@ -1,0 +1,1 @@
+"""What is made of events: lines in the log, and numbers for Prometheus."""

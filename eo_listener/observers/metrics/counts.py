@@ -1,0 +1,180 @@
+"""The numbers that are kept of groups, queries and runs: what `Tally` counts. Nothing else."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from eo_listener.model.events import BatchMetrics, SourceProgressed
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.observers.metrics.time_lag import CaughtUp
+
+LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+GroupKey = tuple[str, str]
+"""Cluster and group."""
+
+
+@dataclass(slots=True)
+class Latency:
+    """A histogram: requests by the first bound of LATENCIES that they kept, and beyond all."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCIES) + 1))
+    seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one request."""
+        self.counts[bisect_left(LATENCIES, seconds)] += 1
+        self.seconds += seconds
+
+    def copy(self) -> Latency:
+        """The same, for somebody else."""
+        return replace(self, counts=list(self.counts))
+
+
+@dataclass(slots=True)
+class GroupTally:
+    """One group of one cluster. `held` is what was confirmed to us; `last` a wall-clock time."""
+
+    commits: int = 0
+    last: float | None = None
+    held: dict[TopicPartition, int] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    incidents: Counter[str] = field(default_factory=Counter)
+
+    def copy(self) -> GroupTally:
+        """The same, for somebody else."""
+        return replace(
+            self,
+            held=dict(self.held),
+            failures=self.failures.copy(),
+            refusals=self.refusals.copy(),
+            incidents=self.incidents.copy(),
+        )
+
+
+@dataclass(slots=True)
+class SinkTally:
+    """What exactly_once did for a query, all its sinks together; `lost` are accepted offsets.
+
+    `held` is what each sink's ledger holds, by its label, as far as `run_id` has moved it.
+    """
+
+    applied: int = 0
+    replayed: int = 0
+    rows: int = 0
+    dead_letters: int = 0
+    lost: int = 0
+    state_lost: int = 0
+    halts: Counter[str] = field(default_factory=Counter)
+    run_id: str = ""
+    held: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+
+    def copy(self) -> SinkTally:
+        """The same, for somebody else."""
+        held = {sink: dict(offsets) for sink, offsets in self.held.items()}
+        return replace(self, halts=self.halts.copy(), held=held)
+
+    @property
+    def offsets(self) -> dict[TopicPartition, int]:
+        """Where the sinks stand; of several, the one that is behind the others counts."""
+        least: dict[TopicPartition, int] = {}
+        for offsets in self.held.values():
+            least |= {tp: min(offset, least.get(tp, offset)) for tp, offset in offsets.items()}
+        return least
+
+
+@dataclass(slots=True)
+class QueryTally:
+    """One query, over all its runs; `sinks` is None where it has none of exactly_once."""
+
+    violations: Counter[str] = field(default_factory=Counter)
+    missed: int = 0
+    ignored: int = 0
+    sinks: SinkTally | None = None
+
+    def copy(self) -> QueryTally:
+        """The same, for somebody else."""
+        sinks = None if self.sinks is None else self.sinks.copy()
+        return replace(self, violations=self.violations.copy(), sinks=sinks)
+
+
+@dataclass(slots=True)
+class RunTally:
+    """One run. `lags` are seconds by source; `ended` is on the monotonic clock, None before."""
+
+    query: str
+    batch_id: int | None = None
+    metrics: BatchMetrics = field(default_factory=BatchMetrics)
+    sources: dict[int, SourceProgressed] = field(default_factory=dict)
+    caught_up: dict[int, CaughtUp] = field(default_factory=dict)
+    lags: dict[int, float] = field(default_factory=dict)
+    withheld: set[int] = field(default_factory=set)
+    groups: frozenset[GroupKey] = frozenset()
+    ended: float | None = None
+
+    def copy(self) -> RunTally:
+        """The same, for somebody else."""
+        return replace(
+            self,
+            sources=dict(self.sources),
+            caught_up={},
+            lags=dict(self.lags),
+            withheld=set(self.withheld),
+        )
+
+    @property
+    def done(self) -> float | None:
+        """When its newest batch was done, in seconds since the epoch."""
+        started, took = self.metrics.started, self.metrics.seconds
+        return None if started is None or took is None else started + took
+
+    def progressed(self, source: SourceProgressed) -> None:
+        """Take in where a source is; `metrics` are those of its batch already."""
+        self.sources[source.source] = source
+        started, done = self.metrics.started, self.done
+        if source.log_ends is None or started is None or done is None:
+            return
+        known = self.caught_up.setdefault(source.source, CaughtUp())
+        known.progressed(started, source.ends, source.log_ends)
+        lag = known.lag(done)
+        if lag is not None:
+            self.lags[source.source] = lag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """A copy that nobody else changes; runs in the order in which their newest batches began."""
+
+    groups: dict[GroupKey, GroupTally]
+    queries: dict[str, QueryTally]
+    runs: list[RunTally]
+    latencies: dict[str, Latency]
+    internal_errors: int
+
+
+@dataclass(slots=True)
+class Room:
+    """How many partitions may still have series; `beyond` is how many have found no room."""
+
+    left: int
+    beyond: int = 0
+
+    def takes(self, partitions: int) -> bool:
+        """Whether there is room for all of a topic: a part of it would be taken for all."""
+        if partitions > self.left:
+            self.beyond += partitions
+            return False
+        self.left -= partitions
+        return True
+
+
+def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[TopicPartition, int]]:
+    """The offsets of each topic, in order."""
+    topics: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for tp in sorted(offsets):
+        topics[tp.topic][tp] = offsets[tp]
+    return topics

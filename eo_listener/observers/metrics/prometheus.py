@@ -1,0 +1,94 @@
+"""The observer that Prometheus scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eo_listener.model.errors import MissingExtraError, SettingsError, UnavailableError
+from eo_listener.model.events import Event
+from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
+from eo_listener.observers.metrics.counters import Tally
+
+try:
+    from prometheus_client import CollectorRegistry, Metric
+    from prometheus_client.registry import Collector
+
+    from eo_listener.observers.metrics.families import Families
+    from eo_listener.observers.metrics.http_server import MetricsServer
+except ImportError as error:
+    raise MissingExtraError("metrics", package="prometheus_client", extra="metrics") from error
+
+PARTITIONS = 10_000
+_GROUPS = 2_000  # groups, and queries and runs, that have numbers of their own
+
+
+class Prometheus(Collector):
+    """Counts events; Prometheus gets the numbers from `serve`, or from a registry of yours.
+
+        OffsetCommitListener(observers=[Prometheus(registry)])
+
+    At most `partitions` have series of their own; of a topic beyond that there are sums. As an
+    observer it returns at once: the arithmetic is done when somebody asks for the numbers.
+    """
+
+    def __init__(
+        self, registry: CollectorRegistry | None = None, *, partitions: int = PARTITIONS
+    ) -> None:
+        self._tally = Tally(_GROUPS)
+        self._families = Families(partitions)
+        self._registry = CollectorRegistry() if registry is None else registry
+        try:
+            self._registry.register(self)
+        except ValueError as error:
+            raise SettingsError(
+                "this registry has the metrics of eo_listener already",
+                cause="there is another Prometheus() on it",
+                fix="Give that one as observer to all who are to be counted",
+            ) from error
+        self._server: MetricsServer | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Count one event."""
+        self._tally(event)
+
+    def collect(self) -> Iterable[Metric]:
+        """The families as they are now; called by the registry."""
+        return list(self._families.draw(self._tally.numbers()))
+
+    def describe(self) -> Iterable[Metric]:
+        """The families without numbers: the registry needs the names, for `?name[]=`."""
+        return list(Families(0).draw(Tally(0).numbers()))
+
+    @property
+    def port(self) -> int | None:
+        """Where the numbers are served; None while they are not."""
+        server = self._server  # another thread may close it
+        return None if server is None else int(server.server_address[1])
+
+    def serve(self, port: int, address: str = LOOPBACK) -> int:
+        """Serve the registry at `http://address:port/metrics`; return the port, for 0 a free one.
+
+        Bound to loopback unless told otherwise: the numbers name topics, groups and servers, and
+        nobody is asked who they are. Raises SettingsError for a port or address that is none, and
+        UnavailableError when the address cannot be listened on.
+        """
+        require_port(port)
+        require_address(address)
+        self.close()
+        try:
+            self._server = MetricsServer(address, port, self._registry)
+        except OSError as error:
+            raise UnavailableError(
+                f"metrics cannot be served at {address}:{port}: {error.strerror or error}",
+                cause="another program, or another listener, has that port, or the address is not "
+                "one of this machine",
+                fix="Give another port, or 0 for a free one",
+            ) from error
+        self._server.start()
+        return int(self._server.server_address[1])
+
+    def close(self) -> None:
+        """Serve no more; the numbers stay."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop()

@@ -1,0 +1,113 @@
+"""A look at a cluster in a child process, so that nothing that happens there can hurt this one.
+
+librdkafka's requests for groups end a process now and then, at a broker's restart above all. The
+child is `eo-listener preflight --stdin --json`; what it is to look at, secrets included, goes over
+its standard input and nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from eo_listener.model.errors import FormatError, UnavailableError
+from eo_listener.preflight.findings import Finding
+from eo_listener.preflight.request import Request
+
+LONGEST = 90.0  # seconds; a cluster that is away takes the child about 8
+UNREACHABLE = 3
+_FOUND = (0, 1, UNREACHABLE)  # the exits of `preflight` with findings on its standard output
+_POLITE = 10  # niceness, added to the parent's
+TRIES = 3
+_PACKAGES: Final = Path(__file__).parents[2]
+
+# `python -m` looks for modules in the working directory first, and so does `-c` as it starts: a
+# `rich.py` that lies there would be executed. PYTHONSAFEPATH is of Python 3.11, and -I would forget
+# PYTHONPATH and the user's own packages too.
+# Where this package was found comes last, for one that is on no path of a new interpreter.
+_PROGRAM: Final = """\
+import sys
+sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]
+from eo_listener.cli import main
+main()
+"""
+
+
+class BrokenOffError(UnavailableError):
+    """The child was ended by a signal, or told nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a child has found, and whether it reached the cluster."""
+
+    findings: tuple[Finding, ...]
+    reached: bool
+
+
+def look(request: Request, *, polite: bool = False) -> Answer:
+    """Look by a child, and by another when it breaks down. Raises UnavailableError, FormatError."""
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(BrokenOffError):
+            return ask(start(polite=polite), request, LONGEST)
+    return ask(start(polite=polite), request, LONGEST)
+
+
+def start(*, polite: bool = False) -> subprocess.Popen[str]:
+    """Start a child that waits for its request; a polite one gives way to its parent."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, str(_PACKAGES), "preflight", "--stdin", "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # it may quote what it was given
+        text=True,
+        start_new_session=True,  # a Ctrl-C at the driver is the driver's
+    )
+    if polite:
+        with contextlib.suppress(OSError):  # it is gone already, or this system knows no such thing
+            own = os.getpriority(os.PRIO_PROCESS, 0)
+            os.setpriority(os.PRIO_PROCESS, child.pid, min(19, own + _POLITE))
+    return child
+
+
+def ask(child: subprocess.Popen[str], request: Request, longest: float) -> Answer:
+    """Let it look, for at most so many seconds, and return what it has found.
+
+    The child is gone afterwards. Raises UnavailableError when it did not come to an end by itself
+    (BrokenOffError: by a signal), and FormatError when it told something else.
+    """
+    began = time.monotonic()
+    try:
+        told, _ = child.communicate(request.text(), timeout=longest)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        raise UnavailableError(
+            f"nothing was found out within {time.monotonic() - began:.0f} s",
+            fix="eo-listener preflight asks the same",
+        ) from None
+    if child.returncode not in _FOUND or not told:
+        raise BrokenOffError(
+            f"the process for it ended with {child.returncode}",
+            cause="librdkafka can end a process whose broker restarts; or no such package there",
+            fix="eo-listener preflight asks the same",
+        )
+    return Answer(findings=read(told), reached=child.returncode != UNREACHABLE)
+
+
+def read(told: str) -> tuple[Finding, ...]:
+    """What `preflight --json` has printed. Raises FormatError."""
+    try:
+        documents = json.loads(told)["findings"]
+        return tuple(Finding.parse(document) for document in documents)
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(
+            f"the preflight's answer cannot be read ({type(error).__name__})"
+        ) from error

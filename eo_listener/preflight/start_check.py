@@ -1,0 +1,138 @@
+"""The same check when a listener starts: its findings in the log, and nothing else comes of it."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from eo_listener.model.errors import EoListenerError
+from eo_listener.model.events import Event, RunGroupsChanged
+from eo_listener.preflight.child_process import LONGEST, ask, start
+from eo_listener.preflight.findings import Finding
+from eo_listener.preflight.request import Request
+
+GATHER = 10.0  # seconds: the queries of a driver tend to start together
+_AT_ONCE = 50  # groups in one child
+_MOST = 200  # groups in all: with more, a driver would be kept busy, and a log filled
+
+logger = logging.getLogger("eo_listener")
+
+Properties = Callable[[str], Mapping[str, str] | None]
+"""librdkafka's properties for a cluster, by the name that events give it; None for no check."""
+
+
+class StartCheck:
+    """An observer that checks each group once, when the first query feeds it; 200 at most.
+
+    `of` is asked for a cluster `gather` seconds after the first event that names it. Findings that
+    matter are logged. Nothing is raised, nothing waited for: a thread of its own, which lives no
+    longer than there is something to check, starts one child at a time.
+    """
+
+    def __init__(
+        self, of: Properties, *, mode: str, recommit_interval: float, gather: float = GATHER
+    ) -> None:
+        self._of = of
+        self._gather = gather
+        self._mode, self._recommit_interval = mode, recommit_interval
+        self._changed = threading.Condition()
+        self._waiting: dict[str, set[str]] = {}
+        self._known: set[tuple[str, str]] = set()
+        self._told: set[Finding] = set()  # of a cluster with many groups the same comes again
+        self._child: subprocess.Popen[str] | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def __call__(self, event: Event) -> None:
+        """Take up the groups that are new; returns at once."""
+        if not isinstance(event, RunGroupsChanged) or event.ended:
+            return
+        with self._changed:
+            for cluster, group in event.groups - self._known:
+                if len(self._known) >= _MOST:
+                    break
+                self._known.add((cluster, group))
+                self._waiting.setdefault(cluster, set()).add(group)
+            if self._waiting and self._thread is None and not self._closed:
+                self._thread = threading.Thread(
+                    target=self._work, name="eo-listener-preflight", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End what is under way; returns within a second or so."""
+        with self._changed:
+            self._closed = True
+            if self._child is not None:
+                self._child.kill()
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(2.0)
+
+    def _work(self) -> None:
+        """Check what waits; the thread ends when nothing does."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, self._gather)
+                if self._closed or not self._waiting:
+                    self._thread = None
+                    return
+                cluster = next(iter(self._waiting))
+                waiting = sorted(self._waiting.pop(cluster))
+                groups = tuple(waiting[:_AT_ONCE])
+                if waiting[_AT_ONCE:]:
+                    self._waiting[cluster] = set(waiting[_AT_ONCE:])
+            try:
+                self._check(cluster, groups)
+            except Exception as error:  # noqa: BLE001  # a convenience: nothing may come of its faults
+                logger.info("preflight of %s failed: %s", cluster, type(error).__name__)
+
+    def _check(self, cluster: str, groups: tuple[str, ...]) -> None:
+        properties = self._of(cluster)
+        if properties is None:
+            return
+        request = Request(
+            properties=properties,
+            groups=groups,
+            mode=self._mode,
+            recommit_interval=self._recommit_interval,
+            running=True,
+        )
+        try:
+            findings = self._ask(request)
+        except EoListenerError as error:
+            if not self._closed:
+                logger.info("preflight of %s: %s", cluster, error)
+        else:
+            tell(finding for finding in findings if finding not in self._told)
+            self._told.update(findings)
+
+    def _ask(self, request: Request) -> tuple[Finding, ...]:
+        with self._changed:
+            if self._closed:
+                return ()
+            child = self._child = start(polite=True)
+        try:
+            answer = ask(child, request, LONGEST)
+            # Of a cluster that is away the commits tell already.
+            return answer.findings if answer.reached else ()
+        finally:
+            self._child = None
+
+
+def tell(findings: Iterable[Finding]) -> None:
+    """Log what matters, a line each."""
+    for finding in findings:
+        advice = f". Fix: {finding.advice}" if finding.advice else ""
+        logger.log(
+            logging.WARNING if finding.matters else logging.DEBUG,
+            "preflight, %s, %s: %s%s",
+            finding.level.value,
+            finding.about,
+            finding.what,
+            advice,
+        )

@@ -1,0 +1,195 @@
+"""The rows of a DataFrame on the driver, as Arrow batches, in bounded memory.
+
+Spark hands a task's rows to the driver as a whole. So a frame whose tasks are planned larger than
+`task_rows` is cut into more of them first, and few tasks come to the driver at a time.
+
+They are computed by all cores, though: by one job that keeps the rows with the executors until they
+are read. Where there are two cores at most, or two tasks, Spark's own iterator is as fast, which
+computes one task while another is read.
+
+Whoever reads task by task reads by a job each. When an executor is lost between two of them, Spark
+computes its part of a shuffle again, and forgets that rows of the old one have been read: rows that
+come in another order the second time are lost or doubled. So rows are cut by their place, not by
+their values, and a frame with a shuffle of the user's is computed once: if a kept part of it is
+lost too, the batch is to be written once more, from its beginning.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import Any, Final
+
+import pyarrow as pa
+
+from eo_listener.model.errors import RetriableSinkError, SinkError
+from eo_listener.model.planned_batch import Plan
+from eo_listener.sinks.arrow_schema import arrow_schema
+from eo_listener.sinks.fetch_plan import TASK_ROWS, Fetch, fetch, next_count, tasks_wanted
+
+_LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
+_TOO_MANY = "spark.driver.maxResultSize"
+_LOST = "Checkpoint block"
+_SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage of an RDD
+
+
+class TooManyBytesError(SinkError):
+    """The rows of a task, or of a batch that came at once, are more than Spark brings here."""
+
+
+def stream(
+    frame: Any,
+    plan: Plan,
+    *,
+    task_rows: int = TASK_ROWS,
+    at_once: bool = False,
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the rows of `frame`, a DataFrame, by record batches of its columns.
+
+    Timestamps are in UTC. A cut loses the order of rows. With `at_once` all rows come together.
+    Close the iterator when it is left early. Raises SettingsError for a type that Arrow has no form
+    for, TooManyBytesError where Spark says that rows are too many, RetriableSinkError where rows
+    that were kept are lost.
+    """
+    schema = schema_of(frame)
+    # Of what stands before foreachBatch the frame itself shows shuffles alone.
+    changes = not (at_once or is_far(frame)) and (not plan.deterministic or _may_change(frame))
+    wanted = None if at_once else tasks_wanted(plan, _partitions(frame), task_rows)
+    if wanted:
+        frame = _cut(frame, wanted)
+    if is_far(frame):  # one job, whose rows come as they are ready
+        yield from _far_batches(frame, schema)
+        return
+    how = fetch(
+        at_once=at_once,
+        tasks=wanted or _partitions(frame),
+        cores=_cores(frame),
+        may_change=changes,
+        is_cut=wanted is not None,
+    )
+    with closing(_messages(frame, how)) as messages:
+        for message in messages:
+            yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+
+
+def schema_of(frame: Any) -> pa.Schema:
+    """Return the columns of `frame` as Arrow's. Raises SettingsError for a type without a form."""
+    if is_far(frame):
+        return arrow_schema(frame.schema.jsonValue(), large=_large(frame))
+    told = frame._jdf.schema().json()  # noqa: SLF001  # pyspark 3.5 stumbles over intervals
+    return arrow_schema(json.loads(told), large=_large(frame))
+
+
+def is_far(frame: Any) -> bool:
+    """Whether it is a DataFrame of Spark Connect, whose JVM is another process's."""
+    return getattr(frame, "_jdf", None) is None
+
+
+def _partitions(frame: Any) -> int:
+    if is_far(frame):
+        return 1  # it does not say: as if they were all one
+    jvm = frame._jdf  # noqa: SLF001  # pyspark's own `rdd` adds a step in Python to ask it
+    return int(jvm.queryExecution().toRdd().getNumPartitions())
+
+
+def _cores(frame: Any) -> int | None:
+    """How many tasks run at the same time in one process; None in a cluster, which may grow."""
+    context = frame.sparkSession.sparkContext
+    is_local = re.fullmatch(r"local(\[.*\])?", context.master)
+    return int(context.defaultParallelism) if is_local else None
+
+
+def _may_change(frame: Any) -> bool:
+    """Whether rows may be others, or in other tasks, when a part is computed a second time."""
+    told = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not say it
+    return (
+        not told.optimizedPlan().deterministic()
+        or _SHUFFLE.search(told.toRdd().toDebugString()) is not None
+    )
+
+
+def _large(frame: Any) -> bool:
+    return str(frame.sparkSession.conf.get(_LARGE, "false")).lower() == "true"
+
+
+def _cut(frame: Any, tasks: int) -> Any:
+    names, ordinal = {name.lower() for name in frame.columns}, "eo_ordinal"
+    while ordinal in names:  # it is the user's
+        ordinal += "_"
+    placed = frame.selectExpr("*", f"monotonically_increasing_id() AS {ordinal}")
+    return placed.repartition(tasks, ordinal).drop(ordinal)
+
+
+def _far_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+    """Yield what the server sends, as it comes: in Arrow, of the session's time zone."""
+    plan, client = frame._plan, frame._session.client  # noqa: SLF001  # its public ways give all at once, or rows
+    given = (plan.to_proto(client), getattr(plan, "observations", None))
+    for part in client.to_table_as_iterator(*given[: 1 if given[1] is None else 2]):
+        if isinstance(part, pa.Table):  # the schema comes too
+            yield from part.cast(schema).to_batches()
+
+
+def _messages(frame: Any, how: Fetch) -> Generator[bytes, None, None]:
+    """Yield Arrow's messages, fetched as `how` says."""
+    from pyspark import RDD, StorageLevel  # noqa: PLC0415  # loading this module must not need Spark
+    from pyspark.serializers import NoOpSerializer  # noqa: PLC0415  # the same
+
+    made = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001  # pyspark only brings all at once
+    rdd: RDD[bytes] = RDD(made, frame.sparkSession.sparkContext, NoOpSerializer())
+    try:
+        if how is Fetch.AT_ONCE:
+            yield from rdd.collect()
+        elif how is Fetch.PAIRWISE:
+            yield from rdd.toLocalIterator(prefetchPartitions=True)
+        else:
+            try:
+                if how is Fetch.PINNED:
+                    rdd.localCheckpoint()
+                else:
+                    rdd.persist(StorageLevel.MEMORY_AND_DISK)
+                made.count()
+                yield from _kept(rdd)
+            finally:
+                made.unpersist()
+    except Exception as error:  # whatever Spark raises goes on; two kinds of it can be explained
+        told = _explained(error)
+        if told is None:
+            raise
+        raise told from error
+
+
+def _kept(rdd: Any) -> Iterator[bytes]:
+    """Yield what executors keep, in order, by as many tasks at a time as are small together."""
+    # A context's runJob is the only way to a part of an RDD, and would have a Python worker
+    # look at every row first: here there is nothing to look at.
+    rdd.mapPartitions = lambda _: rdd
+    limit = rdd.context._jsc.sc().conf().getSizeAsBytes(_TOO_MANY, "1g")  # noqa: SLF001  # it reads units
+    done, tasks, count = 0, rdd.getNumPartitions(), 1
+    while done < tasks:
+        some = list(range(done, min(done + count, tasks)))
+        messages = deque(rdd.context.runJob(rdd, iter, some))
+        done += len(some)
+        count = next_count(len(some), sum(map(len, messages)), limit)
+        while messages:
+            yield messages.popleft()
+
+
+def _explained(error: Exception) -> SinkError | None:
+    """Return what to raise for an error of Spark's about which something can be done."""
+    if _LOST in str(error):
+        return RetriableSinkError(
+            "rows of the batch were lost while they came to the driver",
+            cause="an executor has ended",
+            fix="The batch is repeated; if this goes on, find out why executors end (memory, "
+            "preemption)",
+        )
+    if _TOO_MANY in str(error):
+        return TooManyBytesError(
+            "a task of the batch has more rows than Spark brings to the driver",
+            cause=f"its rows are larger than {_TOO_MANY} allows",
+            fix=f"The batch is repeated with smaller tasks; if this goes on, raise {_TOO_MANY}",
+        )
+    return None

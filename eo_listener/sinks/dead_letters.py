@@ -1,0 +1,276 @@
+"""Rows that cannot be written, and where they go instead: the dead-letter table.
+
+A transform marks a row by a text in the column `eo_poison`; a store refuses a row for its values.
+Either goes, with where it came from, into the table that the user named, in the same transaction,
+or else the batch ends with the first of them named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eo_listener.model.errors import PoisonRowError, SettingsError
+from eo_listener.model.ledger import Entry
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.json_values import json_row
+from eo_listener.sinks.ledger_sql import Many, now_text
+from eo_listener.sinks.newest_row import ORIGIN
+
+REASON: Final = "eo_poison"
+
+TOLD: Final = "eo_told"
+_LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", "put_at")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A row that is put aside; where it came from is None where the frame does not tell.
+
+    `row` is the row as a JSON object (`json_text` says how). `told` is the reason without a value
+    of the row, which may go into logs; None: as `reason`. NUL, which PostgreSQL's texts cannot
+    hold, is escaped in all of them.
+    """
+
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    reason: str
+    row: str
+    told: str | None = None
+
+    def __post_init__(self) -> None:
+        """Escape NUL."""
+        for name in ("topic", "reason", "row", "told"):
+            text = getattr(self, name)
+            if text is not None and "\x00" in text:
+                object.__setattr__(self, name, text.replace("\x00", "\\x00"))
+
+    @property
+    def shown(self) -> str:
+        """The reason, for logs."""
+        return self.reason if self.told is None else self.told
+
+    def place(self) -> tuple[TopicPartition | None, str]:
+        """Where the row came from, and in words."""
+        if self.topic is None or self.partition is None:
+            return None, "a row without topic, partition and offset"
+        tp = TopicPartition(self.topic, self.partition)
+        return tp, f"the row from offset {self.offset} of {tp}"
+
+    def error(self, label: str) -> PoisonRowError:
+        """Say that this row stopped the batch of the sink `label`.
+
+        No value of the row is in it: an error ends up in logs.
+        """
+        tp, where = self.place()
+        keep = ", and keep topic, partition and offset to be told where it came from"
+        return PoisonRowError(
+            f"{where} cannot be written to {label}: {self.shown}",
+            partition=tp,
+            offset=self.offset,
+            cause="the batch fails at such a row, and nothing of it was written",
+            fix='Name a table for such rows, dead_letters="...", or filter them out'
+            + ("" if tp else keep),
+        )
+
+
+class Why(NamedTuple):
+    """Why a row is refused, and what of it may go into logs."""
+
+    reason: str
+    told: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sieve:
+    """Which columns of a frame are written, and which rows are not.
+
+    `columns` are those to write, in the frame's order; `marked` says whether the frame has the
+    column `eo_poison`. `version` is the column that must not be null, None without one.
+    """
+
+    columns: tuple[str, ...]
+    marked: bool
+    version: str | None = None
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], target: Collection[str] | None, version: str | None = None
+    ) -> Sieve:
+        """For a frame's columns and a target's (None: it is still to be made).
+
+        `eo_poison` is never written; topic, partition and offset are dropped where the target
+        lacks them. Raises SettingsError for any other column that the target lacks, for names
+        that differ in nothing but case, for `eo_poison` in another case, and for a frame with no
+        column to write.
+        """
+        folded = [name.casefold() for name in names]
+        twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
+        if twice:
+            raise SettingsError(
+                f"the rows have the columns {_listed(twice)}, which a store cannot tell apart",
+                fix="Give each column a name of its own in the transform",
+            )
+        for name in names:
+            if name != REASON and name.casefold() == REASON:
+                raise SettingsError(
+                    f"the rows have a column {name!r}, which is neither the mark {REASON} nor data",
+                    cause="the mark must be spelled exactly so, in lower case",
+                    fix=f'df.withColumnRenamed("{name}", "{REASON}") in the transform',
+                )
+        lacking = () if target is None else set(names) - set(target) - {REASON}
+        missing = sorted(set(lacking) - set(ORIGIN))
+        if missing:
+            raise SettingsError(
+                f"the target has no column {_listed(missing)}; it has {_listed(target or ())}",
+                cause="columns are matched by name, upper and lower case included",
+                fix="Select or rename the columns in the transform, or add them to the table",
+            )
+        columns = tuple(name for name in names if name != REASON and name not in lacking)
+        if not columns:
+            raise SettingsError(
+                "the rows have no column that could be written",
+                fix="Select at least one column of the target in the transform",
+            )
+        if version is not None and version not in columns:
+            raise SettingsError(
+                f"version_column names {version!r}, which the rows or the table lack",
+                fix="Name a column that both have",
+            )
+        return cls(columns=columns, marked=REASON in names, version=version)
+
+    def sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
+        """Return the rows that can be written as far as can be told here, whole; the others.
+
+        The others are those that are marked, that have no version, or a text that is not UTF-8:
+        Spark casts any bytes to a string. In a reason such bytes are escaped. Raises SettingsError
+        when the mark is not a text.
+        """
+        rows, marked = self._unmarked(rows)
+        rows, broken = self._readable(rows)
+        rows, old = self._versioned(rows)
+        return rows, marked + broken + old
+
+    def _unmarked(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
+        if not self.marked:
+            return rows, []
+        marks = rows.column(REASON)
+        if not pa.types.is_string(marks.type) and not pa.types.is_large_string(marks.type):
+            raise SettingsError(
+                f"the column {REASON} holds {marks.type}, not text",
+                fix="Give it the reason as a string, and null where the row is fine",
+            )
+        if marks.null_count == len(marks):
+            return rows, []
+        reasons: list[bytes | None] = marks.cast(pa.large_binary(), safe=False).to_pylist()
+        letters = [
+            self.letter(rows, index, reason.decode("utf-8", "backslashreplace"))
+            for index, reason in enumerate(reasons)
+            if reason is not None
+        ]
+        return rows.filter(pc.is_null(marks)), letters
+
+    def letter(
+        self, rows: pa.RecordBatch, index: int, reason: str, told: str | None = None
+    ) -> DeadLetter:
+        """Return row `index` of `rows`, which the store refuses for `reason`, as a dead letter."""
+        row = rows.slice(index, 1)
+        topic, partition, offset = (_value(row, name) for name in ORIGIN)
+        return DeadLetter(
+            topic=topic if isinstance(topic, str) else None,
+            partition=partition if isinstance(partition, int) else None,
+            offset=offset if isinstance(offset, int) else None,
+            reason=reason,
+            told=told,
+            row=json_row(row.drop_columns([REASON]) if self.marked else row),
+        )
+
+    def _readable(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
+        try:
+            rows.validate(full=True)
+        except pa.ArrowInvalid:
+            # taken, not sliced: a slice of a struct is checked with all rows of its parts
+            flaws = [_flaw(rows.take(pa.array([index]))) for index in range(rows.num_rows)]
+        else:
+            return rows, []
+        letters = [self.letter(rows, at, flaw) for at, flaw in enumerate(flaws) if flaw is not None]
+        return rows.filter(pa.array([flaw is None for flaw in flaws])), letters
+
+    def _versioned(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
+        if self.version is None or not rows.column(self.version).null_count:
+            return rows, []
+        lacks = pc.is_null(rows.column(self.version))
+        why = f"version column {self.version!r} is null"
+        at = [index for index, one in enumerate(lacks.to_pylist()) if one]
+        letters = [self.letter(rows, index, why) for index in at]
+        return rows.filter(pc.invert(lacks)), letters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterSql:
+    """The statements on a dead-letter table; `table` is quoted, with its schema if it has one.
+
+    With `told` it has a column more, TOLD, for the reason without values.
+    """
+
+    table: str
+    placeholder: str
+    moment: str
+    told: bool = False
+
+    def create(self) -> str:
+        """Make the table where it is missing."""
+        more = f", {TOLD} text" if self.told else ""
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self.table} (query text NOT NULL, query_id text "
+            "NOT NULL, run_id text NOT NULL, batch_id bigint NOT NULL, topic text, "
+            '"partition" integer, "offset" bigint, reason text NOT NULL, "row" text NOT NULL, '
+            f"put_at {self.moment} NOT NULL{more})"
+        )
+
+    def insert(self, entry: Entry, letters: Sequence[DeadLetter], now: datetime) -> Many:
+        """Put rows aside."""
+        names = (*_LETTER, TOLD) if self.told else _LETTER
+        columns = ", ".join(f'"{name}"' for name in names)
+        places = ", ".join([self.placeholder] * len(names))
+        batch = (entry.query, entry.query_id, entry.run_id, entry.batch_id)
+        put_at = now_text(now)
+        return Many(
+            f"INSERT INTO {self.table} ({columns}) VALUES ({places})",
+            [
+                (
+                    *(*batch, one.topic, one.partition, one.offset, one.reason, one.row, put_at),
+                    *((one.shown,) if self.told else ()),
+                )
+                for one in letters
+            ],
+        )
+
+
+def _flaw(row: pa.RecordBatch) -> str | None:
+    for field, column in zip(row.schema, row.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            return f"the text in column {field.name!r} is not UTF-8"
+    return None
+
+
+def _value(row: pa.RecordBatch, name: str) -> object:
+    if row.schema.get_field_index(name) < 0:
+        return None
+    try:
+        value: object = row.column(name)[0].as_py()
+    except UnicodeDecodeError:
+        return None
+    return value
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(repr(name) for name in names)

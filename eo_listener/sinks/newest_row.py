@@ -1,0 +1,122 @@
+"""Which of the rows with one key is the newest: one rule for every SQL store. Pure.
+
+The greater version wins, where the user has named a column that tells it; of equal versions, or
+without one, the greater offset of one partition. Kafka orders neither the records of two
+partitions nor the rows that a transform makes of one record: such rows are tied, unless they say
+the same but for where they came from, as a record does that was produced twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.offsets import TopicPartition
+
+ORIGIN: Final = ("topic", "partition", "offset")
+STAGED_ORIGIN: Final = ("eo_topic", "eo_partition", "eo_offset")
+"""Columns of staged rows: where each came from, in Kafka's types, whatever the table has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """Places the staged rows of each key, the newest first.
+
+    `keys` and `version` are as SQL writes them, and so are `values`: what rows must differ in to
+    be tied. `traced`: staged rows have STAGED_ORIGIN.
+    """
+
+    keys: tuple[str, ...]
+    version: str | None
+    values: tuple[str, ...]
+    traced: bool
+
+    def place(self) -> str:
+        """An expression for a row's place among those of its key, from 1."""
+        order = [] if self.version is None else [f"{self.version} DESC"]
+        if self.traced:
+            # The partition too, so that of rows that say the same it is always the same one.
+            order += [f"{one} DESC" for one in reversed(STAGED_ORIGIN)]
+        by = f" ORDER BY {', '.join(order)}" if order else ""
+        return f"row_number() OVER (PARTITION BY {', '.join(self.keys)}{by})"
+
+    def tied(self) -> str:
+        """An expression for whether nothing tells a row's place beside another of its key."""
+        window = f"OVER (PARTITION BY {', '.join(self._among)})"
+        differ = [
+            f"count({one}) {window} BETWEEN 1 AND count(*) {window} - 1 "
+            f"OR min({one}) {window} < max({one}) {window}"
+            for one in self.values
+        ]
+        if not differ:
+            return "(1 = 0)"
+        # A CASE, since SQLite takes no chain of a thousand ORs.
+        any_of_them = " ".join(f"WHEN {one} THEN 1" for one in differ)
+        return f"({self.unordered()} AND CASE {any_of_them} ELSE 0 END = 1)"
+
+    def unordered(self) -> str:
+        """An expression for whether a row is tied, or would be if it said something else."""
+        window = f"OVER (PARTITION BY {', '.join(self._among)})"
+        several = f"count(*) {window} > 1"
+        if not self.traced:
+            return f"({several})"
+        topic, partition, offset = STAGED_ORIGIN
+        unlike = [
+            *(f"count({one}) {window} < count(*) {window}" for one in STAGED_ORIGIN),
+            *(f"min({one}) {window} < max({one}) {window}" for one in (topic, partition)),
+            f"count(*) OVER (PARTITION BY {', '.join([*self._among, offset])}) > 1",
+        ]
+        return f"({several} AND ({' OR '.join(unlike)}))"
+
+    @property
+    def _among(self) -> tuple[str, ...]:
+        return self.keys if self.version is None else (*self.keys, self.version)
+
+
+def tie(
+    keys: Sequence[str], version: str | None, origin: Sequence[Any] | None, *, there: bool = False
+) -> SettingsError:
+    """Return the error for rows of which none is the newest; `there`: one is in the table.
+
+    `origin` is where one of them came from, None where the rows do not tell.
+    """
+    same = ", ".join([*keys, *([] if version is None else [version])])
+    where = ""
+    if origin is not None and None not in origin:
+        where = f" (one is from offset {origin[2]} of {TopicPartition(origin[0], origin[1])})"
+    if there:
+        return SettingsError(
+            f"a row of the batch and one in the table have the same {same}{where}",
+            cause="which of them is the newest cannot be told: they come from several partitions",
+            fix="To write the batch's row, delete the table's; to keep the table's, filter the "
+            "batch's in the transform. Where a later batch may always win, drop the columns topic, "
+            "partition and offset from the table",
+        )
+    cause = "which of them is the newest cannot be told: "
+    if origin is None:
+        cause += "the rows do not say which offset they are from"
+        fix = "Keep topic, partition and offset in the rows (the greatest offset wins), "
+    else:
+        cause += "they come from several partitions, or from one record"
+        fix = ""
+    if version is None:
+        fix += 'name a column that tells it (version_column="..."), '
+    else:
+        fix += f"give {version} values that differ, "
+    fix += "or keep one row for each key in the transform"
+    return SettingsError(
+        f"a batch has several rows with the same {same}{where}",
+        cause=cause,
+        fix=fix[0].upper() + fix[1:],
+    )
+
+
+def unordered(version: str, kind: str) -> SettingsError:
+    """Return the error for a version column of a type that not every store orders alike."""
+    return SettingsError(
+        f"version_column={version!r} is {kind}",
+        cause="only whole numbers, dates and timestamps have the same order in every store",
+        fix="Cast it in the transform (to long, or to timestamp), in the table too",
+    )

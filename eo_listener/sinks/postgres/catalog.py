@@ -1,0 +1,122 @@
+"""The tables of a sink: looked at, and made where they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.postgres.statements import identifier, making
+from eo_listener.sinks.postgres.types import Existing
+from eo_listener.sinks.target import refuse_dotted
+
+if TYPE_CHECKING:
+    from eo_listener.sinks.postgres.columns import Layout
+    from eo_listener.sinks.postgres.connection import Cursor, Link
+
+_COLUMNS: Final = """
+SELECT a.attname, CASE b.typtype WHEN 'e' THEN 'enum' ELSE b.typname END,
+       CASE e.typtype WHEN 'e' THEN 'enum' ELSE e.typname END, b.modifier,
+       format_type(a.atttypid, a.atttypmod), a.attgenerated <> '' OR a.attidentity = 'a'
+FROM pg_attribute a
+CROSS JOIN LATERAL (
+    WITH RECURSIVE beneath AS (  -- a domain may be over a domain
+        SELECT t.*, a.atttypmod AS modifier, 0 AS depth FROM pg_type t WHERE t.oid = a.atttypid
+        UNION ALL
+        SELECT t.*, CASE WHEN d.typtypmod < 0 THEN d.modifier ELSE d.typtypmod END, d.depth + 1
+        FROM beneath d JOIN pg_type t ON d.typtype = 'd' AND t.oid = d.typbasetype
+    )
+    SELECT * FROM beneath ORDER BY depth DESC LIMIT 1
+) b
+LEFT JOIN pg_type e ON b.typcategory = 'A' AND e.oid = b.typelem
+WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+
+_FLEETING: Final = """
+WITH RECURSIVE looked AS (  -- through views, whose own word says nothing
+    SELECT to_regclass(%s)::oid AS oid
+    UNION
+    SELECT d.refobjid FROM looked
+    JOIN pg_class v ON v.oid = looked.oid AND v.relkind = 'v'
+    JOIN pg_rewrite r ON r.ev_class = v.oid
+    JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+                    AND d.refclassid = 'pg_class'::regclass
+)
+SELECT c.oid::regclass::text FROM pg_class c WHERE c.relpersistence <> 'p' AND (c.oid IN
+    (SELECT oid FROM looked) OR c.oid IN
+    (SELECT t.relid FROM looked, pg_partition_tree(looked.oid) t))
+LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A table that is there. `fleeting`: which table a crash, or the end of a connection, empties.
+
+    The own word of a view or of a partitioned table says nothing of that: what is beneath is asked
+    too.
+    """
+
+    columns: dict[str, Existing]
+    fleeting: str | None
+
+
+def look(link: Link, schema: str | None, names: Sequence[str]) -> dict[str, Found]:
+    """Look at tables, those that are there, in one round trip."""
+    asked: list[tuple[Cursor, Cursor, Cursor]] = []
+    with link.pipeline():
+        for name in names:
+            text = identifier(schema, name).as_string(link)
+            there = link.execute("SELECT to_regclass(%s) IS NOT NULL", (text,))
+            columns = link.execute(_COLUMNS, (text,))
+            asked.append((there, columns, link.execute(_FLEETING, (text,))))
+    found = {}
+    for name, (there, columns, fleeting) in zip(names, asked, strict=True):
+        if there.fetchone() == (True,):
+            kinds = {
+                one: Existing(base=base, element=part, modifier=limit, spelt=spelt, generated=made)
+                for one, base, part, limit, spelt, made in columns.fetchall()
+            }
+            row = fleeting.fetchone()
+            found[name] = Found(columns=kinds, fleeting=None if row is None else row[0])
+    return found
+
+
+def columns(link: Link, schema: str | None, table: str) -> dict[str, Existing] | None:
+    """Return the columns of a table, None where there is no such table."""
+    found = look(link, schema, [table]).get(table)
+    return None if found is None else found.columns
+
+
+def check_durable(link: Link, schema: str | None, table: str, found: Found) -> None:
+    """Raise SettingsError for a table that a crash, or the end of a connection, empties."""
+    if found.fleeting is not None:
+        name = identifier(schema, table).as_string(link)
+        raise SettingsError(
+            f"the table {name}, or one beneath it, is UNLOGGED or temporary: {found.fleeting}",
+            cause="a crash of the server would empty it, while the ledger still counts its rows",
+            fix=f"ALTER TABLE {found.fleeting} SET LOGGED",
+        )
+
+
+def make_target(
+    link: Link,
+    layout: Layout,
+    keys: tuple[str, ...],
+    where: tuple[str | None, str],
+    *,
+    create: bool,
+) -> None:
+    """Make the target for the rows that came; without `create` raise SettingsError instead."""
+    refuse_dotted("table", where[1], has_schemas=True)
+    statement = layout.definition(identifier(*where), keys)
+    if not create:
+        raise SettingsError(
+            f"there is no table {identifier(*where).as_string(link)}, and create=False forbids "
+            "creating it",
+            fix=f"As a role that may create it: {statement.as_string(link)};",
+        )
+    with making(link):
+        link.execute(statement)

@@ -1,0 +1,191 @@
+"""Which columns of a frame go where, and as what. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from psycopg import sql
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.dead_letters import Sieve
+from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, unordered
+from eo_listener.sinks.postgres.types import Existing, Form, Spelling, form
+from eo_listener.sinks.target import Target
+
+NUMBER, PLACE, TIED, TURN, ATTEMPT, ALIAS, *_ = RESERVED = (
+    "eo_number",
+    "eo_place",
+    "eo_tied",
+    "eo_turn",
+    "eo_attempt",
+    "eo_staged",
+    *STAGED_ORIGIN,
+)
+"""Names that staged rows have columns of beside their own."""
+
+_ORIGINS: Final = {"topic": "string", "partition": "integer", "offset": "long"}
+_ORIGIN_FORMS: Final = (
+    ("topic", Form(postgres="text", spelling=Spelling.TEXT)),
+    ("partition", Form(postgres="integer", spelling=Spelling.PLAIN)),
+    ("offset", Form(postgres="bigint", spelling=Spelling.PLAIN)),
+)
+_WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
+_TELLS: Final = {
+    "topic": frozenset({"text", "varchar", "citext"}),
+    "partition": _WHOLE,
+    "offset": _WHOLE,
+}
+_VERSIONS: Final = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), _WHOLE),
+    "date": frozenset({"date", "timestamp"}),
+    "timestamp": frozenset({"timestamp", "timestamptz"}),
+    "timestamp_ntz": frozenset({"timestamp"}),
+}
+"""What may be a version, and the columns that order it as it is."""
+_LONGEST: Final = 63  # bytes; PostgreSQL cuts a longer name, and two of them may then be one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The columns of a line, in order, with their forms.
+
+    `forms` are of the columns that the target takes. `sieve` parts the rows that are marked.
+    `traced`: lines end with topic, partition and offset once more, in columns of ours, to find the
+    newest of two rows with one key, or where a refused row came from. `located`: the target keeps
+    them too, as what they are.
+    """
+
+    forms: tuple[tuple[str, Form], ...]
+    sieve: Sieve
+    traced: bool
+    located: bool
+
+    @classmethod
+    def of(
+        cls,
+        schema: Mapping[str, Any],
+        existing: Mapping[str, Existing] | None,
+        target: Target,
+        *,
+        direct: bool,
+    ) -> Layout:
+        """From a frame's schema (`schema.jsonValue()`) and the columns that the target has.
+
+        `existing` is None where the target is to be made, or is `apply=`, which has none. `direct`
+        rows go into the target at once, so nothing else travels. Raises SettingsError where they
+        do not fit.
+        """
+        kinds = {one["name"]: one["type"] for one in schema["fields"]}
+        names = [str(one["name"]) for one in schema["fields"]]
+        sieve = Sieve.of(names, existing, target.version_column)
+        check_names(names)
+        taken = sorted(set(names) & set(RESERVED))
+        if taken:
+            raise SettingsError(
+                f"the rows have the columns {', '.join(map(repr, taken))}, which PostgresSink uses "
+                "itself",
+                fix="Rename them in the transform",
+            )
+        known = all(kinds.get(name) == kind for name, kind in _ORIGINS.items())
+        lacking = sorted(set(target.keys) - set(sieve.columns))
+        if lacking:
+            raise SettingsError(
+                f"keys= names {', '.join(map(repr, lacking))}, which the rows or the table lack",
+                fix="Name columns that both have",
+            )
+        there = existing or {}
+        if target.version_column is not None:
+            _check_version(target.version_column, kinds, there)
+        return cls(
+            forms=tuple((name, form(name, kinds[name], there.get(name))) for name in sieve.columns),
+            sieve=sieve,
+            traced=known and not direct and target.apply is None,
+            located=known and set(ORIGIN) <= set(sieve.columns) and _tells(there),
+        )
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The columns that the target takes."""
+        return self.sieve.columns
+
+    @property
+    def fields(self) -> tuple[tuple[str, Form], ...]:
+        """The frame's columns that a line is made of, in order."""
+        return (*self.forms, *(_ORIGIN_FORMS if self.traced else ()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of a line."""
+        return (*self.written, *(STAGED_ORIGIN if self.traced else ()))
+
+    def definition(self, table: sql.Identifier, keys: Sequence[str]) -> sql.Composed:
+        """Return the statement that makes the target."""
+        made = dict(self.forms)
+        parts: list[sql.Composable] = [
+            sql.SQL("{} {}").format(sql.Identifier(name), type_name(made[name]))
+            for name in self.written
+        ]
+        if keys:
+            parts.append(sql.SQL("PRIMARY KEY ({})").format(listed(keys)))
+        statement = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})")
+        return statement.format(table, sql.SQL(", ").join(parts))
+
+    def copy(self, table: sql.Identifier, *more: str) -> sql.Composed:
+        """Return the statement that takes lines, whose ends hold the columns `more`."""
+        statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT text, ENCODING 'UTF8')")
+        return statement.format(table, listed((*self.names, *more)))
+
+    def shape(self, target: sql.Identifier | None) -> sql.Composed:
+        """Return a query without rows that has the line's columns, in the types of the target."""
+        parts = [
+            sql.Identifier(name)
+            if target is not None and name in self.written
+            else sql.SQL("NULL::{} AS {}").format(type_name(made), sql.Identifier(name))
+            for name, (_, made) in zip(self.names, self.fields, strict=True)
+        ]
+        query = sql.SQL("SELECT {}").format(sql.SQL(", ").join(parts))
+        return query if target is None else sql.SQL("{} FROM {}").format(query, target)
+
+
+def _check_version(
+    version: str, kinds: Mapping[str, Any], existing: Mapping[str, Existing]
+) -> None:
+    """Raise SettingsError for a version that the column would not order as Spark does."""
+    kind, there = str(kinds[version]), existing.get(version)
+    if kind not in _VERSIONS:
+        raise unordered(version, f"of Spark's type {kind}")
+    if there is not None and there.base not in _VERSIONS[kind]:
+        raise unordered(version, f"{there.spelt} in the table")
+
+
+def _tells(existing: Mapping[str, Existing]) -> bool:
+    """Whether the columns topic, partition and offset of the target hold them as what they are."""
+    return all(one not in existing or existing[one].base in _TELLS[one] for one in ORIGIN)
+
+
+def listed(names: Sequence[str]) -> sql.Composed:
+    """Return names as identifiers, with commas between."""
+    return sql.SQL(", ").join(sql.Identifier(name) for name in names)
+
+
+def type_name(made: Form) -> sql.SQL:
+    """Return a type that we make a column of; only ever one of `types`."""
+    return sql.SQL(made.postgres)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise SettingsError for a name that PostgreSQL would not keep whole."""
+    for name in names:
+        if not name or "\x00" in name:
+            raise SettingsError(
+                f"{name!r} cannot be a name in PostgreSQL",
+                fix="Give a name that is not empty and has no NUL character",
+            )
+        if len(name.encode()) > _LONGEST:
+            raise SettingsError(
+                f"the name {name!r} is longer than {_LONGEST} bytes",
+                cause="PostgreSQL would shorten it silently",
+                fix="Give it a shorter name",
+            )

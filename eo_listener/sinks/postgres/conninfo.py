@@ -1,0 +1,149 @@
+"""How a server is reached, without ever saying the secret of it. Pure; travels to executors."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from eo_listener.model.errors import RetriableSinkError, SettingsError
+
+Dsn: TypeAlias = "str | Callable[[], str]"
+
+_SECRET: Final = ("password", "sslpassword", "oauth_client_secret", "passfile")
+_URI: Final = ("postgresql://", "postgres://")
+_LIVENESS: Final = {
+    # A dead server that is waited for is found within about 30 s, one that is written to in two
+    # minutes: no less, since the kernel then also gives up one that only stops reading for a while.
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 120_000,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """A server, a database, and how long to wait for them (seconds).
+
+    `dsn` is a connection string or URI, and secret, or a function that returns one: it is called
+    for each connection, since a token may have expired by the next. `lock_timeout` is the patience
+    with somebody else's lock, `statement_timeout` the longest that one statement may take.
+    """
+
+    dsn: Dsn = field(repr=False)
+    schema: str | None
+    connect_timeout: float
+    lock_timeout: float
+    statement_timeout: float
+
+    def __post_init__(self) -> None:
+        for name in ("connect_timeout", "lock_timeout", "statement_timeout"):
+            if getattr(self, name) <= 0:
+                raise SettingsError(
+                    f"{name}={getattr(self, name)} is not a time to wait",
+                    fix="Give seconds, more than 0",
+                )
+        if isinstance(self.dsn, str) and self._torn():
+            raise SettingsError(
+                "the dsn of PostgresSink cannot be split into host, port and database",
+                cause="the password holds a character that has a meaning in a URI",
+                fix="Write that character as %XX (an '@' is %40), or give the dsn as "
+                "\"host=... user=... password='...'\"",
+            )
+
+    def _torn(self) -> bool:
+        """Tell whether a part of the password may have become another part of the dsn.
+
+        libpq takes the first '@', ':' and '/' of a URI for what they mean there.
+        """
+        given = self._settings()
+        if "@" in str(given.get("host") or ""):
+            return True
+        ports = [one for one in str(given.get("port") or "").split(",") if one]
+        if not all(one.isascii() and one.isdigit() for one in ports):
+            return True
+        database = str(given.get("dbname") or "")
+        return self._text().startswith(_URI) and ("@" in database or "/" in database)
+
+    def now(self) -> Access:
+        """Have the dsn as text, as it is to be used now and no later.
+
+        Raises SettingsError, and RetriableSinkError where the function failed: neither holds what
+        it has said or returned, which may be a secret.
+        """
+        if isinstance(self.dsn, str):
+            return self
+        try:
+            given = self.dsn()
+        except Exception as error:  # noqa: BLE001  # a stranger's code may raise anything
+            kind = type(error).__name__
+            raise RetriableSinkError(
+                f"the function that gives the dsn of PostgresSink has raised {kind}",
+                cause="whatever it asks for the password or token is away, or refuses; its text is "
+                "not shown, since it may hold a secret",
+                fix="Call it by hand, on the driver and on an executor, and see what it says",
+            ) from None
+        if not isinstance(given, str):
+            raise SettingsError(
+                f"the function that gives the dsn of PostgresSink returned {type(given).__name__}",
+                fix="Return a connection string or URI as text",
+            )
+        return replace(self, dsn=given)
+
+    def conninfo(self, application: str) -> str:
+        """Everything libpq is told; what the dsn says itself wins over ours. Secret."""
+        ours: dict[str, Any] = {**_LIVENESS, "connect_timeout": max(2, int(self.connect_timeout))}
+        given = self._settings()
+        return make_conninfo(
+            **{**ours, **given, "application_name": application, "client_encoding": "UTF8"}
+        )
+
+    def place(self) -> str:
+        """Where it is, for people: `host:port/database`, no user and no secret.
+
+        Where a function gives the dsn nobody is asked for it: then it has no other name.
+        """
+        if not isinstance(self.dsn, str):
+            return "the server of its dsn function"
+        given = self._settings()
+        host = given.get("host") or given.get("hostaddr") or "localhost"
+        where = f"{host}:{given['port']}" if given.get("port") else str(host)
+        return f"{where}/{given['dbname']}" if given.get("dbname") else where
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text of libpq or the server with every secret of the dsn taken out."""
+        for name in _SECRET:
+            secret = str(self._settings().get(name) or "")
+            if secret:
+                text = text.replace(secret, "***")
+        return text
+
+    def _text(self) -> str:
+        if not isinstance(self.dsn, str):
+            raise TypeError("the dsn of a function is known to `now` alone")
+        return self.dsn
+
+    def _settings(self) -> Mapping[str, Any]:
+        try:
+            return conninfo_to_dict(self._text())
+        except psycopg.ProgrammingError:
+            # What libpq says quotes the string, password and all.
+            raise SettingsError(
+                "the dsn of PostgresSink is not a connection string of PostgreSQL",
+                fix='Write it as "postgresql://user@host:5432/database" or '
+                '"host=... dbname=... user=...", special characters of a password as %XX in a URI',
+            ) from None
+
+
+def application_name(sink: str, query: str) -> str:
+    """Return the name by which the connections of one sink and query know each other."""
+    digest = hashlib.sha256(f"{sink}\x00{query}".encode()).hexdigest()[:16]
+    shown = re.sub(r"[^ -~]", "?", sink)[:24]
+    return f"eo_listener {digest} {shown}"  # the server cuts at 63 bytes

@@ -1,0 +1,165 @@
+"""Lines into COPY, and the rows that the server refuses for their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from eo_listener.model.errors import RetriableSinkError
+from eo_listener.sinks.dead_letters import DeadLetter, Why
+from eo_listener.sinks.postgres import copy_stream
+from eo_listener.sinks.postgres.copy_lines import Lines
+from eo_listener.sinks.postgres.errors import REFUSED, left_out, reason
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+
+    from eo_listener.sinks.postgres.columns import Layout
+    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.dead_letters import DeadLetters
+
+CHUNK_BYTES: Final = 8 << 20
+CHUNK_ROWS: Final = 40_000
+"""What one COPY takes at least; a refused row is looked for within it."""
+
+SAVEPOINTS: Final = 60
+"""How many COPYs of a transaction have a savepoint to return to when a row is refused.
+
+The server keeps 64 subtransactions of a backend in memory. Of more, every snapshot that anybody
+takes, on standbys too, has to look into files (pg_subtrans) until the transaction ends.
+"""
+
+
+class RefusedLateError(RetriableSinkError):
+    """A row was refused in a COPY that had no savepoint: the transaction must begin anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Lines for one COPY, and the rows before or among them that are not to be written."""
+
+    parts: tuple[Lines, ...]
+    marked: tuple[DeadLetter, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    def halves(self) -> tuple[Chunk, Chunk] | None:
+        """Cut in two; None for a single row."""
+        if len(self.parts) > 1:
+            middle = len(self.parts) // 2
+            return Chunk(parts=self.parts[:middle]), Chunk(parts=self.parts[middle:])
+        if len(self) < 2:
+            return None
+        first, second = self.parts[0].halves()
+        return Chunk(parts=(first,)), Chunk(parts=(second,))
+
+
+def chunks(batches: Iterable[pa.RecordBatch], layout: Layout, end: str = "\n") -> Iterator[Chunk]:
+    """Gather record batches, spelt, to what is worth a COPY of its own; `end` is a line's."""
+    parts: list[Lines] = []
+    marked: list[DeadLetter] = []
+    size = 0
+    for batch in batches:
+        rows, letters = layout.sieve.sift(batch)
+        marked += letters
+        if rows.num_rows:
+            lines = Lines.of(rows, layout.fields, end)
+            parts.append(lines)
+            size += len(lines.text())
+        full = size >= CHUNK_BYTES or sum(map(len, parts)) + len(marked) >= CHUNK_ROWS
+        if full:
+            yield Chunk(parts=tuple(parts), marked=tuple(marked))
+            parts, marked, size = [], [], 0
+    if parts or marked:
+        yield Chunk(parts=tuple(parts), marked=tuple(marked))
+
+
+@dataclass(kw_only=True)
+class Copier:
+    """Copies chunks into one table, in the transaction that `link` is in.
+
+    The server takes a chunk while the next one is made: what became of it is heard only then, or
+    by `settle`, before which nothing else may be asked of `link`. `aside` takes the rows that
+    cannot be written. `rows` counts what was copied. `savepoints` is how many COPYs have one, None
+    for all: raises RefusedLateError for a row that is refused in another.
+    """
+
+    link: Link
+    statement: bytes
+    layout: Layout
+    aside: DeadLetters
+    savepoints: int | None
+    rows: int = 0
+    _sent: Chunk | None = None
+    _saved: int = 0
+    _is_saved: bool = False  # the COPY that was sent last
+
+    def take(self, chunk: Chunk) -> None:
+        """Copy a chunk."""
+        self.settle()
+        self._put_aside(iter(chunk.marked))
+        if len(chunk):
+            self._send(chunk, save=self.savepoints is None or self._saved < self.savepoints)
+            self._sent = chunk
+
+    def settle(self) -> None:
+        """Hear what became of the last chunk."""
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            self._put_aside(self._refused(sent))
+
+    def _put_aside(self, letters: Iterator[DeadLetter]) -> None:
+        first = next(letters, None)
+        if first is not None:
+            self.aside.put([first])  # which raises where there is no table: none more is looked for
+            rest = list(letters)
+            if rest:
+                self.aside.put(rest)
+
+    def _refused(self, sent: Chunk) -> Iterator[DeadLetter]:
+        """Yield the rows of a chunk that were refused as they are found; copy the others."""
+        why = self._heard(sent)
+        if why is None:
+            return
+        parts = sent.halves()
+        if parts is None:
+            (only,) = sent.parts
+            yield self.layout.sieve.letter(only.batch, only.start, *why)
+            return
+        for part in parts:
+            self._send(part)
+            yield from self._refused(part)
+
+    def _send(self, chunk: Chunk, *, save: bool = True) -> None:
+        """Send a chunk; the savepoint is what a refused row leaves the rest of it by."""
+        statement = self.statement
+        if save:
+            self._saved += 1
+            statement = b"SAVEPOINT eo_chunk; " + statement + b"; RELEASE SAVEPOINT eo_chunk"
+        self._is_saved = save
+        copy_stream.send(self.link, statement, (lines.text() for lines in chunk.parts))
+
+    def _heard(self, sent: Chunk) -> Why | None:
+        """Say why what was sent was refused; None: it is there, whole."""
+        try:
+            landed = copy_stream.answer(self.link)
+        except REFUSED as error:
+            if not self._is_saved:
+                raise self._late(error) from None  # what the server says may quote a row
+            self.link.execute("ROLLBACK TO SAVEPOINT eo_chunk; RELEASE SAVEPOINT eo_chunk")
+            return self.aside.told(error)
+        if landed != len(sent):
+            raise left_out(self.aside.label, landed, len(sent))
+        self.rows += landed
+        return None
+
+    def _late(self, error: psycopg.Error) -> RefusedLateError:
+        return RefusedLateError(
+            f"{self.aside.label}: a row was refused behind {self._saved} COPYs: "
+            f"{reason(error, values=False)}",
+            cause="so many COPYs of a batch have a savepoint, and more would slow down the server",
+            fix="The batch is written anew, with a savepoint for each COPY",
+        )

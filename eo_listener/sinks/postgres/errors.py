@@ -1,0 +1,182 @@
+"""What the server or libpq says, as our errors: who must do what about it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import psycopg
+from psycopg import errors
+
+from eo_listener.model.errors import RetriableSinkError, SinkError, SinkLockedError
+
+REFUSED: Final = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    errors.ProgramLimitExceeded,
+    errors.RaiseException,
+    errors.AssertFailure,
+    errors.NoDataFound,
+    errors.TooManyRows,
+)
+"""A row's own values are not taken: classes 22 and 23, what psycopg itself cannot send, values too
+large for a page or an index (54000), and what a trigger raises (P0001 to P0004).
+"""
+
+_VALUES: Final = re.compile(
+    "[\"'\u00ab\u00bb\u201c\u201e].*[\"'\u00ab\u00bb\u201d]|0x[0-9a-f]{2}( 0x[0-9a-f]{2})*",
+    re.DOTALL,
+)
+"""What may be a value in a text of class 22: what it quotes, and bytes."""
+
+_RAISED: Final = "exec_stmt_raise"  # the server's own function that runs RAISE of PL/pgSQL
+_POOLED: Final = "not allowed in statement pooling mode"
+_CONFLICT: Final = (errors.SerializationFailure, errors.DeadlockDetected)
+_WRONG: Final = (
+    "authentication failed",
+    "does not exist",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "not permitted to log in",
+    "permission denied",
+    "pg_hba.conf rejects",
+    "invalid ",
+    "unsupported",
+    "does not support",
+    "certificate",
+    "private key",
+    "no such user",
+    "no such database",
+)
+"""In what libpq says when a connection fails, which has no SQLSTATE: what waiting does not cure.
+
+A server may say it in another language: then it is taken for something that may pass.
+"""
+
+_ROOM: Final = "Close other connections, or raise max_connections or the role's CONNECTION LIMIT"
+_FULL: Final = ("too many", "connection slots")
+_FIXES: Final = {
+    "42501": "GRANT what is missing to the role of the dsn, or use another role",
+    "42P01": "Check the name, schema= and the search_path of the role",
+    "57014": "Raise statement_timeout=, or write smaller batches (maxOffsetsPerTrigger)",
+    "25P04": "Raise transaction_timeout of the role, or write smaller batches",
+    "53100": "Free disk space on the server; the batch is written again after a restart",
+    "53300": _ROOM,
+    "42P10": "CREATE UNIQUE INDEX on the columns of keys=, or make them the primary key",
+}
+
+
+def said(error: psycopg.Error) -> str:
+    """Return what the server said, in one line, without its context (which quotes rows)."""
+    text = error.diag.message_primary or str(error).strip() or type(error).__name__
+    return " ".join(text.split())
+
+
+def reason(error: psycopg.Error, *, values: bool = True) -> str:
+    """Return why a row was refused, for people; without `values` it may go into logs.
+
+    What the server quotes in an error of class 22 is a value, in others a name. What a function of
+    the user's raises may hold whatever it likes.
+    """
+    text = said(error)
+    if not values and _is_users(error):
+        text = f"a trigger or function of the database has raised SQLSTATE {error.sqlstate}"
+    elif not values and isinstance(error, psycopg.DataError):
+        text = _VALUES.sub('"..."', text)
+    name = error.diag.constraint_name
+    return text if name is None or name in text else f"{text} ({name})"
+
+
+def _is_users(error: psycopg.Error) -> bool:
+    raised = (error.sqlstate or "").startswith(("P0", "38", "39"))
+    return raised or error.diag.source_function == _RAISED
+
+
+def lost(error: psycopg.Error) -> bool:
+    """Tell whether the connection is gone rather than the statement refused."""
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return state.startswith(("08", "57P"))
+
+
+def on_standby(error: psycopg.Error) -> bool:
+    """Tell whether the server is, or has become, one that only reads."""
+    read_only = errors.ReadOnlySqlTransaction
+    return isinstance(error, read_only) or (
+        # BEGIN READ WRITE is refused so by a standby; nothing else of ours is 0A000 there.
+        isinstance(error, errors.FeatureNotSupported)
+        and error.diag.source_function == "check_transaction_read_only"
+    )
+
+
+def left_out(label: str, wrote: int, given: int) -> SinkError:
+    """Return the error for a table that took fewer rows, or more, than it was given."""
+    return SinkError(
+        f"{label} took {wrote} rows of {given}: nothing was written",
+        cause="a trigger or a rule of the table leaves rows out, or writes others",
+        fix="Drop it, leave such rows out in the transform, or write them by apply=",
+    )
+
+
+def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
+    """Return the error to raise; nothing of the transaction was written.
+
+    `doing` completes "while ...". Raise it from None: the context of `error` may quote rows.
+    """
+    problem = f"{label}: {reason(error, values=False)} (while {doing})"
+    if isinstance(error, _CONFLICT):
+        return RetriableSinkError(
+            problem,
+            cause="another transaction worked on the same rows at the same time",
+            fix="Find out who else writes to the table, or raise retry_timeout= of exactly_once",
+        )
+    if isinstance(error, errors.LockNotAvailable):
+        return SinkLockedError(problem, cause="another transaction holds a lock", fix=_BUSY)
+    if on_standby(error):
+        return standby(label)
+    if _POOLED in said(error):
+        return SinkError(
+            problem,
+            cause="PgBouncer runs in statement mode, which has no transactions",
+            fix="Set pool_mode = session for this database and user, or name the server itself",
+        )
+    if lost(error):
+        return RetriableSinkError(
+            f"{label}: the connection was lost while {doing} ({said(error)})",
+            cause="the server went down or restarted, or a successor has ended this connection",
+            fix="Start the query again when the server is up: it continues where the ledger stands",
+        )
+    return SinkError(problem, fix=_FIXES.get(error.sqlstate or ""))
+
+
+def unreachable(label: str, text: str) -> SinkError:
+    """Return the error for a connection that could not be made; `text` holds no secret."""
+    problem = f"{label} cannot be reached: {text}"
+    if any(part in text for part in _WRONG):
+        return SinkError(
+            problem,
+            cause="the dsn names another server, database, user or password than are there",
+            fix="Try it: psql \"the dsn\" -c 'SELECT 1'",
+        )
+    if any(part in text for part in _FULL):
+        return RetriableSinkError(
+            problem, cause="the server or the role has no free connection", fix=_ROOM
+        )
+    return RetriableSinkError(
+        problem,
+        cause="the server is down, starts up or shuts down, or the dsn names another one",
+        fix="Try it: psql \"the dsn\" -c 'SELECT 1'; the query continues where the ledger stands",
+    )
+
+
+def standby(label: str) -> RetriableSinkError:
+    """Return the error for a server that only reads."""
+    return RetriableSinkError(
+        f"{label}: the server that the dsn leads to is a standby, or read-only",
+        cause="a failover is not over, or the dsn names a standby",
+        fix="Name the primary in the dsn, or all servers and target_session_attrs=read-write",
+    )
+
+
+_BUSY: Final = "Let it finish (pg_locks and pg_stat_activity show it), or raise lock_timeout="

@@ -1,0 +1,200 @@
+"""What the executors need to write into the server, found out before a batch depends on it."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import psycopg
+
+from eo_listener.model.errors import EoListenerError, RetriableSinkError
+from eo_listener.sinks.postgres.errors import lost, reason
+from eo_listener.sinks.postgres.write_methods import Choice, Proved
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.transaction import Writer
+
+NEEDED: Final = ("psycopg", "pyarrow", "eo_listener")
+
+_OURS: Final = "SELECT current_user, current_database(), pg_backend_pid()"
+_SAME: Final = """
+SELECT current_user, current_database(), EXISTS (
+    SELECT FROM pg_stat_activity WHERE pid = %s AND datname = current_database())
+"""
+_MAY_CREATE: Final = "SELECT has_schema_privilege(%s, 'CREATE')"
+_LIMITS: Final = """
+WITH taken AS (
+    SELECT * FROM pg_stat_activity
+    WHERE pid = pg_backend_pid() OR application_name IS DISTINCT FROM %s)
+SELECT current_setting('max_connections')::int
+         - current_setting('superuser_reserved_connections')::int
+         - COALESCE(current_setting('reserved_connections', true)::int, 0)
+         - (SELECT count(*) FROM taken WHERE datid IS NOT NULL),
+       CASE WHEN r.rolconnlimit >= 0 AND NOT r.rolsuper THEN r.rolconnlimit
+         - (SELECT count(*) FROM taken WHERE usename = current_user) END,
+       CASE WHEN d.datconnlimit >= 0 AND NOT r.rolsuper THEN d.datconnlimit
+         - (SELECT count(*) FROM taken WHERE datname = current_database()) END
+FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()
+"""
+"""Without the connections that tasks of ours have kept: the next ones take them, or they end soon.
+"""
+
+_RAISE: Final = (
+    "max_connections of the server",
+    "the CONNECTION LIMIT of the role",
+    "the CONNECTION LIMIT of the database",
+)
+
+
+_SAID: Final = re.compile(
+    r"Cannot run program [^\n]*|\[PYTHON_VERSION_MISMATCH\][^\n]*|"
+    r"Python in worker has different version[^\n]*|No module named [^\n]*"
+)
+"""What Spark says, somewhere in many lines, of a Python that cannot be used."""
+
+
+class Against(NamedTuple):
+    """What keeps the executors from writing; `passing`: it may be otherwise the next time."""
+
+    reason: str
+    passing: bool = False
+
+
+def prove(session: SparkSession, writer: Writer, link: Link, choice: Choice) -> Proved:
+    """Find out what keeps the executors from writing: modules, what must be sent to them, a
+    connection of their own, as many as run at once, and the right to make a table.
+
+    Runs one short job, with a connection from each core. What fails in it is an answer too. Raises
+    psycopg.Error where `link` is lost.
+    """
+    tasks = session.sparkContext.defaultParallelism
+    wanted = tasks if choice.connections is None else min(tasks, choice.connections)
+    if not choice.by_partition:  # then apply= runs on the driver
+        writer = replace(writer, target=replace(writer.target, apply=None))
+    try:
+        few = too_few(link.execute(_LIMITS, (writer.application,)).fetchone(), wanted)
+        ours = link.execute(_OURS).fetchone()
+        row = link.execute(_MAY_CREATE, (writer.access.schema,)).fetchone()
+    except psycopg.Error as error:
+        if lost(error):
+            raise
+        return Proved(executors=f"the server does not tell what they may: {reason(error)}")
+    against = _asked(session, writer, ours, wanted) if few is None else Against(few, passing=True)
+    denied = (
+        f"the role has no CREATE on the schema {writer.access.schema}, which a staging table needs"
+    )
+    return Proved(
+        executors=None if against is None else against.reason,
+        staging=None if row is not None and row[0] else denied,
+        passing=against is not None and against.passing,
+    )
+
+
+def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
+    """Say what to raise where fewer connections are free than are wanted.
+
+    `free` are those that server, role and database leave, None where one has no limit. One more is
+    wanted, by which to find out who holds a lock.
+    """
+    for what, left in zip(_RAISE, free or (), strict=False):
+        if left is not None and left < wanted + 1:
+            return (
+                f"{wanted} tasks run at once, and {max(left, 0)} connections are free: raise "
+                f"{what}, or give the sink max_connections="
+            )
+    return None
+
+
+def reach(writer: Writer, ours: tuple[str, str, int]) -> Against | None:
+    """Connect from here; say what is wrong, None if it is where `ours` has come from."""
+    try:
+        with writer.open() as link:
+            row = link.execute(_SAME, (ours[2],)).fetchone()
+    except EoListenerError as error:
+        return Against(str(error), isinstance(error, RetriableSinkError))
+    except psycopg.Error as error:
+        return Against(reason(error), lost(error))
+    if row is None or row[:2] != ours[:2]:
+        role, database = (row or ("", ""))[:2]
+        return Against(
+            f"they come in as {role!r} to {database!r}, the driver as {ours[0]!r} to {ours[1]!r}"
+        )
+    return None if row[2] else Against("they reach another server by the dsn than the driver does")
+
+
+def _asked(session: SparkSession, writer: Writer, ours: Any, tasks: int) -> Against | None:
+    """Ask as many tasks as run at once, so that every executor is likely to be asked."""
+    from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
+
+    # As bytes: they are only understood where the package is.
+    try:
+        sent = cloudpickle.dumps((writer, ours))  # type: ignore[no-untyped-call]  # pyspark's own
+    except Exception as error:  # noqa: BLE001  # a stranger's object may raise anything
+        return Against(unsent(writer, error))
+    needed = NEEDED
+
+    # Defined in here on purpose: what has no name in a module is sent as code, so that it runs
+    # where this package is missing.
+    def look(_: Iterable[int]) -> Iterator[tuple[str, bool]]:
+        import pickle  # noqa: PLC0415  # it is sent as code
+
+        host = socket.gethostname()
+        for name in needed:
+            try:
+                importlib.import_module(name)
+            except ImportError as error:
+                yield f"their Python lacks {name} ({host}: {error})", False
+                return
+        try:
+            given = pickle.loads(sent)  # noqa: S301  # our own, of a line above
+        except Exception as error:  # noqa: BLE001  # what it says may be a secret
+            kind, lacks = type(error).__name__, getattr(error, "name", None) or ""
+            yield f"they cannot load dsn= or apply= ({host}: {kind} {lacks}".rstrip() + ")", False
+            return
+        proving = importlib.import_module("eo_listener.sinks.postgres.executor_check")
+        problem = proving.reach(*given)
+        if problem is not None:
+            yield f"{host}: {problem.reason}", problem.passing
+
+    try:
+        found = session.sparkContext.parallelize(range(tasks), tasks).mapPartitions(look).collect()
+    except Exception as error:  # noqa: BLE001  # whatever it is: the driver's way needs no Python there
+        return Against(f"a job that tries them has failed: {_told(error)}", passing=True)
+    return Against(*min(found, key=lambda one: one[1])) if found else None
+
+
+def unsent(writer: Writer, error: Exception) -> str:
+    """Say what of `writer` cannot be sent to executors; not in its own words, which may hold a
+    secret.
+    """
+    from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
+
+    which = "the sink"
+    for name, part in (("dsn=", writer.access.dsn), ("apply=", writer.target.apply)):
+        try:
+            cloudpickle.dumps(part)  # type: ignore[no-untyped-call]  # pyspark's own
+        except Exception as found:  # noqa: BLE001  # as above
+            which, error = f"the function of {name}", found
+            break
+    return (
+        f"{which} cannot be sent to them ({type(error).__name__}): it holds what cannot be "
+        "pickled, such as a client, a connection or a lock; make that in the function"
+    )
+
+
+def _told(error: Exception) -> str:
+    """Return what Spark says, in one line. Nothing of the user's runs outside of `look`."""
+    text = str(error)
+    found = _SAID.search(text)
+    if found is not None:
+        return found[0].strip()[:300]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = next((line for line in lines if "most recent failure" in line), "".join(lines[:1]))
+    return f"{type(error).__name__}: {first[:300]}"

@@ -1,0 +1,146 @@
+"""Who holds the lock that we wait for, and whether it is ours to end.
+
+A process that is stopped (SIGSTOP, a suspended machine) keeps its locks, and no time-out of the
+server frees them: it waits for a client that says nothing. Ending the backend does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import psycopg
+
+from eo_listener.model.errors import SinkError, SinkLockedError
+from eo_listener.sinks.postgres.statements import identifier
+
+if TYPE_CHECKING:
+    from eo_listener.sinks.postgres.connection import Link
+
+logger = logging.getLogger("eo_listener")
+
+_BLOCKERS = """
+WITH RECURSIVE ahead (pid) AS (
+    SELECT unnest(pg_blocking_pids(%s))
+    UNION SELECT unnest(pg_blocking_pids(ahead.pid)) FROM ahead WHERE ahead.pid <> 0
+)
+SELECT pid, application_name, COALESCE(host(client_addr), 'a local socket'), usename, state,
+       backend_start, wait_event_type IS DISTINCT FROM 'Lock' AS holds,
+       EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.granted
+               AND l.relation = to_regclass(%s)) AS ledger
+FROM ahead LEFT JOIN pg_stat_activity a USING (pid)
+"""
+_PREPARED = """
+SELECT gid, owner FROM pg_prepared_xacts WHERE database = current_database()
+ORDER BY prepared LIMIT 3
+"""
+_END = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = %s AND backend_start = %s AND application_name = %s
+"""
+
+
+class Blocker(NamedTuple):
+    """A backend that is ahead of us; `holds`: it waits for no lock itself."""
+
+    pid: int
+    application: str | None
+    address: str
+    user: str | None
+    state: str | None
+    since: datetime | None
+    holds: bool
+    ledger: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """What is done when a wait for a lock has taken long enough.
+
+    A connection by the same name, thus of the same sink and query, that holds the ledger and waits
+    for no lock itself is a zombie or a second driver: it is ended, and its transaction with it. Of
+    anybody else only the name is told. `ledger` is None where there is none to hold: then the name
+    of the connection is enough. `open_second` opens the connection that does this.
+    """
+
+    label: str
+    application: str
+    schema: str | None
+    ledger: str | None
+    waited: float
+    open_second: Callable[[], Link]
+
+    def look(self, waiting: int, *, may_end: bool) -> None:
+        """End what blocks the backend `waiting`, or raise SinkLockedError that names it.
+
+        Without `may_end` a connection of our own is left alone: it may be another task's. Where no
+        second connection is to be had nothing is done: the wait may be for no lock at all, and for
+        a lock the server's own lock_timeout ends it.
+        """
+        try:
+            second = self.open_second()
+        except SinkError as error:
+            logger.warning(
+                "%s: what it waits for is unknown, as no second connection could be had to ask: %s",
+                self.label,
+                error,
+            )
+            return
+        with second:
+            table = None
+            if self.ledger is not None:
+                table = identifier(self.schema, self.ledger).as_string(second)
+            rows = second.execute(_BLOCKERS, (waiting, table)).fetchall()
+            found = [Blocker(*row) for row in rows if row[0]]
+            ours = [one for one in found if self._is_ours(one)]
+            for one in ours:
+                if one.holds and may_end:
+                    self._end(second, one)
+            # One that only waits ahead of us is not what keeps us waiting.
+            for one in found:
+                if one.holds and one not in ours:
+                    raise self._somebody(one)
+            if len(found) < len(rows):  # a process 0 is what a prepared transaction has
+                raise self._prepared(second.execute(_PREPARED).fetchall())
+
+    def _is_ours(self, found: Blocker) -> bool:
+        return found.application == self.application and (found.ledger or self.ledger is None)
+
+    def _end(self, second: Link, found: Blocker) -> None:
+        try:
+            # The server does not tell other roles since when a backend runs, nor lets them end it.
+            if found.since is not None:
+                second.execute(_END, (found.pid, found.since, found.application))
+                return
+        except psycopg.errors.InsufficientPrivilege:
+            pass
+        raise SinkLockedError(
+            f"{self.label} is locked by another driver of this query: backend {found.pid} from "
+            f"{found.address}, user {found.user}",
+            cause="it has stopped, or runs beside this one, and this role may not end it",
+            fix=f"End it as that user: SELECT pg_terminate_backend({found.pid}), or use one role",
+        )
+
+    def _somebody(self, found: Blocker) -> SinkLockedError:
+        return SinkLockedError(
+            f"{self.label} is locked: backend {found.pid} "
+            f"({found.application or 'no application name'}, user {found.user}, from "
+            f"{found.address}, {found.state}) has held a lock that this batch needs for more than "
+            f"{self.waited:.0f} s",
+            cause="it is not a connection of this sink and query, so it is left alone",
+            fix=f"Let it end, or end it: SELECT pg_terminate_backend({found.pid}); or raise "
+            "lock_timeout=",
+        )
+
+    def _prepared(self, found: Sequence[tuple[object, ...]]) -> SinkLockedError:
+        names = ", ".join(f"{gid!r} of {owner}" for gid, owner in found)
+        return SinkLockedError(
+            f"{self.label} is locked by a transaction that was prepared and never ended; the "
+            f"oldest of this database: {names}",
+            cause="PREPARE TRANSACTION keeps locks until somebody ends it, over restarts too",
+            fix="Find it in pg_locks and pg_prepared_xacts, and COMMIT PREPARED or ROLLBACK "
+            "PREPARED it",
+        )

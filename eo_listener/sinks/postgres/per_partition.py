@@ -1,0 +1,118 @@
+"""One transaction for each Kafka partition, in the task that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import psycopg
+from pyspark.sql import functions
+
+from eo_listener.model.errors import ForeignWriterError
+from eo_listener.model.ledger import Applied, Entry
+from eo_listener.sinks.postgres.errors import translated
+from eo_listener.sinks.postgres.executor_tasks import Attempt, Batches, begun, connection, outcomes
+from eo_listener.sinks.postgres.write_methods import Ranges, of_each_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from eo_listener.sinks.postgres.columns import Layout
+    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.transaction import Writer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTask:
+    """What one task does: its partition's rows and head. Is sent out.
+
+    `entries` are by the number of the task; a task without one has nothing to write.
+    """
+
+    writer: Writer
+    layout: Layout
+    entries: Mapping[int, Entry]
+
+    def __call__(self, attempt: Attempt, batches: Batches) -> tuple[int, int]:
+        """Write, unless an earlier attempt of this task has: then its head is where ours would
+        be.
+
+        One whose COMMIT is still on its way holds its head locked, and we wait for it.
+        """
+        entry = self.entries.get(attempt.task)
+        if entry is None:
+            return 0, 0
+        if not attempt.is_first:  # before anything is computed
+            with connection(self.writer) as link:
+                if self._done(link, entry):
+                    return 0, 0
+        rows = begun(batches)
+        with connection(self.writer) as link:
+            try:
+                done = self._writer(attempt).write(link, self.layout, rows, entry)
+            except ForeignWriterError:
+                if self._done(link, entry):
+                    return 0, 0
+                raise
+            return done.rows, done.dead_letters
+
+    def _writer(self, attempt: Attempt) -> Writer:
+        """With a savepoint for each COPY where a row that is refused late would end the batch: an
+        attempt's rows come once.
+        """
+        again = attempt.is_first and not attempt.is_last
+        # One prunes for all: the others would wait for what it deletes, until its COMMIT.
+        ledger = replace(self.writer.ledger, prunes=attempt.task == min(self.entries))
+        savepoints = self.writer.savepoints if again else None
+        return replace(self.writer, ledger=ledger, savepoints=savepoints)
+
+    def _done(self, link: Link, entry: Entry) -> bool:
+        (tp,) = entry.moves
+        try:
+            there = self.writer.ledger.read(link, entry.query, tp)
+        except psycopg.Error as error:
+            raise translated(error, self.writer.label, "reading its ledger") from None
+        return tp in there and there[tp].head == entry.head(tp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partitions:
+    """A batch with a transaction for each partition; `ranges` are the tasks'.
+
+    `at_most`: how many tasks, and so connections, there may be at a time.
+    """
+
+    writer: Writer
+    layout: Layout
+    ranges: Ranges
+    at_most: int | None
+
+    def write(self, link: Link, rows: DataFrame, entry: Entry) -> Applied:
+        """Write each partition of `entry` that has a task there, and move the other heads here."""
+        read = of_each_task(self.ranges, entry)
+        tasks = {number: replace(entry, moves={tp: entry.moves[tp]}) for number, tp in read.items()}
+        work = PartitionTask(writer=self.writer, layout=self.layout, entries=tasks)
+        done = outcomes(rows, work, at_most=self.at_most)
+        rest = {tp: move for tp, move in entry.moves.items() if tp not in set(read.values())}
+        if rest:
+            self._move_empty(link, replace(entry, moves=rest))
+        return Applied(
+            rows=sum(one.rows for one in done), dead_letters=sum(one.dead_letters for one in done)
+        )
+
+    def _move_empty(self, link: Link, entry: Entry) -> None:
+        there = self.writer.ledger.read(link, entry.query)
+        moves = {
+            tp: move
+            for tp, move in entry.moves.items()
+            if tp not in there or there[tp].head != entry.head(tp)  # not done by an earlier try
+        }
+        if moves:
+            with self.writer.transaction(link, replace(entry, moves=moves)):
+                pass  # no row belongs to an empty range
+
+
+def rows_of(rows: DataFrame, ranges: Ranges, entry: Entry) -> DataFrame:
+    """Return the rows of the partitions of `entry` alone, where each task reads one partition."""
+    return rows.where(functions.spark_partition_id().isin(*of_each_task(ranges, entry)))

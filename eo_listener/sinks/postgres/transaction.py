@@ -1,0 +1,233 @@
+"""One transaction: the ledger's lock, the rows, the ledger, COMMIT. The same on the driver and in
+the tasks of an executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+from psycopg import sql
+
+from eo_listener.model.fault_points import reached
+from eo_listener.model.ledger import Applied, Entry
+from eo_listener.sinks.dead_letter_limit import Refusals
+from eo_listener.sinks.ledger_sql import HEADS
+from eo_listener.sinks.postgres.columns import Layout
+from eo_listener.sinks.postgres.connection import (
+    Link,
+    begin,
+    commit,
+    connect,
+    limit,
+    roll_back,
+)
+from eo_listener.sinks.postgres.conninfo import Access, application_name
+from eo_listener.sinks.postgres.copy import SAVEPOINTS, Chunk, Copier, chunks
+from eo_listener.sinks.postgres.dead_letters import DeadLetters
+from eo_listener.sinks.postgres.errors import translated
+from eo_listener.sinks.postgres.ledger import Ledger
+from eo_listener.sinks.postgres.lock_watch import Patience
+from eo_listener.sinks.postgres.merge import Merge
+from eo_listener.sinks.postgres.statements import identifier
+from eo_listener.sinks.postgres.user_sql import apply_users
+from eo_listener.sinks.target import STAGED, Mode, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import pyarrow as pa
+
+_STAGE: Final = sql.Identifier("pg_temp", STAGED)
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What one transaction has written so far, and how many rows it was given."""
+
+    aside: DeadLetters
+    rows: int = 0
+    given: int = 0
+
+    def applied(self) -> Applied:
+        """As the caller of a sink is told."""
+        return Applied(rows=self.rows, dead_letters=self.aside.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Writes batches of one sink and query. Holds no connection, so it may travel to executors.
+
+    `alone`: no other transaction of the same sink and query may be open beside it. `savepoints` is
+    how many a transaction may have, None for any number. `keeps`: a task leaves its connection open
+    for the next one.
+    """
+
+    access: Access
+    ledger: Ledger
+    target: Target
+    query: str
+    alone: bool
+    savepoints: int | None = SAVEPOINTS
+    keeps: bool = True
+
+    @property
+    def label(self) -> str:
+        """The sink, for people."""
+        return self.ledger.label
+
+    @property
+    def direct(self) -> bool:
+        """Whether lines may go into the target at once."""
+        return self.target.mode is Mode.APPEND and self.target.apply is None
+
+    @property
+    def table(self) -> sql.Identifier:
+        """The target."""
+        return identifier(self.access.schema, self.target.table)
+
+    @property
+    def conninfo(self) -> str | None:
+        """What `open` connects by, None where that may be another text each time. Secret."""
+        if not isinstance(self.access.dsn, str):
+            return None
+        return self.access.conninfo(self.application)
+
+    @property
+    def application(self) -> str:
+        """The name of all connections of this sink and query."""
+        return application_name(self.ledger.key, self.query)
+
+    def open(self) -> Link:
+        """Open a connection that looks after itself when it has to wait for a lock."""
+        link = connect(self.access, self.label, self.application)
+        self.attend(link)
+        return link
+
+    def attend(self, link: Link) -> None:
+        """Have a connection do what this writer says when it has to wait for a lock."""
+        application = self.application
+        limit(link, self.access)
+        patience = Patience(
+            label=self.label,
+            application=application,
+            schema=self.access.schema,
+            ledger=HEADS if self.target.has_ledger else None,
+            waited=self.access.lock_timeout,
+            open_second=lambda: connect(self.access, self.label, "eo_listener lock watch"),
+        )
+        link.on_stall = lambda: patience.look(
+            link.backend, may_end=link.may_end and not link.shared
+        )
+
+    def write(
+        self,
+        link: Link,
+        layout: Layout,
+        batches: Generator[pa.RecordBatch, None, None],
+        entry: Entry,
+    ) -> Applied:
+        """Write rows and the ledger's entry in one transaction.
+
+        What is computed for the first of the rows is computed before it begins.
+        """
+        with closing(batches):
+            gathered = chunks(batches, layout)
+            first = next(gathered, None)
+            rows = chain([] if first is None else [first], gathered)
+            with self.transaction(link, entry) as tally:
+                tally.rows = self._rows(link, layout, rows, tally, entry)
+        return tally.applied()
+
+    def begin(self, link: Link, entry: Entry) -> None:
+        """Begin a transaction, and lock the heads of `entry` in it.
+
+        Raises ForeignWriterError where they are not what it has found.
+        """
+        if not self.target.has_ledger:
+            begin(link, self.access)
+            return
+        answer = begin(link, self.access, lambda: self.ledger.hold(link, entry))
+        if answer is not None:
+            self.ledger.held(link, entry, answer)
+
+    @contextmanager
+    def transaction(self, link: Link, entry: Entry) -> Iterator[Tally]:
+        """Everything between BEGIN and COMMIT but the rows.
+
+        Nothing is written if it is left by an error, but for OutcomeUnknownError.
+        """
+        tally = Tally(aside=self.aside(link, entry))
+        try:
+            link.may_end = True
+            self.begin(link, entry)
+            reached("sink.begun")
+            link.may_end = self.alone
+            yield tally
+            link.may_end = True
+            tally.aside.refusals.check(tally.given)
+            reached("sink.rows-written")
+            if self.target.has_ledger:
+                self.ledger.move(link, entry, rows=tally.rows)
+            commit(link, self.label, link.limit)
+        except psycopg.Error as error:
+            roll_back(link, error)
+            raise translated(error, self.label, "writing the batch") from None
+        except BaseException:  # whatever it is: what is open must not stay open
+            roll_back(link)
+            raise
+        reached("sink.committed")
+
+    def aside(self, link: Link, entry: Entry, *, staged: bool = False) -> DeadLetters:
+        """Return what takes the rows that cannot be written."""
+        return DeadLetters(
+            link=link,
+            label=self.label,
+            schema=self.access.schema,
+            table=self.target.dead_letters,
+            entry=entry,
+            refusals=Refusals(label=self.label, limit=self.target.limit),
+            staged=staged,
+        )
+
+    def merge(
+        self, link: Link, layout: Layout, staged: sql.Identifier, which: sql.Composable
+    ) -> Merge:
+        """Return what moves rows that lie in `staged` into the target."""
+        return Merge(
+            link=link,
+            layout=layout,
+            target=self.target,
+            staged=staged,
+            table=self.table,
+            which=which,
+        )
+
+    def _rows(
+        self, link: Link, layout: Layout, rows: Iterable[Chunk], tally: Tally, entry: Entry
+    ) -> int:
+        if not self.direct:
+            shape = layout.shape(None if self.target.apply is not None else self.table)
+            text = "CREATE TEMP TABLE {} ON COMMIT DROP AS {} WITH NO DATA"
+            link.execute(sql.SQL(text).format(sql.Identifier(STAGED), shape))
+        copier = Copier(
+            link=link,
+            statement=layout.copy(self.table if self.direct else _STAGE).as_bytes(link),
+            layout=layout,
+            aside=tally.aside,
+            savepoints=self.savepoints,
+        )
+        for chunk in rows:
+            copier.take(chunk)
+        copier.settle()
+        tally.given = copier.rows + tally.aside.count
+        if self.direct:
+            return copier.rows
+        if self.target.apply is not None:
+            apply_users(link, self.target, entry, self.label)
+            return copier.rows
+        return self.merge(link, layout, _STAGE, sql.SQL("true")).run(tally.aside)

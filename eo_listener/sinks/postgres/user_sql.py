@@ -1,0 +1,131 @@
+"""The user's own part of a transaction: what it may say, and that it ends nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import TransactionStatus
+
+from eo_listener.model.errors import SettingsError, SinkError
+from eo_listener.sinks.postgres.connection import Row
+from eo_listener.sinks.postgres.errors import reason
+from eo_listener.sinks.target import Target
+
+if TYPE_CHECKING:
+    from eo_listener.model.ledger import Entry
+    from eo_listener.sinks.postgres.connection import Link
+
+_ENDS: Final = ("COMMIT", "END", "ROLLBACK", "ABORT", "BEGIN", "START", "PREPARE")
+_SILENT: Final = re.compile(
+    r"--[^\n]*|/\*.*?\*/|e'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'"
+    r'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$',
+    re.DOTALL | re.IGNORECASE,
+)
+"""Comments, texts and names in quotes: no statement begins in one."""
+
+_KEPT: Final = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold")
+
+
+def ending(text: str) -> str | None:
+    """Return the first word of `text` that would begin or end a transaction, None without one."""
+    for one in _SILENT.sub(lambda found: " " if found[0][0] in "-/" else "''", text).split(";"):
+        words = one.upper().split()
+        if words and words[0] in _ENDS and not (words[0] == "ROLLBACK" and "TO" in words[1:3]):
+            return words[0]
+    return None
+
+
+def check_apply(target: Target) -> None:
+    """Refuse statements that would end the transaction."""
+    for text in target.statements:
+        word = ending(text)
+        if word is not None:
+            raise SettingsError(
+                f"apply= has the statement {word}, which would begin or end a transaction",
+                cause="its statements run in the transaction that moves the ledger",
+                fix="Take it out: the transaction is begun and ended for you",
+            )
+
+
+def apply_users(link: Link, target: Target, entry: Entry, label: str) -> None:
+    """Run what the user gave on the rows in `eo_batch`, in the transaction that is open.
+
+    Raises SinkError where a statement is refused, or has ended the transaction.
+    """
+    before = _transaction(link)
+    if callable(target.apply):
+        with _sealed(link):
+            target.apply(link, entry)
+    for number, text in enumerate(target.statements, 1):
+        try:
+            # The extended protocol takes one statement at a time: no COMMIT can hide in a text.
+            link.execute(text.encode(), binary=True)
+        except psycopg.Error as error:
+            if (error.sqlstate or "").startswith(
+                ("40", "55", "57", "08")
+            ) or error.sqlstate is None:
+                raise
+            raise SinkError(
+                f"{label}: statement {number} of apply= was refused: {reason(error, values=False)}",
+                fix="Nothing was written. Correct it; the rows of the batch are in eo_batch",
+            ) from None
+    if _transaction(link) != before:
+        raise SinkError(
+            f"{label}: apply= has ended the transaction, so the ledger was not moved",
+            cause="what it wrote may be kept, and is written again when the batch is repeated",
+            fix="Take COMMIT and ROLLBACK out of it",
+        )
+
+
+class SealedCursor(psycopg.Cursor[Row]):
+    """A cursor for the user's function: every statement but those that end the transaction."""
+
+    def execute(self, query: Any, *args: Any, **kwargs: Any) -> SealedCursor:
+        """As psycopg's; raises SinkError for COMMIT and its like, before it is sent."""
+        self._check(query)
+        super().execute(query, *args, **kwargs)
+        return self
+
+    def executemany(self, query: Any, *args: Any, **kwargs: Any) -> None:
+        """As psycopg's, with the same limit."""
+        self._check(query)
+        super().executemany(query, *args, **kwargs)
+
+    def _check(self, query: Any) -> None:
+        if isinstance(query, sql.Composable):
+            query = query.as_string(self)
+        elif isinstance(query, bytes):
+            query = query.decode(errors="replace")
+        word = ending(query) if isinstance(query, str) else None
+        if word is not None:
+            raise SinkError(
+                f"the function of apply= sent {word}: nothing was written",
+                cause="the transaction must stay open until the ledger is moved in it",
+                fix=f"Take {word} out of it; to give the batch up, raise an error",
+            )
+
+
+@contextmanager
+def _sealed(link: Link) -> Iterator[None]:
+    """Lend the connection out, and have it back as it was."""
+    before = {name: getattr(link, name) for name in _KEPT}
+    link.cursor_factory = SealedCursor
+    link.sealed = True
+    try:
+        yield
+    finally:
+        link.sealed = False
+        for name, value in before.items():
+            setattr(link, name, value)
+
+
+def _transaction(link: Link) -> Any:
+    if link.info.transaction_status != TransactionStatus.INTRANS:
+        return None
+    row = link.execute("SELECT txid_current()").fetchone()
+    return row[0] if row else None

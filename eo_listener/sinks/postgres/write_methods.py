@@ -1,0 +1,130 @@
+"""Which way the rows of a batch take into the table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger import Entry
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import Plan
+
+STAGING_ROWS: Final = 2_000_000
+"""From how many planned rows on the executors stage a batch that is one transaction."""
+
+TASK_ROWS: Final = 200_000
+"""From how many planned rows on tasks write a batch that may be several transactions."""
+
+Ranges = Sequence[tuple[TopicPartition, OffsetRange]]
+"""The offsets of each task, in the order of their ids."""
+
+
+class Way(Enum):
+    """DRIVER: through the driver. STAGING: by the executors into a staging table, and from there by
+    one statement. TASKS: by each task into the table itself, with the head of its partition. In
+    DRIVER and STAGING the batch is one transaction.
+    """
+
+    DRIVER = "through the driver"
+    STAGING = "by a staging table"
+    TASKS = "by the tasks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a user has chosen; `rows` is from how many planned rows on executors write.
+
+    `connections` is how many of theirs may be open at a time, None: as many as tasks run.
+    """
+
+    write_method: str
+    by_partition: bool
+    rows: int
+    connections: int | None
+
+    @classmethod
+    def of(
+        cls, *, write_method: str, atomicity: str, rows: int | None, connections: int | None
+    ) -> Choice:
+        """Check the arguments of a sink; raises SettingsError."""
+        if write_method not in ("auto", "driver", "staging"):
+            raise SettingsError(
+                f'write_method must be "auto", "driver" or "staging", got {write_method!r}',
+                fix="Give one of these",
+            )
+        if atomicity not in ("batch", "partition"):
+            raise SettingsError(
+                f'atomicity must be "batch" or "partition", got {atomicity!r}',
+                fix="Give one of these",
+            )
+        by_partition = atomicity == "partition"
+        if by_partition and write_method != "auto":
+            raise SettingsError(
+                f'atomicity="partition" and write_method={write_method!r} do not go together',
+                cause="the way through the driver and the staging table are one transaction",
+                fix='Drop write_method=, or atomicity="partition"; executor_rows= sets from how '
+                "many rows on the tasks write",
+            )
+        for name, given, least in (("executor_rows", rows, 0), ("max_connections", connections, 1)):
+            if given is not None and given < least:
+                raise SettingsError(
+                    f"{name} must be at least {least}, got {given}", fix="Give more"
+                )
+        usual = TASK_ROWS if by_partition else STAGING_ROWS
+        return cls(
+            write_method=write_method,
+            by_partition=by_partition,
+            rows=usual if rows is None else rows,
+            connections=connections,
+        )
+
+    def wants(self, planned: int) -> Way:
+        """The way for so many planned rows, if nothing speaks against it."""
+        if self.write_method == "staging":
+            return Way.STAGING
+        if self.write_method == "driver" or planned < self.rows:
+            return Way.DRIVER
+        return Way.TASKS if self.by_partition else Way.STAGING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proved:
+    """What speaks against a way, found out before it was needed; None: nothing.
+
+    `executors` speaks against both ways of theirs, and may pass if it is `passing`; `staging`
+    speaks against the staging table.
+    """
+
+    executors: str | None = None
+    staging: str | None = None
+    passing: bool = False
+
+    def against(self, way: Way) -> str | None:
+        """What speaks against this one."""
+        if way is Way.DRIVER:
+            return None
+        return self.executors or (self.staging if way is Way.STAGING else None)
+
+
+def missing(plan: Plan, entry: Entry) -> bool:
+    """Whether `entry` lacks offsets of the batch: the sink has them already."""
+    return any(
+        span.start != span.until and tp not in entry.moves for tp, span in plan.ranges().items()
+    )
+
+
+def fit(ranges: Ranges, plan: Plan) -> bool:
+    """Whether each task reads what is planned of one partition, and all of them all of it."""
+    read, planned = (
+        {tp: span for tp, span in given if span.start != span.until}
+        for given in (ranges, plan.ranges().items())
+    )
+    return read == planned
+
+
+def of_each_task(ranges: Ranges, entry: Entry) -> Mapping[int, TopicPartition]:
+    """The partitions of `entry`, by the number of the task that reads them."""
+    return {number: tp for number, (tp, _) in enumerate(ranges) if tp in entry.moves}

@@ -1,0 +1,139 @@
+"""The target table: what it has, how it is made, and where a batch's rows go first."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.dead_letters import Sieve
+from eo_listener.sinks.ledger_sql import quoted
+from eo_listener.sinks.newest_row import ORIGIN
+from eo_listener.sinks.sqlite.merge import STAGE, Upsert, check_stage, collations
+from eo_listener.sinks.sqlite.types import affinity, declared, keeps
+from eo_listener.sinks.target import STAGED, Mode, Target, refuse_dotted
+
+SCHEMA: Final = "main"
+"""The file itself: a name alone would mean a temporary table of that name first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Where a batch's rows go: the target itself, or a staged table from which `apply=` or
+    `upsert` brings them there.
+    """
+
+    sieve: Sieve
+    insert: str
+    keys: tuple[str, ...]
+    upsert: Upsert | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The rows' columns that `insert` takes."""
+        traced = self.upsert is not None and self.upsert.traced
+        return (*self.sieve.columns, *(ORIGIN if traced else ()))
+
+
+def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Schema) -> Table:
+    """Find the target in the database, or make it, within the running transaction.
+
+    Raises SettingsError where rows with this schema can never fit.
+    """
+    if target.apply is not None:
+        sieve = Sieve.of(schema.names, None)
+        connection.execute(f"DROP TABLE IF EXISTS temp.{STAGED}")
+        connection.execute(f"CREATE TEMP TABLE {STAGED} ({_columns(schema, sieve, ())})")
+        return Table(sieve=sieve, insert=_insert(f"temp.{STAGED}", sieve.columns), keys=())
+    there = columns_of(connection, target.table)
+    sieve = Sieve.of(schema.names, there or None, target.version_column)
+    _check_keys(target, sieve)
+    _check_types(target, there, [schema.field(one) for one in sieve.columns])
+    name = in_file(target.table)
+    if not there:
+        refuse_dotted("table", target.table, has_schemas=False)
+        if not target.create:
+            raise SettingsError(
+                f"the database has no table {target.table!r}, and create=False",
+                fix=f"Create it: CREATE TABLE {name} ({_columns(schema, sieve, target.keys)})",
+            )
+        connection.execute(f"CREATE TABLE {name} ({_columns(schema, sieve, target.keys)})")
+    if target.mode is Mode.APPEND:
+        return Table(sieve=sieve, insert=_insert(name, sieve.columns), keys=())
+    compared = collations(connection, SCHEMA, target.table, target.keys)
+    upsert = Upsert.of(target, name, schema, sieve.columns, there, compared)
+    check_stage(connection, upsert)
+    connection.execute(f"DROP TABLE IF EXISTS {STAGE}")
+    connection.execute(
+        f"CREATE TEMP TABLE {STAGE.removeprefix('temp.')} ({', '.join(upsert.staged)})"
+    )
+    insert = _insert(STAGE, upsert.staged)
+    return Table(sieve=sieve, insert=insert, keys=target.keys, upsert=upsert)
+
+
+def in_file(table: str) -> str:
+    """Return the name of a table of the file, quoted."""
+    return f"{SCHEMA}.{quoted(table)}"
+
+
+def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
+    """Return the columns of a table that can be written, and what each is declared as.
+
+    None where there is no such table. In a STRICT table a column declared ANY takes all as it is,
+    as a column without a type does in others; its declaration is empty here.
+    """
+    rows = connection.execute(f"PRAGMA {SCHEMA}.table_xinfo({quoted(table)})").fetchall()
+    found = {name: kind for _, name, kind, *_, hidden in rows if not hidden}
+    if "ANY" in {kind.upper() for kind in found.values()}:
+        told = connection.execute(f"PRAGMA {SCHEMA}.table_list({quoted(table)})").fetchall()
+        if told and told[0][-1]:
+            return {name: "" if kind.upper() == "ANY" else kind for name, kind in found.items()}
+    return found
+
+
+def _check_keys(target: Target, sieve: Sieve) -> None:
+    missing = sorted(set(target.keys) - set(sieve.columns))
+    if missing:
+        raise SettingsError(
+            f"keys= names {', '.join(map(repr, missing))}, which the rows do not have",
+            fix="Name columns of the transform's result, upper and lower case included",
+        )
+
+
+def _check_types(target: Target, there: Mapping[str, str], fields: Sequence[pa.Field]) -> None:
+    """Raise SettingsError where the table that exists would change values of a column."""
+    for field in fields:
+        found = there.get(field.name)
+        if found is None or keeps(found, field.type):
+            continue
+        raise SettingsError(
+            f"column {field.name!r} of table {target.table!r} is declared {found}, and would "
+            f"change values of type {field.type}",
+            cause=f"SQLite turns what is put into such a column into {affinity(found)} where it "
+            "can: '00123' becomes 123, a decimal or a large integer a float with 15 digits",
+            fix=f"Declare it {declared(field.type)}, or cast the column in the transform",
+        )
+
+
+def _columns(schema: pa.Schema, sieve: Sieve, keys: Sequence[str]) -> str:
+    """The body of CREATE TABLE.
+
+    The keys are unique, not a primary key: a lone INTEGER PRIMARY KEY makes a number of its own
+    out of null.
+    """
+    parts = [
+        f"{quoted(name)} {declared(schema.field(name).type)}" + (" NOT NULL" * (name in keys))
+        for name in sieve.columns
+    ]
+    if keys:
+        parts.append(f"UNIQUE ({', '.join(map(quoted, keys))})")
+    return ", ".join(parts)
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    names = ", ".join(map(quoted, columns))
+    return f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(columns))})"

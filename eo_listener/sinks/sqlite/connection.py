@@ -1,0 +1,167 @@
+"""The database file: whether it can be used at all, and a connection to it.
+
+A new file gets a write-ahead log (WAL): readers and the writer do not wait for each other, and
+COMMIT is one sync. WAL needs memory that is shared between processes, so it works on one machine
+only, and on a network file system neither it nor the locks of a rollback journal can be trusted:
+such a path is refused. A file that has a rollback journal keeps it. FULL (in WAL) and EXTRA (with
+a journal) are the settings of `synchronous` under which what COMMIT has confirmed outlives a power
+cut.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakSet
+
+import psutil
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.sqlite.errors import explained
+
+_LOG_KEPT: Final = 64 << 20
+"""To how many bytes the log is cut back when it is written from its beginning again."""
+_REMOTE: Final = re.compile(
+    r"nfs4?|cifs|smb3|smbfs|afpfs|9p|afs|ceph|lustre|beegfs|gpfs|orangefs|fuse\.(sshfs|ceph-fuse|"
+    r"glusterfs|juicefs|s3fs|mount-s3|goofys|gcsfuse|blobfuse2?|rclone)"
+)
+
+
+class Connection(sqlite3.Connection):
+    """One that can be put back: a cursor left open holds a lock, a factory changes all answers."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
+        super().__init__(*args, **given)
+
+    def cursor(self, *args: Any, **given: Any) -> Any:
+        """Make a cursor, and remember it."""
+        made = super().cursor(*args, **given)
+        self._cursors.add(made)
+        return made
+
+    def execute(self, *args: Any) -> sqlite3.Cursor:
+        """Run a statement on a cursor of its own, which sqlite3 would make past `cursor`."""
+        answer: sqlite3.Cursor = self.cursor().execute(*args)
+        return answer
+
+    def executemany(self, *args: Any) -> sqlite3.Cursor:
+        """Run a statement for each row of parameters, on a cursor of its own."""
+        answer: sqlite3.Cursor = self.cursor().executemany(*args)
+        return answer
+
+    def put_back(self) -> None:
+        """Close all cursors, and let rows and texts be what they are at first."""
+        for cursor in list(self._cursors):
+            cursor.close()
+        self.row_factory, self.text_factory = None, str
+
+
+class DatabaseFile:
+    """One path, and at most one connection to it, made when it is needed.
+
+    A forked child gets a connection of its own: SQLite's must not cross a fork.
+    """
+
+    def __init__(
+        self, path: Path, *, create: bool, busy_timeout: float, foreign_keys: bool
+    ) -> None:
+        self.path = path
+        self.busy_timeout = busy_timeout
+        self._foreign_keys = foreign_keys
+        self._create = create
+        self._connection: Connection | None = None
+        self._pid = os.getpid()
+        self._inherited: list[Connection] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the connection behind: Spark Connect sends a sink to its server."""
+        return {**self.__dict__, "_connection": None, "_inherited": []}
+
+    def connection(self) -> Connection:
+        """Return the open connection.
+
+        Raises SettingsError for a path that cannot be one, SinkError where it cannot be opened.
+        """
+        if self._connection is not None and self._pid != os.getpid():
+            self._inherited.append(self._connection)  # closing it would drop the parent's locks
+            self._connection = None
+        if self._connection is None:
+            self._connection = self._open()
+            self._pid = os.getpid()
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection; what is not committed is rolled back."""
+        connection, self._connection = self._connection, None
+        if connection is not None and self._pid == os.getpid():
+            connection.close()
+
+    def _open(self) -> Connection:
+        is_new = self._checked()
+        mode = "rwc" if self._create else "rw"
+        connection = None
+        try:
+            connection = sqlite3.connect(
+                f"{self.path.as_uri()}?mode={mode}",
+                uri=True,
+                factory=Connection,
+                timeout=self.busy_timeout,
+                isolation_level=None,  # we say BEGIN and COMMIT ourselves
+                check_same_thread=False,  # foreachBatch comes on any thread, one at a time
+            )
+            _set_journal(connection, is_new=is_new)
+            # Within a transaction, and so in apply=, it could not be changed any more.
+            keys = "ON" if self._foreign_keys else "OFF"
+            connection.execute(f"PRAGMA foreign_keys = {keys}")
+        except sqlite3.Error as error:
+            if connection is not None:
+                connection.close()
+            raise explained(error, self.path, waited=self.busy_timeout) from error
+        return connection
+
+    def _checked(self) -> bool:
+        """Whether the file is still to be made; refuses a path that cannot hold a database."""
+        if self.path.is_dir():
+            raise SettingsError(f"{self.path} is a folder", fix="Name a file in it")
+        if not self.path.parent.is_dir():
+            raise SettingsError(
+                f"the folder {self.path.parent} does not exist",
+                fix=f"mkdir -p {self.path.parent}, or name another path",
+            )
+        is_new = not self.path.exists()
+        if is_new and not self._create:
+            raise SettingsError(
+                f"{self.path} does not exist, and create=False",
+                fix="Create it, or leave create=False out",
+            )
+        kind = _file_system(self.path.parent)
+        if _REMOTE.fullmatch(kind):
+            raise SettingsError(
+                f"{self.path} lies on a network file system ({kind})",
+                cause="SQLite's locks and its log are not safe there",
+                fix="Put it on a local disk, or take PostgresSink",
+            )
+        return is_new
+
+
+def _set_journal(connection: sqlite3.Connection, *, is_new: bool) -> None:
+    (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if is_new:
+        (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: its plain sync stays in the disk's cache
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_KEPT}")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if journal == 'wal' else 'EXTRA'}")
+
+
+def _file_system(folder: Path) -> str:
+    """The kind of file system that a folder lies on; empty where it is not known."""
+    inside = [
+        (len(part.mountpoint), part.fstype)
+        for part in psutil.disk_partitions(all=True)
+        if folder.resolve().is_relative_to(part.mountpoint)
+    ]
+    return max(inside, default=(0, ""))[1]

@@ -1,0 +1,145 @@
+"""What SQLite's errors mean for a batch, told by their texts: Python 3.10 gives no codes."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from eo_listener.model.errors import OutcomeUnknownError, SinkError, SinkLockedError
+from eo_listener.sinks.dead_letters import Why
+from eo_listener.sinks.sqlite.holders import holders
+
+_KNOWN: Final[Mapping[str, tuple[str, str]]] = {
+    "database or disk is full": ("its disk is full", "Free disk space, and start the query again"),
+    "attempt to write a readonly database": (
+        "the user of the query has no right to write the file or its folder",
+        "Give the user that runs the query the right to write both",
+    ),
+    "unable to open database file": (
+        "the user of the query may not write the folder: SQLite keeps files beside the database",
+        "Give the user that runs the query the right to write the folder",
+    ),
+    "file is not a database": (
+        "the file is of another kind, or encrypted",
+        "Name another path, or move that file away",
+    ),
+    "database disk image is malformed": (
+        "the file is damaged: a copy taken while it was written, or a bad disk",
+        'Restore it from a backup, or save what can be read: sqlite3 FILE ".recover"',
+    ),
+    "not authorized": (
+        "apply= may neither end the transaction nor write the ledger",
+        "Take COMMIT, ROLLBACK, BEGIN, and writes to the ledger's tables out of it",
+    ),
+    "foreign key mismatch": (
+        "a foreign key names columns of its parent that are neither its primary key nor unique",
+        "CREATE UNIQUE INDEX on those columns of the parent, or give foreign_keys=False",
+    ),
+    "disk i/o error": ("the disk failed, or is gone", "Look for disk errors in the system's log"),
+}
+REFUSED: Final = (sqlite3.IntegrityError, sqlite3.DataError)
+"""A row's own values are not taken."""
+
+_CONSTRAINT: Final = re.compile(
+    r"(UNIQUE|NOT NULL|CHECK|FOREIGN KEY|PRIMARY KEY) constraint failed.*|datatype mismatch|"
+    r"cannot store \w+ value in \w+ column .*",
+    re.DOTALL,
+)
+"""What SQLite itself says of a refused row: names of ours and the user's, never a value."""
+
+_TRIGGER: Final = "SQLITE_CONSTRAINT_TRIGGER"
+
+_BUSY: Final = ("database is locked", "database table is locked", "locking protocol")
+
+
+Failure: TypeAlias = "sqlite3.Error | sqlite3.Warning"
+
+
+def is_busy(error: Failure) -> bool:
+    """Whether somebody else holds a lock."""
+    return any(part in str(error) for part in _BUSY)
+
+
+def why(error: sqlite3.Error) -> Why:
+    """Return why a row was refused; the text of a trigger's RAISE may hold what the row holds."""
+    text = str(error)
+    by_trigger = getattr(error, "sqlite_errorname", None) == _TRIGGER  # from Python 3.11 on
+    if by_trigger or _CONSTRAINT.fullmatch(text) is None:
+        return Why(text, "a trigger of the database has raised an error")
+    return Why(text, text)
+
+
+def check_open(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
+    """Raise SinkError where a refused row has ended the transaction: ON CONFLICT ROLLBACK, or a
+    trigger's.
+    """
+    if not connection.in_transaction:
+        raise SinkError(
+            f"the database has ended the transaction itself: {why(error).told}",
+            fix="Take ROLLBACK out of its constraints and triggers: ABORT is enough",
+        ) from None
+
+
+def explained(error: Failure, path: Path, *, waited: float) -> SinkError:
+    """Say what stopped us; nothing was written."""
+    if is_busy(error):
+        return busy(path, waited)
+    for part, (cause, fix) in _KNOWN.items():
+        if part in str(error).lower():
+            return SinkError(f"{path} cannot be used: {error}", cause=cause, fix=fix)
+    said = why(error).told if isinstance(error, sqlite3.IntegrityError) else error
+    return SinkError(f"{path} did not take the batch: {said}", cause="nothing of it was written")
+
+
+def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: float) -> SinkError:
+    """Say what a failed COMMIT means.
+
+    A full disk is met before the last page of the transaction, and a lock before the first. Any
+    other failure may have come after it, in the sync: then recovery decides, not we.
+    """
+    deferred = isinstance(error, sqlite3.IntegrityError)
+    if rolled_back and deferred:
+        return SinkError(
+            f"{path} did not take the batch: {why(error).told} at COMMIT",
+            cause="a deferred foreign key (DEFERRABLE INITIALLY DEFERRED) is violated, and then "
+            "SQLite does not say by which row; nothing of the batch was written",
+            fix="Insert the parent rows that are missing, and start the query again; or declare "
+            "the key without DEFERRABLE, and dead_letters= takes such rows; or give "
+            "foreign_keys=False",
+        )
+    before = is_busy(error) or "is full" in str(error)
+    if rolled_back and before:
+        return explained(error, path, waited=waited)
+    return OutcomeUnknownError(
+        f"{path}: COMMIT failed, so the batch may have been written or not: {error}",
+        cause="the disk failed while the transaction was made durable",
+        fix="Look for disk errors in the system's log, and start the query again: the ledger in "
+        "the file says whether it was written",
+    )
+
+
+def busy(path: Path, waited: float) -> SinkLockedError:
+    """Say who holds the lock, and how to end it."""
+    found = holders(path)
+    if not found:
+        return SinkLockedError(
+            f"{path} was locked for {waited:g} s",
+            cause="this process holds the lock through another connection, or a process of "
+            "another user does",
+            fix=f"Look for it (lsof {path}), or wait longer (busy_timeout=)",
+        )
+    first = found[0]
+    if first.stopped:
+        return SinkLockedError(
+            f"{path} was locked for {waited:g} s by {first}",
+            cause="it was stopped (SIGSTOP) in a transaction, which now ends only with the process",
+            fix=f"End it: kill -9 {first.pid}",
+        )
+    return SinkLockedError(
+        f"{path} was locked for {waited:g} s; it is open in {', '.join(map(str, found))}",
+        cause="SQLite has one writer at a time, and that one takes longer",
+        fix=f"Let it finish, wait longer (busy_timeout=), or end it: kill {first.pid}",
+    )

@@ -1,0 +1,317 @@
+"""The rows of a batch with one key: staged, brought into order, and the newest of them written.
+
+A statement that SQLite refuses changes nothing, and the ones before it stay. So the rows of all
+keys go in as one stream, in which a refused row is followed by the next newest of its key.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.dead_letters import DeadLetter, Why
+from eo_listener.sinks.ledger_sql import quoted
+from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, tie, unordered
+from eo_listener.sinks.sqlite.errors import REFUSED, check_open, why
+from eo_listener.sinks.sqlite.types import affinity
+from eo_listener.sinks.target import Target
+
+STAGE: Final = "temp.eo_upsert"
+_DECIDED = 2  # columns in front of a row's origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upsert:
+    """Which rows go from STAGE into the target, and how.
+
+    `columns` are the target's, with Arrow's types; in STAGE they are called by number, so that no
+    name of the user's meets one of ours. `collations` are those of the unique index of the keys.
+    `located`: the target has topic, partition and offset too.
+    """
+
+    target: Target
+    table: str
+    columns: tuple[pa.Field, ...]
+    collations: tuple[str, ...]
+    traced: bool
+    located: bool
+
+    @classmethod
+    def of(
+        cls,
+        target: Target,
+        table: str,
+        schema: pa.Schema,
+        columns: Sequence[str],
+        there: Mapping[str, str],
+        collations: Sequence[str],
+    ) -> Upsert:
+        """From the rows' schema, which of its columns are written, and what the table declares.
+
+        Raises SettingsError for a version that the table would not order as Spark does.
+        """
+        version = target.version_column
+        if version is not None:
+            _check_version(version, schema.field(version).type, there.get(version))
+        traced = _traced(schema)
+        return cls(
+            target=target,
+            table=table,
+            columns=tuple(schema.field(name) for name in columns),
+            collations=tuple(collations),
+            traced=traced,
+            located=traced and set(ORIGIN) <= set(columns),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The target's columns."""
+        return tuple(one.name for one in self.columns)
+
+    @property
+    def staged(self) -> tuple[str, ...]:
+        """The columns of STAGE; without a type, so that each keeps what is put into it."""
+        named = tuple(f"c{at}" for at in range(len(self.columns)))
+        return (*named, *(STAGED_ORIGIN if self.traced else ()))
+
+    def write(self) -> str:
+        """Return the statement that writes a row."""
+        columns = ", ".join(map(quoted, self.names))
+        places = ", ".join("?" * len(self.columns))
+        keys = ", ".join(map(quoted, self.target.keys))
+        changed = [name for name in self.names if name not in self.target.keys]
+        each = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in changed)
+        text = f"INSERT INTO {self.table} AS eo_there ({columns}) VALUES ({places})"
+        text += f" ON CONFLICT ({keys}) DO {f'UPDATE SET {each}' if each else 'NOTHING'}"
+        version = self.target.version_column
+        if version is None:
+            return text
+        there, given = f"eo_there.{quoted(version)}", f"excluded.{quoted(version)}"
+        same = f"{given} = {there} AND {self._replaces_same_version('excluded')}"
+        return f"{text} WHERE {there} IS NULL OR {given} > {there} OR ({same})"
+
+    def unordered(self) -> str:
+        """Return the query for whether rows have no order: only then `choose` compares values."""
+        tied = self._newest(()).unordered()
+        return f"SELECT 1 FROM (SELECT {tied} AS eo_tied FROM {STAGE}) WHERE eo_tied LIMIT 1"
+
+    def choose(self, *, compared: bool) -> str:
+        """Return the query for the staged rows, the newest of each key first.
+
+        Before the row's own columns are its place, whether it is tied, whether another row of the
+        table has its version but comes from elsewhere, and where it came from itself.
+        """
+        version = self.target.version_column
+        newest = self._newest(self._values if compared else ())
+        origin = ", ".join(STAGED_ORIGIN if self.traced else ("NULL",) * 3)
+        named = ", ".join(f"c{at}" for at in range(len(self.columns)))
+        ordered = f"SELECT {newest.place()} AS eo_place, {newest.tied()} AS eo_tied, * FROM {STAGE}"
+        where, clash = f"({ordered}) eo_given", "0"
+        if version is not None and self.located:
+            pairs = [
+                f"eo_there.{quoted(key)} = eo_given.{self._key(key)}" for key in self.target.keys
+            ]
+            where += f" LEFT JOIN {self.table} eo_there ON {' AND '.join(pairs)}"
+            same = f"eo_there.{quoted(version)} = eo_given.{self._staged(version)}"
+            clash = (
+                f"{same} AND NOT {self._unknown()} AND ({self._same_partition()}) IS NOT 1 "
+                f"AND {self._differs()}"
+            )
+        keys = ", ".join(newest.keys)
+        return (
+            f"SELECT eo_place, eo_tied, {clash}, {origin}, {named} FROM {where} "
+            f"ORDER BY {keys}, eo_place"
+        )
+
+    def _newest(self, values: Sequence[str]) -> Newest:
+        version = self.target.version_column
+        return Newest(
+            keys=tuple(map(self._key, self.target.keys)),
+            version=None if version is None else self._staged(version),
+            values=tuple(map(self._staged, values)),
+            traced=self.traced,
+        )
+
+    @property
+    def _values(self) -> tuple[str, ...]:
+        """The columns that say more than where a row came from."""
+        return tuple(one for one in self.names if not (self.traced and one in ORIGIN))
+
+    def _differs(self) -> str:
+        """Whether a row of the table says anything else; a CASE, as in Newest."""
+        each = [
+            f"WHEN eo_there.{quoted(one)} IS NOT eo_given.{self._staged(one)} COLLATE BINARY THEN 1"
+            for one in self._values
+        ]
+        return f"CASE {' '.join(each)} ELSE 0 END" if each else "0"
+
+    def _staged(self, name: str) -> str:
+        return f"c{self.names.index(name)}"
+
+    def _key(self, name: str) -> str:
+        collation = self.collations[self.target.keys.index(name)]
+        return f"{self._staged(name)} COLLATE {quoted(collation)}"
+
+    def _unknown(self) -> str:
+        return f"({' OR '.join(f'eo_there.{quoted(name)} IS NULL' for name in ORIGIN)})"
+
+    def _same_partition(self) -> str:
+        pairs = zip(ORIGIN, STAGED_ORIGIN, strict=True)
+        return " AND ".join(f"eo_there.{quoted(a)} = eo_given.{b}" for a, b in list(pairs)[:2])
+
+    def _replaces_same_version(self, given: str) -> str:
+        """Whether a row may replace one of the same version: where the table tells, a later one
+        of the same partition.
+        """
+        if not self.located:
+            return "1"
+        topic, partition, offset = map(quoted, ORIGIN)
+        same = " AND ".join(f"{given}.{one} = eo_there.{one}" for one in (topic, partition))
+        later = f"CAST({given}.{offset} AS INTEGER) >= CAST(eo_there.{offset} AS INTEGER)"
+        return f"({self._unknown()} OR ({same} AND {later}))"
+
+
+class Merge:
+    """Writes the staged rows of one batch; counts what went in."""
+
+    def __init__(self, connection: sqlite3.Connection, upsert: Upsert) -> None:
+        self.rows = 0
+        self._connection = connection
+        self._upsert = upsert
+        self._settled = False  # the key that is looked at has its row
+        self._row: Sequence[Any] = ()
+        self._offered = 0
+
+    def run(self) -> Generator[DeadLetter, None, None]:
+        """Write them, and yield those that were refused.
+
+        Raises SettingsError where the newest of the rows with one key cannot be told.
+        """
+        # An open query would hold its lock beyond the transaction.
+        compared = bool(self._connection.execute(self._upsert.unordered()).fetchall())
+        with closing(self._connection.execute(self._upsert.choose(compared=compared))) as chosen:
+            yield from self._written(self._newest(chosen))
+
+    def _written(self, rows: Iterator[Sequence[Any]]) -> Iterator[DeadLetter]:
+        write = self._upsert.write()
+        while True:
+            offered, changed = self._offered, self._connection.total_changes
+            try:
+                self._connection.executemany(write, rows)
+            except REFUSED as error:
+                check_open(self._connection, error)
+                self._settled = False
+                self._count(self._offered - offered - 1, changed)
+                yield self._letter(why(error))
+            else:
+                self._count(self._offered - offered, changed)
+                return
+
+    def _newest(self, chosen: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+        clashes = False
+        for place, tied, clash, *row in chosen:
+            if place == 1:
+                self._refuse(clashes and self._settled, there=True)
+                self._settled = False
+            elif self._settled:
+                continue
+            self._row, clashes = row, bool(clash)
+            self._refuse(tied, there=False)
+            self._settled = True  # unless it is refused
+            self._offered += 1
+            yield row[len(ORIGIN) :]
+        self._refuse(clashes and self._settled, there=True)
+
+    def _refuse(self, is_tied: object, *, there: bool) -> None:
+        if is_tied:
+            target = self._upsert.target
+            origin = self._row[: len(ORIGIN)] if self._upsert.traced else None
+            raise tie(target.keys, target.version_column, origin, there=there)
+
+    def _count(self, tried: int, changed: int) -> None:
+        """Count what was written: an older version is not, nor what a trigger ignores."""
+        self.rows += min(tried, self._connection.total_changes - changed)
+
+    def _letter(self, refused: Why) -> DeadLetter:
+        topic, partition, offset = self._row[: len(ORIGIN)]
+        cells: dict[str, Any] = {}
+        if self._upsert.traced:
+            cells = dict(zip(ORIGIN, (topic, partition, offset), strict=True))
+        for field, value in zip(self._upsert.columns, self._row[len(ORIGIN) :], strict=True):
+            cells[field.name] = _plain(value, field.type)
+        row = json.dumps(cells, ensure_ascii=False)
+        return DeadLetter(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            reason=refused.reason,
+            told=refused.told,
+            row=row,
+        )
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """A value that SQLite gives back, as JSON has it."""
+    if value is None:
+        return None
+    if pa.types.is_nested(kind):
+        return json.loads(value)
+    if pa.types.is_boolean(kind):
+        return bool(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return str(value)
+    return value
+
+
+def _traced(schema: pa.Schema) -> bool:
+    """Whether the rows tell topic, partition and offset, as Kafka's own."""
+    if not set(ORIGIN) <= set(schema.names):
+        return False
+    topic, partition, offset = (schema.field(name).type for name in ORIGIN)
+    is_text = pa.types.is_string(topic) or pa.types.is_large_string(topic)
+    return bool(is_text and pa.types.is_int32(partition) and pa.types.is_int64(offset))
+
+
+def _check_version(version: str, kind: pa.DataType, declared: str | None) -> None:
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return
+    if not pa.types.is_integer(kind):
+        raise unordered(version, f"of type {kind}")
+    if declared is not None and affinity(declared) == "TEXT":
+        raise unordered(version, f"declared {declared} in the table")
+
+
+def collations(
+    connection: sqlite3.Connection, schema: str, table: str, keys: Sequence[str]
+) -> tuple[str, ...]:
+    """Return how the unique index of `keys` compares each of them."""
+    for _, index, unique, *_ in connection.execute(f"PRAGMA {schema}.index_list({quoted(table)})"):
+        told = connection.execute(f"PRAGMA {schema}.index_xinfo({quoted(index)})").fetchall()
+        found = {name: collation for *_, name, _, collation, key in told if key}
+        if unique and set(found) == set(keys):
+            return tuple(found[key] for key in keys)
+    return ("BINARY",) * len(keys)  # the row's own number has no index
+
+
+def check_stage(connection: sqlite3.Connection, upsert: Upsert) -> None:
+    """Raise SettingsError where the target has no unique index on the keys."""
+    try:
+        connection.execute(f"EXPLAIN {upsert.write()}", (None,) * len(upsert.columns))
+    except sqlite3.OperationalError as error:
+        if "ON CONFLICT" not in str(error):
+            raise
+        names = ", ".join(map(quoted, upsert.target.keys))
+        raise SettingsError(
+            f"the columns in keys= have no unique index in table {upsert.target.table!r}",
+            fix=f"CREATE UNIQUE INDEX name_it ON {quoted(upsert.target.table)} ({names})",
+        ) from error

@@ -1,0 +1,1 @@
+"""All that asks Spark: its JVM, its checkpoints, its session."""

@@ -1,0 +1,209 @@
+"""A checkpoint as a whole: which batches are planned, which are done, and where they ended."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from eo_listener.model.offsets import Offsets
+from eo_listener.spark.checkpoint import checksum, initial_offsets
+from eo_listener.spark.checkpoint.commit_log import check_commit
+from eo_listener.spark.checkpoint.errors import CheckpointError, Finding, FindingKind, Unreadable
+from eo_listener.spark.checkpoint.json_text import decode_object
+from eo_listener.spark.checkpoint.location import NONE, Location
+from eo_listener.spark.checkpoint.offset_log import BatchOffsets
+
+LIMIT = 16 * 2**20  # bytes; a batch of 100,000 partitions takes about 2 MB
+_SMALL = 64 * 2**10
+_TRIES = 30
+# A batch's file has its bare number. Others are temporaries (`.7.<uuid>.tmp`, `7.tmp`),
+# checksums (`.7.crc`) or compactions (`7.compact`), which Spark does not count either.
+_BATCH = re.compile(r"0|[1-9][0-9]{0,17}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """The batches whose files are there, in order. Old ones are deleted by Spark."""
+
+    planned: tuple[int, ...]
+    committed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durable:
+    """The newest batch that is done and can be read, and what was in the way.
+
+    `offsets` is None when there is no such batch. `findings` name files that were passed over.
+    """
+
+    offsets: BatchOffsets | None
+    findings: tuple[Finding, ...]
+
+
+class Checkpoint:
+    """Reads one checkpoint; every call looks anew. Not for two threads at once.
+
+    Every method raises StorageError when the storage cannot be reached, and CheckpointError for
+    a file that is not what it should be.
+    """
+
+    def __init__(self, location: str | Location, options: Mapping[str, Any] = NONE) -> None:
+        self.location = location if isinstance(location, Location) else Location(location, options)
+        self._lines: int | None = None
+
+    def exists(self) -> bool:
+        """Whether the folder is there and looks like a checkpoint.
+
+        Raises CheckpointError for a folder that holds something else.
+        """
+        # A query that is being started has nothing here yet but a temporary file.
+        names = {name for name in self.location.names() or () if not name.startswith(".")}
+        if not names:
+            return False
+        if "metadata" not in names:
+            ours = names & {"offsets", "commits", "sources"}
+            detail = "nobody knows whose the rest is" if ours else "this is no checkpoint"
+            raise self._error(Finding(file="metadata", kind=FindingKind.MISSING, detail=detail))
+        return True
+
+    def query_id(self) -> str:
+        """The id of the query, which stays the same over restarts."""
+        return self._parsed("metadata", _query_id, _SMALL)
+
+    def batches(self) -> Batches:
+        """The numbers of all batches that are there."""
+        return Batches(planned=self._numbers("offsets"), committed=self._numbers("commits"))
+
+    def offsets(self, batch: int) -> BatchOffsets:
+        """The end offsets of one batch, whether it is done or not."""
+        return self._parsed(f"offsets/{batch}", lambda held: _batch(batch, held))
+
+    def latest(self) -> BatchOffsets | None:
+        """The newest batch that was planned; None before the first."""
+        planned = self._numbers("offsets")
+        return self.offsets(planned[-1]) if planned else None
+
+    def committed(self) -> Durable:
+        """The newest batch that is in `commits/` and whose offsets can be read.
+
+        After some tens of batches that cannot be read it looks no further: what is older is of no
+        use. Gaps are normal: old batches are deleted, and asynchronous progress tracking never
+        writes some. So is a last planned batch that is not done.
+        """
+        done = self._numbers("commits")
+        planned = self._numbers("offsets") if done else ()
+        findings: list[Finding] = []
+        there = set(planned)
+        for batch in reversed(done):
+            if batch not in there:
+                continue
+            try:
+                self._parsed(f"commits/{batch}", lambda held: check_commit(_text(held)))
+                found = self.offsets(batch)
+                self._check_sources(found, planned)
+            except CheckpointError as error:
+                findings.append(error.finding)
+                if len(findings) == _TRIES:
+                    break
+            else:
+                return Durable(offsets=found, findings=tuple(findings))
+        if done and not findings:
+            findings.append(Finding(file=f"offsets/{done[-1]}", kind=FindingKind.MISSING))
+        return Durable(offsets=None, findings=tuple(findings))
+
+    def initial(self, source: int | str) -> Offsets | None:
+        """Where a Kafka source began to read; None when that is not told.
+
+        `source` counts the distinct sources, as a progress event does; continuous processing
+        and sources of other kinds leave no such file.
+        """
+        try:
+            return self._parsed(f"sources/{source}/0", initial_offsets.parse)
+        except CheckpointError as error:
+            if error.finding.kind is FindingKind.MISSING:
+                return None
+            raise
+
+    def _numbers(self, folder: str) -> tuple[int, ...]:
+        names = self.location.names(folder) or ()
+        return tuple(sorted(int(name) for name in names if _BATCH.fullmatch(name)))
+
+    def _check_sources(self, found: BatchOffsets, planned: tuple[int, ...]) -> None:
+        """Raise for a batch with fewer sources than are known: a file cut between two lines.
+
+        The number of a query's sources never changes, unless sources have names (4.2, version 2).
+        """
+        if any(not source.id.isdigit() for source in found.sources):
+            return
+        if self._lines is None:
+            self._lines = self._expected(found.batch, planned)
+        count = len(found.sources)
+        if count < self._lines:
+            raise self._error(
+                Finding(
+                    file=f"offsets/{found.batch}",
+                    kind=FindingKind.LOST_SOURCE,
+                    detail=f"{count} of {self._lines}",
+                )
+            )
+        self._lines = count
+
+    def _expected(self, batch: int, planned: tuple[int, ...]) -> int:
+        """How many sources a query has, by its folders and by another batch."""
+        folders = self.location.names("sources") or ()
+        expected = max((int(name) + 1 for name in folders if _BATCH.fullmatch(name)), default=1)
+        others = [other for other in planned if other != batch]
+        if others:
+            # One that cannot be read says nothing here; it is told when its turn comes.
+            with contextlib.suppress(CheckpointError):
+                expected = max(expected, len(self.offsets(others[-1]).sources))
+        return expected
+
+    def _parsed(self, file: str, parse: Callable[[bytes], T], limit: int = LIMIT) -> T:
+        try:
+            return parse(self._whole(file, limit))
+        except Unreadable as why:
+            raise self._error(why.of(file)) from None
+
+    def _whole(self, file: str, limit: int) -> bytes:
+        held = self.location.read(file, limit + 1)
+        if held is None:
+            raise Unreadable(FindingKind.MISSING)
+        if not held:
+            raise Unreadable(FindingKind.EMPTY)
+        if len(held) > limit:
+            raise Unreadable(FindingKind.TOO_LARGE, f"more than {limit} bytes")
+        if self.location.local:
+            folder, slash, name = file.rpartition("/")
+            sums = self.location.read(folder + slash + checksum.name(name), limit)
+            if sums is not None and not checksum.matches(held, sums):
+                raise Unreadable(FindingKind.CHECKSUM)
+        return held
+
+    def _error(self, finding: Finding) -> CheckpointError:
+        return CheckpointError(str(self.location), finding)
+
+
+def _text(held: bytes) -> str:
+    try:
+        return held.decode()
+    except UnicodeDecodeError as error:
+        ends = error.end >= len(held) and error.reason == "unexpected end of data"
+        raise Unreadable(FindingKind.CUT if ends else FindingKind.GARBLED, "no UTF-8") from None
+
+
+def _batch(number: int, held: bytes) -> BatchOffsets:
+    return BatchOffsets.parse(number, _text(held))
+
+
+def _query_id(held: bytes) -> str:
+    query = decode_object(_text(held)).get("id")
+    if not isinstance(query, str) or not _UUID.fullmatch(query):
+        raise Unreadable(FindingKind.GARBLED, "it holds no query id")
+    return query

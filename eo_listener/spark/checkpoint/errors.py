@@ -1,0 +1,81 @@
+"""What can be wrong with a file of a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from eo_listener.model.errors import FormatError
+
+
+class FindingKind(Enum):
+    """What is wrong; the value completes a sentence that begins with the file's name."""
+
+    MISSING = "is missing"
+    EMPTY = "is empty"
+    CUT = "is cut off"
+    GARBLED = "is not in the form that Spark writes"
+    OUT_OF_RANGE = "holds a number that is no offset"
+    TOO_NEW = "is in a newer format than this eo_listener knows"
+    TOO_LARGE = "is too large to be what it should be"
+    CHECKSUM = "does not match its checksum"
+    LOST_SOURCE = "lacks the line of a source that the query has"
+
+
+_CAUSES = {
+    FindingKind.MISSING: "it was deleted, or copied without its neighbours",
+    FindingKind.EMPTY: "the machine or the disk failed while it was written",
+    FindingKind.CUT: "the machine or the disk failed while it was written or copied",
+    FindingKind.GARBLED: "it was damaged, edited, or written by something else",
+    FindingKind.OUT_OF_RANGE: "it was damaged or edited",
+    FindingKind.TOO_NEW: "a newer Spark runs the query",
+    FindingKind.TOO_LARGE: "it was damaged, or written by something else",
+    FindingKind.CHECKSUM: "it was damaged, or edited without removing its .crc file",
+    FindingKind.LOST_SOURCE: "it was cut off between two lines, or sources were taken away",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One file that cannot be used, and why.
+
+    `file` is its path below the checkpoint, such as `offsets/7`. `detail` adds what was seen;
+    never the content, which may be anything.
+    """
+
+    file: str
+    kind: FindingKind
+    detail: str = ""
+
+    @property
+    def cause(self) -> str:
+        """What most likely led to it."""
+        return _CAUSES[self.kind]
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.kind.value}" + (f" ({self.detail})" if self.detail else "")
+
+
+class CheckpointError(FormatError):
+    """A file of a checkpoint cannot be used; `finding` says which and why."""
+
+    def __init__(self, where: str, finding: Finding) -> None:
+        self.finding = finding
+        super().__init__(
+            f"checkpoint {where}: {finding}",
+            cause=finding.cause,
+            fix="Look at the file; nothing of it is used",
+        )
+
+
+class Unreadable(Exception):  # noqa: N818  # not an error of ours: what a parser found in a text
+    """A text is not what it should be; whoever knows its file makes a Finding of it."""
+
+    def __init__(self, kind: FindingKind, detail: str = "") -> None:
+        super().__init__(kind, detail)
+        self.kind = kind
+        self.detail = detail
+
+    def of(self, file: str) -> Finding:
+        """The same, with the name of the file."""
+        return Finding(file=file, kind=self.kind, detail=self.detail)

@@ -1,0 +1,173 @@
+"""Where a checkpoint lies, and reading files there through fsspec; writes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import fsspec
+
+from eo_listener.model.errors import EoListenerError, SettingsError, StorageError
+
+# What Hadoop calls them, and what fsspec does.
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
+_PACKAGES = {
+    "s3": "s3fs",
+    "abfs": "adlfs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "hdfs": "pyarrow",
+    "sftp": "paramiko",
+    "ssh": "paramiko",
+    "smb": "smbprotocol",
+    "oss": "ossfs",
+    "http": "aiohttp",
+    "https": "aiohttp",
+    "webhdfs": "requests",
+    "dbfs": "requests",
+}
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)(.*)", re.DOTALL)
+# A password may hold an `@` itself: it ends at the last one before the path. What follows a `?` is
+# a signature (Azure's SAS, presigned links) more often than not.
+_SECRET = re.compile(r"(?<=://)[^/\s]*:[^/\s]*@")
+_QUERY = re.compile(r"(://[^\s?]*\?)[^\s]+")
+NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class Location:
+    """A folder on any file system: local, or by a URL as Spark or fsspec writes it.
+
+    `options` go to fsspec's driver. Raises SettingsError for a URL or options that cannot be, and
+    StorageError when the driver is not installed or does not load; does not look at the folder yet.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, Any] = NONE) -> None:
+        if not url.strip() or "\0" in url:
+            raise SettingsError(
+                f"the checkpoint must be a folder or a URL, got {url!r}", fix="Give its location"
+            )
+        self._shown = shown(url)
+        self._options = dict(options)
+        self._scheme, target = _translate(url)
+        try:
+            # An instance of its own: fsspec would share one, and its listing cache, with others.
+            self._files, self._path = fsspec.core.url_to_fs(
+                target, **{**options, "skip_instance_cache": True}
+            )
+        except EoListenerError:
+            raise
+        except ImportError as error:
+            package = _PACKAGES.get(self._scheme)
+            raise StorageError(
+                f"{self} cannot be read: no driver for {self._scheme}:// is installed",
+                cause=None if package else str(error),
+                fix=f"Type: pip install {package}" if package else "Install it with pip",
+            ) from None
+        except OSError as error:
+            # Such as a libhdfs or a JVM that is not found: only its own words say which.
+            raise StorageError(
+                f"{self} cannot be opened: the driver for {self._scheme}:// did not load",
+                cause=_reason(error, options),
+                fix="Install what it asks for (for hdfs://: libhdfs, a JVM and Hadoop's CLASSPATH)",
+            ) from None
+        except Exception as error:  # noqa: BLE001  # see the next line
+            # A driver may raise anything for settings it does not like; its text may quote them.
+            raise SettingsError(
+                f"{self} cannot be opened ({type(error).__name__})",
+                cause=f"fsspec knows no {self._scheme}:// or not these options",
+                fix="Check the URL and the storage options",
+            ) from None
+
+    def __str__(self) -> str:
+        return self._shown
+
+    @property
+    def key(self) -> str:
+        """The same text for two spellings of one folder."""
+        path = str(Path(self._path).resolve()) if self.local else self._path
+        return f"{self._scheme}:{path}"
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a local file system, where Hadoop keeps checksums."""
+        return self._scheme == "file"
+
+    def names(self, folder: str = "") -> frozenset[str] | None:
+        """The names in a folder; None when it does not exist. Raises StorageError."""
+        path = self._below(folder)
+        try:
+            self._files.invalidate_cache(path)
+            found = self._files.ls(path, detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except Exception as error:  # noqa: BLE001  # every driver has errors of its own
+            raise self._failed(folder, error) from None
+        # An object store lists the folder's own marker, and a file as the listing of itself.
+        return frozenset(
+            name.rstrip("/").rsplit("/", 1)[-1]
+            for name in found
+            if name.rstrip("/").strip("/") != path.strip("/")
+        )
+
+    def read(self, file: str, limit: int) -> bytes | None:
+        """The first `limit` bytes of a file; None when it does not exist. Raises StorageError."""
+        try:
+            with self._files.open(self._below(file), "rb", **self._unbuffered()) as opened:
+                return bytes(opened.read(limit))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except IsADirectoryError:
+            return b""
+        except Exception as error:  # noqa: BLE001  # as in `names`
+            raise self._failed(file, error) from None
+
+    def _below(self, name: str) -> str:
+        return f"{self._path.rstrip('/')}/{name}" if name else self._path
+
+    def _unbuffered(self) -> dict[str, Any]:
+        return {} if self.local else {"cache_type": "none"}
+
+    def _failed(self, name: str, error: Exception) -> StorageError:
+        return StorageError(
+            f"{self}{'/' if name else ''}{name} cannot be read ({type(error).__name__})",
+            cause=_reason(error, self._options),
+            fix="Check the address, the rights and the credentials of this process",
+        )
+
+
+def _reason(error: Exception, options: Mapping[str, Any] = NONE) -> str | None:
+    """The first line of what a driver says, without the secrets of a URL or of its options."""
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return None
+    told = shown(lines[0])
+    for value in map(str, options.values()):
+        told = told.replace(value, "***") if value else told
+    return told[:200]
+
+
+def shown(text: str) -> str:
+    """A URL, or a text with URLs in it, without their secrets."""
+    return _QUERY.sub(r"\1***", _SECRET.sub("***@", text))
+
+
+def has_scheme(url: str) -> bool:
+    """Whether it says itself which file system it is on."""
+    return _URL.fullmatch(url) is not None
+
+
+def _translate(url: str) -> tuple[str, str]:
+    """The scheme in fsspec's words, and the URL with it."""
+    found = _URL.fullmatch(url)
+    if found is None:
+        return "file", url
+    scheme = _SCHEMES.get(found[1].lower(), found[1].lower())
+    rest = found[2]
+    if scheme in {"file", "local"}:
+        return "file", "/" + rest.lstrip("/")  # Hadoop writes file:/x as well as file:///x
+    if found[1].lower().startswith("wasb"):
+        rest = rest.replace(".blob.", ".dfs.", 1)
+    return scheme, f"{scheme}:{rest}"

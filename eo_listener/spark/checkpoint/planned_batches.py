@@ -1,0 +1,144 @@
+"""What a checkpoint says of the batch that is being written, where the query cannot be asked.
+
+Spark writes `offsets/N` before it begins batch N, and never deletes `offsets/N-1` before N is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
+from eo_listener.model.planned_batch import Plan, spans
+from eo_listener.model.protocols import Look
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.errors import CheckpointError, Finding, FindingKind
+from eo_listener.spark.checkpoint.offset_log import SourceOffsets
+
+_NO_LOGS = Look(held={}, starts={}, ends={}, topic_ids={})
+
+
+class CheckpointPlans:
+    """The `PlanReader` that reads the query's checkpoint, which is named by the user.
+
+    `run_id` stands for the run, which a checkpoint does not know, nor the query's name. A query
+    with a folder `state` counts as stateful. `look` says where Kafka's logs stand; without it the
+    plan says nothing of them.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        run_id: str,
+        look: Callable[[Collection[TopicPartition]], Look] | None = None,
+    ) -> None:
+        self._checkpoint = Checkpoint(location)
+        self._run_id = run_id
+        self._look = look
+
+    def plan(self, frame: Any, batch_id: int) -> Plan:  # noqa: ARG002  # the protocol's
+        """Read what was planned.
+
+        Raises SettingsError for a batch that is not the one being written, StorageError,
+        CheckpointError where a file is missing or is not what it should be, and what `look` raises.
+        """
+        self._check_batch(batch_id)
+        before = self._before(batch_id)
+        sources: dict[int, dict[TopicPartition, OffsetRange]] = {}
+        others = []
+        for index, line in self._lines(batch_id, before):
+            if line.offsets is not None:
+                start = before.get(line.id)
+                sources[index] = spans(
+                    self._first(index, line) if start is None else start, line.offsets
+                )
+            elif line.text is not None:
+                others.append(index)
+        logs = _NO_LOGS
+        if self._look is not None:
+            logs = self._look([tp for ranges in sources.values() for tp in ranges])
+        return Plan(
+            query_id=self._checkpoint.query_id(),
+            run_id=self._run_id,
+            query=None,
+            batch_id=batch_id,
+            sources=MappingProxyType(sources),
+            others=tuple(others),
+            stateful=bool(self._folders("state")),
+            topic_ids=logs.topic_ids,
+            log_starts=logs.starts,
+            log_ends=logs.ends,
+            asked=self._look is not None,
+            continued=frozenset(tp for offsets in before.values() for tp in offsets),
+        )
+
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        """Where the sources began to read. Raises StorageError, CheckpointError."""
+        lines = self._lines(plan.batch_id, self._before(plan.batch_id))
+        return {
+            tp: offset
+            for index, line in lines
+            if line.offsets is not None
+            for tp, offset in self._first(index, line).items()
+        }
+
+    def _lines(
+        self, batch_id: int, before: Mapping[str, Offsets]
+    ) -> Iterator[tuple[int, SourceOffsets]]:
+        """The lines of a batch, one for each source, with the source's index."""
+        planned = self._checkpoint.offsets(batch_id)
+        lines = planned.sources
+        if len(self._folders("sources")) < len(lines):
+            lines = _distinct(lines, before)
+        for place, line in enumerate(lines):
+            # In version 1 an id is a place among all lines, in version 2 the source's own.
+            named = planned.version > 1 and line.id.isdigit()
+            yield int(line.id) if named else place, line
+
+    def _check_batch(self, batch_id: int) -> None:
+        """Refuse a batch that is done, or that another was planned after.
+
+        What it read would be taken for what this frame holds.
+        """
+        batches = self._checkpoint.batches()
+        newest = batches.planned[-1] if batches.planned else batch_id
+        if batch_id in batches.committed or batch_id < newest:
+            raise SettingsError(
+                f"batch {batch_id} is not the one that the query at {self._checkpoint.location} "
+                f"writes: there batch {newest} is the newest, and "
+                f"{max(batches.committed, default='none')} the last that is done",
+                cause="checkpoint= names another query's checkpoint, or the function was called "
+                "outside foreachBatch",
+                fix="Give exactly_once(checkpoint=...) the checkpointLocation of this query, and "
+                "the function to DataStreamWriter.foreachBatch alone",
+            )
+
+    def _before(self, batch_id: int) -> Mapping[str, Offsets]:
+        """Where the sources start, by the id of their line; none for the first batch."""
+        return self._checkpoint.offsets(batch_id - 1).kafka() if batch_id else {}
+
+    def _first(self, index: int, line: SourceOffsets) -> Offsets:
+        found = self._checkpoint.initial(index)
+        if found is None and not line.id.isdigit():
+            found = self._checkpoint.initial(line.id)  # a source with a name (Spark 4.2)
+        if found is None:
+            where = Finding(file=f"sources/{index}/0", kind=FindingKind.MISSING)
+            raise CheckpointError(str(self._checkpoint.location), where)
+        return found
+
+    def _folders(self, name: str) -> tuple[str, ...]:
+        names = self._checkpoint.location.names(name) or ()
+        return tuple(one for one in names if not one.startswith("."))
+
+
+def _distinct(
+    lines: tuple[SourceOffsets, ...], before: Mapping[str, Offsets]
+) -> tuple[SourceOffsets, ...]:
+    """Each stream once: one that the plan reads in several places has a line for each."""
+    found: dict[object, SourceOffsets] = {}
+    for line in lines:
+        same = line.id if line.text is None else (line.text, before.get(line.id))
+        found.setdefault(same, line)
+    return tuple(found.values())

@@ -1,0 +1,76 @@
+"""Find the Java that runs Spark and the broker, and say plainly when there is none."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from eo_listener.model.errors import JavaError
+
+OLDEST = 17
+INSTALL = "sudo apt-get install openjdk-17-jdk-headless (or: brew install openjdk@17)"
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """A Java runtime: its executable and its feature version, such as 17."""
+
+    executable: Path
+    feature: int
+
+
+def find(oldest: int = OLDEST, newest: int | None = None, *, user: str = "this") -> Java:
+    """Return `$JAVA_HOME/bin/java`, or the `java` on the PATH.
+
+    Raises JavaError when there is none, when it does not run, or when its feature version is not
+    from `oldest` to `newest`; `user` names who needs that, such as `"Spark 4.0.0"`.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        origin, found = "JAVA_HOME", shutil.which("java", path=str(Path(home, "bin")))
+    else:
+        origin, found = "PATH", shutil.which("java")
+    if found is None:
+        raise JavaError(
+            "Java was not found",
+            cause=f"JAVA_HOME is {home}, which holds no bin/java"
+            if home
+            else "no java on the PATH",
+            fix=f"Install a JDK {OLDEST}: {INSTALL}; or point JAVA_HOME at one",
+        )
+    feature = _feature(Path(found))
+    if feature < oldest or (newest is not None and feature > newest):
+        wanted = f"Java {oldest} or later" if newest is None else f"Java {oldest} to {newest}"
+        raise JavaError(
+            f"{found} is Java {feature}, but {user} needs {wanted}",
+            cause=f"it was found through {origin}",
+            fix=f"Install a JDK {OLDEST}: {INSTALL}; or point JAVA_HOME at one",
+        )
+    return Java(executable=Path(found), feature=feature)
+
+
+def _feature(executable: Path) -> int:
+    try:
+        answer = subprocess.run(
+            [str(executable), "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise JavaError(
+            f"{executable} -version did not run",
+            cause=str(error),
+            fix="Point JAVA_HOME at a working JDK",
+        ) from error
+    match = _VERSION.search(answer.stderr) or _VERSION.search(answer.stdout)
+    if match is None:
+        raise JavaError(
+            f"{executable} -version printed no version",
+            cause="it may not be a Java runtime",
+            fix="Point JAVA_HOME at a working JDK",
+        )
+    return int(match.group(1))

@@ -1,0 +1,53 @@
+"""Every way in which a call into the JVM fails, as one error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from eo_listener.model.errors import JvmError
+
+# py4j reports a JVM that has gone as Py4JNetworkError, as its plain parent, or as the
+# ConnectionRefusedError of the socket, depending on what the connection was doing.
+# pyspark turns some Java exceptions into its own, by their class.
+FAILURES = (Py4JError, PySparkException, OSError)
+
+
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Raise JvmError for whatever py4j raises inside; `what` is an infinitive: "read ..."."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise JvmError(f"Spark's JVM failed to {what}", cause=_thrown(error)) from error
+    except PySparkException as error:
+        raise JvmError(f"Spark's JVM failed to {what}", cause=type(error).__name__) from error
+    except FAILURES as error:
+        raise JvmError(
+            f"Spark's JVM could not be reached to {what}",
+            cause=f"it may have ended ({type(error).__name__})",
+        ) from error
+
+
+def call(target: Any, method: str) -> Any:
+    """The answer of a method without arguments, or None when `target` has no such method."""
+    try:
+        return getattr(target, method)()
+    except (Py4JJavaError, Py4JNetworkError):
+        raise
+    except Py4JError:  # what py4j raises when it finds no such method
+        return None
+
+
+def _thrown(error: Py4JJavaError) -> str:
+    """The class of the Java exception; its message may quote an option, unless it is ours."""
+    try:
+        thrown = error.java_exception
+        name = str(thrown.getClass().getName())
+        return str(thrown.getMessage()) if name == "java.lang.IllegalStateException" else name
+    except FAILURES:
+        return "the JVM ended before the reason could be read"

@@ -1,0 +1,145 @@
+"""The object that Spark's JVM calls for each event.
+
+pyspark's own listener rebuilds every event field by field, about 80 round trips on the one
+thread that serves all listeners. This one makes a single call for its JSON text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, Protocol
+
+from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+from eo_listener.model.errors import JvmError
+from eo_listener.spark.jvm.claims import Claims
+from eo_listener.spark.jvm.running_query import RunningQuery, shared_state
+
+logger = logging.getLogger("eo_listener")
+
+_BEFORE_PROGRESS: Final = '{"progress":'
+
+
+class Receiver(Protocol):
+    """What the events are handed to, on a thread of Spark: every method must return at once."""
+
+    def started(self, query: RunningQuery) -> None:
+        """A query begins: on its own thread, before its sources exist, so do no I/O."""
+
+    def progressed(self, text: str) -> None:
+        """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
+
+    def idle(self, query_id: str, run_id: str) -> None:
+        """A query found no new data for a while."""
+
+    def terminated(self, query_id: str, run_id: str, exception: str | None) -> None:
+        """A run has ended, with Spark's text of the error that ended it."""
+
+
+def wrap(receiver: Receiver, session: SparkSession | None = None) -> Any:
+    """Return the Java listener that hands its events to `receiver`.
+
+    It is what `_jlistener` of a StreamingQueryListener has to be. Without `session` the newest
+    one counts. Raises JvmError when there is no session in this process.
+    """
+    session = session or SparkSession._instantiatedSession  # noqa: SLF001 - getActiveSession is None on other threads
+    gateway, jvm = SparkContext._gateway, SparkContext._jvm  # noqa: SLF001 - no public way to them
+    if session is None or gateway is None or jvm is None:
+        raise JvmError(
+            "There is no Spark session to listen to",
+            cause="none was started in this process, or it was stopped",
+            fix="Start the session first, then add the listener to spark.streams",
+        )
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
+    callback = _Callback(receiver, shared_state(session), jvm)
+    wrapper: Any = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+    return wrapper(callback)
+
+
+def _contained(method: Callable[[_Callback, Any], None]) -> Callable[[_Callback, Any], None]:
+    """Keep an exception in Python, and log it once for each method and type.
+
+    In the JVM it would become one stack trace in Spark's log per event, forever, on the
+    thread that all listeners share; and for `onQueryStarted` on the thread of the query.
+    """
+
+    def guarded(callback: _Callback, event: Any) -> None:
+        try:
+            method(callback, event)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the query must go on: see above
+            callback.failed(method.__name__, error)
+
+    return guarded
+
+
+class _Callback:
+    """Implements Spark's PythonStreamingQueryListener."""
+
+    class Java:
+        """What py4j reads to make a Java proxy."""
+
+        implements: ClassVar[list[str]] = [
+            "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
+        ]
+
+    def __init__(self, receiver: Receiver, state: Any, jvm: Any) -> None:
+        self._receiver = receiver
+        self._state = state
+        self._jvm = jvm
+        self._claims = Claims(jvm)
+        self._logged: set[tuple[str, type[Exception]]] = set()
+
+    @_contained
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
+        execution = self._state.activeStreamingQueries().get(event.id())
+        told = json.loads(event.json())
+        if execution is None or str(execution.runId().toString()) != told["runId"]:
+            raise JvmError(f"Query {told['id']} has started, but Spark does not list it")
+        self._receiver.started(
+            RunningQuery(
+                query_id=told["id"],
+                run_id=told["runId"],
+                name=told.get("name"),
+                execution=execution,
+                jvm=self._jvm,
+            )
+        )
+        self._claims.take(told["runId"])
+
+    @_contained
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
+        text = unwrapped(event.json())
+        self._receiver.progressed(text)
+        self._claims.take_from(text)
+
+    @_contained
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
+        told = json.loads(event.json())
+        self._receiver.idle(told["id"], told["runId"])
+
+    @_contained
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
+        told = json.loads(event.json())
+        self._receiver.terminated(told["id"], told["runId"], told.get("exception"))
+
+    def failed(self, method: str, error: Exception) -> None:
+        """Log an exception that must not reach the JVM, once for each kind."""
+        kind = (method, type(error))
+        if kind not in self._logged:
+            self._logged.add(kind)
+            logger.error(
+                "%s failed; the query goes on, and this is not logged again",
+                method,
+                exc_info=error,
+            )
+
+
+def unwrapped(text: str) -> str:
+    """Return the StreamingQueryProgress inside the JSON of a QueryProgressEvent."""
+    if text.startswith(_BEFORE_PROGRESS) and text.endswith("}}"):
+        return text[len(_BEFORE_PROGRESS) : -1]
+    return json.dumps(json.loads(text)["progress"])

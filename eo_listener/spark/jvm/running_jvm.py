@@ -1,0 +1,44 @@
+"""Which classes a JVM that is already running has loaded or could load."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+
+from eo_listener.spark.jvm.calls import asking
+
+SHIM_PACKAGE: Final = "io.github.eolistener.requests"
+SHIM: Final = f"{SHIM_PACKAGE}.SourceInspector"
+KAFKA: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+
+
+def is_running() -> bool:
+    """Whether this process has a JVM: of a session, live or stopped, or of spark-submit."""
+    return SparkContext._gateway is not None or under_submit()  # noqa: SLF001 - no public way to it
+
+
+def under_submit() -> bool:
+    """Whether spark-submit started this process, and so its JVM before it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def has_class(name: str) -> bool:
+    """Whether the running JVM finds a class, where it finds what came by `spark.jars`.
+
+    Raises JvmError.
+    """
+    with asking("list its classes"):
+        # Connects to the JVM of spark-submit; where there is a connection it does nothing.
+        SparkContext._ensure_initialized()  # noqa: SLF001 - no public way to it
+        jvm: Any = SparkContext._jvm  # noqa: SLF001 - no public way to it
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        try:
+            loader.loadClass(name)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == "java.lang.ClassNotFoundException":
+                return False
+            raise
+        return True

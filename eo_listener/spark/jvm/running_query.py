@@ -1,0 +1,89 @@
+"""The live query behind an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import JavaClass
+
+from eo_listener.model.errors import JvmError
+from eo_listener.spark.jvm.calls import asking, call
+from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunningQuery:
+    """One run of a query. It can still be asked when the run has ended: it holds the object."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    execution: Any = field(repr=False)  # Spark's StreamExecution
+    jvm: Any = field(repr=False)
+
+    @classmethod
+    def of(cls, execution: Any, jvm: Any) -> RunningQuery:
+        """The run that `execution` is; raises what py4j raises."""
+        name = execution.name()
+        return cls(
+            query_id=str(execution.id().toString()),
+            run_id=str(execution.runId().toString()),
+            name=None if name is None else str(name),
+            execution=execution,
+            jvm=jvm,
+        )
+
+    def batch(self) -> int:
+        """The number of the batch that runs or is next, -1 before that; raises what py4j raises."""
+        context = call(self.execution, "getLatestExecutionContext")
+        if context is not None:  # from Spark 4.0 each batch has its own, and not the query
+            return int(context.batchId())
+        return int(self.execution.currentBatchId())
+
+    def has_ended(self) -> bool:
+        """Whether the run is over, or cannot go on. Raises JvmError.
+
+        An idle query lives on for a while when its SparkContext is stopped, and nobody is told of
+        its end: Spark's bus of events is stopped too.
+        """
+        with asking("read whether a query still runs"):
+            if not self.execution.isActive():
+                return True
+            return bool(self.execution.sparkSession().sparkContext().isStopped())
+
+    def shim(self, name: str) -> Any | None:
+        """Return a class of the shim; None where the shim is not loaded. Raises JvmError."""
+        with asking("load a class of the shim"):
+            found = getattr(self.jvm, f"{SHIM_PACKAGE}.{name}")  # one round trip
+        # A class that the JVM does not have py4j takes for one more package.
+        return found if isinstance(found, JavaClass) else None
+
+
+def find(session: SparkSession, query_id: str, run_id: str) -> RunningQuery | None:
+    """Return the query that runs now under both ids, in whichever session it was started.
+
+    Raises JvmError when Spark cannot be asked.
+    """
+    state = shared_state(session)
+    jvm: Any = session._jvm  # noqa: SLF001 - pyspark offers no public way to its JVM
+    with asking("list its running queries"):
+        execution = state.activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
+        query = None if execution is None else RunningQuery.of(execution, jvm)
+    return query if query is not None and query.run_id == run_id else None
+
+
+def shared_state(session: SparkSession) -> Any:
+    """Return what all sessions of one SparkContext share. Raises JvmError."""
+    java_session = getattr(session, "_jsparkSession", None)
+    if java_session is None:
+        raise JvmError(
+            "This session has no JVM to ask",
+            cause="it is a Spark Connect session",
+            fix="Use a classic session, in the process of the driver",
+        )
+    with asking("read the shared state of its sessions"):
+        return java_session.sharedState()

@@ -1,0 +1,51 @@
+"""The shim's hands over py4j: what Python has done for it inside Spark's JVM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.java_gateway import JavaClass
+from pyspark import SparkContext
+
+from eo_listener.model.errors import JvmError
+from eo_listener.spark.jvm.calls import asking
+from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE
+
+
+class JvmHands:
+    """The `Hands` of classic PySpark: a method of the shim in the JVM of this process.
+
+    One call is one round trip. py4j waits for the answer without limit: whoever must not be held
+    up calls from a thread of its own.
+    """
+
+    def __init__(self) -> None:
+        self._found: tuple[object, Any] | None = None  # a JVM, and the method in it
+
+    def call(self, what: str, argument: str) -> str:
+        """Do `what` with `argument`, as JSON texts. Raises JvmError."""
+        jvm = SparkContext._jvm  # noqa: SLF001 - no public way to it
+        if jvm is None:
+            raise JvmError(
+                f"this process has no JVM to run the shim's call {what!r}",
+                cause="no session has been started, or it is a Spark Connect session",
+                fix="Use a classic session, in the process of the driver",
+            )
+        # Looking a method up costs two round trips, so it is kept while its JVM is there.
+        if self._found is None or self._found[0] is not jvm:
+            self._found = jvm, _method(jvm)
+        with asking(f"run the shim's call {what!r}"):
+            return str(self._found[1](what, argument))
+
+
+def _method(jvm: Any) -> Any:
+    with asking("load the shim's ShimCalls class"):
+        found = getattr(jvm, f"{SHIM_PACKAGE}.ShimCalls")
+        # A class that the JVM does not have py4j takes for one more package.
+        if isinstance(found, JavaClass):
+            return found.call
+    raise JvmError(
+        "Spark's JVM has no shim, or an older one",
+        cause="its jar was not given to Spark",
+        fix="Give Spark the jar that `eo-listener jar` names, by spark.jars or --jars",
+    )

@@ -1,0 +1,122 @@
+"""Which offsets each task of a batch reads: true only where a task still is one Kafka partition.
+
+Spark keeps a task's Kafka range with the partition of the RDD, and steps that move no rows between
+tasks (select, filter, map, a broadcast join) hand that partition on. A shuffle, a coalesce or a
+union makes partitions of another kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from eo_listener.model.errors import JvmError, SettingsError
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.spark.jvm.calls import asking, call
+from eo_listener.spark.jvm.streams import elements
+
+_WHAT: Final = "read the offset range of each task"
+_RANGE: Final = re.compile(r"KafkaOffsetRange\((.+)-(\d+),(\d+),(\d+),.*\)", re.DOTALL)
+# Kept narrow: an exchange for a broadcast moves the other side of a join, not the batch's rows.
+_MOVES: Final = (
+    ("BroadcastExchange", None),
+    ("Exchange", "a shuffle (repartition, groupBy, join, distinct or orderBy)"),
+    ("Coalesce", "coalesce()"),
+    ("Union", "a union"),
+    ("CartesianProduct", "a cross join"),
+    ("CollectLimit", "limit()"),
+    ("TakeOrderedAndProject", "orderBy() with limit()"),
+)
+_SPLIT: Final = "minPartitions, or maxRecordsPerPartition, which cut a partition into several tasks"
+_SEVERAL: Final = "a shuffle, a coalesce or a union in the transform or before foreachBatch"
+_FIX: Final = (
+    "Leave it out where the partition of a task must be known; a batch that is one transaction may "
+    "be transformed in any way"
+)
+
+
+def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
+    """Return the range of each task of `frame` (a DataFrame), in the order of the tasks' ids.
+
+    Partitions without new records have no task. Raises SettingsError, naming the likely cause,
+    where a task is not the whole range of one Kafka partition; JvmError when Spark cannot be
+    asked. Runs no job but for the broadcasts in it; takes about a millisecond a task.
+    """
+    plan = getattr(frame, "_jdf", None)
+    if plan is None:
+        raise SettingsError(
+            "which Kafka partition a task reads cannot be found out here",
+            cause="this is a DataFrame of Spark Connect, which shows no tasks",
+            fix="Run the query in classic PySpark",
+        )
+    with asking(_WHAT):
+        executed = plan.queryExecution().executedPlan()
+        for name in _nodes(executed):
+            _refuse_moving(name)
+        partitions = plan.queryExecution().toRdd().partitions()
+        found = tuple(_range(partition) for partition in partitions)
+    seen: set[TopicPartition] = set()
+    for tp, _ in found:
+        if tp in seen:
+            raise _refused(f"several tasks read {tp}", _SPLIT)
+        seen.add(tp)
+    return found
+
+
+def _nodes(plan: Any) -> Iterator[str]:
+    """The kinds of all steps of a physical plan, without the `Exec` that most end with."""
+    kind = str(plan.getClass().getSimpleName()).removesuffix("Exec")
+    if kind == "AdaptiveSparkPlan":  # a leaf, to look at; streams have it from Spark 4.2 on
+        yield from _nodes(plan.initialPlan())
+    elif kind == "ReusedExchange":  # the same
+        yield from _nodes(plan.child())
+    else:
+        yield kind
+        if not kind.startswith("BroadcastExchange"):  # below one is the other side of a join
+            for child in elements(plan.children()):
+                yield from _nodes(child)
+
+
+def _refuse_moving(kind: str) -> None:
+    for part, what in _MOVES:
+        if part in kind:
+            if what is not None:
+                raise _refused("the rows of a task are not those of one Kafka partition", what)
+            return
+
+
+def _range(partition: Any) -> tuple[TopicPartition, OffsetRange]:
+    held = call(_input(partition), "offsetRange")
+    if held is None:
+        raise _refused("the rows of a task are not those of one Kafka partition", _SEVERAL)
+    text = str(held.toString())
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise JvmError(
+            f"Spark's JVM failed to {_WHAT}",
+            cause="its ranges have an unknown form: this Spark is newer, or a vendor's own",
+            fix="Report it with the Spark version",
+        )
+    return TopicPartition(match[1], int(match[2])), OffsetRange(int(match[3]), int(match[4]))
+
+
+def _input(partition: Any) -> Any:
+    """What a partition of an RDD reads: from Spark 4.2 one thing or none, before a Seq of them.
+
+    The connector's older source (V1) has its ranges in the partition itself.
+    """
+    one = call(partition, "inputPartition")
+    if one is not None:
+        inside = call(one, "isDefined")
+        return one if inside is None else one.get() if inside else partition
+    several = call(partition, "inputPartitions")
+    if several is None:
+        return partition
+    if several.size() != 1:
+        raise _refused("a task reads several Kafka partitions", _SEVERAL)
+    return several.head()
+
+
+def _refused(problem: str, cause: str) -> SettingsError:
+    return SettingsError(f"{problem}, as this batch is read and transformed", cause=cause, fix=_FIX)

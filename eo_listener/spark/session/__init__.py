@@ -1,0 +1,1 @@
+"""A Spark session with everything that eo_listener needs."""

@@ -1,0 +1,236 @@
+"""Give a SparkSession's builder what eo_listener needs, without taking anything away.
+
+What Spark loads is decided by spark-submit, which pyspark runs to start the JVM. It takes the
+first of: an option in `PYSPARK_SUBMIT_ARGS`, a `--conf` there, the builder, spark-defaults.conf.
+So each addition is merged with the value that would win, and written to where it wins.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from eo_listener.model.errors import JvmAlreadyRunningError, SettingsError
+from eo_listener.spark import java
+from eo_listener.spark import shim as shim_jar
+from eo_listener.spark.session import java_properties
+from eo_listener.spark.session.installation import CONNECTOR, Installation
+from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS: Final = "spark.jars"
+PACKAGES: Final = "spark.jars.packages"
+EXCLUDES: Final = "spark.jars.excludes"
+REPOSITORIES: Final = "spark.jars.repositories"
+IVY_SETTINGS: Final = "spark.jars.ivySettings"
+
+# Spark brings both already, shaded; asking for them again only adds 50 MB that may be missing.
+HADOOP: Final = ("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime")
+OUR_IVY_SETTINGS: Final = Path(__file__).with_name("ivysettings.xml")
+
+logger = logging.getLogger("eo_listener")
+
+
+def configure(
+    builder: SparkSession.Builder, *, connector: bool = True, shim: bool = True
+) -> SparkSession.Builder:
+    """Add the shim and this Spark's Kafka connector to `builder`, and return it.
+
+    Call it last, just before `getOrCreate`, in a program that python starts. It registers no
+    listener. `connector=False` and `shim=False` leave that part out. What is there already, or
+    was set by the user in any of Spark's ways, stays; calling it twice changes nothing.
+
+    Jars are put into the environment variable PYSPARK_SUBMIT_ARGS, also those the builder had.
+
+    Raises JvmAlreadyRunningError when the JVM is already running without them, SettingsError,
+    JavaError, and UnavailableError when the shim jar is missing.
+    """
+    options = _options_of(builder)
+    arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
+    _refuse_connect(options, arguments)
+    spark = Installation.find()
+    _compare(spark)
+    if not _running_jvm_has_all(spark, connector=connector, shim=shim):
+        java.find(spark.oldest_java, spark.newest_java, user=f"Spark {spark.version}")
+        settings = Settings(
+            arguments=arguments,
+            options=options,
+            defaults=_defaults(spark, arguments),
+        )
+        if shim:
+            settings.add(JARS, [str(shim_jar.jar())])
+        if connector:
+            _add_connector(settings, spark)
+        _apply(settings)
+    return builder
+
+
+@dataclass(slots=True, kw_only=True)
+class Settings:
+    """What spark-submit would find, in the order in which it looks."""
+
+    arguments: SubmitArguments
+    options: dict[str, Any]  # the builder's own, changed in place
+    defaults: Mapping[str, str]
+
+    def get(self, key: str) -> str | None:
+        """The value that would win."""
+        given = self.arguments.setting(key)
+        if given is None and self.options.get(key) is not None:
+            given = str(self.options[key])
+        return given if given is not None else self.defaults.get(key)
+
+    def items(self, key: str) -> list[str]:
+        """The value that would win, as the list that it is."""
+        return [item.strip() for item in (self.get(key) or "").split(",") if item.strip()]
+
+    def add(self, key: str, new: list[str]) -> None:
+        """Append what is not there yet to the value that would win."""
+        there = self.items(key)
+        value = ",".join([*there, *(item for item in new if item not in there)])
+        if key == JARS or self.arguments.setting(key) is not None:
+            self.arguments = self.arguments.with_setting(key, value)
+        else:
+            self.options[key] = value
+
+
+def _add_connector(settings: Settings, spark: Installation) -> None:
+    given = [*settings.items(JARS), *settings.items(PACKAGES)]
+    if spark.has_connector or any(CONNECTOR in item for item in given):
+        return
+    own_packages = bool(settings.items(PACKAGES))
+    settings.add(PACKAGES, [spark.connector])
+    settings.add(EXCLUDES, list(HADOOP))
+    chosen = settings.get(IVY_SETTINGS) or settings.get(REPOSITORIES)
+    if chosen or os.environ.get("DEFAULT_ARTIFACT_REPOSITORY"):
+        return
+    # Our settings ask all that Spark asks but one old public repository. Where there is no
+    # ~/.m2 they would bring nothing, and the user's own packages may come from there.
+    if not own_packages or Path("~/.m2/repository").expanduser().exists():
+        settings.options[IVY_SETTINGS] = str(OUR_IVY_SETTINGS)
+
+
+def _apply(settings: Settings) -> None:
+    # Not as the builder's spark.jars: pyspark sets the builder's options once more on the
+    # SparkContext, over what spark-submit made of them. The jars of all packages would be lost
+    # there, and with them the connector on every executor of a cluster.
+    if settings.arguments.setting(JARS) is not None:
+        settings.options.pop(JARS, None)
+    os.environ[VARIABLE] = settings.arguments.render()
+
+
+def _defaults(spark: Installation, arguments: SubmitArguments) -> dict[str, str]:
+    folder = os.environ.get("SPARK_CONF_DIR") or spark.home / "conf"
+    standard = Path(folder, "spark-defaults.conf")
+    named = arguments.value("--properties-file")
+    if named is None:
+        return java_properties.read(standard)
+    also_standard = any(name == "--load-spark-defaults" for name, _ in arguments.options)
+    return {
+        **(java_properties.read(standard) if also_standard else {}),
+        **java_properties.read(Path(named)),
+    }
+
+
+def _options_of(builder: Any) -> dict[str, Any]:
+    options = getattr(builder, "_options", None)
+    if not isinstance(options, dict) or not hasattr(builder, "getOrCreate"):
+        raise SettingsError(
+            f"configure takes a builder, not {type(builder).__name__}",
+            fix="configure(SparkSession.builder.appName(...)).getOrCreate()",
+        )
+    if type(builder).__module__.startswith("pyspark.sql.connect"):
+        raise _connect_error("the builder is one of Spark Connect")
+    return options
+
+
+def _refuse_connect(options: Mapping[str, Any], arguments: SubmitArguments) -> None:
+    api = arguments.setting("spark.api.mode")
+    signs: dict[str, Callable[[], bool]] = {
+        f"{VARIABLE} has --remote": lambda: arguments.value("--remote") is not None,
+        f"{VARIABLE} has spark.remote": lambda: arguments.setting("spark.remote") is not None,
+        f"{VARIABLE} has spark.api.mode=connect": lambda: api == "connect",
+        "the builder has spark.remote": lambda: "spark.remote" in options,
+        "spark.api.mode is connect": lambda: options.get("spark.api.mode") == "connect",
+        "SPARK_REMOTE is set": lambda: "SPARK_REMOTE" in os.environ,
+        "SPARK_API_MODE is connect": lambda: os.environ.get("SPARK_API_MODE") == "connect",
+        "SPARK_CONNECT_MODE is 1": lambda: os.environ.get("SPARK_CONNECT_MODE") == "1",
+        "a Connect session is open": lambda: "SPARK_CONNECT_MODE_ENABLED" in os.environ,
+    }
+    for sign, seen in signs.items():
+        if seen():
+            raise _connect_error(sign)
+
+
+def _compare(spark: Installation) -> None:
+    """Say it when the Spark that will be started is not the one this pyspark is made for."""
+    pyspark = str(getattr(sys.modules.get("pyspark"), "__version__", spark.version))
+    if pyspark.split(".")[:2] != spark.version.split(".")[:2]:
+        logger.warning(
+            "pyspark is %s, and will start the Spark %s in %s (SPARK_HOME), which it may not fit; "
+            "the connector is chosen for Spark %s. Fix: unset SPARK_HOME, or install pyspark==%s",
+            pyspark,
+            spark.version,
+            spark.home,
+            spark.version,
+            spark.version,
+        )
+
+
+def _connect_error(sign: str) -> SettingsError:
+    return SettingsError(
+        "configure is for a session whose JVM it starts, not for Spark Connect",
+        cause=sign,
+        fix="Give the Connect server the jars when it is started: start-connect-server.sh"
+        ' --jars "$(eo-listener jar)"',
+    )
+
+
+def _running_jvm_has_all(spark: Installation, *, connector: bool, shim: bool) -> bool:
+    """Whether a JVM runs that needs nothing more. Raises JvmAlreadyRunningError when it does."""
+    from eo_listener.spark.jvm import running_jvm  # noqa: PLC0415 - imports pyspark: its absence is said above
+
+    if not running_jvm.is_running():
+        return False
+    wanted = {running_jvm.SHIM: shim, running_jvm.KAFKA: connector}
+    missing = [name for name, wish in wanted.items() if wish and not running_jvm.has_class(name)]
+    if missing:
+        raise too_late(
+            spark,
+            connector=running_jvm.KAFKA in missing,
+            shim=running_jvm.SHIM in missing,
+            submitted=running_jvm.under_submit(),
+        )
+    return True
+
+
+def too_late(
+    spark: Installation, *, connector: bool, shim: bool, submitted: bool
+) -> JvmAlreadyRunningError:
+    """Build the error that names what the running JVM lacks and how to start it with that."""
+    lacking = " and ".join(
+        name for name, lacks in (("the shim", shim), ("the Kafka connector", connector)) if lacks
+    )
+    command = ["spark-submit"]
+    if shim:
+        command.append('--jars "$(eo-listener jar)"')
+    if connector:
+        command += ["--packages", spark.connector, "--exclude-packages", ",".join(HADOOP)]
+    command.append(sys.argv[0] if submitted and sys.argv[0] else "job.py")
+    line = " ".join(command)
+    return JvmAlreadyRunningError(
+        f"configure comes too late: the JVM is already running, without {lacking}",
+        cause="spark-submit started it before this program"
+        if submitted
+        else "this process has started a Spark session before",
+        fix=line
+        if submitted
+        else f"Call configure before the first session of the process, or start it by: {line}",
+    )

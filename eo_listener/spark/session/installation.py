@@ -1,0 +1,81 @@
+"""The Spark that pyspark will start, as its files tell."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from eo_listener.model.errors import SettingsError, install
+from eo_listener.spark import spark_home
+
+OLDEST: Final = (3, 5)
+CONNECTOR: Final = "spark-sql-kafka-0-10"
+
+_HADOOP: Final = re.compile(r"hadoop-client-api-(\d+)\.(\d+)\.(\d+).*\.jar")
+# Hadoop before 3.4.2 calls Subject.getSubject, which throws from Java 23 on (HADOOP-19212): the
+# session would end in JAVA_GATEWAY_EXITED.
+_HADOOP_FOR_JAVA_23: Final = (3, 4, 2)
+
+_SPARK_SQL: Final = re.compile(r"spark-sql_(\d+\.\d+)-((\d+)\.(\d+).*)\.jar")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """Where Spark is, and which: `scala` as in `2.13`, `version` as in `4.0.0`."""
+
+    home: Path
+    scala: str
+    version: str
+
+    @classmethod
+    def find(cls) -> Installation:
+        """Return `$SPARK_HOME`, or the Spark inside pyspark.
+
+        Raises SettingsError when there is none, or when it is older than 3.5.
+        """
+        homes = spark_home.homes()
+        if not homes:
+            raise SettingsError("pyspark is not installed", fix=install("spark"))
+        home = homes[0]
+        names = sorted(file.name for file in home.glob("jars/spark-sql_*.jar"))
+        match = next((m for name in names if (m := _SPARK_SQL.fullmatch(name))), None)
+        if match is None:
+            raise SettingsError(
+                f"There is no Spark in {home}: it has no jars/spark-sql_*.jar",
+                cause="SPARK_HOME names another folder, or pyspark-client is installed",
+                fix=f"Correct or unset SPARK_HOME; or {install('spark')}",
+            )
+        scala, version, major, minor = match.groups()
+        if (int(major), int(minor)) < OLDEST:
+            raise SettingsError(
+                f"Spark {version} in {home} is too old",
+                cause="eo-listener needs Spark 3.5 or later",
+                fix="pip install 'pyspark>=3.5,<5'; and look at SPARK_HOME",
+            )
+        return cls(home=home, scala=scala, version=version)
+
+    @property
+    def connector(self) -> str:
+        """The Maven coordinates of the Kafka connector made with this Spark."""
+        return f"org.apache.spark:{CONNECTOR}_{self.scala}:{self.version}"
+
+    @property
+    def oldest_java(self) -> int:
+        """The oldest Java this Spark and the shim run on."""
+        return 11 if self.version.startswith("3.") else 17
+
+    @property
+    def newest_java(self) -> int | None:
+        """The newest Java this Spark starts on; None when no limit is known."""
+        for jar in self.home.glob("jars/hadoop-client-api-*.jar"):
+            match = _HADOOP.fullmatch(jar.name)
+            if match and tuple(map(int, match.groups())) < _HADOOP_FOR_JAVA_23:
+                return 22
+        return None
+
+    @property
+    def has_connector(self) -> bool:
+        """Whether somebody put the connector among Spark's own jars."""
+        return any(self.home.glob(f"jars/{CONNECTOR}_*.jar"))

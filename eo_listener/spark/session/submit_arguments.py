@@ -1,0 +1,98 @@
+"""`PYSPARK_SUBMIT_ARGS`: the command line that pyspark starts the JVM with."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from typing import Final
+
+from eo_listener.model.errors import SettingsError
+
+VARIABLE: Final = "PYSPARK_SUBMIT_ARGS"
+SHELL: Final = "pyspark-shell"
+
+OPTIONS: Final = {
+    "spark.jars": "--jars",
+    "spark.jars.packages": "--packages",
+    "spark.jars.excludes": "--exclude-packages",
+    "spark.jars.repositories": "--repositories",
+}
+"""The settings that have an option of their own, which wins over any `--conf`."""
+
+# From Spark's SparkSubmitOptionParser: all other options take a value.
+_SWITCHES: Final = frozenset(
+    {
+        "--help",
+        "--load-spark-defaults",
+        "--supervise",
+        "--usage-error",
+        "--verbose",
+        "--version",
+        "-h",
+        "-v",
+    }
+)
+_CONF: Final = ("--conf", "-c")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitArguments:
+    """Options with their values (None for a switch), and what follows them."""
+
+    options: tuple[tuple[str, str | None], ...] = ()
+    rest: tuple[str, ...] = (SHELL,)
+
+    @classmethod
+    def parse(cls, text: str) -> SubmitArguments:
+        """Read them as Spark does. Raises SettingsError when they cannot be split."""
+        try:
+            tokens = shlex.split(text)
+        except ValueError as error:
+            raise SettingsError(
+                f"{VARIABLE} cannot be read: {error}", fix=f"Correct or unset {VARIABLE}"
+            ) from error
+        options: list[tuple[str, str | None]] = []
+        while tokens and tokens[0].startswith("-"):
+            name, equals, value = tokens.pop(0).partition("=")
+            if name in _SWITCHES:
+                options.append((name, None))
+            elif equals:
+                options.append((name, value))
+            elif tokens:
+                options.append((name, tokens.pop(0)))
+            else:
+                raise SettingsError(
+                    f"{VARIABLE} ends with {name}, which needs a value",
+                    fix=f"Correct or unset {VARIABLE}",
+                )
+        return cls(options=tuple(options), rest=tuple(tokens) or (SHELL,))
+
+    def render(self) -> str:
+        """Write them so that `parse` reads the same."""
+        words = [word for option in self.options for word in option if word is not None]
+        return shlex.join([*words, *self.rest])
+
+    def value(self, option: str) -> str | None:
+        """The value of an option; Spark takes the last one."""
+        return dict(self.options).get(option)
+
+    def setting(self, key: str) -> str | None:
+        """What these arguments say of a setting: its own option, else the last `--conf` of it."""
+        own = self.value(OPTIONS[key]) if key in OPTIONS else None
+        if own is not None:
+            return own
+        found = [value for name, value in self.options if _names(name, value, key)]
+        return found[-1].partition("=")[2] if found and found[-1] is not None else None
+
+    def with_setting(self, key: str, value: str) -> SubmitArguments:
+        """Say it once, in the form that wins."""
+        kept = [
+            (name, old)
+            for name, old in self.options
+            if name != OPTIONS[key] and not _names(name, old, key)
+        ]
+        return replace(self, options=(*kept, (OPTIONS[key], value)))
+
+
+def _names(option: str, value: str | None, key: str) -> bool:
+    return option in _CONF and value is not None and value.partition("=")[0] == key

@@ -1,0 +1,92 @@
+"""Entries, rows and names made up for tests of sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from eo_listener.model.ledger import Entry, Head, Move, Verdict
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import Plan
+
+Row: TypeAlias = tuple[str, int, int, str]
+"""One row of a test: topic, partition, offset, word."""
+
+Heads: TypeAlias = Mapping[TopicPartition, Head]
+
+FRAME = "topic string, partition int, offset bigint, word string"
+HOSTILE = (
+    "it's",
+    'say "so"',
+    "x'); DROP TABLE eo_ledger; --",
+    'x"); DROP TABLE eo_ledger; --',
+    "two\nlines",
+    "100%s ? :a {0} $1",
+    "back\\slash",
+    "\u017elu\u0165ou\u010dk\u00fd \U0001f40d",
+)
+"""Names that are data, and never SQL."""
+
+QUERY = "flights"
+
+
+def entry_of(
+    heads: Heads,
+    spans: Mapping[TopicPartition, OffsetRange],
+    *,
+    batch_id: int = 0,
+    query: str = QUERY,
+    run_id: str = "run-1",
+    topic_id: str | None = "tv9Lg1mUQ5mX5yWk4vcVXA",
+    gap: OffsetRange | None = None,
+) -> Entry:
+    """Return the entry of a batch with `spans`, which has found `heads`; nothing is judged.
+
+    `gap` is accepted in each of its moves.
+    """
+    moves = {
+        tp: Move(
+            source=0,
+            span=span,
+            topic_id=topic_id,
+            verdict=_verdict(span, heads.get(tp)),
+            found=heads.get(tp),
+            gap=gap,
+        )
+        for tp, span in spans.items()
+    }
+    return Entry(query=query, query_id="query-1", run_id=run_id, batch_id=batch_id, moves=moves)
+
+
+def rows_of(entry: Entry, word: str = "") -> list[Row]:
+    """Return a row for each offset of `entry`."""
+    return [
+        (*tp, offset, word or entry.run_id)
+        for tp, move in entry.moves.items()
+        for offset in range(*move.span)
+    ]
+
+
+def _verdict(span: OffsetRange, found: Head | None) -> Verdict | None:
+    if span.start == span.until:
+        return None
+    return Verdict.FIRST if found is None else Verdict.NEXT
+
+
+def plan_of(entry: Entry) -> Plan:
+    """Return the plan that `entry` fits."""
+    return Plan(
+        query_id=entry.query_id,
+        run_id=entry.run_id,
+        query=entry.query,
+        batch_id=entry.batch_id,
+        sources={0: {tp: move.span for tp, move in entry.moves.items()}},
+        topic_ids={},
+        log_starts={},
+        log_ends={},
+    )
+
+
+def heads_of(entry: Entry) -> dict[TopicPartition, Head]:
+    """Return the heads that a ledger holds once `entry` is written."""
+    return {tp: entry.head(tp) for tp in entry.moves}

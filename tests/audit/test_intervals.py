@@ -1,0 +1,47 @@
+"""Sets of offsets as runs, against Python's own sets."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eo_listener.audit.intervals import Runs, common, of_offsets, runs, without
+from eo_listener.model.offsets import OffsetRange
+
+OFFSETS = st.sets(st.integers(0, 40))
+
+
+def made(offsets: set[int]) -> Runs:
+    return of_offsets(sorted(offsets))
+
+
+def members(found: Runs) -> set[int]:
+    return {offset for start, until in found for offset in range(start, until)}
+
+
+def assert_canonical(found: Runs) -> None:
+    assert all(span.start < span.until for span in found)
+    assert all(one.until < two.start for one, two in pairwise(found))
+
+
+@given(OFFSETS, OFFSETS)
+def test_they_are_sets(one: set[int], other: set[int]) -> None:
+    """Common, without and union say what sets say, in the fewest runs there are."""
+    left, right = made(one), made(other)
+    for found, expected in (
+        (common(left, right), one & other),
+        (without(left, right), one - other),
+        (runs([*left, *right]), one | other),
+    ):
+        assert members(found) == expected
+        assert_canonical(found)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8))
+def test_any_spans_make_runs(spans: list[tuple[int, int]]) -> None:
+    """Spans in any order, overlapping, empty or turned about, become runs."""
+    found = runs(OffsetRange(*span) for span in spans)
+    assert members(found) == {offset for start, until in spans for offset in range(start, until)}
+    assert_canonical(found)

@@ -1,0 +1,240 @@
+"""When a run that has ended needs no more care."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+
+from eo_listener.bridge.ended_runs import LONGEST, SHORTEST, Settler
+from eo_listener.commit.groups.cluster_state import Board
+from eo_listener.commit.groups.group_state import Inspection
+from eo_listener.commit.groups.waiting import Groups, Waiting
+from eo_listener.model.events import (
+    CommitAbandoned,
+    CommitRefused,
+    Event,
+    Refusal,
+    RunGroupsChanged,
+)
+from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.model.protocols import Look
+
+TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+K = "k:9092"
+
+
+class Driver:
+    """A committer's board and a settler, and a clock that only the test moves.
+
+    `codes` are the answers of Kafka to each commit and each look at a group; there none is right.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.board = Board(K)
+        self.settled: list[str] = []
+        self.settler = Settler(self.settled.append)
+        self.codes: dict[str, str] = {}
+        self.held: dict[str, dict[TopicPartition, Position]] = {}
+        self.requests: Counter[str] = Counter()
+        self.events: list[Event] = []
+        self._pause, self._look_at = SHORTEST, 0.0
+
+    def run(self, name: str, *offers: tuple[str, int], tp: TopicPartition = TP) -> None:
+        """A run that feeds these groups, has reached these offsets, and ends."""
+        groups = frozenset((K, group) for group, _ in offers)
+        self.settler(RunGroupsChanged(query="q", run_id=name, groups=groups, ended=False))
+        for group, offset in offers:
+            self.offer(group, offset, tp)
+        self.settler.add(name)
+        self.board.hurry(group for group, _ in offers)
+        self._pause, self._look_at = SHORTEST, self.now
+
+    def offer(self, group: str, offset: int, tp: TopicPartition = TP) -> None:
+        """Something is to be committed."""
+        refused = self.board.offer(group, {tp: Position(offset=offset)})
+        if refused is not None:
+            self.events.append(refused)
+
+    def waiting(self, groups: Groups) -> frozenset[Waiting]:
+        """What the committer's `waiting` gives."""
+        return self.board.waiting([group for cluster, group in groups if cluster == K])
+
+    def pass_by(self, seconds: float) -> None:
+        """Let so much time go by, in steps of a tenth of a second."""
+        until = self.now + seconds
+        while self.now < until:
+            while self._ask_kafka():
+                pass
+            if self.now >= self._look_at:
+                self.settler.look(self.waiting)
+                self._pause = min(LONGEST, self._pause * 2)
+                self._look_at = self.now + self._pause
+            self.now += 0.1
+
+    def _ask_kafka(self) -> bool:
+        request = self.board.next(self.now)
+        if request is None:
+            return False
+        self.requests[request.group] += 1
+        code = self.codes.get(request.group)
+        held = self.held.setdefault(request.group, {})
+        if isinstance(request, Inspection):
+            here = [tp for tp in request.partitions if tp in held]
+            look = Look(
+                held={tp: held[tp] for tp in here},
+                starts={},
+                ends=dict.fromkeys(request.partitions, 1000),
+                topic_ids={"t": "id"},
+            )
+            self.events += (
+                self.board.looked(request, look, self.now)
+                if code is None
+                else self.board.unseen(request, code, self.now)
+            )
+        else:
+            answer = dict.fromkeys(request.positions, code)
+            held.update(request.positions if code is None else {})
+            self.events += self.board.settle(request, answer, self.now)
+        return True
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+def test_a_run_is_settled_when_its_groups_have_all_it_reached(driver: Driver) -> None:
+    """Not before: with Kafka away it is kept, and another bridge could still be told of it."""
+    driver.codes = {"a": "_TRANSPORT"}
+    driver.run("r1", ("a", 10), ("b", 20))
+    driver.run("of no group")
+    driver.pass_by(100)
+    assert driver.settled == ["of no group"]
+    assert driver.held["b"][TP].offset == 20
+    del driver.codes["a"]
+    driver.pass_by(30)
+    assert driver.settled == ["of no group", "r1"]
+    assert driver.held["a"][TP].offset == 10
+
+
+def test_a_group_in_trouble_holds_up_no_run_of_another(driver: Driver) -> None:
+    """Fifty runs of a healthy query are settled at once, whatever stands against another group."""
+    driver.codes = {"away": "_TRANSPORT", "forbidden": "GROUP_AUTHORIZATION_FAILED"}
+    driver.offer("away", 1)
+    driver.offer("forbidden", 1)
+    for number in range(50):
+        driver.run(f"r{number}", ("well", number + 1))
+        driver.pass_by(2)
+        assert len(driver.settled) == number + 1
+
+
+def test_a_group_in_trouble_is_not_tried_more_often_for_it(driver: Driver) -> None:
+    """With an ended run, and with others that end, it is asked as seldom as without."""
+    driver.codes = {"forbidden": "GROUP_AUTHORIZATION_FAILED"}
+    alone = Driver()
+    alone.codes = driver.codes
+    for one in (driver, alone):
+        one.run("r", ("forbidden", 1))
+        one.pass_by(2)
+        one.requests.clear()
+    for number in range(200):
+        driver.run(f"r{number}", ("well", number + 1))
+        driver.pass_by(3)
+    alone.pass_by(600)
+    assert alone.requests["forbidden"] <= 25  # after a while one a minute
+    assert driver.requests["forbidden"] <= 25
+
+
+@pytest.mark.parametrize("code", ["GROUP_AUTHORIZATION_FAILED", "UNKNOWN_MEMBER_ID"])
+def test_what_kafka_refuses_is_dealt_with(driver: Driver, code: str) -> None:
+    """It may do so for ever; the committer goes on trying, and the JVM lets the run go."""
+    driver.codes = {"g": code}
+    driver.run("r", ("g", 10))
+    driver.pass_by(3)
+    assert driver.settled == ["r"]
+    del driver.codes["g"]
+    driver.pass_by(120)
+    assert driver.held["g"][TP].offset == 10
+
+
+@pytest.mark.parametrize("fate", ["below the group", "beyond the log", "withheld", "fenced"])
+def test_what_is_not_to_be_sent_is_dealt_with(driver: Driver, fate: str) -> None:
+    """A run below its group, one that the guard withholds, one of a fenced committer."""
+    driver.held["g"] = {TP: Position(offset=500)}
+    offset = 5000 if fate == "beyond the log" else 10
+    if fate == "fenced":
+        driver.codes = {"g": "FENCED_INSTANCE_ID"}
+    if fate == "withheld":
+        driver.board.withhold("g", {TP: Position(offset=10)})
+    driver.run("r", ("g", offset))
+    driver.pass_by(10)
+    assert driver.settled == ["r"]
+    if fate in ("below the group", "beyond the log"):
+        assert [one.refusal for one in driver.events if isinstance(one, CommitRefused)] == [
+            Refusal.BELOW_GROUP if fate == "below the group" else Refusal.BEYOND_LOG_END
+        ]
+
+
+def test_a_run_does_not_wait_for_those_that_go_on(driver: Driver) -> None:
+    """Where a busy query feeds the same group, something always waits; not what the run reached."""
+    driver.offer("g", 1, OTHER)
+    driver.run("r", ("g", 10))
+    driver.settler.look(driver.waiting)
+    assert driver.settled == []
+    driver._ask_kafka()
+    driver._ask_kafka()
+    driver.offer("g", 11)
+    driver.offer("g", 2, OTHER)
+    driver.settler.look(driver.waiting)
+    assert driver.settled == ["r"]
+    assert driver.held["g"][TP].offset == 10
+
+
+def test_other_events_are_passed_over(driver: Driver) -> None:
+    """Whatever it is; and the end of a run takes no groups from it."""
+    driver.settler(CommitAbandoned(cluster=K, group="g", offsets=Offsets({TP: 1})))
+    driver.settler(
+        RunGroupsChanged(query="q", run_id="r", groups=frozenset({(K, "g")}), ended=False)
+    )
+    driver.settler(RunGroupsChanged(query="q", run_id="r", groups=frozenset(), ended=True))
+    driver.offer("g", 10)
+    driver.settler.add("r")
+    driver.settler.look(driver.waiting)
+    assert driver.settled == []
+
+
+def test_it_looks_again_while_something_waits_and_sleeps_else() -> None:
+    """On a thread that keeps no process alive; a run is taken up when it is added."""
+    looks: list[Groups] = []
+    settled = threading.Event()
+
+    def waiting(groups: Groups) -> frozenset[Waiting]:
+        looks.append(groups)
+        return frozenset({Waiting(K, "g", TP, 1)} if len(looks) < 3 else ())
+
+    settler = Settler(lambda _: settled.set())
+    before = set(threading.enumerate())
+    settler.start(waiting)
+    (thread,) = set(threading.enumerate()) - before
+    assert thread.daemon
+    thread.join(3 * SHORTEST)
+    assert looks == []
+    settler.add("r")
+    assert settled.wait(60)
+    assert len(looks) == 3  # at the run itself, and twice at what it left
+
+
+def test_an_end_that_is_told_twice_settles_nothing_by_itself(driver: Driver) -> None:
+    """The run still waits for Kafka, as after its first end."""
+    driver.codes = {"g": "_TRANSPORT"}
+    driver.run("r", ("g", 10))
+    driver.pass_by(10)
+    driver.settler.add("r")
+    driver.pass_by(10)
+    assert driver.settled == []
+    del driver.codes["g"]
+    driver.pass_by(120)
+    assert driver.settled == ["r"]

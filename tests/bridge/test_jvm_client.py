@@ -1,0 +1,136 @@
+"""Questions over the pipe: each gets its answer, an error, or nothing in time."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eo_listener.bridge.jvm_client import Pipe
+from eo_listener.bridge.messages import Answer
+from eo_listener.bridge.questions import PipeHands, PipeQueries
+from eo_listener.model.errors import JvmError
+from eo_listener.model.protocols import QueryMode
+
+
+class Answering(io.BytesIO):
+    """Where the pipe writes to: each question is answered from another thread."""
+
+    def __init__(self, answer: Callable[[dict[str, Any]], Answer | None]) -> None:
+        super().__init__()
+        self.pipe: Pipe | None = None
+        self.asked: list[dict[str, Any]] = []
+        self._answer = answer
+
+    def write(self, line: Any) -> int:
+        told = json.loads(line)
+        self.asked.append(told)
+        answer = self._answer(told)
+        if answer is not None and self.pipe is not None:
+            threading.Timer(0.05, self.pipe.answered, [answer]).start()
+        return len(line)
+
+
+def connected(answer: Callable[[dict[str, Any]], Answer | None]) -> tuple[Pipe, Answering]:
+    output = Answering(answer)
+    output.pipe = Pipe(output)
+    return output.pipe, output
+
+
+def ok(text: str) -> Callable[[dict[str, Any]], Answer | None]:
+    return lambda told: Answer(number=told["ask"], text=text, failed=None)
+
+
+def test_an_answer() -> None:
+    """The text of the answer with the question's number is what `ask` returns."""
+    pipe, output = connected(ok("42"))
+    assert pipe.ask("mode", run_id="r", timeout=5) == "42"
+    assert output.asked[0] == {"ask": 1, "what": "mode", "run": "r", "call": "", "argument": ""}
+
+
+def test_hands() -> None:
+    """What hands are to do goes over with its argument, and the answer comes back as it is."""
+    pipe, output = connected(ok('{"v":1}'))
+    assert PipeHands(pipe).call("stores.pem", '{"password":"x"}') == '{"v":1}'
+    assert output.asked[0]["what"] == "call"
+    assert output.asked[0]["call"] == "stores.pem"
+    assert output.asked[0]["argument"] == '{"password":"x"}'
+
+
+def test_a_failure_is_an_error() -> None:
+    """Why the JVM could not answer is the cause of the error."""
+    pipe, _ = connected(lambda told: Answer(number=told["ask"], text=None, failed="no such query"))
+    with pytest.raises(JvmError, match="no such query"):
+        PipeQueries(pipe, lambda run: None).position("q", "r")
+
+
+def test_no_answer_in_time() -> None:
+    """A question has its time; an answer that comes later is dropped."""
+    pipe, output = connected(lambda told: None)
+    with pytest.raises(JvmError, match=r"longer than 0\.1 s"):
+        pipe.ask("position", timeout=0.1)
+    pipe.answered(Answer(number=output.asked[0]["ask"], text="late", failed=None))
+    pipe.answered(Answer(number=99, text="never asked", failed=None))
+
+
+def test_a_pipe_that_is_closed() -> None:
+    """Who waits when the JVM goes is told at once, and so is who asks afterwards."""
+    pipe, _ = connected(lambda told: None)
+    threading.Timer(0.1, pipe.close).start()
+    with pytest.raises(JvmError, match="ended, or closed the pipe"):
+        pipe.ask("position", timeout=20)
+    with pytest.raises(JvmError, match="ended, or closed the pipe"):
+        pipe.ask("position", timeout=20)
+
+
+def test_nobody_reads() -> None:
+    """A broken pipe is an error of the JVM's, not of the operating system's."""
+    incoming, outgoing = os.pipe()
+    os.close(incoming)
+    output = os.fdopen(outgoing, "wb", buffering=0)
+    with output, pytest.raises(JvmError, match="closed the pipe"):
+        Pipe(output).ask("mode", timeout=5)
+
+
+def test_what_the_shim_says_is_read() -> None:
+    """Options of Kafka sources alone, modes by name; a name that is not known is an error."""
+    forgotten: list[str] = []
+    answers = {
+        "sources": json.dumps(
+            {
+                "v": 1,
+                "sources": [
+                    {"index": 0, "kafka": False, "options": None},
+                    {"index": 1, "kafka": True, "options": {"subscribe": "t"}},
+                ],
+            }
+        ),
+        "mode": "REAL_TIME",
+        "position": '{"v":1,"restored":false,"batch":-1,"sources":[]}',
+        "ended": "false",
+    }
+
+    def answer(told: dict[str, Any]) -> Answer:
+        return Answer(number=told["ask"], text=answers[told["what"]], failed=None)
+
+    pipe, _ = connected(answer)
+    queries = PipeQueries(pipe, forgotten.append)
+    assert queries.options("q", "r") == {1: {"subscribe": "t"}}
+    assert queries.mode("q", "r") is QueryMode.REAL_TIME
+    assert queries.position("q", "r") is None
+    assert not queries.has_ended("q", "r")
+    answers["ended"] = "true"
+    assert queries.has_ended("q", "r")
+    queries.forget("r")
+    assert forgotten == ["r"]
+    answers["mode"] = "NEW_MODE"
+    with pytest.raises(JvmError, match="NEW_MODE"):
+        queries.mode("q", "r")
+    answers["sources"] = '{"v":2}'
+    with pytest.raises(JvmError, match="format 2, not 1"):
+        queries.options("q", "r")

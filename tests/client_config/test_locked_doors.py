@@ -1,0 +1,217 @@
+"""Against a broker with locks and ACLs: wrong keys and missing rights are told, and mended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+import pytest
+
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.policy import Retry
+from eo_listener.commit.tracking.group_names import GroupNames
+from eo_listener.commit.tracking.routing import Commit, Rules
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.open_cluster import open_cluster
+from eo_listener.model.events import CommitFailed, Committed, Event
+from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.model.progress import Progress, SourceProgress
+from eo_listener.observers.log import Logbook
+from tests.secured import PASSWORDS, PLANTED, Secured, log_lines
+from tests.token_server import token_server
+from tests.topics import Topics, unique
+
+pytestmark = pytest.mark.kafka
+
+_E = TypeVar("_E", bound=Event)
+
+QUICK = Retry(first=0.1, longest=0.2, refused_first=0.1, refused_longest=0.2)
+
+
+def new_topic(secured: Secured) -> str:
+    """A topic with records."""
+    topics = Topics(secured.broker.bootstrap_servers)
+    name = topics.create(partitions=1)
+    topics.fill(name, 5)
+    return name
+
+
+def commit_of(options: Mapping[str, str], topic: str, group: str, own: Mapping[str, str]) -> Commit:
+    """What a source with these options has to commit, by the way that Spark's events go."""
+    source = SourceProgress(index=0, description="", start=None, end=Offsets.of({topic: {0: 5}}))
+    progress = Progress(
+        query_id="1", run_id="2", name="q", batch_id=7, timestamp="", sources=(source,)
+    )
+    rules = Rules(names=GroupNames(groups={"q": group}), kafka=own)
+    route = rules.route(progress, {0: options})
+    assert not route.ignored
+    (commit,) = route.commits
+    return commit
+
+
+class Try:
+    """One commit, tried until the end."""
+
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        topic: str,
+        mode: str = "simple",
+        own: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.topic, self.group = topic, unique("g")
+        self.events: list[Event] = []
+        self.committer = Committer(
+            lambda cluster: open_cluster(cluster, mode, None),
+            observers=[Logbook(), self.events.append],
+            retry=QUICK,
+        )
+        self.committer.offer(commit_of(options, topic, self.group, own))
+
+    def failed(self, code: str) -> CommitFailed:
+        """Wait for a failure of this kind."""
+        return self._await(
+            lambda event: event if isinstance(event, CommitFailed) and event.code == code else None
+        )
+
+    def committed(self) -> Committed:
+        """Wait for success."""
+        return self._await(lambda event: event if isinstance(event, Committed) else None)
+
+    def _await(self, found: Callable[[Event], _E | None]) -> _E:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            for event in tuple(self.events):
+                if (one := found(event)) is not None:
+                    return one
+            time.sleep(0.02)
+        raise AssertionError(self.events)
+
+
+MODES = ("simple", "member", "transactional")
+
+
+def without(options: Mapping[str, str], *parts: str) -> dict[str, str]:
+    return {k: v for k, v in options.items() if not any(part in k for part in parts)}
+
+
+def garbled(options: Mapping[str, str], what: str) -> dict[str, str]:
+    return {k: v.replace(what, f"{what}not-") for k, v in options.items()}
+
+
+@pytest.fixture(scope="module")
+def tries(secured: Secured) -> Iterator[Mapping[str, Try]]:
+    """Bob without any right, in each mode, and wrong keys of every kind; all at the same time."""
+    ways = secured.ways()
+    wrong = {
+        "plain": garbled(secured.plain("alice"), PLANTED),
+        "scram": garbled(ways["scram-512"], PLANTED),
+        "untrusted": without(ways["tls-pem-file"], "truststore"),
+        "unnamed": without(ways["tls-unnamed"], "endpoint"),
+        "no certificate": without(ways["mutual-pem-file"], "keystore", "ssl.key"),
+        "key": garbled(ways["mutual-pem-file"], PLANTED),
+        "named": ways["tls-unnamed"],
+    }
+    topic = new_topic(secured)
+    # The token's server is known by an authority that only librdkafka can be told of.
+    own = {"https.ca.location": secured.keys.authority_file}
+    secret = PLANTED + "client"
+    with log_lines() as lines, token_server(secured.keys.server, "me", secret, "erin") as url:
+        tries = {name: Try(options, topic) for name, options in wrong.items()}
+        # A password that needs every kind of quoting; a topic of its own for each mode's rights.
+        tries |= {mode: Try(secured.plain("bob"), new_topic(secured), mode) for mode in MODES}
+        tries["token"] = Try(secured.token(url, "me", secret), topic, own=own)
+        tries["no token"] = Try(secured.token(url, "me", f"{secret}-not"), topic, own=own)
+        tries["describe"] = Try(secured.plain("bob"), new_topic(secured))
+        yield tries
+        for one in tries.values():
+            one.committer.close(0.5)
+    told = [event for one in tries.values() for event in one.events]
+    assert len(told) > len(tries)
+    assert any("commit failed (_AUTHENTICATION" in line for line in lines)
+    assert PLANTED not in repr(told) + "\n".join(lines)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_missing_rights(secured: Secured, tries: Mapping[str, Try], mode: str) -> None:
+    """Each right that is missing is named with the command that gives it; then it is committed."""
+    trying = tries[mode]
+    group, topic = trying.group, trying.topic
+    read_group = ("GROUP_AUTHORIZATION_FAILED", [("GROUP", group, "READ")])
+    read_topic = ("TOPIC_AUTHORIZATION_FAILED", [("TOPIC", topic, "READ")])
+    wanted = [
+        (*read_group, f"--operation Read --group {group}"),
+        (*read_topic, f"--operation Read --topic {topic}"),
+    ]
+    if mode == "transactional":
+        own = f"eo-listener-{group}"
+        rights = [("TRANSACTIONAL_ID", own, "WRITE"), ("TRANSACTIONAL_ID", own, "DESCRIBE")]
+        what = f"--operation Write --operation Describe --transactional-id {own}"
+        wanted.insert(0, ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", rights, what))
+    for code, rights, command in wanted:
+        failed = trying.failed(code)
+        assert failed.refused
+        assert failed.fix.endswith(
+            f"kafka-acls --bootstrap-server {secured.broker.addresses('PLAIN')} --add "
+            f"--allow-principal User:bob {command}"
+        )
+        for kind, name, operation in rights:
+            secured.allow("bob", kind, name, operation)
+    assert trying.committed().offsets == {TopicPartition(topic, 0): 5}
+    reader = ClusterReader({"bootstrap.servers": secured.broker.bootstrap_servers})
+    (position,) = reader.group(group, stable=True).values()
+    reader.close()
+    assert PASSWORDS["bob"] not in position.metadata
+
+
+def test_a_right_to_describe_is_not_enough(secured: Secured, tries: Mapping[str, Try]) -> None:
+    """Who may only look at a topic may not commit for it, and is told so."""
+    trying = tries["describe"]
+    trying.failed("GROUP_AUTHORIZATION_FAILED")
+    secured.allow("bob", "TOPIC", trying.topic, "DESCRIBE")
+    secured.allow("bob", "GROUP", trying.group, "READ")
+    failed = trying.failed("TOPIC_AUTHORIZATION_FAILED")
+    assert failed.fix.endswith(f"--operation Read --topic {trying.topic}")
+
+
+@pytest.mark.parametrize("how", ["plain", "scram"])
+def test_a_wrong_password(tries: Mapping[str, Try], how: str) -> None:
+    """Refused credentials are told as that, and where to look."""
+    failed = tries[how].failed("_AUTHENTICATION")
+    assert failed.refused
+    assert "kafka.sasl.*" in failed.fix
+
+
+@pytest.mark.parametrize("how", ["untrusted", "unnamed"])
+def test_a_certificate_that_is_not_believed(tries: Mapping[str, Try], how: str) -> None:
+    """The broker's certificate needs an authority of the source's, and the broker's name in it."""
+    failed = tries[how].failed("_SSL")
+    assert failed.refused
+    assert "kafka.ssl.*" in failed.fix
+
+
+def test_a_token(tries: Mapping[str, Try]) -> None:
+    """A token is fetched over https with the source's client id and secret, and let in."""
+    tries["token"].committed()
+
+
+def test_a_token_that_is_not_given(tries: Mapping[str, Try]) -> None:
+    """A secret that the token's server refuses is told as refused credentials."""
+    assert tries["no token"].failed("_AUTHENTICATION").refused
+
+
+def test_a_name_that_is_not_checked(tries: Mapping[str, Try]) -> None:
+    """The same broker is believed where the source says not to look at its name."""
+    tries["named"].committed()
+
+
+def test_a_client_without_its_certificate(tries: Mapping[str, Try]) -> None:
+    """Where the broker wants one, the broker's own word of it is told."""
+    assert "certificate" in (tries["no certificate"].failed("_SSL").detail or "")
+
+
+def test_a_wrong_password_of_a_key(tries: Mapping[str, Try]) -> None:
+    """A key that cannot be opened is told as a setting that is not accepted."""
+    assert tries["key"].failed("_INVALID_ARG").refused

@@ -1,0 +1,138 @@
+"""A topic that its client may not use holds up no other topic of the group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.java_groups import JvmGroups
+from eo_listener.kafka.open_cluster import open_cluster
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.events import CommitFailed, Event
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.protocols import GroupStore
+from eo_listener.spark.jvm.shim_client import JvmHands
+from tests.client_config.test_locked_doors import MODES, QUICK
+from tests.secured import PASSWORDS, PLAIN_MODULE, Secured, jaas
+from tests.topics import Topics, unique
+
+pytestmark = pytest.mark.kafka
+
+T = TopicPartition
+
+
+class Place:
+    """A group and three topics of one partition: bob may read one, describe one, and see one not.
+
+    His rights to all else that a mode needs are given.
+    """
+
+    def __init__(self, secured: Secured) -> None:
+        self.secured = secured
+        self.servers = secured.broker.addresses("PLAIN")
+        topics = Topics(secured.broker.bootstrap_servers)
+        self.group = unique("g")
+        self.free, self.seen, self.hidden = (T(topics.create(partitions=1), 0) for _ in range(3))
+        for tp in (self.free, self.seen, self.hidden):
+            topics.fill(tp.topic, 5)
+        secured.allow("bob", "GROUP", self.group, "READ")
+        secured.allow("bob", "TOPIC", self.free.topic, "READ")
+        secured.allow("bob", "TOPIC", self.seen.topic, "DESCRIBE")
+        for right in ("WRITE", "DESCRIBE"):
+            secured.allow("bob", "TRANSACTIONAL_ID", f"eo-listener-{self.group}", right)
+
+    @property
+    def wanted(self) -> dict[TopicPartition, Position]:
+        return {tp: Position(offset=4) for tp in (self.free, self.seen, self.hidden)}
+
+    @property
+    def held(self) -> dict[TopicPartition, int]:
+        reader = ClusterReader({"bootstrap.servers": self.secured.broker.bootstrap_servers})
+        try:
+            found = reader.group(self.group, self.wanted, stable=True)
+            return {tp: position.offset for tp, position in found.items()}
+        finally:
+            reader.close()
+
+    def until(self, *held: TopicPartition) -> None:
+        """Wait until the group holds just these."""
+        deadline = time.monotonic() + 60
+        while self.held != dict.fromkeys(held, 4):
+            assert time.monotonic() < deadline, self.held
+            time.sleep(0.2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_others_are_committed(secured: Secured, mode: str) -> None:
+    """Each refused topic is named alone, with the right that it lacks; it lands when it has it."""
+    place, events = Place(secured), list[Event]()
+    cluster = Cluster.of(
+        {
+            "bootstrap.servers": place.servers,
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "bob",
+            "sasl.password": PASSWORDS["bob"],
+        }
+    )
+    committer = Committer(
+        lambda cluster: open_cluster(cluster, mode, None), observers=[events.append], retry=QUICK
+    )
+    try:
+        committer.offer(Commit(cluster=cluster, group=place.group, positions=place.wanted))
+        place.until(place.free)
+        told = [one for one in events if isinstance(one, CommitFailed)]
+        denied = [one for one in told if one.code == "TOPIC_AUTHORIZATION_FAILED"]
+        assert not [one for one in denied if place.free in one.errors]
+        assert not [one for one in denied if place.free.topic in one.fix]
+        assert any(one.fix.endswith(f"Read --topic {place.hidden.topic}") for one in denied)
+        for tp in (place.seen, place.hidden):
+            secured.allow("bob", "TOPIC", tp.topic, "READ")
+        place.until(place.free, place.seen, place.hidden)
+        assert committer.flush(30)
+    finally:
+        committer.close(1)
+
+
+@pytest.fixture
+def java(secured: Secured, spark: SparkSession) -> Iterator[GroupStore]:  # its JVM
+    store = JvmGroups(
+        JvmHands(),
+        {
+            "bootstrap.servers": secured.broker.addresses("PLAIN"),
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": jaas(PLAIN_MODULE, "bob"),
+        },
+    )
+    yield store
+    store.close()
+
+
+@pytest.mark.spark
+def test_by_java_too(secured: Secured, java: GroupStore) -> None:
+    """A look names the topic that it may not see, and shows the others; so does a commit."""
+    place = Place(secured)
+    refused = "TOPIC_AUTHORIZATION_FAILED"
+    deadline = time.monotonic() + 60
+    answer = None
+    while answer is None:
+        assert time.monotonic() < deadline
+        with suppress(KafkaError):  # the group's coordinator is made at its first use
+            answer = java.commit(place.group, place.wanted, timeout=8)
+    assert answer == {place.free: None, place.seen: refused, place.hidden: refused}
+    look = java.look(place.group, place.wanted, timeout=8)
+    assert look.errors == {place.hidden.topic: refused}
+    assert look.held == {place.free: place.wanted[place.free]}
+    assert look.ends.keys() == look.starts.keys() == {place.free, place.seen}
+    assert look.topic_ids.keys() == {place.free.topic, place.seen.topic}
+    with pytest.raises(KafkaError) as failed:
+        look.whole()
+    assert failed.value.code == refused

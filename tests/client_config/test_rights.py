@@ -1,0 +1,79 @@
+"""A right that is missing is named with the command that gives it."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from eo_listener.client_config.acls import right_to_add
+from eo_listener.model.events import CommitFailed
+from eo_listener.model.offsets import TopicPartition
+
+GROUP, TOPIC = "GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"
+
+
+def failed(code: str, group: str = "g") -> CommitFailed:
+    """Three partitions failed, one of them for another reason."""
+    errors = {
+        TopicPartition("u", 0): code,
+        TopicPartition("t", 0): code,
+        TopicPartition("v", 0): "NOT_COORDINATOR",
+    }
+    return CommitFailed(
+        cluster="k:9092",
+        group=group,
+        errors=errors,
+        code=code,
+        cause="",
+        fix="",
+        detail=None,
+        refused=True,
+        unknown=False,
+        failures=1,
+        retry_in=1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        (GROUP, "--operation Read --group g"),
+        (TOPIC, "--operation Read --topic t --topic u"),
+        (
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+            "--operation Write --operation Describe --transactional-id eo-listener-g",
+        ),
+    ],
+)
+def test_the_command(code: str, arguments: str) -> None:
+    """It names the client, the operations and what they are on."""
+    command = f"kafka-acls --bootstrap-server k:9092 --add --allow-principal User:al {arguments}"
+    told = right_to_add(failed(code), "User:al")
+    assert told is not None
+    assert told.startswith("give User:al the right to ")
+    assert told.endswith(command)
+
+
+def test_a_client_whose_name_is_unknown() -> None:
+    """A certificate's name is the broker's to say, so a place is left for it."""
+    told = right_to_add(failed(GROUP), None)
+    assert told is not None
+    assert told.startswith("give the client the right to Read")
+    assert "--allow-principal User:CLIENT " in told
+
+
+def test_a_name_that_a_shell_would_run() -> None:
+    """A hostile name of a group stays one word of the command."""
+    told = right_to_add(failed(GROUP, group="g; rm -rf $(x)"), "User:al'ice")
+    assert told is not None
+    assert shlex.split(told.partition("cluster: ")[2])[-1] == "g; rm -rf $(x)"
+    assert "User:al'ice" in shlex.split(told.partition("cluster: ")[2])
+
+
+@pytest.mark.parametrize(
+    "code", ["UNKNOWN_MEMBER_ID", "_TRANSPORT", "CLUSTER_AUTHORIZATION_FAILED"]
+)
+def test_other_failures_have_no_such_command(code: str) -> None:
+    """What no ACL would mend is left to its own words."""
+    assert right_to_add(failed(code), "User:al") is None

@@ -1,0 +1,152 @@
+"""A text that would reach Kafka as another one, or end the process, reaches no client."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from eo_listener.client_config.validation import is_printable_ascii, require_name, require_property
+from eo_listener.model.errors import SettingsError
+
+SECRET = "hunter2"  # noqa: S105  # planted, to be looked for
+NOT_UTF8 = b"gr\xfc\xdfe".decode("utf-8", "surrogateescape")
+
+# Each of these ended the process, with SIGABRT or SIGSEGV, or left a SystemError behind.
+CALLS = {
+    "a group": "ClusterReader(SERVERS).group(BAD)",
+    "the value of a property": "check({'client.id': BAD})",
+    "the name of a property": "check({BAD: 'x'})",
+    "a group in the mode member": "open_groups(SERVERS, 'member').look(BAD, [], timeout=1)",
+    "a group in the mode transactional": (
+        "open_groups(SERVERS, 'transactional').look(BAD, [], timeout=1)"
+    ),
+    "a topic": "Logs(SERVERS).existing([TopicPartition(BAD, 0)], time.monotonic() + 1)",
+    "a group to describe": "Inspector(SERVERS).group(BAD)",
+    "a topic to describe": "Inspector(SERVERS).topics([BAD])",
+    "the address": "open_groups({'bootstrap.servers': BAD}, 'simple').look('g', [], timeout=1)",
+}
+PROGRAM = """
+import time
+from eo_listener.model.errors import SettingsError
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.group_stores import check, open_groups
+from eo_listener.kafka.cluster_describer import Inspector
+from eo_listener.kafka.logs import Logs
+from eo_listener.model.offsets import TopicPartition
+BAD = "gr\\udcfc\\udcdfe"
+SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
+try:
+    %s
+except SettingsError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+def test_what_is_not_utf8_does_not_end_the_process(call: str) -> None:
+    """confluent-kafka aborts for it; here it is a SettingsError, whichever way it comes."""
+    child = subprocess.run(
+        [sys.executable, "-c", PROGRAM % call],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    assert "valid" in child.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status", "gr\udcfc\udcdfe", "-b", "127.0.0.1:1"),
+        ("status", "a\nb", "-b", "127.0.0.1:1"),
+        ("status", "g", "-b", "127.0.0.1:1", "-X", "client.id=\udcfc"),
+        ("status", "g", "-b", "127.0.0.1:1", "-X", "cli\udcfcnt.id=x"),
+        ("status", "g", "-b", "127.0.0.1:99999"),
+        ("preflight", "-b", "127.0.0.1:1", "-g", "\udcfc"),
+        ("preflight", "-b", "127.0.0.1:1", "-t", "\udcfc"),
+        ("follow", "/nowhere", "-b", "127.0.0.1:1", "-g", "\udcfc", "--once"),
+        ("follow", "/nowhere", "-b", "127.0.0.1:1", "-g", "ü", "--mode", "transactional"),
+    ],
+)
+def test_a_command_says_what_is_wrong_with_it(arguments: tuple[str, ...]) -> None:
+    """One line and exit code 2, as for any other wrong use."""
+    program = [sys.executable, "-m", "eo_listener", *arguments]
+    child = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert child.returncode == 2, child.stderr
+    assert len(child.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (NOT_UTF8, "not valid UTF-8"),
+        ("words-counter\0zzz", "control character"),
+        ("a\nb", "control character"),
+        ("a\tb", "control character"),
+        ("a\x7f", "control character"),
+        ("a\x85b", "control character"),
+        (" a", "begins or ends with a blank"),
+        ("a ", "begins or ends with a blank"),
+        ("a\N{NO-BREAK SPACE}", "begins or ends with a blank"),
+    ],
+)
+def test_names_that_are_refused(name: str, says: str) -> None:
+    """They would be other names to Kafka, or names that no tool shows."""
+    with pytest.raises(SettingsError, match=says) as refused:
+        require_name("group", name)
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "a b", 'it\'s "q"/\\', "grüße", "群組", "a\N{RIGHT-TO-LEFT MARK}b", "x" * 300]
+)
+def test_names_that_pass(name: str) -> None:
+    """Kafka takes any text for a group."""
+    require_name("group", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("group.id", "a\nb", "control character"),
+        ("transactional.id", "a\0b", "control character"),
+        ("sasl.password", f"{SECRET}\0", "sasl.password contains a NUL"),
+        ("sasl.password", f"{SECRET}\udcfc", "sasl.password is not valid UTF-8"),
+        ("a\0b", SECRET, "no valid name"),
+        ("a\udcfc", SECRET, "no valid name"),
+        ("bootstrap.servers", "a:9092,b:65536", "'b:65536' has no valid port"),
+        ("bootstrap.servers", "[::1]:0", "no valid port"),
+    ],
+)
+def test_properties_that_are_refused(name: str, value: str, says: str) -> None:
+    """The error names the property, and never its value."""
+    with pytest.raises(SettingsError, match=says) as refused:
+        require_property(name, value)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ssl.ca.pem", "-----BEGIN\n\tx\n"),
+        ("sasl.password", " pä\tss "),
+        ("bootstrap.servers", "a:1,[::1]:65535,SASL_SSL://c:9092, d"),
+        ("error_cb", print),
+        ("linger.ms", 5),
+    ],
+)
+def test_properties_that_pass(name: str, value: object) -> None:
+    """Key stores have lines, passwords any character but a NUL; functions are no texts."""
+    require_property(name, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"), [("a B~", True), ("ü", False), ("a\t", False), ("\x7f", False)]
+)
+def test_what_is_printable_ascii(text: str, is_one: bool) -> None:
+    """As librdkafka asks of a group's name in a transaction."""
+    assert is_printable_ascii(text) is is_one

@@ -1,0 +1,427 @@
+"""The threads around the board: they hand over at once, outlive faults, and end in time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eo_listener.commit.groups import worker
+from eo_listener.commit.groups.cluster_state import Board
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.policy import Retry
+from eo_listener.commit.tracking.routing import Cluster, Commit, Rules
+from eo_listener.commit.tracking.tracker_thread import Router
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.events import (
+    CommitAbandoned,
+    CommitFailed,
+    Committed,
+    CommitterFenced,
+    Event,
+    GuardViolation,
+    InternalError,
+    SourceIgnored,
+)
+from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.model.progress import Progress, SourceProgress
+from eo_listener.testing import Fault, MemoryGroups, MemoryQueries
+from tests.threads import none_left
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+K = Cluster.of({"bootstrap.servers": "k:9092"})
+OTHER = Cluster.of({"bootstrap.servers": "other:9092"})
+QUICK = Retry(first=0.01, longest=0.05, refused_first=30.0, doubt=0.01)
+
+
+def commit(offset: int, tp: TopicPartition = P0, cluster: Cluster = K, group: str = "g") -> Commit:
+    return Commit(cluster=cluster, group=group, positions={tp: Position(offset=offset)})
+
+
+def hanging(release: threading.Event) -> Fault:
+    """A request that is held until `release` is set, and then let through."""
+
+    def hold(group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        release.wait(10.0)
+
+    return hold
+
+
+class House:
+    """A committer over in-memory groups, and all that it told."""
+
+    def __init__(self) -> None:
+        self.stores: dict[Cluster, MemoryGroups] = {}
+        self.events: list[Event] = []
+        self.opened: list[MemoryGroups] = []
+        self.committer = Committer(
+            self.open, observers=[self.events.append], retry=QUICK, rest=0.05
+        )
+
+    def open(self, cluster: Cluster) -> MemoryGroups:
+        self.opened.append(self.store(cluster))
+        return self.opened[-1]
+
+    def store(self, cluster: Cluster = K) -> MemoryGroups:
+        return self.stores.setdefault(cluster, MemoryGroups())
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with none_left():  # a close that is over its time leaves the last request to its thread
+        house = House()
+        yield house
+        house.committer.close(2.0)
+
+
+def test_offers_are_committed_and_told(house: House) -> None:
+    """What is offered lands in the group, and an event says so."""
+    house.committer.offer(commit(5))
+    assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 5
+    assert [e.offsets for e in house.of(Committed) if isinstance(e, Committed)] == [
+        Offsets({P0: 5})
+    ]
+
+
+def test_an_offer_returns_at_once_while_kafka_hangs(house: House) -> None:
+    """A thousand offers to a cluster that does not answer take no time, and one request."""
+    release = threading.Event()
+    house.store().faults.append(hanging(release))
+    started = time.monotonic()
+    for offset in range(1000):
+        house.committer.offer(commit(offset))
+    assert time.monotonic() - started < 5.0
+    release.set()
+    assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 999
+    assert house.store().requests <= 3
+
+
+def test_a_dead_cluster_does_not_hold_up_another(house: House) -> None:
+    """Each cluster has a thread and a client of its own."""
+    release = threading.Event()
+    house.store(K).faults.append(hanging(release))
+    house.committer.offer(commit(5, cluster=K))
+    house.committer.offer(commit(7, cluster=OTHER))
+    deadline = time.monotonic() + 5.0
+    while not house.store(OTHER).history and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert house.store(OTHER).groups["g"][P0].offset == 7
+    assert house.store(K).history == []
+    release.set()
+
+
+def test_faults_of_every_kind_end_in_a_commit(house: House) -> None:
+    """Errors by partition, of the whole request, a missing answer and a crash are all retried."""
+
+    def whole(group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        raise KafkaError("no answer", code="_TIMED_OUT")
+
+    def crash(group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        raise RuntimeError("a bug in a client library")
+
+    house.store().faults.extend(
+        [
+            whole,
+            lambda group, positions: dict.fromkeys(positions, "NOT_COORDINATOR"),
+            lambda group, positions: {},
+            crash,
+        ]
+    )
+    house.committer.offer(commit(5))
+    assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 5
+    codes = [e.code for e in house.of(CommitFailed) if isinstance(e, CommitFailed)]
+    assert codes == ["_TIMED_OUT", "NOT_COORDINATOR", "_MISSING_ANSWER", "_MALFUNCTION"]
+
+
+def test_flush_gives_up_at_once_on_a_refusal(house: House) -> None:
+    """What lasts until somebody acts is not waited for at the end of a program."""
+    house.store().faults.extend([lambda g, p: dict.fromkeys(p, "UNKNOWN_MEMBER_ID")] * 3)
+    house.committer.offer(commit(5))
+    started = time.monotonic()
+    assert not house.committer.flush(20.0)
+    assert time.monotonic() - started < 5.0
+
+
+def test_close_is_bounded_and_names_what_is_lost(house: House) -> None:
+    """Against a cluster that never answers, close ends in its time and says what stays behind."""
+    release = threading.Event()
+    house.store().faults.append(hanging(release))
+    house.committer.offer(commit(5))
+    started = time.monotonic()
+    house.committer.close(0.5)
+    assert time.monotonic() - started < 8.0
+    (lost,) = house.of(CommitAbandoned)
+    assert isinstance(lost, CommitAbandoned)
+    assert lost.offsets == Offsets({P0: 5})
+    release.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("eo-listener-commit"):
+            thread.join(5.0)
+    assert house.store().closed
+
+
+def test_after_close_nothing_is_taken(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """An offer after close is refused aloud, and a second close does nothing."""
+    house.committer.close(1.0)
+    house.committer.close(1.0)
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        house.committer.offer(commit(5))
+    assert "after the committer was closed" in caplog.text
+    assert house.store().history == []
+
+
+def test_a_client_that_cannot_be_tended_stops_nothing(house: House) -> None:
+    """An error while looking after the client leaves the thread alive and committing."""
+
+    class Untended(MemoryGroups):
+        def tend(self) -> None:
+            raise RuntimeError("a bug in a client library")
+
+    house.stores[K] = Untended()
+    for offset in (5, 6):
+        house.committer.offer(commit(offset))
+        assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 6
+
+
+def test_a_fault_of_ours_does_not_end_the_thread(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever goes wrong between two requests is told, and the commits go on."""
+    looked = Board.looked
+    faults = [RuntimeError("a bug of ours")]
+
+    def broken(board: Board, *given: Any) -> tuple[Event, ...]:
+        if faults:
+            board.unseen(given[0], "_TRANSPORT", given[2])
+            raise faults.pop()
+        return looked(board, *given)
+
+    monkeypatch.setattr(Board, "looked", broken)
+    house.committer.offer(commit(5))
+    assert house.committer.flush(10.0)
+    assert house.store().groups["g"][P0].offset == 5
+    (told,) = house.of(InternalError)
+    assert isinstance(told, InternalError)
+    assert told.problem == "RuntimeError"
+    assert "a bug of ours" in caplog.text
+
+
+def test_hanging_groups_do_not_keep_a_healthy_one_from_the_last_flush(house: House) -> None:
+    """Three groups that have failed before wait until the healthy one has been committed."""
+
+    def slow(group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        if group != "healthy":
+            time.sleep(0.4)
+            raise KafkaError("no answer", code="_TIMED_OUT")
+
+    house.store().faults.extend([slow] * 100)
+    for group in ("a", "b", "c"):
+        house.committer.offer(commit(5, group=group))
+    deadline = time.monotonic() + 30
+    while len(house.of(CommitFailed)) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    house.committer.offer(commit(5, group="healthy"))
+    house.committer.close(1.5)
+    assert house.store().groups["healthy"][P0].offset == 5
+
+
+def test_an_observer_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A failing observer is logged; the next observer and the commits go on."""
+    seen: list[Event] = []
+
+    def broken(event: Event) -> None:
+        raise RuntimeError("observer")
+
+    store = MemoryGroups()
+    committer = Committer(lambda cluster: store, observers=[broken, seen.append], retry=QUICK)
+    for offset in (5, 6):
+        committer.offer(commit(offset))
+        assert committer.flush(5.0)
+    committer.close(2.0)
+    assert store.groups["g"][P0].offset == 6
+    assert len(seen) == 2
+    assert "an observer of eo_listener failed" in caplog.text
+
+
+def progress(batch: int, end: int | None, run: str = "r1") -> Progress:
+    source = SourceProgress(
+        index=0,
+        description="",
+        start=None,
+        end=None if end is None else Offsets({P0: end}),
+    )
+    return Progress(
+        query_id="q1", run_id=run, name="q", batch_id=batch, timestamp="", sources=(source,)
+    )
+
+
+OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
+
+
+def test_the_router_asks_a_run_once_and_commits_its_newest(house: House) -> None:
+    """Options are read once a run; the newest event decides; the end of a run is forgotten."""
+    queries = MemoryQueries(OPTIONS)
+    router = Router(Rules(), queries, house.committer)
+    for batch in range(50):
+        router.progressed(progress(batch, 100 + batch))
+    router.progressed(progress(50, None))
+    router.ended("r1")
+    router.close(time.monotonic() + 5.0)
+    assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 149
+    assert queries.asked == 1
+    assert queries.forgotten == ["r1"]
+
+
+def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
+    """Without options and settings the source is named once a run, and asked a few times only."""
+    queries = MemoryQueries(None)
+    router = Router(Rules(), queries, house.committer)
+    for batch in range(10):
+        router.progressed(progress(batch, 100 + batch))
+        router.flush(time.monotonic() + 5.0)
+    router.close(time.monotonic() + 5.0)
+    assert len(house.of(SourceIgnored)) == 1
+    assert queries.asked == 3
+
+
+def test_an_event_without_offsets_reaches_the_guard(house: House) -> None:
+    """A source whose last topic is gone ends at no offset at all: that is a violation."""
+    router = Router(Rules(), MemoryQueries(OPTIONS), house.committer)
+    router.progressed(progress(0, 5))
+    assert router.flush(time.monotonic() + 5.0)
+    gone = SourceProgress(index=0, description="", start=Offsets({P0: 5}), end=Offsets())
+    router.progressed(replace(progress(1, 5), sources=(gone,)))
+    assert router.flush(time.monotonic() + 5.0)
+    router.close(time.monotonic() + 2.0)
+    assert len(house.of(GuardViolation)) == 1
+
+
+def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """Closing does not wait for a Spark that no longer answers; each batch left is named."""
+    release = threading.Event()
+
+    class Hanging(MemoryQueries):
+        def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
+            release.wait(30.0)
+            return OPTIONS
+
+    router = Router(Rules(), Hanging(None), house.committer)
+    router.progressed(progress(1, 5))
+    started = time.monotonic()
+    router.close(time.monotonic() + 0.3)
+    assert time.monotonic() - started < 10.0
+    (lost,) = house.of(InternalError)
+    assert isinstance(lost, InternalError)
+    assert (lost.where, "batch 1 " in lost.problem) == ("query q", True)
+    router.progressed(progress(2, 6))
+    assert "batch 2 came after the listener was closed" in caplog.text
+    release.set()
+    for thread in threading.enumerate():
+        if thread.name == "eo-listener-router":
+            thread.join(5.0)
+
+
+def workers() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith("eo-listener-commit")]
+
+
+def test_what_nothing_feeds_any_more_is_given_back(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster's thread and client go some time after its last run, and come when they are needed.
+
+    So forty passwords, one after the other, are one thread at a time.
+    """
+    monkeypatch.setattr(worker, "_TEND_EVERY", 0.01)
+    clusters = [
+        Cluster.of({"bootstrap.servers": "k:9092", "sasl.password": str(number)})
+        for number in range(40)
+    ]
+    for cluster in clusters:
+        house.committer.offer(commit(5, cluster=cluster))
+        house.committer.offer(commit(5, cluster=OTHER))
+        assert house.committer.flush(5.0)
+        house.committer.feed([OTHER])
+        deadline = time.monotonic() + 10.0
+        while len(workers()) > 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert house.store(cluster).closed
+    assert not house.store(OTHER).closed
+    house.committer.offer(commit(6, cluster=clusters[0]))
+    assert house.committer.flush(5.0)
+    assert house.store(clusters[0]).groups["g"][P0].offset == 6
+    assert house.opened.count(house.store(clusters[0])) == 2
+
+
+def test_what_is_not_confirmed_is_not_given_back(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Kafka refuses is kept, and tried, though its run has ended long ago."""
+    monkeypatch.setattr(worker, "_TEND_EVERY", 0.01)
+    house.store().faults.append(lambda g, p: dict.fromkeys(p, "UNKNOWN_MEMBER_ID"))
+    house.committer.offer(commit(5))
+    assert not house.committer.flush(5.0)
+    house.committer.feed(())
+    time.sleep(0.3)
+    assert len(workers()) == 1
+    house.committer.hurry([(str(K), "g")])
+    assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 5
+
+
+def test_a_run_that_has_ended_feeds_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The router says so; while another run feeds the same cluster it stays open."""
+    monkeypatch.setattr(worker, "_TEND_EVERY", 0.01)
+    router = Router(Rules(), MemoryQueries(OPTIONS), house.committer)
+    second = replace(progress(0, 5), query_id="q2", run_id="r2", name="second")
+    router.progressed(progress(0, 5))
+    router.progressed(second)
+    assert router.flush(time.monotonic() + 5.0)
+    router.ended("r1")
+    assert router.flush(time.monotonic() + 5.0)
+    assert house.committer.flush(5.0)
+    time.sleep(0.3)
+    assert len(workers()) == 1
+    router.ended("r2")
+    deadline = time.monotonic() + 10.0
+    while workers():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert house.store().closed
+    router.close(time.monotonic() + 2.0)
+
+
+def test_a_driver_that_fences_itself_is_told_so(house: House) -> None:
+    """One cluster in two spellings is two committers: the event names the other spelling."""
+    again = Cluster.of({"bootstrap.servers": "k:9092,l:9092"})
+    house.committer.offer(commit(5, cluster=again))
+    house.committer.offer(commit(5, cluster=OTHER, group="other"))
+    assert house.committer.flush(5.0)
+    house.store(K).faults.append(lambda g, p: dict.fromkeys(p, "FENCED_INSTANCE_ID"))
+    house.committer.offer(commit(5))
+    house.committer.flush(5.0)
+    (fenced,) = house.of(CommitterFenced)
+    assert isinstance(fenced, CommitterFenced)
+    assert "group of that name at k:9092,l:9092 too" in fenced.cause
+    assert "same kafka.bootstrap.servers" in fenced.fix
+    house.store(OTHER).faults.append(lambda g, p: dict.fromkeys(p, "FENCED_INSTANCE_ID"))
+    house.committer.offer(commit(6, cluster=OTHER, group="other"))
+    house.committer.flush(5.0)
+    alone = house.of(CommitterFenced)[-1]
+    assert isinstance(alone, CommitterFenced)
+    assert "this driver" not in alone.cause

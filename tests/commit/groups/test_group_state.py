@@ -1,0 +1,601 @@
+"""One group's lane: what a look changes, and what is never sent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from eo_listener.commit.groups.group_state import LOOKED_AT, Attempt, Inspection, Lane
+from eo_listener.commit.groups.partition_state import Slot
+from eo_listener.commit.groups.policy import OnRewind, Policy, Retry
+from eo_listener.commit.groups.request_size import MAX_PART, MIN_PART
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.events import (
+    CommitFailed,
+    CommitRefused,
+    CommitterFenced,
+    Event,
+    ForeignCommit,
+    GroupOffsetsMissing,
+    Refusal,
+    TopicRecreated,
+)
+from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.model.protocols import Look
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+RETRY = Retry(first=1.0, longest=8.0, refused_first=4.0)
+
+
+def by(offset: int, *, query: str = "q1", run: str = "r1", batch: int = 0) -> Position:
+    """A position with the metadata of a run."""
+    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=batch)
+    return Position(offset=offset, metadata=metadata.text())
+
+
+class Kafka:
+    """A group and a topic of two partitions, as looks show them."""
+
+    def __init__(self, *, end: int = 1000, topic_id: str = "id1") -> None:
+        self.held: dict[TopicPartition, Position] = {}
+        self.ends = {P0: end, P1: end}
+        self.topic_id = topic_id
+        self.refused: dict[str, str] = {}
+
+    def look(self, partitions: Iterable[TopicPartition]) -> Look:
+        """What a look shows now."""
+        asked = tuple(partitions)
+        here = [tp for tp in asked if tp in self.ends and tp.topic not in self.refused]
+        return Look(
+            held={tp: self.held[tp] for tp in here if tp in self.held},
+            starts=dict.fromkeys(here, 0),
+            ends={tp: self.ends[tp] for tp in here},
+            topic_ids={"t": self.topic_id} if here else {},
+            errors={t: code for t, code in self.refused.items() if t in {tp.topic for tp in asked}},
+        )
+
+
+class Driven(Lane):
+    """A lane beside its Kafka; what it told is kept."""
+
+    def __init__(self, kafka: Kafka, policy: Policy | None = None) -> None:
+        super().__init__("k:9092", "g", RETRY, policy or Policy(), random.Random(1))
+        self.kafka = kafka
+        self.told: list[Event] = []
+
+    def see(self, now: float) -> Inspection:
+        """Take the look that is due now, and answer it."""
+        request = self.next(now)
+        assert isinstance(request, Inspection), request
+        self.told += self.looked(request, self.kafka.look(request.partitions), now)
+        return request
+
+    def send(self, now: float) -> Attempt:
+        """Take the commit that is due now."""
+        request = self.next(now)
+        assert isinstance(request, Attempt), request
+        return request
+
+    def land(self, attempt: Attempt, now: float) -> None:
+        """Let a commit land, and answer it."""
+        self.kafka.held.update(attempt.positions)
+        self.told += self.settle(attempt, dict.fromkeys(attempt.positions), now)
+
+    def fail(self, attempt: Attempt, code: str, now: float) -> None:
+        """Answer a commit with an error."""
+        self.told += self.settle(attempt, dict.fromkeys(attempt.positions, code), now)
+
+    def commit(self, positions: Mapping[TopicPartition, Position], now: float) -> None:
+        """Offer positions and bring them home, with a look before where one is due."""
+        refused = self.offer(positions)
+        assert refused is None, refused
+        request = self.next(now)
+        if isinstance(request, Inspection):
+            self.told += self.looked(request, self.kafka.look(request.partitions), now)
+            request = self.next(now)
+        assert isinstance(request, Attempt), request
+        self.land(request, now)
+
+    def take(self) -> list[Event]:
+        """What was told since."""
+        told, self.told = self.told, []
+        return told
+
+
+def seasoned(kafka: Kafka | None = None, policy: Policy | None = None) -> Driven:
+    """A lane that committed 5 long ago, and nobody else has; it looked at 100."""
+    lane = Driven(kafka or Kafka(), policy)
+    lane.commit({P0: by(5)}, 0.0)
+    lane.see(60.0)
+    lane.land(lane.send(60.0), 60.0)
+    assert lane.next_try() is None
+    lane.take()
+    return lane
+
+
+def test_the_first_commit_is_repeated_once() -> None:
+    """A killed driver may have left a request on its way: what it takes back comes again."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held[P0] = by(3, run="r0")  # lands late
+    assert lane.next_try() == 60.0
+    lane.see(60.0)
+    lane.land(lane.send(60.0), 60.0)
+    assert lane.kafka.held[P0] == by(5)
+    assert lane.next_try() is None
+
+
+def test_doubt_outlives_newer_commits() -> None:
+    """A request that was given up may land after its successor, and after that one's too."""
+    lane = seasoned()
+    lane.offer({P0: by(6)})
+    lane.fail(lane.send(70.0), "_TIMED_OUT", 78.0)
+    lane.see(80.0)
+    lane.land(lane.send(80.0), 80.0)
+    lane.commit({P0: by(7)}, 81.0)
+    assert lane.next_try() == 140.0
+    lane.see(140.0)
+    assert lane.send(140.0).positions == {P0: by(7)}
+
+
+def test_doubt_outlives_an_error_that_is_certain() -> None:
+    """That the next request surely failed says nothing of the one before it."""
+    lane = seasoned()
+    lane.offer({P0: by(6)})
+    lane.fail(lane.send(70.0), "_TIMED_OUT", 78.0)
+    lane.see(80.0)
+    lane.land(lane.send(80.0), 80.0)
+    lane.offer({P0: by(7)})
+    lane.fail(lane.send(81.0), "NOT_COORDINATOR", 81.0)
+    lane.see(83.0)
+    lane.land(lane.send(83.0), 83.0)
+    assert lane.next_try() == 140.0
+
+
+def test_a_repeat_waits_for_its_look() -> None:
+    """Where the look before a repeat fails, nothing is sent without it."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    look = lane.next(61.0)
+    assert isinstance(look, Inspection)
+    (failed,) = lane.unseen(look, "_TIMED_OUT", 65.0)
+    assert isinstance(failed, CommitFailed)
+    assert lane.next(65.0) is None
+    assert lane.next_try() == 65.0 + failed.retry_in
+    lane.see(70.0)
+    lane.land(lane.send(70.0), 70.0)
+
+
+def test_a_repeat_for_a_topic_that_is_gone_is_dropped() -> None:
+    """Nothing turns on the spot where a confirmed partition no longer exists."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    del lane.kafka.ends[P0]
+    lane.see(60.0)
+    assert lane.next(60.0) is None
+    assert lane.next_try() is None
+
+
+def test_a_repeat_never_goes_over_what_is_higher() -> None:
+    """A successor that went on in the meantime is not taken back by a repeat."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held[P0] = by(8, run="r2")
+    lane.see(60.0)
+    assert lane.next(60.0) is None
+    assert lane.next_try() is None
+
+
+def test_a_repeat_never_goes_beyond_the_log_end() -> None:
+    """A log that was cut back in the meantime is not committed beyond."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.ends[P0] = 2
+    lane.see(60.0)
+    assert lane.next(60.0) is None
+
+
+def test_what_a_look_showed_counts_for_offers_after_it() -> None:
+    """Renewing, or a small step, is looked at again where somebody else is further already."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held[P0] = by(8, run="r2")
+    lane.see(60.0)
+    lane.offer({P0: by(5)}, renew=True)
+    lane.see(60.1)
+    assert lane.next(60.1) is None
+    lane.offer({P0: by(7)})
+    assert lane.next(60.2) is None
+    assert [type(event) for event in lane.take()].count(CommitRefused) == 1
+    assert lane.kafka.held[P0].offset == 8
+
+
+def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
+    """What the look before it refused is not undone by repeating what was confirmed earlier."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held[P0] = by(8, run="r2")
+    lane.offer({P0: by(5)}, renew=True)
+    lane.see(60.0)
+    assert lane.next(60.0) is None
+
+
+def test_what_vanished_and_lies_beyond_the_log_end_is_refused() -> None:
+    """Offsets that are gone from the group and from the log are named, and not sent again."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held.clear()
+    lane.kafka.ends[P0] = 2
+    lane.see(60.0)
+    vanished, refused = lane.take()[-2:]
+    assert isinstance(vanished, GroupOffsetsMissing)
+    assert isinstance(refused, CommitRefused)
+    assert (refused.offered, refused.held) == (Offsets({P0: 5}), Offsets({P0: 2}))
+
+
+def test_a_mark_for_what_lies_beyond_the_log_end_is_refused() -> None:
+    """The guard's mark is not put on an offset that the log no longer reaches."""
+    lane = Driven(Kafka())
+    lane.kafka.held[P0] = by(5, run="r0")
+    lane.kafka.ends[P0] = 2
+    lane.withhold({P0: by(9)})
+    lane.see(0.0)
+    (refused,) = lane.take()
+    assert isinstance(refused, CommitRefused)
+    assert refused.refusal is Refusal.BEYOND_LOG_END
+
+
+def test_a_stranger_with_a_mark_below_stops_the_commits() -> None:
+    """Another run's mark below what was confirmed here is taken up, and named."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    marked = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
+    lane.kafka.held[P0] = Position(offset=3, metadata=marked.text())
+    lane.see(60.0)
+    assert Refusal.WITHHELD_BEFORE in [
+        event.refusal for event in lane.take() if isinstance(event, CommitRefused)
+    ]
+
+
+def test_a_rewind_that_is_overtaken_by_newer_offsets_is_declared_all_the_same() -> None:
+    """Whatever takes the group back says so in its metadata, however many offers were merged."""
+    lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    lane.kafka.held[P0] = by(94, run="r0")
+    lane.offer({P0: by(2)})
+    lane.see(0.0)
+    lane.offer({P0: by(6, batch=3)})
+    sent = CommitMetadata.parse(lane.send(0.0).positions[P0].metadata)
+    assert sent is not None
+    assert (sent.rewound_from, sent.batch_id) == (94, 3)
+
+
+def test_what_is_beyond_the_group_again_is_no_rewind() -> None:
+    """A rewind that the query has made good before it was sent is not declared."""
+    lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    lane.kafka.held[P0] = by(94, run="r0")
+    lane.offer({P0: by(2)})
+    lane.see(0.0)
+    lane.offer({P0: by(94)})
+    assert lane.send(0.0).positions == {P0: by(94)}
+
+
+def test_a_rewind_that_is_renewed_before_it_is_sent_is_declared_all_the_same() -> None:
+    """The end of a run, or a recommit, offers the same offsets once more."""
+    lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    lane.kafka.held[P0] = by(94, run="r0")
+    lane.offer({P0: by(2)})
+    lane.see(0.0)
+    lane.offer({P0: by(2, run="r2")}, renew=True)
+    sent = CommitMetadata.parse(lane.send(0.0).positions[P0].metadata)
+    assert sent is not None
+    assert (sent.rewound_from, sent.run_id) == (94, "r2")
+
+
+def test_an_earlier_mark_holds_where_the_guard_withholds_anew() -> None:
+    """A second violation does not take the group past the first one, which nobody accepted."""
+    lane = Driven(Kafka())
+    earlier = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
+    lane.kafka.held[P0] = Position(offset=3, metadata=earlier.text())
+    lane.offer({P0: by(8)})
+    lane.withhold({P0: by(9)})
+    lane.see(0.0)
+    (refused,) = lane.take()
+    assert isinstance(refused, CommitRefused)
+    assert refused.refusal is Refusal.WITHHELD_BEFORE
+    assert lane.next(0.0) is None
+
+
+def test_a_mark_of_ones_own_is_left_once() -> None:
+    """The guard's mark is committed over what stood there, and found again it changes nothing."""
+    lane = seasoned()
+    lane.withhold({P0: by(9)})
+    lane.land(lane.send(100.0), 100.0)
+    assert '"g":1' in lane.kafka.held[P0].metadata
+    lane.offer({P0: by(9)}, renew=True)
+    lane.see(200.0)
+    lane.land(lane.send(200.0), 200.0)
+    assert lane.kafka.held[P0].offset == 5
+    assert not [event for event in lane.take() if isinstance(event, CommitRefused)]
+
+
+def test_a_topic_made_anew_ends_its_commits() -> None:
+    """Another topic id: it is said, what waited is named, and no offer is taken in any more."""
+    lane = seasoned()
+    lane.offer({P0: by(6)})
+    lane.kafka.topic_id = "id2"
+    lane.see(200.0)
+    (event,) = lane.take()
+    assert isinstance(event, TopicRecreated)
+    assert (event.was, event.now, event.offsets) == ("id1", "id2", Offsets({P0: 6}))
+    lane.offer({P0: by(7), P1: by(7)}, renew=True)
+    assert lane.next(300.0) is None
+    assert not lane.complete()
+
+
+def test_a_deleted_topic_is_not_a_new_one() -> None:
+    """While it is gone there is no id; that it comes back as another is seen then."""
+    lane = seasoned()
+    ends, lane.kafka.ends = lane.kafka.ends, {}
+    lane.offer({P0: by(6)})
+    lane.see(200.0)
+    (gone,) = lane.take()
+    assert isinstance(gone, CommitFailed)
+    lane.kafka.ends, lane.kafka.topic_id = ends, "id2"
+    lane.see(300.0)
+    assert isinstance(lane.take()[0], TopicRecreated)
+
+
+@pytest.mark.parametrize("by_look", [True, False])
+def test_a_fenced_lane_gives_up_for_good(by_look: bool) -> None:
+    """Once another committer has taken over, nothing is looked at, sent or taken in."""
+    lane = seasoned()
+    lane.offer({P0: by(6)})
+    if by_look:
+        look = lane.next(200.0)
+        assert isinstance(look, Inspection)
+        lane.told += lane.unseen(look, "_FENCED", 200.0)
+    else:
+        lane.fail(lane.send(70.0), "_FENCED", 70.0)
+    (event,) = lane.take()
+    assert isinstance(event, CommitterFenced)
+    assert event.offsets == Offsets({P0: 6})
+    lane.offer({P0: by(7)})
+    assert lane.next(300.0) is None
+    assert lane.next_try() is None
+    assert not lane.complete()
+
+
+def test_strangers_are_named_each() -> None:
+    """Who wrote is told by the metadata: another run of the query, or a tool without any."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5), P1: by(5)}, 0.0)
+    lane.kafka.held = {P0: by(8, run="r2"), P1: Position(offset=1)}
+    lane.see(60.0)
+    zombie, tool = (event for event in lane.take() if isinstance(event, ForeignCommit))
+    assert zombie.writer is not None
+    assert (zombie.found, zombie.zombie, zombie.writer.run_id) == (Offsets({P0: 8}), True, "r2")
+    assert (tool.found, tool.zombie, tool.writer) == (Offsets({P1: 1}), False, None)
+    assert lane.send(60.0).positions == {P1: by(5)}
+
+
+def test_offsets_that_expired_are_sent_again() -> None:
+    """What the group no longer holds is said, and committed anew."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.kafka.held.clear()
+    lane.see(60.0)
+    assert [type(event) for event in lane.take()][-1] is GroupOffsetsMissing
+    assert lane.send(60.0).positions == {P0: by(5)}
+
+
+def test_a_topic_that_is_refused_holds_up_no_other() -> None:
+    """Its partitions alone wait, with its error; when it may be seen it is committed too."""
+    other, kafka = TopicPartition("u", 0), Kafka()
+    kafka.ends[other] = 1000
+    kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
+    lane = Driven(kafka)
+    lane.offer({P0: by(5), P1: by(6), other: by(7)})
+    lane.see(0.0)
+    (failed,) = lane.take()
+    assert isinstance(failed, CommitFailed)
+    assert failed.errors == dict.fromkeys((P0, P1), "TOPIC_AUTHORIZATION_FAILED")
+    assert failed.refused
+    attempt = lane.send(0.0)
+    assert attempt.positions.keys() == {other}
+    lane.land(attempt, 0.0)
+    assert lane.next(0.0) is None
+    assert not lane.idle()
+    assert lane.stuck(0.0)
+    kafka.refused = {}
+    lane.see(60.0)
+    assert lane.send(60.0).positions.keys() == {P0, P1, other}
+
+
+def test_each_error_of_a_look_is_told_by_itself() -> None:
+    """What is gone and what is refused are two failures: each has advice of its own."""
+    gone, kafka = TopicPartition("u", 0), Kafka()
+    kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
+    lane = Driven(kafka)
+    lane.offer({P0: by(5), gone: by(7)})
+    lane.see(0.0)
+    codes = {one.code: set(one.errors) for one in lane.take() if isinstance(one, CommitFailed)}
+    assert codes == {"TOPIC_AUTHORIZATION_FAILED": {P0}, "UNKNOWN_TOPIC_OR_PART": {gone}}
+
+
+def many(number: int, topic: str = "t") -> dict[TopicPartition, Position]:
+    """So many partitions, each at an offset of its own."""
+    return {TopicPartition(topic, one): by(one) for one in range(number)}
+
+
+def wide(number: int, *, refused_over: int | None = None) -> tuple[Driven, list[int]]:
+    """A lane of so many partitions, served until all is done, and the size of each request.
+
+    A request of more than `refused_over` partitions is refused as too large.
+    """
+    kafka = Kafka()
+    kafka.ends = dict.fromkeys(many(number), 10**6)
+    lane, sizes = Driven(kafka), []
+    lane.offer(many(number))
+    for now in range(10_000):
+        request = lane.next(float(now))
+        if isinstance(request, Inspection):
+            assert len(request.partitions) <= LOOKED_AT
+            lane.told += lane.looked(request, kafka.look(request.partitions), float(now))
+        elif request is not None:
+            sizes.append(len(request.positions))
+            if refused_over is not None and sizes[-1] > refused_over:
+                lane.fail(request, "INVALID_COMMIT_OFFSET_SIZE", float(now))
+            else:
+                lane.land(request, float(now))
+        if lane.idle():
+            return lane, sizes
+    raise AssertionError(sizes)
+
+
+def test_a_group_of_many_partitions_is_committed_in_parts() -> None:
+    """Looks and commits are bounded, each is settled by itself, and nothing is left out."""
+    lane, sizes = wide(4500)
+    assert lane.kafka.held == many(4500)
+    assert sizes == [MAX_PART] * 4 + [500]
+
+
+def test_long_names_make_smaller_parts() -> None:
+    """A request is bounded by its bytes too; one partition always fits."""
+    kafka = Kafka()
+    names = ["x" * 249, "y" * 249]
+    wanted = many(900, names[0]) | many(900, names[1])
+    kafka.ends = dict.fromkeys(wanted, 10**6)
+    lane = Lane("k:9092", "g" * 1000, RETRY, Policy(), random.Random(1))
+    lane.offer(wanted)
+    request = lane.next(0.0)
+    assert isinstance(request, Inspection)
+    lane.looked(request, kafka.look(request.partitions), 0.0)
+    attempt = lane.next(0.0)
+    assert isinstance(attempt, Attempt)
+    assert 300 < len(attempt.positions) < 500_000 / 1249
+    huge = Lane("k:9092", "g" * 600_000, RETRY, Policy(), random.Random(1))
+    huge.offer({P0: by(5), P1: by(5)})
+    request = huge.next(0.0)
+    assert isinstance(request, Inspection)
+    huge.looked(request, Kafka().look(request.partitions), 0.0)
+    attempt = huge.next(0.0)
+    assert isinstance(attempt, Attempt)
+    assert len(attempt.positions) == 1
+
+
+def test_a_broker_that_takes_less_is_sent_less() -> None:
+    """What is too large for its record batches is halved, and all lands in the end."""
+    lane, sizes = wide(2000, refused_over=300)
+    assert lane.kafka.held == many(2000)
+    assert sizes[:3] == [1000, 500, 250]
+    assert set(sizes[3:]) == {250}
+    lane, sizes = wide(200, refused_over=MIN_PART)
+    assert sizes == [200, 100, *[MIN_PART] * 4]
+
+
+def test_a_part_costs_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many partitions a part does not ask all of those that wait for a later one."""
+    asked = 0
+
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*args: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return method(*args)
+
+        return count
+
+    for name in ("sendable", "next_try"):
+        monkeypatch.setattr(Slot, name, counted(getattr(Slot, name)))
+    lane, sizes = wide(20 * MAX_PART)
+    assert sizes == [MAX_PART] * 20
+    assert lane.kafka.held == many(20 * MAX_PART)
+    assert asked <= 8 * 20 * MAX_PART
+
+
+def test_partitions_that_are_gone_do_not_keep_a_look_from_others() -> None:
+    """However many of them there are, what waits for a look is looked at first."""
+    kafka = Kafka()
+    gone = many(LOOKED_AT + 10, "a")
+    kafka.ends = dict.fromkeys(gone, 10**6)
+    lane = Driven(kafka)
+    lane.offer(gone)
+    for now in (0.0, 61.0):
+        while (request := lane.next(now)) is not None:
+            if isinstance(request, Inspection):
+                lane.told += lane.looked(request, kafka.look(request.partitions), now)
+            else:
+                lane.land(request, now)
+    kafka.ends = {P0: 1000}
+    lane.offer({P0: by(5)})
+    request = lane.see(200.0)
+    assert request.partitions[0] == P0
+    assert len(request.partitions) == LOOKED_AT
+    assert lane.send(200.0).positions.keys() == {P0}
+
+
+def test_an_idle_partition_that_vanished_comes_back_too() -> None:
+    """A look for one partition shows that another is gone from the group: both are sent."""
+    lane = seasoned()
+    lane.kafka.held.clear()
+    lane.offer({P1: by(7)})
+    assert set(lane.see(130.0).partitions) == {P0, P1}
+    (vanished,) = [one for one in lane.take() if isinstance(one, GroupOffsetsMissing)]
+    assert vanished.offsets == {P0: 5}
+    assert lane.send(130.0).positions == {P0: by(5), P1: by(7)}
+
+
+def test_an_idle_partition_that_is_gone_is_no_failure() -> None:
+    """A deleted topic with nothing to commit is nobody's trouble, look after look."""
+    kafka = Kafka()
+    lane = seasoned(kafka)
+    del kafka.ends[P0]
+    lane.offer({P1: by(7)})
+    lane.see(130.0)
+    assert lane.take() == []
+    lane.land(lane.send(130.0), 130.0)
+    assert lane.complete()
+
+
+def test_log_starts_are_those_of_the_looks_so_far() -> None:
+    """By then, of each partition that was looked at."""
+    lane = Driven(Kafka())
+    assert lane.log_starts(1e9) == {}
+    lane.commit({P0: by(5)}, 10.0)
+    assert lane.log_starts(9.0) == {}
+    assert lane.log_starts(10.0) == {P0: 0}
+
+
+def test_one_request_at_a_time_is_out() -> None:
+    """While a look or a commit has no answer nothing else is sent, whatever is offered."""
+    lane = Driven(Kafka())
+    lane.offer({P0: by(5)})
+    look = lane.next(0.0)
+    assert isinstance(look, Inspection)
+    lane.offer({P1: by(5)})
+    assert (lane.next(1.0), lane.next_try()) == (None, None)
+    lane.looked(look, lane.kafka.look(look.partitions), 1.0)
+    lane.see(1.0)
+    attempt = lane.send(1.0)
+    lane.offer({P0: by(9)})
+    assert (lane.next(2.0), lane.next_try()) == (None, None)
+    assert not lane.stuck(2.0)
+    lane.land(attempt, 2.0)
+    assert lane.send(2.0).positions == {P0: by(9)}
+
+
+def test_repeats_come_in_the_order_of_their_times() -> None:
+    """One that is put off by a new doubt does not hide those that are due before it."""
+    lane = Driven(Kafka())
+    lane.commit({P0: by(5)}, 0.0)
+    lane.commit({P1: by(5)}, 10.0)
+    lane.offer({P0: by(6)})
+    lane.fail(lane.send(15.0), "_TIMED_OUT", 15.0)
+    lane.see(20.0)
+    lane.land(lane.send(20.0), 20.0)
+    assert lane.next_try() == 70.0
+    lane.see(80.0)
+    assert lane.send(80.0).positions.keys() == {P0, P1}

@@ -1,0 +1,243 @@
+"""One partition's decisions: what it makes of offers, of looks, and of the guard."""
+
+from __future__ import annotations
+
+import pytest
+
+from eo_listener.commit.groups.partition_state import Sight, Slot
+from eo_listener.commit.groups.policy import OnRewind, Policy
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.offsets import Position
+
+REFUSE, ALLOW = Policy(), Policy(on_rewind=OnRewind.ALLOW)
+END = 100
+
+
+def by(offset: int, run: str = "r1", query: str = "q1") -> Position:
+    """A position with the metadata of a run."""
+    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=0)
+    return Position(offset=offset, metadata=metadata.text())
+
+
+def marked(offset: int, run: str = "r0") -> Position:
+    """What the guard of another run has left."""
+    metadata = CommitMetadata(name="q", query_id="q1", run_id=run, batch_id=0, withheld=True)
+    return Position(offset=offset, metadata=metadata.text())
+
+
+def fresh(offset: int) -> Slot:
+    """A slot with its first offer."""
+    slot = Slot()
+    assert slot.offer(by(offset), REFUSE, renew=False) is None
+    return slot
+
+
+def settled(offset: int) -> Slot:
+    """A slot whose offset was confirmed, with nothing left to do."""
+    slot = fresh(offset)
+    slot.land(by(offset), 0.0, 60.0)
+    slot.repeat = None
+    return slot
+
+
+@pytest.mark.parametrize(
+    ("found", "end", "sights", "sendable"),
+    [
+        (None, END, [], True),
+        (by(4), END, [], True),
+        (by(5, run="r0"), END, [], True),  # the same offset: our metadata goes over it
+        (by(6, run="r0"), END, [Sight.BELOW_GROUP], False),
+        (Position(offset=6), END, [Sight.BELOW_GROUP], False),  # a tool's
+        (None, 4, [Sight.BEYOND_LOG_END], False),
+        (by(4), 5, [], True),  # the end of the log is no obstacle
+        (marked(3), END, [Sight.WITHHELD_BEFORE], False),
+        (marked(6), END, [Sight.WITHHELD_BEFORE], False),
+    ],
+)
+def test_the_first_look_decides(
+    found: Position | None, end: int, sights: list[Sight], sendable: bool
+) -> None:
+    """A first offer goes only where the group is not further, the log reaches, and no mark is."""
+    slot = fresh(5)
+    assert list(slot.see(found, end, REFUSE)) == sights
+    assert (slot.sendable(0.0) is not None) is sendable
+
+
+@pytest.mark.parametrize(
+    ("found", "sights", "pending"),
+    [
+        (by(5), [], None),
+        (None, [Sight.VANISHED], by(5)),
+        (by(3), [], by(5)),  # a late request of our own
+        (by(3, run="r0"), [Sight.FOREIGN], by(5)),
+        (Position(offset=3), [Sight.FOREIGN], by(5)),
+        (by(7), [], None),  # our own, whose answer was lost
+        (by(7, run="r2"), [Sight.FOREIGN], None),
+        (by(5, run="r2"), [Sight.FOREIGN], None),
+    ],
+)
+def test_later_looks_compare_with_what_was_confirmed(
+    found: Position | None, sights: list[Sight], pending: Position | None
+) -> None:
+    """What is lost or lower is sent again; whoever else wrote is noticed, and never gone below."""
+    slot = settled(5)
+    assert list(slot.see(found, END, REFUSE)) == sights
+    assert slot.pending == pending
+
+
+def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
+    """Looks repeat, words do not; once the query has passed the group it is committed again."""
+    slot = fresh(5)
+    assert list(slot.see(by(8, run="r0"), END, REFUSE)) == [Sight.BELOW_GROUP]
+    assert list(slot.see(by(8, run="r0"), END, REFUSE)) == []
+    assert slot.offer(by(7), REFUSE, renew=False) == 8
+    assert slot.sendable(0.0) is None
+    assert slot.offer(by(9), REFUSE, renew=False) is None
+    assert slot.sendable(0.0) == by(9)
+
+
+def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
+    """When the log has grown, or somebody has reset the group, the next look admits it."""
+    slot = fresh(5)
+    list(slot.see(None, 4, REFUSE))
+    list(slot.see(None, 5, REFUSE))
+    assert slot.sendable(0.0) == by(5)
+
+
+@pytest.mark.parametrize(
+    ("policy", "query", "rivals", "goes"),
+    [
+        (REFUSE, "q1", False, False),
+        (REFUSE, "q2", False, False),
+        (REFUSE, "q1", True, False),
+        (ALLOW, "q1", False, True),
+        (ALLOW, "q2", False, True),  # a new checkpoint: the one before is over
+        (ALLOW, "q1", True, True),
+        (ALLOW, "q2", True, False),  # a slower query beside another
+    ],
+)
+def test_what_goes_back_is_what_was_rewound_and_may(
+    policy: Policy, query: str, rivals: bool, goes: bool
+) -> None:
+    """A lower offset is refused, but for a query that was rewound where that is allowed."""
+    slot = settled(5)
+    below = slot.offer(by(3, run="r2", query=query), policy, renew=False, rivals=rivals)
+    assert below == (None if goes else 5)
+    if goes:
+        list(slot.see(by(5), END, policy))
+        sent = slot.sendable(0.0)
+        assert sent is not None
+        metadata = CommitMetadata.parse(sent.metadata)
+        assert metadata is not None
+        assert (sent.offset, metadata.rewound_from) == (3, 5)
+
+
+def test_accepted_marks_are_passed() -> None:
+    """With the guard on "warn", what an earlier run withheld is committed over."""
+    slot = fresh(5)
+    assert list(slot.see(marked(3), END, Policy(accept_marks=True))) == []
+    assert slot.sendable(0.0) == by(5)
+
+
+def test_withheld_lets_through_what_came_before_and_marks_it() -> None:
+    """The last good offset is committed with the mark, later ones are not taken in."""
+    slot = fresh(5)
+    slot.withhold(by(9).metadata)
+    assert slot.offer(by(9), REFUSE, renew=False) is None
+    sent = slot.sendable(0.0)
+    assert sent is not None
+    metadata = CommitMetadata.parse(sent.metadata)
+    assert metadata is not None
+    assert (sent.offset, metadata.withheld) == (5, True)
+
+
+def test_withheld_from_the_first_event_marks_what_the_group_holds() -> None:
+    """Where nothing was offered yet, the mark goes onto the offset that is there."""
+    slot = Slot()
+    slot.withhold(by(9).metadata)
+    assert list(slot.see(by(4, run="r0"), END, REFUSE)) == []
+    sent = slot.sendable(0.0)
+    assert sent is not None
+    assert (sent.offset, '"g":1' in sent.metadata) == (4, True)
+
+
+def test_renewing_sends_the_same_once_more() -> None:
+    """An equal offer is silent; a renewing one is sent, before the offset expires."""
+    slot = settled(5)
+    slot.offer(by(5), REFUSE, renew=False)
+    assert slot.sendable(0.0) is None
+    slot.offer(by(5), REFUSE, renew=True)
+    assert slot.sendable(0.0) == by(5)
+
+
+def test_what_is_withheld_is_renewed_where_it_stands() -> None:
+    """The mark does not expire either."""
+    slot = settled(5)
+    slot.withhold(by(9).metadata)
+    landed = slot.sendable(0.0)
+    assert landed is not None
+    slot.land(landed, 0.0, 60.0)
+    slot.offer(by(9), REFUSE, renew=True)
+    assert slot.sendable(0.0) == landed
+
+
+def test_where_a_log_began_is_known_for_earlier_moments_too() -> None:
+    """A batch that lasts for minutes is judged by what was known when it was planned."""
+    slot = Slot()
+    assert slot.log_start(100.0) is None
+    for start, now in ((0, 10.0), (0, 15.0), (35, 20.0), (35, 25.0), (80, 30.0)):
+        slot.see_start(start, now)
+    known = [slot.log_start(by) for by in (9.0, 10.0, 19.0, 20.0, 29.0, 30.0, 99.0)]
+    assert known == [None, 0, 0, 35, 35, 80, 80]
+
+
+def test_of_a_log_that_moves_at_each_look_the_newest_starts_are_kept() -> None:
+    """Some twenty of them: a bound, with minutes of retention in it."""
+    slot = Slot()
+    for number in range(1000):
+        slot.see_start(number, 5.0 * number)
+    assert 15 <= len(slot.log_starts) <= 25
+    assert slot.log_start(5.0 * 985) == 985
+    assert slot.log_start(0.0) is None
+
+
+def test_only_what_was_to_be_done_can_be_missed() -> None:
+    """A partition that is gone fails what waits for it, and nothing else."""
+    assert not settled(5).miss()
+    assert not Slot().miss()
+    assert fresh(5).miss()
+    refused = settled(5)
+    refused.refused = by(9)
+    assert refused.miss()
+    marking = Slot()
+    marking.withhold(by(5).metadata)
+    assert marking.miss()
+    repeated = settled(5)
+    repeated.repeat = 60.0
+    repeated.watched = True
+    assert not repeated.miss()
+    assert repeated.next_try(REFUSE) is None
+
+
+def test_of_what_is_withheld_only_a_recommit_sends_anything() -> None:
+    """Newer offers change nothing; what was confirmed is renewed, the mark goes first."""
+    slot = settled(5)
+    slot.withhold(by(7).metadata)
+    mark = slot.pending
+    assert mark is not None
+    assert slot.offer(by(9), REFUSE, renew=True) is None
+    assert slot.pending == mark
+    slot.land(mark, 10.0, 60.0)
+    slot.repeat = None
+    assert slot.offer(by(9), REFUSE, renew=False) is None
+    assert slot.sendable(20.0) is None
+    assert slot.offer(by(9), REFUSE, renew=True) is None
+    assert slot.sendable(20.0) == mark
+
+
+def test_what_somebody_else_moved_on_is_no_rewind() -> None:
+    """Where rewinds are allowed, another writer's higher offset still stops a newer one of ours."""
+    slot = settled(5)
+    assert slot.offer(by(7), ALLOW, renew=False) is None
+    assert Sight.BELOW_GROUP in list(slot.see(by(9, run="r2"), END, ALLOW))
+    assert slot.sendable(0.0) is None

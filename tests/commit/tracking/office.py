@@ -1,0 +1,128 @@
+"""A desk with an inbox before it and a committer behind, and events for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.policy import OnRewind, Policy
+from eo_listener.commit.tracking.event_buffer import Inbox
+from eo_listener.commit.tracking.routing import Rules
+from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.tracking.tracker import Desk, Moment
+from eo_listener.model.events import Event
+from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.model.progress import Progress, SourceProgress
+from eo_listener.model.protocols import LivePosition
+from eo_listener.testing import MemoryGroups, MemoryQueries
+
+HOUR = 3600.0
+P0, P1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
+
+_Kind = TypeVar("_Kind", bound=Event)
+
+
+class Office:
+    """A desk that is served when a test says so, on queries and groups that exist only here."""
+
+    def __init__(
+        self,
+        queries: MemoryQueries,
+        *,
+        guard: Guard = Guard.WITHHOLD,
+        on_rewind: OnRewind = OnRewind.REFUSE,
+    ) -> None:
+        self.queries = queries
+        self.store = MemoryGroups()
+        self.events: list[Event] = []
+        self.committer = Committer(
+            lambda cluster: self.store,
+            observers=[self.events.append],
+            policy=Policy(on_rewind=on_rewind),
+        )
+        self.inbox = Inbox()
+        self.desk = Desk(Rules(), queries, self.committer, guard=guard, recommit_interval=HOUR)
+
+    def serve(self, now: float, *, look_at_all: bool = False) -> bool:
+        """Go once round the router's loop, and wait for Kafka; say whether all is committed."""
+        self.desk.serve(self.inbox.take(), self.moment(now), look_at_all=look_at_all)
+        return self.committer.flush(5.0)
+
+    @staticmethod
+    def moment(now: float) -> Moment:
+        """One time by both clocks."""
+        return Moment(now, now)
+
+    def pass_until(self, moment: float, since: float = 0.0) -> None:
+        """Serve whenever something is due, up to a moment."""
+        now = since
+        if self.inbox:
+            self.serve(now)
+        for _ in range(10_000):
+            due = self.desk.due()
+            if due is None or due > moment:
+                return
+            now = max(now, due)
+            self.serve(now)
+        raise AssertionError("it turns on the spot")
+
+    def of(self, kind: type[_Kind]) -> list[_Kind]:
+        """The events of one kind, so far."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def at(self, tp: TopicPartition = P0, group: str = "g") -> int | None:
+        """Where a group stands."""
+        position = self.store.groups.get(group, {}).get(tp)
+        return None if position is None else position.offset
+
+    @property
+    def held(self) -> int:
+        """Where the first partition stands."""
+        offset = self.at()
+        assert offset is not None
+        return offset
+
+
+def offsets(at: int | Mapping[TopicPartition, int] | None) -> Offsets | None:
+    """Those of the first partition, or of several."""
+    if at is None:
+        return None
+    return Offsets({P0: at} if isinstance(at, int) else at)
+
+
+def source(
+    index: int,
+    start: int | Mapping[TopicPartition, int] | None,
+    end: int | Mapping[TopicPartition, int] | None,
+) -> SourceProgress:
+    """A source of an event."""
+    return SourceProgress(index=index, description="", start=offsets(start), end=offsets(end))
+
+
+def event(
+    batch: int,
+    start: int | Mapping[TopicPartition, int] | None,
+    end: int | Mapping[TopicPartition, int] | None,
+    run: str = "r1",
+    query: str = "q1",
+    *,
+    more: tuple[SourceProgress, ...] = (),
+    planned: float | None = None,
+) -> Progress:
+    """A progress event of one source, or of more."""
+    return Progress(
+        query_id=query,
+        run_id=run,
+        name=None,
+        batch_id=batch,
+        timestamp="",
+        sources=(source(0, start, end), *more),
+        planned=planned,
+    )
+
+
+def position(batch: int, at: int | Mapping[TopicPartition, int]) -> LivePosition:
+    """What a run has made durable, of its one source."""
+    return LivePosition(batch_id=batch, committed={0: offsets(at) or Offsets()})

@@ -1,0 +1,168 @@
+"""Events that come late: when their run's own position was offered, or after its successor."""
+
+from __future__ import annotations
+
+import pytest
+
+from eo_listener.commit.groups.policy import OnRewind
+from eo_listener.commit.tracking.event_buffer import Started
+from eo_listener.commit.tracking.query_run import Run
+from eo_listener.model.events import CommitRefused, GuardViolation, RunGroupsChanged, ViolationKind
+from eo_listener.testing import MemoryQueries
+from tests.commit.tracking.office import OPTIONS, P0, P1, Office, event, position
+
+LOSSY = {0: {**OPTIONS[0], "failondataloss": "false"}}
+
+
+def begun(on_rewind: OnRewind, *, lossy: bool = False) -> Office:
+    """A query that has done one batch, whose bus stands still from then on."""
+    office = Office(MemoryQueries(LOSSY if lossy else OPTIONS), on_rewind=on_rewind)
+    office.queries.positions["r1"] = position(0, 10)
+    office.inbox.progressed(event(0, None, 10))
+    office.pass_until(4.0)
+    return office
+
+
+def late(office: Office, now: float, *batches: int) -> list[int]:
+    """Let events of ten records each come; where the group is after each of them."""
+    held = []
+    for batch in batches:
+        office.inbox.progressed(event(batch, 10 * batch, 10 * batch + 10))
+        office.serve(now + batch / 10)
+        held.append(office.held)
+    return held
+
+
+@pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
+@pytest.mark.parametrize("lossy", [True, False])
+def test_events_that_a_position_has_passed_move_no_group(
+    on_rewind: OnRewind, *, lossy: bool
+) -> None:
+    """Nothing is refused and nothing goes back; what comes after the position is committed."""
+    office = begun(on_rewind, lossy=lossy)
+    office.queries.positions["r1"] = position(5, 60)
+    office.pass_until(80.0, since=4.0)
+    assert office.held == 60
+    assert late(office, 80.0, 1, 2, 3, 4, 5, 6) == [60, 60, 60, 60, 60, 70]
+    assert not office.of(CommitRefused)
+    office.committer.close(2.0)
+
+
+def test_a_late_event_is_judged_all_the_same() -> None:
+    """What was wrong with a batch is told, though its offsets were committed by then."""
+    office = begun(OnRewind.REFUSE)
+    office.queries.positions["r1"] = position(5, 60)
+    office.pass_until(80.0, since=4.0)
+    office.inbox.progressed(event(1, 15, 20))
+    office.serve(80.0)
+    (told,) = office.of(GuardViolation)
+    assert [one.kind for one in told.violations] == [ViolationKind.GAP]
+    office.committer.close(2.0)
+
+
+@pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
+def test_events_of_a_run_that_was_started_anew_come_late(on_rewind: OnRewind) -> None:
+    """They are judged, hold up nobody, and bring no run back."""
+    office = begun(on_rewind)
+    office.queries.positions |= {"r1": position(4, 50), "r2": position(4, 50)}
+    office.queries.over.add("r1")
+    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.pass_until(20.0, since=12.0)
+    assert office.held == 50
+    assert late(office, 20.0, 1, 2, 3) == [50, 50, 50]
+    office.inbox.progressed(event(5, 50, 60, run="r2"))
+    office.serve(20.5)
+    assert office.held == 60
+    office.inbox.progressed(event(4, 41, 50))
+    office.inbox.ended("r1")
+    office.serve(21.0)
+    assert [told.batch_id for told in office.of(GuardViolation)] == [4]
+    office.pass_until(500.0, since=21.0)
+    assert office.queries.forgotten == ["r1"]
+    assert not office.of(CommitRefused)
+    office.committer.close(2.0)
+
+
+def test_an_event_of_a_run_that_was_forgotten_ends_no_other() -> None:
+    """The run that goes on keeps its groups; the end that comes at last is nothing new."""
+    office = begun(OnRewind.REFUSE)
+    office.queries.positions |= {"r1": position(2, 30), "r2": position(2, 30)}
+    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.pass_until(80.0, since=12.0)
+    assert office.queries.forgotten == ["r1"]
+    late(office, 90.0, 1)
+    office.pass_until(95.0, since=91.0)
+    office.inbox.progressed(event(3, 30, 40, run="r2"))
+    office.queries.positions["r2"] = position(3, 40)
+    office.serve(100.0)
+    office.inbox.ended("r1")
+    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.serve(101.0)
+    office.pass_until(4000.0, since=101.0)
+    assert office.held == 40
+    assert office.queries.forgotten == ["r1"]
+    assert [told.run_id for told in office.of(RunGroupsChanged) if told.ended] == ["r1"]
+    office.committer.close(2.0)
+
+
+def test_a_late_event_of_a_run_that_is_kept_ends_no_other() -> None:
+    """Only a run with batches above those of the newest is newer than that."""
+    office = begun(OnRewind.REFUSE)
+    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.serve(5.0)
+    late(office, 6.0, 1)
+    office.inbox.progressed(event(2, 20, 30, run="r2"))
+    office.serve(7.0)
+    office.inbox.progressed(event(1, 10, 20, run="never heard of"))
+    office.serve(8.0)
+    office.pass_until(500.0, since=8.0)
+    assert "r2" not in office.queries.forgotten
+    office.committer.close(2.0)
+
+
+def test_a_run_that_goes_on_after_it_was_taken_for_ended_is_heard() -> None:
+    """Of a run whose start was not told the batches count, once they are above all others."""
+    office = begun(OnRewind.REFUSE)
+    del office.queries.positions["r1"]
+    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.pass_until(80.0, since=5.0)
+    assert "r1" in office.queries.forgotten
+    office.inbox.progressed(event(1, 10, 20, run="r2"))
+    office.serve(81.0)
+    assert late(office, 82.0, 2) == [30]
+    office.pass_until(300.0, since=83.0)
+    assert late(office, 301.0, 3) == [40]
+    office.committer.close(2.0)
+
+
+@pytest.mark.parametrize(
+    ("batch", "start", "end", "is_late"),
+    [
+        (4, {P0: 40}, {P0: 50}, True),
+        (5, {P0: 50}, {P0: 60}, False),
+        (5, {P0: 55, P1: 5}, {P0: 60, P1: 5}, False),
+        (6, {P0: 60}, {P0: 70}, False),
+        (6, {P0: 40}, {P0: 50}, True),  # the number of the position was too low
+        (6, {P0: 60}, {P0: 50}, False),  # begins at the position, and goes back
+        (6, {P0: 40}, {P0: 50, P1: 5}, False),  # a partition that the position does not know
+    ],
+)
+def test_what_is_late(
+    batch: int, start: dict[object, int], end: dict[object, int], *, is_late: bool
+) -> None:
+    """What the position has passed, by number, or by offsets where its number may be too low."""
+    run = Run(query_id="q1", run_id="r1", name=None, due=0.0, options={0: {}})
+    run.offered(position(5, 60))
+    if len(end) == len(start) == 2:
+        run.offered(position(5, {P0: 60, P1: 5}))
+    assert run.is_late(event(batch, start, end)) == is_late  # type: ignore[arg-type]  # of partitions
+
+
+def test_a_position_lower_than_before_counts() -> None:
+    """A query may truly go back, with a topic made anew: then the newest position is compared."""
+    run = Run(query_id="q1", run_id="r1", name=None, due=0.0, options={0: {}})
+    run.offered(position(5, 60))
+    run.offered(position(6, 5))
+    assert not run.is_late(event(7, 5, 8))
+    assert run.take(event(7, 5, 8), 1.0)
+    assert run.furthest == event(7, 5, 8)

@@ -1,0 +1,220 @@
+"""When a run is looked at, and what of it counts before its events have come."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from eo_listener.commit.tracking.query_run import Run
+from eo_listener.model.events import ViolationKind
+from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.model.progress import Progress, SourceProgress
+from eo_listener.model.protocols import LivePosition, QueryMode
+
+HOUR = 3600.0
+P0 = TopicPartition("t", 0)
+
+
+def run() -> Run:
+    return Run(query_id="q", run_id="r", name=None, due=0.0, options={0: {}})
+
+
+def at(batch: int, offset: int = 5) -> LivePosition:
+    return LivePosition(batch_id=batch, committed={0: Offsets({P0: offset})})
+
+
+def event(batch: int, start: int | None = None, end: int | None = None) -> Progress:
+    source = SourceProgress(
+        index=0,
+        description="",
+        start=None if start is None else Offsets({P0: start}),
+        end=None if end is None else Offsets({P0: end}),
+    )
+    return Progress(
+        query_id="q", run_id="r", name=None, batch_id=batch, timestamp="", sources=(source,)
+    )
+
+
+def test_until_the_checkpoint_is_restored_it_is_asked_often() -> None:
+    """At most a second passes between two looks, and the first position is the full map."""
+    one, now = run(), 0.0
+    for _ in range(20):
+        assert not one.looked(None, now, HOUR, early=False)
+        assert now < one.next_look <= now + 1.0
+        now = one.next_look
+    assert one.looked(at(3), now, HOUR, early=False)
+    assert one.next_look <= now + 5.0  # Spark restores in two steps
+    now = one.next_look
+    assert not one.looked(at(4), now, HOUR, early=False)
+    assert one.next_look > now + HOUR / 2
+
+
+def test_the_recommit_keeps_its_time_whatever_comes_between() -> None:
+    """Events and the looks after them do not put the full map off."""
+    one, now, beats = run(), 0.0, []
+    while now < 5 * HOUR:
+        if one.looked(at(3), now, HOUR, early=False):
+            beats.append(now)
+        now = one.next_look
+        one.heard(now)
+    gaps = [after - before for before, after in itertools.pairwise(beats)]
+    assert gaps
+    assert all(gap <= HOUR + 1 for gap in gaps)
+
+
+def test_events_that_fall_silent_lead_to_a_look() -> None:
+    """The last event of a busy time may have been dropped: a minute later the query is asked."""
+    one = run()
+    one.looked(at(3), 0.0, HOUR, early=False)
+    one.looked(at(3), 2.0, HOUR, early=False)
+    for now in (10.0, 20.0, 30.0):
+        one.heard(now)
+        assert one.next_look == now + 60.0
+    one.looked(at(4), 90.0, HOUR, early=False)
+    assert one.next_look == HOUR
+
+
+def test_a_look_soon_after_an_event_does_not_stand_for_the_one_after_the_silence() -> None:
+    """What comes between that look and the end of the minute may have been dropped too."""
+    one = run()
+    one.heard(0.0)
+    one.looked(at(3), 0.1, HOUR, early=False)
+    one.asked(2.1)
+    one.looked(at(3), 2.1, HOUR, early=False)
+    assert one.next_look == 60.0
+    one.looked(at(3), 60.0, HOUR, early=False)
+    assert one.next_look > HOUR / 2
+
+
+def test_a_position_waits_for_its_event_but_not_for_ever() -> None:
+    """What is ahead of the newest event is not judged yet; a dropped event holds it up once."""
+    one = run()
+    assert not one.is_early(at(7))  # no event at all so far: the catch-up at the start
+    one.newest = event(6)
+    assert one.is_early(at(7))
+    one.newest = event(8)
+    assert one.is_early(at(9))
+    assert not one.is_early(at(10))  # the event of batch 9 should be here by now
+    one.newest = event(10)
+    assert not one.is_early(at(10))
+
+
+def test_what_is_polled() -> None:
+    """Checkpoints that run ahead of events, and logs Spark may skip in, are looked at often."""
+    for one in (
+        Run(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS),
+        Run(query_id="q", run_id="r", name=None, due=0.0, options={0: {"failondataloss": "false"}}),
+    ):
+        one.looked(at(1), 0.0, HOUR, early=False)
+        one.looked(at(1), 2.0, HOUR, early=False)
+        assert one.next_look <= 10.0
+
+
+def test_a_checkpoint_that_cannot_be_read_for_once_is_asked_again_soon() -> None:
+    """One failed look at a continuous query does not leave its group alone for an hour."""
+    one = Run(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
+    one.looked(at(1), 0.0, HOUR, early=False)
+    one.looked(None, 2.0, HOUR, early=False)
+    assert one.next_look <= 10.0
+
+
+def test_a_position_whose_number_is_too_low_waits_for_its_event_too() -> None:
+    """Spark moves offsets and number one after the other: the offsets say which batch it is."""
+    one = run()
+    one.newest = event(6, 0, 5)
+    assert not one.is_early(at(6, 5))
+    assert not one.is_early(at(5, 5))  # of batch 6, by its offsets
+    assert one.is_early(at(6, 9))  # of batch 7
+    assert not one.is_early(at(6, 9))  # whose event was dropped
+    one.newest = event(7, 5, 9)
+    assert not one.is_early(at(6, 9))
+
+
+@pytest.mark.parametrize(
+    ("restored", "first", "kinds"),
+    [
+        (at(3, 10), event(4, 10, 15), []),
+        (at(3, 10), event(4, 12, 15), [ViolationKind.GAP]),
+        (at(3, 10), event(4, 8, 15), [ViolationKind.REPEAT]),
+        (at(3, 10), event(4, 10, 8), [ViolationKind.BACKWARD]),
+        (at(3, 15), event(4, 10, 15), []),  # where batch 4 ended: the number is too low
+        (at(4, 15), event(4, 10, 15), []),
+        (at(2, 10), event(4, 12, 15), []),  # nothing is known of batch 3
+        (at(3, 10), event(4, 12, None), []),
+        (None, event(4, 12, 15), []),
+    ],
+)
+def test_the_first_event_is_judged_by_what_was_restored(
+    restored: LivePosition | None, first: Progress, kinds: list[ViolationKind]
+) -> None:
+    """Where a run begins is compared with its checkpoint, if that is known for certain."""
+    one = run()
+    if restored is not None:
+        one.looked(restored, 0.0, HOUR, early=False)
+    found = one.judge_first(first)
+    assert [violation.kind for violation in found.get(0, ())] == kinds
+
+
+def test_of_two_sources_one_alone_does_not_say_that_the_number_is_too_low() -> None:
+    """A batch that is read once more in one source is found, though the other stands still."""
+    source = SourceProgress(
+        index=0, description="", start=Offsets({P0: 0}), end=Offsets({P0: 5}), log_ends=None
+    )
+    other = replace(source, index=1, start=Offsets({P0: 7}), end=Offsets({P0: 9}))
+    first = replace(event(4), sources=(source, other))
+    one = run()
+    restored = LivePosition(batch_id=3, committed={0: Offsets({P0: 5}), 1: Offsets({P0: 7})})
+    one.looked(restored, 0.0, HOUR, early=False)
+    assert list(one.judge_first(first)) == [0]
+
+
+def test_the_first_position_is_what_was_restored() -> None:
+    """Later ones are where the run has come to."""
+    one = run()
+    one.looked(None, 0.0, HOUR, early=False)
+    one.looked(at(3, 10), 1.0, HOUR, early=False)
+    one.looked(at(9, 90), 2.0, HOUR, early=False)
+    assert one.restored == at(3, 10)
+
+
+def test_a_position_that_waits_for_its_event_is_asked_for_soon() -> None:
+    """Five seconds, not a recommit: the event may have been dropped."""
+    one = run()
+    one.looked(at(3), 0.0, HOUR, early=False)
+    one.looked(at(3), 2.0, HOUR, early=False)
+    one.looked(at(4), 100.0, HOUR, early=True)
+    assert one.next_look == 105.0
+    one.looked(at(4), 105.0, 2.0, early=True)
+    assert one.next_look == 107.0
+
+
+def test_the_full_map_is_due_with_each_recommit_alone() -> None:
+    """Looks that come more often renew nothing; one a little early counts."""
+    one = Run(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
+    assert one.looked(at(1), 0.0, 100.0, early=False)
+    renewed = [now for now in range(1, 301) if one.looked(at(1), float(now), 100.0, early=False)]
+    assert renewed == [90, 180, 270]
+
+
+def test_without_position_and_event_there_is_nothing_to_renew() -> None:
+    """The recommit waits for something to send."""
+    one = run()
+    assert not one.looked(None, 0.0, HOUR, early=False)
+    one.newest = event(0, None, 5)
+    assert one.looked(None, 1.0, HOUR, early=False)
+
+
+def test_doubt_brings_a_look_at_once_or_within_the_minute() -> None:
+    """One that holds another up is asked whether it is there; a look that is due comes first."""
+    one = run()
+    one.due = HOUR
+    one.doubt(10.0, at_once=False)
+    assert one.next_look == 70.0
+    one.doubt(50.0, at_once=False)
+    assert one.next_look == 70.0
+    one.doubt(60.0, at_once=True)
+    assert one.next_look == 60.0
+    one.doubt(65.0, at_once=True)
+    assert one.next_look == 60.0

@@ -1,0 +1,56 @@
+"""A client of Spark Connect that runs a query with exactly_once, up to what is there now.
+
+python -m tests.foreach_batch.far_query REMOTE SERVERS TOPIC FOLDER MODE [SINK]
+
+SINK is a path for SQLite or a dsn of PostgreSQL; without it the rows go into files.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.connect.session import SparkSession
+
+from eo_listener import PostgresSink, SqliteSink, exactly_once
+from eo_listener.model.protocols import Sink
+from tests.foreach_batch.file_sink import FileSink
+
+
+def open_sink(folder: Path, where: str) -> Sink:
+    """The sink that is meant."""
+    if not where:
+        return FileSink(folder / "sink")
+    return PostgresSink(where, "t") if "://" in where else SqliteSink(where, "t")
+
+
+def main(remote: str, servers: str, topic: str, folder: str, mode: str, where: str = "") -> None:
+    spark = SparkSession.builder.remote(remote).getOrCreate()
+    checkpoint = f"{folder}/checkpoint"
+    given = {} if mode == "bare" else {"name": "far", "checkpoint": checkpoint}
+    if mode == "asking":
+        given["options"] = {"kafka.bootstrap.servers": servers}  # type: ignore[assignment]  # of another kind
+    function = exactly_once(open_sink(Path(folder), where), **given)  # type: ignore[arg-type]  # as above
+    query = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+        .selectExpr("partition", "offset", "string(value)")
+        .writeStream.foreachBatch(function)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        print(error)  # noqa: T201  # read by the test
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

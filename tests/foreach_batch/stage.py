@@ -1,0 +1,195 @@
+"""What the steps of a batch need around them: plans by number, and frames that are lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.ledger_names import Runs
+from eo_listener.foreach_batch.retry import Retry
+from eo_listener.model import fault_points
+from eo_listener.model.errors import StorageError
+from eo_listener.model.events import Event
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import Plan
+from eo_listener.model.protocols import Sink
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NAME = "flights"
+
+
+class Crash(BaseException):
+    """The driver is gone: nothing catches it but what must also happen when a process dies."""
+
+
+@dataclass
+class Frame:
+    """Rows that are computed when they are asked for; counts how often."""
+
+    rows: list[dict[str, Any]]
+    computed: int = 0
+    held: bool = False
+
+    def collect(self) -> list[dict[str, Any]]:
+        """Compute the rows, or take those that are held."""
+        if not (self.held and self.computed):
+            self.computed += 1
+        return list(self.rows)
+
+
+@dataclass
+class ListFrames:
+    """`Frames` over `Frame`; `log` names what was done, in order."""
+
+    log: list[str] = field(default_factory=list)
+
+    def is_one(self, made: Any) -> bool:
+        """Whether it is a Frame."""
+        return isinstance(made, Frame)
+
+    def anew(self, frame: Frame) -> Frame:
+        """Note it."""
+        self.log.append("anew")
+        return frame
+
+    def hold(self, frame: Frame) -> Frame:
+        """Mark it as held."""
+        self.log.append("hold")
+        frame.held = True
+        return frame
+
+    def release(self, frame: Frame) -> None:
+        """Unmark it."""
+        self.log.append("release")
+        frame.held = False
+
+    def discard(self, frame: Frame) -> None:
+        """Compute it."""
+        self.log.append("discard")
+        frame.collect()
+
+
+@dataclass
+class Plans:
+    """A `PlanReader` that knows its plans: ranges by batch number; `drivers` have read them."""
+
+    ranges: Mapping[int, Mapping[TopicPartition, tuple[int, int]]]
+    run_id: str = "r1"
+    query: str | None = NAME
+    stateful: bool = False
+    query_id: str = "q"
+    topic_id: str = "T"
+    continued: frozenset[TopicPartition] = frozenset()
+    initial: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unreadable: bool = False
+    asked: int = 0
+    drivers: int = 0
+
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        """Where the checkpoint began to read; counts how often it was asked."""
+        self.asked += 1
+        if self.unreadable:
+            raise StorageError("sources/0/0 cannot be read")
+        return self.initial
+
+    def plan(self, frame: Any, batch_id: int) -> Plan:
+        """The plan of that number."""
+        planned = self.ranges[batch_id]
+        return Plan(
+            query_id=self.query_id,
+            run_id=self.run_id,
+            query=self.query,
+            batch_id=batch_id,
+            sources={0: {tp: OffsetRange(*span) for tp, span in planned.items()}},
+            stateful=self.stateful,
+            topic_ids={"t": self.topic_id},
+            log_starts={},
+            log_ends={},
+            continued=self.continued,
+        )
+
+
+def frame_of(ranges: Mapping[TopicPartition, tuple[int, int]]) -> Frame:
+    """One row for each offset."""
+    return Frame(
+        [
+            {"topic": tp.topic, "partition": tp.partition, "offset": offset}
+            for tp, span in ranges.items()
+            for offset in range(*span)
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """The plans as one run of the query reads them."""
+
+    plans: Plans
+    number: int
+
+    def plan(self, frame: Any, batch_id: int) -> Plan:
+        """The plan of that number, with the id of this run."""
+        plan = self.plans.plan(frame, batch_id)
+        return replace(plan, run_id=f"{plan.run_id}.{self.number}")
+
+    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+        """As the plans say."""
+        return self.plans.began(plan)
+
+
+@dataclass
+class Stage:
+    """The steps with all around them; `events` and `slept` say what they did.
+
+    Time passes where they sleep, and by `took`.
+    """
+
+    plans: Plans
+    sinks: list[Sink]
+    frames: ListFrames = field(default_factory=ListFrames)
+    events: list[Event] = field(default_factory=list)
+    slept: list[float] = field(default_factory=list)
+    took: float = 0.0
+    runs: Runs = field(default_factory=Runs)
+
+    def batches(self, **how: Any) -> Batches:
+        """The steps, as a driver that starts now would have them."""
+        how = {"retry": Retry(timeout=6.0, first=1.0, longest=3.0)} | how
+        self.plans.drivers += 1
+        return Batches(
+            Run(self.plans, self.plans.drivers),
+            self.sinks,
+            self.frames,
+            observers=[self.events.append],
+            sleep=self.slept.append,
+            clock=lambda: self.took + sum(self.slept),
+            runs=self.runs,
+            **how,
+        )
+
+    def run(self, batch_id: int, **how: Any) -> Frame:
+        """Run one batch, by a driver that starts now."""
+        frame = frame_of(self.plans.ranges[batch_id])
+        self.batches(**how).run(frame, batch_id)
+        return frame
+
+
+@contextmanager
+def crashing(at: str, *, nth: int = 1) -> Iterator[None]:
+    """The driver dies when it gets to a fault point for the nth time."""
+    seen = 0
+
+    def hook(name: str) -> None:
+        nonlocal seen
+        seen += name == at
+        if name == at and seen == nth:
+            raise Crash(at)
+
+    fault_points.arm(hook)
+    try:
+        yield
+    finally:
+        fault_points.arm(None)

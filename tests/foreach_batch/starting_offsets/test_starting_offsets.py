@@ -1,0 +1,247 @@
+"""`starting_offsets` against a real Kafka: ledgers, groups, checkpoints and points in time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Wire
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from eo_listener import SqliteSink, starting_offsets
+from eo_listener.devtools.broker import Broker
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.model.errors import (
+    GapError,
+    JvmError,
+    KafkaError,
+    PartitionVanishedError,
+    SettingsError,
+    TopicRecreatedError,
+)
+from eo_listener.model.ledger import Head
+from eo_listener.model.offsets import OffsetRange, Offsets, Position, TopicPartition
+from eo_listener.spark.checkpoint import BatchOffsets, CheckpointError, SourceOffsets
+from eo_listener.testing import MemorySink
+from tests.topics import Topics, unique
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def topics(broker: Broker) -> Topics:
+    return Topics(broker.bootstrap_servers)
+
+
+def ledger(offsets: dict[TopicPartition, int], topic_id: str | None = None) -> MemorySink:
+    """A sink whose ledger of query `q` stands at these offsets."""
+    sink = MemorySink()
+    sink.store.heads[(sink.key, "q")] = {
+        tp: Head(
+            span=OffsetRange(0, offset), topic_id=topic_id, query_id="i", run_id="r", batch_id=0
+        )
+        for tp, offset in offsets.items()
+    }
+    return sink
+
+
+def started(topics: Topics, /, **given: Any) -> dict[str, dict[str, int]]:
+    given.setdefault("bootstrap_servers", topics.servers)
+    found: dict[str, dict[str, int]] = json.loads(starting_offsets(**given))
+    return found
+
+
+def test_from_a_ledger(topics: Topics) -> None:
+    """Every partition of the ledger's topics is there, new ones as the policy says."""
+    topic, other = topics.create(partitions=3), topics.create(partitions=1)
+    topics.fill(topic, 30)
+    sink = ledger({TopicPartition(topic, 0): 2, TopicPartition(topic, 1): 0})
+    assert started(topics, ledger=sink, query="q") == {topic: {"0": 2, "1": 0, "2": -2}}
+    assert started(topics, ledger=[sink], query="q", missing="latest", topics=[topic, other]) == {
+        topic: {"0": 2, "1": 0, "2": -1},
+        other: {"0": -1},
+    }
+    wanted = {"subscribePattern": f"{topic}|nosuch"}
+    assert started(topics, ledger=sink, query="q", options=wanted).keys() == {topic}
+    with pytest.raises(SettingsError, match=f"no position for {topic}-2"):
+        started(topics, ledger=sink, query="q", missing="fail")
+    two = ledger({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 0})
+    with pytest.raises(SettingsError, match="do not agree"):
+        started(topics, ledger=[sink, two], query="q")
+    with pytest.raises(SettingsError, match="holds nothing of query 'p'"):
+        started(topics, ledger=sink, query="p")
+
+
+def test_a_topic_made_anew(topics: Topics) -> None:
+    """A ledger that speaks of the older topic is refused, whatever the policies say."""
+    topic = topics.create(partitions=1)
+    tp = TopicPartition(topic, 0)
+    topics.fill(topic, 3)
+    sink = ledger({tp: 2}, topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    with pytest.raises(TopicRecreatedError, match=topic):
+        started(topics, ledger=sink, query="q", missing="latest", out_of_range="latest")
+    assert started(topics, ledger=sink, query="q", recreated="earliest") == {topic: {"0": -2}}
+    with pytest.raises(PartitionVanishedError, match="nosuch"):
+        started(topics, ledger=ledger({TopicPartition("nosuch", 0): 2}), query="q")
+
+
+def test_from_a_group(topics: Topics) -> None:
+    """A group's offsets count, with topics named or all that it holds; one without any is told."""
+    topic, group = topics.create(partitions=2), unique("start")
+    topics.fill(topic, 20)
+    groups = ConfluentGroups({"bootstrap.servers": topics.servers})
+    groups.commit(group, {TopicPartition(topic, 0): Position(offset=4)}, timeout=15)
+    groups.close()
+    assert started(topics, group=group) == {topic: {"0": 4, "1": -2}}
+    assert started(topics, group=group, topics=topic, missing="latest") == {
+        topic: {"0": 4, "1": -1}
+    }
+    with pytest.raises(SettingsError, match="holds no offsets"):
+        started(topics, group=unique("nobody"), topics=topic)
+
+
+def test_from_a_group_in_the_midst_of_a_transaction(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the transaction is over nobody knows where the group stands: that is waited for."""
+    topic, group = topics.create(partitions=1), unique("start")
+    topics.fill(topic, 20)
+    consumer = Consumer({"bootstrap.servers": topics.servers, "group.id": group})
+    producer = Producer({"bootstrap.servers": topics.servers, "transactional.id": group})
+    producer.init_transactions(30)
+    for offset in (4, 9):
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction(
+            [Wire(topic, 0, offset)], consumer.consumer_group_metadata(), 30
+        )
+        if offset == 4:
+            producer.commit_transaction(30)
+    with monkeypatch.context() as patch:
+        patch.setattr("eo_listener.foreach_batch.starting_offsets.source_cluster._TIMEOUT", 3.0)
+        with pytest.raises(KafkaError, match="for 3 s a transaction") as caught:
+            started(topics, group=group, topics=topic)
+    assert caught.value.code == "UNSTABLE_OFFSET_COMMIT"
+    ending = threading.Timer(1.0, producer.commit_transaction, (30,))
+    ending.start()
+    assert started(topics, group=group, topics=topic) == {topic: {"0": 9}}
+    ending.join()
+    consumer.close()
+
+
+def test_from_a_checkpoint(topics: Topics, tmp_path: Path) -> None:
+    """The newest batch that is done counts, not one that was only planned."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 9)
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "metadata").write_text('{"id":"0f8c2a11-0000-0000-0000-000000000000"}')
+    for batch, offset in enumerate([3, 6]):
+        held = SourceOffsets.of("0", Offsets({TopicPartition(topic, 0): offset}))
+        planned = BatchOffsets(batch=batch, version=1, metadata="{}", sources=(held,))
+        (tmp_path / "offsets" / str(batch)).write_text(planned.text())
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
+    assert started(topics, checkpoint=str(tmp_path)) == {topic: {"0": 3}}
+    topics.forget_before(topic, {0: 5})
+    with pytest.raises(GapError, match="out_of_range"):
+        started(topics, checkpoint=str(tmp_path))
+    assert started(topics, checkpoint=str(tmp_path), out_of_range="earliest") == {topic: {"0": -2}}
+    with pytest.raises(SettingsError, match="Spark goes on from it and ignores startingOffsets"):
+        started(topics, checkpoint=str(tmp_path), checkpoint_location=tmp_path.as_uri())
+    with pytest.raises(SettingsError, match="has no finished batch"):
+        started(topics, checkpoint=str(tmp_path / "nosuch"))
+    (tmp_path / "commits" / "1").write_bytes(b"")
+    with pytest.raises(CheckpointError, match="commits/1 is empty"):
+        started(topics, checkpoint=str(tmp_path))
+    (tmp_path / "commits" / "1").write_text("v1\n{}")
+    assert started(topics, checkpoint=str(tmp_path)) == {topic: {"0": 6}}
+    (tmp_path / "offsets" / "1").unlink()
+    with pytest.raises(CheckpointError, match="offsets/1 is missing"):
+        started(topics, checkpoint=str(tmp_path))
+
+
+def test_single_partitions_and_patterns(topics: Topics) -> None:
+    """What `assign` names is all there is; a pattern takes every topic but Kafka's own."""
+    topic, inner = topics.create(partitions=2), topics.create(prefix="__mine", partitions=1)
+    topics.fill(topic, 6)
+    assign = {"assign": json.dumps({topic: [1]})}
+    assert started(topics, timestamp=0, options=assign) == {topic: {"1": 0}}
+    sink = ledger({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 2})
+    assert started(topics, ledger=sink, query="q", options=assign) == {topic: {"1": 2}}
+    inside = {"subscribePattern": "__mine.*"}
+    assert inner in started(topics, timestamp=0, options=inside)
+    with pytest.raises(SettingsError, match=f"no partition {topic}-7"):
+        started(topics, timestamp=0, options={"assign": json.dumps({topic: [7]})})
+    for hidden in ("nosuch.*", "__consumer_offsets"):
+        with pytest.raises(SettingsError, match="Kafka has no topic that matches"):
+            started(topics, ledger=sink, query="q", options={"subscribePattern": hidden})
+
+
+def test_a_sink_without_a_ledger(topics: Topics, tmp_path: Path) -> None:
+    """In mode "idempotent" a sink keeps none, and that is said."""
+    sink = SqliteSink(tmp_path / "a.db", table="d", mode="idempotent", keys="k")
+    with pytest.raises(SettingsError, match='mode="idempotent", which keeps no ledger'):
+        started(topics, ledger=sink, query="q")
+
+
+def test_a_location_without_a_scheme(
+    topics: Topics, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is where Spark's default file system has it, and not known where there is no Spark."""
+    (tmp_path / "metadata").write_text("{}")
+    (tmp_path / "offsets").mkdir()
+    settings: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    topic = topics.create(partitions=1)
+    with pytest.raises(SettingsError, match="there is a checkpoint at"):
+        started(topics, timestamp=0, topics=topic, checkpoint_location=str(tmp_path))
+    before = settings.get("fs.defaultFS")
+    settings.set("fs.defaultFS", "nosuch://node/")
+    try:
+        with pytest.raises(JvmError, match="which file system"):
+            started(topics, timestamp=0, topics=topic, checkpoint_location=str(tmp_path))
+        with pytest.raises(JvmError, match="which file system"):
+            started(topics, checkpoint=str(tmp_path))
+    finally:
+        settings.set("fs.defaultFS", before)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
+    with pytest.raises(SettingsError, match="which file system /x is on is not known"):
+        started(topics, timestamp=0, topics=topic, checkpoint_location="/x")
+
+
+def test_from_a_time(topics: Topics) -> None:
+    """The first record of that time or later, and the end of a log that has none."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 4)
+    time.sleep(0.05)
+    when = dt.datetime.now(dt.timezone.utc)
+    time.sleep(0.05)
+    assert started(topics, timestamp=when, topics=topic) == {topic: {"0": 4}}
+    topics.fill(topic, 4)
+    assert started(topics, timestamp=when, topics=topic) == {topic: {"0": 4}}
+    assert started(topics, timestamp=0, topics=topic) == {topic: {"0": 0}}
+    later = int(time.time() * 1000) + 3_600_000
+    assert started(topics, timestamp=later, topics=topic) == {topic: {"0": 8}}
+    reader = ClusterReader({"bootstrap.servers": topics.servers})
+    assert reader.log_ends([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): 8}
+    reader.close()
+
+
+def test_a_topic_that_there_is_not(topics: Topics) -> None:
+    """It is named, since a misspelt one would be a query that reads nothing."""
+    with pytest.raises(SettingsError, match="Kafka has no topic no-such-topic"):
+        started(topics, group="g", topics="no-such-topic")
+
+
+def test_a_kafka_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a typed error after a bounded time."""
+    monkeypatch.setattr("eo_listener.foreach_batch.starting_offsets.source_cluster._TIMEOUT", 1.0)
+    with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
+        starting_offsets(group="g", topics="t", bootstrap_servers="127.0.0.1:1")

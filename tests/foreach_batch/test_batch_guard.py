@@ -1,0 +1,467 @@
+"""The judgement of a planned batch by what a sink has applied."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from dataclasses import replace
+
+import pytest
+
+from eo_listener import exactly_once, starting_offsets
+from eo_listener.foreach_batch.batch_errors import Breaches, Kind
+from eo_listener.foreach_batch.first_batch import Elsewhere
+from eo_listener.model.errors import (
+    GapError,
+    GuardError,
+    NotInLedgerError,
+    OverlapError,
+    PartialReplayError,
+    PartitionVanishedError,
+    RegressionError,
+    SettingsError,
+    TopicRecreatedError,
+)
+from eo_listener.model.ledger import Head, Verdict
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from tests.foreach_batch.plans import P0, P1, P2, U0, Ranges, head_of, judged, plan_of
+
+
+@pytest.mark.parametrize(
+    ("head", "planned", "verdict"),
+    [
+        (None, (0, 5), Verdict.FIRST),
+        (None, (3, 5), Verdict.FIRST),
+        ((0, 5), (5, 9), Verdict.NEXT),
+        ((5, 5), (5, 9), Verdict.NEXT),  # a head that was made or marked by an empty range
+        ((0, 5), (0, 5), Verdict.REPLAY),
+    ],
+)
+def test_what_continues_or_repeats_is_told_by_its_range(
+    head: tuple[int, int] | None, planned: tuple[int, int], verdict: Verdict
+) -> None:
+    """First, next and replayed ranges are recognised, whatever the batch's number is."""
+    heads = {} if head is None else {P0: head_of(*head)}
+    for batch_id in (0, 6, 7, 1000):
+        found = judged(plan_of({P0: planned}, batch_id=batch_id), heads)
+        assert found.verdict is verdict
+        moves = found.entry.moves
+        if verdict is Verdict.REPLAY:
+            assert not moves
+            assert found.replayed == {P0: OffsetRange(*planned)}
+        else:
+            assert moves[P0].span == OffsetRange(*planned)
+            assert moves[P0].verdict is verdict
+            assert moves[P0].found == heads.get(P0)
+            assert moves[P0].gap is None
+
+
+@pytest.mark.parametrize(
+    ("head", "planned", "error", "offsets"),
+    [
+        ((0, 5), (7, 9), GapError, (5, 7)),
+        ((0, 5), (3, 9), OverlapError, (3, 5)),
+        ((2, 5), (0, 9), OverlapError, (0, 5)),
+        ((2, 5), (0, 5), OverlapError, (0, 5)),
+        ((2, 5), (4, 5), OverlapError, (4, 5)),
+        ((2, 5), (0, 4), RegressionError, (0, 5)),
+        ((2, 5), (0, 2), RegressionError, (0, 5)),
+        ((2, 5), (2, 4), RegressionError, (2, 5)),
+        ((2, 5), (5, 3), RegressionError, (3, 5)),
+        (None, (5, 3), RegressionError, (3, 5)),
+    ],
+)
+def test_whatever_does_not_continue_is_an_error_of_its_kind(
+    head: tuple[int, int] | None,
+    planned: tuple[int, int],
+    error: type[GuardError],
+    offsets: tuple[int, int],
+) -> None:
+    """Gaps, overlaps and steps back are told apart, with the offsets in question."""
+    heads = {} if head is None else {P0: head_of(*head)}
+    with pytest.raises(error) as raised:
+        judged(plan_of({P0: planned}), heads)
+    assert raised.value.ranges == {P0: OffsetRange(*offsets)}
+    assert f"t-0 {OffsetRange(*offsets)}" in str(raised.value)
+
+
+def test_only_a_gap_can_be_accepted() -> None:
+    """With on_gap="accept" the head moves over the gap; all else stays an error."""
+    found = judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, on_gap="accept")
+    assert found.verdict is Verdict.NEXT
+    assert found.entry.moves[P0].gap == OffsetRange(5, 7)
+    assert found.gaps == {P0: OffsetRange(5, 7)}
+    for planned in ((3, 9), (0, 4), (5, 3)):
+        with pytest.raises((OverlapError, RegressionError)):
+            judged(plan_of({P0: planned}), {P0: head_of(2, 5)}, on_gap="accept")
+
+
+@pytest.mark.parametrize(
+    ("head", "planned", "log_start", "gap"),
+    [
+        ((0, 5), (5, 9), 7, (5, 7)),
+        ((0, 5), (5, 9), 50, (5, 9)),
+        (None, (5, 9), 6, (5, 6)),
+        ((0, 4), (5, 9), 7, (4, 7)),
+    ],
+)
+def test_records_that_kafka_deleted_unread_are_a_gap(
+    head: tuple[int, int] | None,
+    planned: tuple[int, int],
+    log_start: int,
+    gap: tuple[int, int],
+) -> None:
+    """What failOnDataLoss=false hides is found by the log's start, joined with a gap before it."""
+    heads = {} if head is None else {P0: head_of(*head)}
+    plan = plan_of({P0: planned}, log_starts={P0: log_start})
+    with pytest.raises(GapError) as raised:
+        judged(plan, heads)
+    assert raised.value.ranges == {P0: OffsetRange(*gap)}
+    assert judged(plan, heads, on_gap="accept").gaps == {P0: OffsetRange(*gap)}
+
+
+def test_a_replay_needs_no_log() -> None:
+    """Records of an applied range may be deleted: nothing of it is read any more."""
+    plan = plan_of({P0: (0, 5)}, log_starts={P0: 5}, log_ends={P0: 5})
+    assert judged(plan, {P0: head_of(0, 5)}).verdict is Verdict.REPLAY
+
+
+def test_a_plan_beyond_the_end_of_the_log_is_refused() -> None:
+    """A log that was cut back is named, and cannot be accepted."""
+    plan = plan_of({P0: (5, 9)}, log_ends={P0: 8})
+    for on_gap in ("fail", "accept"):
+        with pytest.raises(RegressionError, match="truncated") as raised:
+            judged(plan, {P0: head_of(0, 5)}, on_gap=on_gap)
+        assert raised.value.ranges == {P0: OffsetRange(8, 9)}
+    assert judged(replace(plan, log_ends={P0: 9}), {P0: head_of(0, 5)}).verdict is Verdict.NEXT
+
+
+def test_empty_ranges_have_no_verdict() -> None:
+    """Beside data an empty range moves nothing; where there is no head yet it makes one."""
+    heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
+    plan = plan_of({P0: (5, 9), P1: (3, 3), P2: (4, 4)})
+    moves = judged(plan, heads).entry.moves
+    assert list(moves) == [P0, P2]
+    assert moves[P2].verdict is None
+    assert (moves[P2].span, moves[P2].found) == (OffsetRange(4, 4), None)
+    off = plan_of({P0: (5, 9), P1: (1, 1), P2: (9, 9)})  # judged by their next offsets
+    assert list(judged(off, heads | {P2: head_of(0, 4)}).entry.moves) == [P0]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_range_that_another_query_has_applied_is_no_replay(alone: bool) -> None:
+    """Under one name two queries, or a query from its beginning again, are told and refused."""
+    heads = {P0: head_of(0, 5, query_id="other"), P1: head_of(0, 3)}
+    for planned in ({P0: (0, 5)}, {P0: (0, 5), P1: (3, 3)}, {P0: (0, 5), P1: (0, 3)}):
+        with pytest.raises(OverlapError, match="under this name") as raised:
+            judged(plan_of({P1: (3, 3)} | planned), heads, on_gap="accept", per_partition=alone)
+        assert raised.value.ranges == {P0: OffsetRange(0, 5)}
+        assert "a name of its own" in str(raised.value)
+        assert "starting_offsets(ledger=" in str(raised.value)
+
+
+def test_a_topic_that_kafka_no_longer_has_is_refused() -> None:
+    """Asked and not there is another answer than not asked; what is not read needs no log."""
+    heads = {P0: head_of(0, 5)}
+    plan = plan_of({P0: (5, 9)}, topic_ids={})
+    assert judged(plan, heads).verdict is Verdict.NEXT
+    gone = replace(plan, asked=True)
+    for known in (heads, {}):
+        with pytest.raises(PartitionVanishedError, match="no longer has") as raised:
+            judged(gone, known, on_gap="accept")
+        assert raised.value.ranges == {P0: OffsetRange(5, 9)}
+    assert judged(replace(gone, log_ends={P0: 9}), heads).verdict is Verdict.NEXT
+    replay = plan_of({P0: (0, 5), P1: (3, 3)}, topic_ids={}, asked=True)
+    assert judged(replay, heads).verdict is Verdict.REPLAY
+
+
+def test_a_new_partition_does_not_make_a_replay_mixed() -> None:
+    """An empty range without a head says nothing of whether the batch was applied."""
+    found = judged(plan_of({P0: (0, 5), P1: (3, 3)}), {P0: head_of(0, 5)})
+    assert found.verdict is Verdict.REPLAY
+    assert not found.entry.moves
+
+
+def test_a_new_partition_that_is_alone_gets_its_head_after_the_others() -> None:
+    """Of a batch that was broken off before it did, the head is all that is missing."""
+    plan, heads = plan_of({P0: (0, 5), P1: (3, 3)}, batch_id=0), {P0: head_of(0, 5)}
+    found = judged(plan, heads, per_partition=True)
+    assert list(found.entry.moves) == [P1]
+    assert found.verdict is Verdict.NEXT
+    assert found.replayed == {P0: OffsetRange(0, 5)}
+    after = heads | {P1: found.entry.head(P1)}
+    assert judged(plan, after, per_partition=True).verdict is Verdict.REPLAY
+
+
+@pytest.mark.parametrize(
+    ("heads", "batch_id", "verdict", "moved"),
+    [
+        ({}, 0, Verdict.FIRST, [P0, P1]),
+        ({P0: head_of(0, 5), P1: head_of(0, 3, batch_id=2)}, 7, Verdict.NEXT, [P0, P1]),
+        ({P0: head_of(5, 5, batch_id=7), P1: head_of(3, 3, batch_id=7)}, 7, Verdict.REPLAY, []),
+        ({P0: head_of(5, 5, batch_id=7)}, 7, Verdict.REPLAY, []),
+        ({P0: head_of(0, 5, query_id="old", batch_id=90)}, 0, Verdict.NEXT, [P0, P1]),
+        ({P0: head_of(0, 4), P1: head_of(0, 3)}, 7, Verdict.NEXT, [P1]),
+    ],
+)
+def test_a_batch_without_offsets_is_told_by_its_number(
+    heads: dict[TopicPartition, Head],
+    batch_id: int,
+    verdict: Verdict,
+    moved: list[TopicPartition],
+) -> None:
+    """Its rows come from Spark's state: heads are marked with the number, which tells a replay."""
+    found = judged(plan_of({P0: (5, 5), P1: (3, 3)}, batch_id=batch_id), heads)
+    assert found.verdict is verdict
+    assert list(found.entry.moves) == moved
+    for tp in moved:
+        assert found.entry.moves[tp].verdict is None
+        assert found.entry.head(tp).batch_id == batch_id
+
+
+def test_half_of_a_batch_without_offsets_is_finished() -> None:
+    """Alone, a partition that is marked says nothing of the others; together they are mixed."""
+    heads = {P0: head_of(0, 5, batch_id=7), P1: head_of(0, 3)}
+    plan = plan_of({P0: (5, 5), P1: (3, 3)}, batch_id=7, stateful=True)
+    found = judged(plan, heads, per_partition=True)
+    assert (found.verdict, list(found.entry.moves)) == (Verdict.NEXT, [P1])
+    with pytest.raises(PartialReplayError) as raised:
+        judged(plan, heads)
+    assert raised.value.ranges == {P0: OffsetRange(5, 5)}
+
+
+def test_a_batch_without_offsets_of_a_lower_number_is_refused() -> None:
+    """A restored checkpoint would repeat rows of Spark's state."""
+    with pytest.raises(RegressionError, match="the sink has batch 8"):
+        judged(plan_of({P0: (5, 5)}, batch_id=7), {P0: head_of(0, 5, batch_id=8)})
+
+
+@pytest.mark.parametrize(
+    ("planned", "error", "gap"),
+    [((7, 7), GapError, (5, 7)), ((3, 3), RegressionError, (3, 5))],
+)
+def test_rows_that_nothing_would_mark_are_not_written(
+    planned: tuple[int, int], error: type[GuardError], gap: tuple[int, int]
+) -> None:
+    """A batch without offsets of which no head stands where it stands is judged by its place."""
+    heads = {P0: head_of(0, 5)}
+    with pytest.raises(error) as raised:
+        judged(plan_of({P0: planned}), heads)
+    assert raised.value.ranges == {P0: OffsetRange(*gap)}
+    if error is GapError:
+        found = judged(plan_of({P0: planned}), heads, on_gap="accept")
+        assert found.entry.moves[P0].gap == OffsetRange(*gap)
+
+
+def test_some_applied_and_some_not_is_an_error_of_its_own() -> None:
+    """In one transaction no batch is half applied; alone each partition may be."""
+    heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
+    plan = plan_of({P0: (0, 5), P1: (3, 6), P2: (0, 1)})
+    with pytest.raises(PartialReplayError) as raised:
+        judged(plan, heads)
+    assert raised.value.ranges == {P0: OffsetRange(0, 5)}
+    found = judged(plan, heads, per_partition=True)
+    assert found.verdict is Verdict.NEXT
+    assert list(found.entry.moves) == [P1, P2]
+    assert found.replayed == {P0: OffsetRange(0, 5)}
+
+
+def test_a_recreated_topic_is_refused_even_where_it_has_nothing_new() -> None:
+    """Offsets of another topic id are others, also of an empty range and of a replay."""
+    for planned in ((5, 9), (5, 5), (0, 5)):
+        plan = plan_of({P0: planned}, topic_ids={"t": "T2"})
+        with pytest.raises(TopicRecreatedError, match="its id was T, is T2") as raised:
+            judged(plan, {P0: head_of(0, 5)}, on_gap="accept")
+        assert raised.value.ranges == {P0: OffsetRange(*planned)}
+
+
+def test_a_recreated_topic_may_be_taken_from_its_beginning() -> None:
+    """By consent it counts as never applied, over its old head, and other topics go on."""
+    heads = {P0: head_of(0, 5), P1: head_of(0, 2), P2: head_of(0, 4), U0: head_of(0, 8)}
+    heads[U0] = replace(heads[U0], topic_id="U")
+    plan = plan_of({P0: (0, 9), P1: (0, 0), U0: (8, 9)}, topic_ids={"t": "T2", "u": "U"})
+    found = judged(plan, heads, on_recreated="restart")  # P2 is not in the new topic
+    moves = found.entry.moves
+    assert {tp: (move.verdict, move.topic_id, move.gap) for tp, move in moves.items()} == {
+        P0: (Verdict.FIRST, "T2", None),
+        P1: (None, "T2", None),
+        U0: (Verdict.NEXT, "U", None),
+    }
+    assert {tp: move.found for tp, move in moves.items()} == {tp: heads[tp] for tp in moves}
+    later = heads | {tp: found.entry.head(tp) for tp in moves}
+    assert judged(plan, later).verdict is Verdict.REPLAY  # the consent is needed no more
+    follows = plan_of({P0: (9, 10), P1: (0, 1)}, topic_ids=plan.topic_ids)
+    assert judged(follows, later).verdict is Verdict.NEXT
+
+
+def test_a_recreated_topic_is_not_taken_from_its_middle() -> None:
+    """A checkpoint that went on over the new topic has not read its beginning: that is a gap."""
+    heads = {P0: head_of(0, 5)}
+    plan = plan_of({P0: (5, 9)}, topic_ids={"t": "T2"})
+    with pytest.raises(GapError) as raised:
+        judged(plan, heads, on_recreated="restart")
+    assert raised.value.ranges == {P0: OffsetRange(0, 5)}
+    plan = replace(plan, log_starts={P0: 5})
+    assert judged(plan, heads, on_recreated="restart").verdict is Verdict.FIRST
+    with pytest.raises(GapError):
+        judged(replace(plan, log_starts={P0: 6}), heads, on_recreated="restart")
+
+
+def test_nothing_is_lost_of_a_recreated_topic_that_is_not_there_yet() -> None:
+    """An old checkpoint stands beyond the new log, with no records to read: that is no gap."""
+    heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
+    plan = plan_of({P0: (5, 9), P1: (3, 3)}, topic_ids={"t": "T2"}, asked=True)
+    plan = replace(plan, log_starts={P0: 0, P1: 0}, log_ends={P0: 9, P1: 2})
+    with pytest.raises(RegressionError) as raised:
+        judged(plan, heads, on_recreated="restart", on_gap="accept")
+    assert raised.value.ranges == {P1: OffsetRange(2, 3)}
+    plan = replace(plan, log_ends={P0: 9, P1: 3})
+    found = judged(plan, heads, on_recreated="restart", on_gap="accept")
+    assert found.gaps == {P0: OffsetRange(0, 5), P1: OffsetRange(0, 3)}
+
+
+def test_an_unknown_topic_id_is_no_other_id() -> None:
+    """Where one of the two is unknown nothing is said, and what is known is not forgotten."""
+    found = judged(plan_of({P0: (5, 9)}, topic_ids={}), {P0: head_of(0, 5)})
+    assert found.entry.moves[P0].topic_id == "T"
+    found = judged(plan_of({P0: (5, 9)}), {P0: head_of(0, 5, topic_id=None)})
+    assert found.entry.moves[P0].topic_id == "T"
+
+
+def test_a_partition_that_is_no_longer_read_is_refused() -> None:
+    """A topic that is read must be read whole; one that no source reads is not looked at."""
+    heads = {P0: head_of(0, 5), P1: head_of(0, 3), U0: head_of(0, 8, topic_id="U")}
+    with pytest.raises(PartitionVanishedError) as raised:
+        judged(plan_of({P0: (5, 9)}), heads)
+    assert raised.value.ranges == {P1: OffsetRange(3, 3)}
+    assert judged(plan_of({P0: (5, 9), P1: (3, 3)}), heads).verdict is Verdict.NEXT
+
+
+def test_partitions_of_a_recreated_topic_are_let_go_with_it() -> None:
+    """Where it was taken from its start, now or in a batch before; else their loss is told."""
+    heads = {P0: head_of(0, 5, topic_id="older")}
+    plan = plan_of({P1: (0, 3)}, log_ends={P1: 3}, asked=True)
+    with pytest.raises(PartitionVanishedError) as raised:
+        judged(plan, heads, on_first="accept")
+    assert raised.value.ranges == {P0: OffsetRange(5, 5)}
+    again = judged(plan, heads, on_first="accept", on_recreated="restart")
+    assert again.entry.moves.keys() == {P1}
+    taken = heads | {P1: head_of(0, 2)}
+    assert judged(plan_of({P1: (2, 3)}), taken).entry.moves.keys() == {P1}
+
+
+GRAVITY: list[tuple[type[GuardError], Ranges]] = [
+    (TopicRecreatedError, {U0: (8, 9)}),
+    (PartitionVanishedError, {}),  # P2 is missing
+    (RegressionError, {TopicPartition("t", 3): (0, 4), TopicPartition("t", 4): (9, 8)}),
+    (OverlapError, {TopicPartition("t", 5): (4, 9)}),
+    (NotInLedgerError, {TopicPartition("t", 8): (4, 9)}),
+    (GapError, {TopicPartition("t", 6): (6, 9)}),
+    (PartialReplayError, {TopicPartition("t", 7): (0, 5)}),
+]
+
+
+@pytest.mark.parametrize("least", range(len(GRAVITY)))
+def test_the_gravest_of_a_batch_is_raised_with_all_its_partitions(least: int) -> None:
+    """Of several kinds the gravest counts, and names each partition that has it."""
+    error, named = GRAVITY[least]
+    ranges = {P0: (5, 9)} | {tp: span for _, more in GRAVITY[least:] for tp, span in more.items()}
+    heads = {tp: head_of(0, 5) for tp in ranges if tp.topic == "t"}
+    heads.pop(TopicPartition("t", 8), None)
+    heads |= {U0: head_of(0, 8, topic_id="older"), TopicPartition("t", 4): head_of(0, 9)}
+    if least > 1:
+        ranges[P2] = (5, 9)
+    heads[P2] = head_of(0, 5)
+    if least:
+        del heads[U0]
+    if TopicPartition("t", 4) not in ranges:
+        del heads[TopicPartition("t", 4)]
+    plan = plan_of(ranges, continued=frozenset(ranges))
+    with pytest.raises(GuardError) as raised:
+        judged(plan, heads, elsewhere=Elsewhere(sink="delays", heads={}))
+    assert type(raised.value) is error
+    assert set(raised.value.ranges) == (set(named) or {P2})
+
+
+def test_an_error_of_many_partitions_stays_short() -> None:
+    """The first few are named, the others counted, all of them kept."""
+    ranges = {TopicPartition("t", number): (7, 9) for number in range(1000)}
+    with pytest.raises(GapError) as raised:
+        judged(plan_of(ranges), {tp: head_of(0, 5) for tp in ranges})
+    assert len(str(raised.value)) < 800
+    assert "t-4 5..7 and 995 more partitions" in str(raised.value)
+    assert len(raised.value.ranges) == 1000
+
+
+def test_an_error_says_what_to_type() -> None:
+    """What happened, why most likely, and what to type, with the names in it."""
+    with pytest.raises(GapError) as raised:
+        judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)})
+    error = raised.value
+    assert error.problem == (
+        "batch 7 of query 'flights' was not written to table delays: offsets before it are not "
+        "in the sink: t-0 5..7"
+    )
+    assert error.cause is not None
+    assert error.fix is not None
+    assert 'starting_offsets(ledger=sink, query="flights", bootstrap_servers="...")' in error.fix
+    assert 'on_gap="accept"' in error.fix
+    assert error.exit_code == 1
+
+
+@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("stateful", [False, True])
+def test_what_to_type_can_be_typed(kind: Kind, stateful: bool) -> None:
+    """Each call in a fix is one that Python takes, with arguments that the function has."""
+    breaches = Breaches()
+    breaches.add(kind, P0, OffsetRange(0, 5))
+    with pytest.raises(GuardError) as raised:
+        breaches.raise_gravest(plan_of({}, stateful=stateful), name='a "b" {c}', sink="s")
+    fix = raised.value.fix or ""
+    for function in (starting_offsets, exactly_once):
+        for call in re.findall(rf"{function.__name__}\([^()]*\)", fix):
+            typed = ast.parse(call, mode="eval").body
+            assert isinstance(typed, ast.Call)
+            given = {one.arg: one.value for one in typed.keywords}
+            inspect.signature(function).bind(*typed.args, **given)  # type: ignore[arg-type]  # None only for **
+            if function is starting_offsets:
+                assert {"ledger", "query", "bootstrap_servers"} <= given.keys()
+                assert ast.literal_eval(given["query"]) == 'a "b" {c}'
+    assert ("the query has state" in fix) is (stateful and "checkpointLocation" in fix)
+
+
+def test_what_cannot_be_proved_is_refused() -> None:
+    """Sources that are not Kafka, queries without Kafka and doubled partitions are named."""
+    with pytest.raises(SettingsError, match="source 1"):
+        judged(plan_of({P0: (0, 5)}, others=(1,)), {})
+    with pytest.raises(SettingsError, match="no Kafka source"):
+        judged(plan_of({}, sources={}), {})
+    twice = {0: {P0: OffsetRange(0, 5)}, 1: {P0: OffsetRange(0, 5)}}
+    with pytest.raises(SettingsError, match="two sources") as raised:
+        judged(plan_of({}, sources=twice), {})
+    assert "two clusters" in str(raised.value)
+
+
+def test_each_move_knows_its_source() -> None:
+    """With several sources a partition's move names the one that reads it."""
+    sources = {0: {P0: OffsetRange(0, 5)}, 2: {U0: OffsetRange(0, 1), P1: OffsetRange(0, 2)}}
+    moves = judged(plan_of({}, sources=sources), {}).entry.moves
+    assert {tp: move.source for tp, move in moves.items()} == {P0: 0, P1: 2, U0: 2}
+    only = judged(plan_of({}, sources={3: {P0: OffsetRange(0, 5)}}), {}).entry.moves
+    assert only[P0].source == 3
+
+
+def test_a_batch_of_no_partitions_moves_nothing() -> None:
+    """A pattern that matches no topic yet leads to a batch with nothing to write."""
+    assert not judged(plan_of({}, sources={0: {}}), {}).entry.moves
+
+
+def test_a_stateful_batch_of_no_partitions_is_refused() -> None:
+    """Its state may still give rows, and nothing would say that they were written."""
+    plan = plan_of({}, sources={0: {}}, stateful=True)
+    with pytest.raises(SettingsError, match="no partition"):
+        judged(plan, {})
+    with pytest.raises(PartitionVanishedError, match="no partition") as raised:
+        judged(plan, {P0: head_of(0, 5)})
+    assert raised.value.ranges == {P0: OffsetRange(5, 5)}

@@ -1,0 +1,604 @@
+"""The steps of a batch, over a store in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.retry import Retry
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    GapError,
+    KafkaError,
+    OutcomeUnknownError,
+    OverlapError,
+    PartitionVanishedError,
+    RegressionError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+    SinkLockedError,
+    TopicRecreatedError,
+)
+from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, Event, QueryStateLost
+from eo_listener.model.offsets import OffsetRange
+from eo_listener.testing import MemorySink, MemoryStore, SinkFault
+from tests.foreach_batch.stage import (
+    NAME,
+    P0,
+    P1,
+    Crash,
+    Frame,
+    Plans,
+    Run,
+    Stage,
+    crashing,
+    frame_of,
+)
+
+TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
+WHOLE = [(0, offset) for offset in range(5)] + [(1, offset) for offset in range(2)]
+POINTS = (
+    "batch.planned",
+    "batch.judged",
+    "sink.begun",
+    "sink.rows-written",
+    "sink.ledger-moved",
+    "sink.commit-sent",
+    "sink.committed",
+    "batch.applied",
+)
+
+
+def offsets(sink: MemorySink) -> list[tuple[int, int]]:
+    """Partition and offset of each row that is there."""
+    return sorted((row["partition"], row["offset"]) for row in sink.rows)
+
+
+def stage_of(*sinks: MemorySink, **how: Any) -> Stage:
+    return Stage(Plans(TWO, **how), list(sinks) or [MemorySink()])
+
+
+def one(stage: Stage) -> MemorySink:
+    sink = stage.sinks[0]
+    assert isinstance(sink, MemorySink)
+    return sink
+
+
+def test_each_batch_is_applied_once_and_told() -> None:
+    """Two batches and a repetition of the second: all rows once, and an event for each."""
+    stage = stage_of()
+    for number in (0, 1, 1):
+        stage.run(number)
+    assert offsets(one(stage)) == WHOLE
+    first, second, third = stage.events
+    assert isinstance(first, BatchApplied)
+    assert isinstance(second, BatchApplied)
+    assert (first.batch_id, first.rows, first.dead_letters, first.attempts) == (0, 3, 0, 1)
+    assert (second.query, second.sink, second.gaps) == (NAME, "memory rows", {})
+    assert isinstance(third, BatchReplayed)
+    assert not third.discarded
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_a_replay_is_computed_only_for_its_state(stateful: bool) -> None:
+    """A stateless replay is not even planned; a stateful one is run, and its rows are dropped."""
+    stage = stage_of(stateful=stateful)
+    stage.run(0)
+    frame = stage.run(0, transform=lambda frame, plan: pytest.fail("transformed"))
+    assert frame.computed == int(stateful)
+    assert stage.frames.log == (["discard"] if stateful else [])
+    assert len(one(stage).rows) == 3
+    told = stage.events[-1]
+    assert isinstance(told, BatchReplayed)
+    assert told.discarded is stateful
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_crash_anywhere_loses_and_doubles_nothing(point: str, number: int) -> None:
+    """The driver dies at a step; its successor repeats the batch, and all rows are there once."""
+    stage = stage_of()
+    if number:
+        stage.run(0)
+    with crashing(point), pytest.raises(Crash):
+        stage.run(number)
+    for batch in range(number, 2):
+        stage.run(batch)
+    assert offsets(one(stage)) == WHOLE
+
+
+@pytest.mark.parametrize("per_partition", [False, True])
+@pytest.mark.parametrize("fault", [SinkFault.TRY_AGAIN, SinkFault.LOST, SinkFault.ANSWER_LOST])
+def test_a_conflict_or_a_lost_answer_is_dealt_with(fault: SinkFault, per_partition: bool) -> None:
+    """The batch is repeated, or found to be there, and the query goes on."""
+    for place in (0, 1):
+        stage = stage_of(MemorySink(per_partition=per_partition))
+        one(stage).faults.extend([None] * place + [fault])
+        stage.run(0)
+        stage.run(1)
+        assert offsets(one(stage)) == WHOLE
+
+
+def test_a_lost_answer_is_found_in_the_ledger() -> None:
+    """Committed and unanswered: nothing is written again, and the number of rows is unknown."""
+    stage = stage_of()
+    one(stage).faults.append(SinkFault.ANSWER_LOST)
+    one(stage).unreadable = 0
+    stage.run(0)
+    told = stage.events[-1]
+    assert isinstance(told, BatchApplied)
+    assert (told.rows, told.dead_letters, told.attempts) == (None, None, 1)
+    assert stage.slept == []
+
+
+def test_a_commit_that_lands_late_is_recognised_as_our_own() -> None:
+    """It was not there when the ledger was read, and is when the next attempt gets the lock."""
+    stage = stage_of()
+    one(stage).faults.append(SinkFault.LATE)
+    stage.run(0)
+    stage.run(1)
+    assert offsets(one(stage)) == WHOLE
+    told = stage.events[0]
+    assert isinstance(told, BatchApplied)
+    assert (told.rows, told.attempts) == (None, 2)
+
+
+class Away(MemorySink):
+    """A store that cannot be asked for some time after each commit."""
+
+    away = 0
+
+    def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
+        try:
+            return super().apply(frame, entry, plan)
+        except OutcomeUnknownError:
+            self.unreadable = self.away
+            raise
+
+
+def test_a_store_that_is_away_is_asked_again_within_bounds() -> None:
+    """The ledger is read until it answers; after the last try the outcome stays unknown."""
+    stage = stage_of(Away())
+    one(stage).faults.append(SinkFault.ANSWER_LOST)
+    stage.sinks[0].away = 3  # type: ignore[attr-defined]  # of the class above
+    stage.run(0)
+    assert stage.slept == [1.0, 2.0, 3.0]
+    one(stage).faults.append(SinkFault.ANSWER_LOST)
+    stage.sinks[0].away = 4  # type: ignore[attr-defined]  # of the class above
+    with pytest.raises(OutcomeUnknownError):
+        stage.run(1)
+    stage.run(1)
+    assert offsets(one(stage)) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (SinkFault.TRY_AGAIN, RetriableSinkError),
+        (SinkFault.BUSY, SinkLockedError),
+        (SinkFault.LOST, OutcomeUnknownError),
+    ],
+)
+def test_what_does_not_pass_is_given_up(fault: SinkFault, error: type[SinkError]) -> None:
+    """When the time is over the error goes up; the batch can be repeated."""
+    stage = stage_of()
+    one(stage).faults.extend([fault] * 4)
+    with pytest.raises(error):
+        stage.run(0)
+    assert stage.slept == [1.0, 2.0, 3.0]
+    assert one(stage).rows == []
+    halted = stage.events[-1]
+    assert isinstance(halted, BatchFailed)
+    assert halted.sink == "memory rows"
+    stage.run(0)
+    assert len(one(stage).rows) == 3
+
+
+class Slow(MemorySink):
+    """A store that takes an hour for each attempt."""
+
+    stage: Stage
+
+    def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
+        self.stage.took += 3600
+        return super().apply(frame, entry, plan)
+
+
+def test_the_time_to_repeat_begins_with_the_first_failure() -> None:
+    """A batch that took long before it failed is repeated, and once only if that takes long too."""
+    stage = stage_of(Slow())
+    stage.sinks[0].stage = stage  # type: ignore[attr-defined]  # of the class above
+    one(stage).faults.append(SinkFault.TRY_AGAIN)
+    stage.run(0)
+    assert stage.slept == [1.0]
+    one(stage).faults.extend([SinkFault.TRY_AGAIN] * 2)
+    with pytest.raises(RetriableSinkError):
+        stage.run(1)
+    assert stage.slept == [1.0, 1.0]
+
+
+def test_nothing_is_repeated_where_the_user_says_so() -> None:
+    """Without a time to repeat in, the first failure goes up."""
+    stage = stage_of()
+    one(stage).faults.append(SinkFault.TRY_AGAIN)
+    with pytest.raises(RetriableSinkError):
+        stage.run(0, retry=Retry(timeout=0))
+    assert stage.slept == []
+
+
+class Starting(MemorySink):
+    """A store that does not answer at first: `refusals` are what it says instead."""
+
+    refusals: tuple[SinkError, ...] = ()
+
+    def applied(self, query: str) -> Any:
+        if self.refusals:
+            now, *later = self.refusals
+            self.refusals = tuple(later)
+            raise now
+        return super().applied(query)
+
+
+def test_a_store_that_is_away_when_a_batch_begins_is_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The ledger is read again until it answers, and each time the log says why."""
+    sink = Starting()
+    stage = stage_of(sink)
+    sink.refusals = (
+        RetriableSinkError("starting up"),
+        SinkLockedError("locked"),
+        RetriableSinkError("full"),
+    )
+    stage.run(0)
+    assert stage.slept == [1.0, 2.0, 3.0]
+    assert len(one(stage).rows) == 3
+    assert [word in caplog.text for word in ("starting up", "locked", "full")] == [True] * 3
+    sink.refusals = (RetriableSinkError("still away"),) * 4
+    with pytest.raises(RetriableSinkError, match="still away"):
+        stage.run(1)
+    sink.refusals = (SinkError("wrong password"),)
+    with pytest.raises(SinkError, match="wrong password"):
+        stage.run(1)
+    assert len(stage.slept) == 6
+
+
+def test_a_refusal_of_a_store_goes_up_at_once() -> None:
+    """What repeating does not solve is not repeated."""
+    stage = stage_of()
+    one(stage).faults.append(SinkFault.REFUSED)
+    with pytest.raises(SinkError):
+        stage.run(0)
+    assert stage.slept == []
+
+
+def test_a_zombie_writes_nothing() -> None:
+    """A driver that has judged a batch finds it moved by its successor, and says so."""
+    store = MemoryStore()
+    zombie, successor = stage_of(MemorySink(store)), stage_of(MemorySink(store))
+    successor.plans.run_id = "r2"
+
+    def overtake(frame: Frame, plan: Any) -> Frame:
+        successor.run(0)
+        successor.run(1)
+        return frame
+
+    with pytest.raises(ForeignWriterError):
+        zombie.run(0, transform=overtake)
+    assert offsets(one(successor)) == WHOLE
+    with pytest.raises(RegressionError):
+        zombie.run(0)
+
+
+def test_what_a_successor_wrote_is_not_taken_for_a_late_commit() -> None:
+    """A driver in doubt finds its own batch written by another: a replay, and not its own rows."""
+    store = MemoryStore()
+    successor = stage_of(MemorySink(store), run_id="r2")
+
+    class Overtaken(MemorySink):
+        def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
+            try:
+                return super().apply(frame, entry, plan)
+            except OutcomeUnknownError:
+                successor.run(0)
+                raise
+
+    zombie = stage_of(Overtaken(store))
+    one(zombie).faults.append(SinkFault.LOST)
+    zombie.run(0)
+    assert isinstance(zombie.events[-1], BatchReplayed)
+    assert len(one(successor).rows) == 3
+
+
+def test_half_of_an_entry_in_the_ledger_is_another_driver_s() -> None:
+    """In one transaction all heads move or none: what lies between is not written once more."""
+    store = MemoryStore()
+
+    class Halved(MemorySink):
+        def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
+            try:
+                return super().apply(frame, entry, plan)
+            except OutcomeUnknownError:
+                store.heads["rows", NAME] = {P0: entry.head(P0)}
+                raise
+
+    stage = stage_of(Halved(store))
+    one(stage).faults.append(SinkFault.LOST)
+    with pytest.raises(ForeignWriterError):
+        stage.run(0)
+    assert store.rows == {}
+
+
+def test_only_the_sink_that_lacks_a_batch_gets_it() -> None:
+    """A crash between two sinks repeats the missing one alone."""
+    sinks = MemorySink(key="a"), MemorySink(key="b")
+    stage = stage_of(*sinks)
+    with crashing("batch.applied"), pytest.raises(Crash):
+        stage.run(0)
+    assert (len(sinks[0].rows), len(sinks[1].rows)) == (3, 0)
+    frame = stage.run(0)
+    assert (len(sinks[0].rows), len(sinks[1].rows)) == (3, 3)
+    assert frame.computed == 1
+    assert stage.frames.log == ["hold", "release"]  # of the first run; the second needs none
+    assert [type(event).__name__ for event in stage.events] == ["BatchReplayed", "BatchApplied"]
+
+
+def test_two_sinks_compute_the_frame_once() -> None:
+    """It is held while both are written, and released also after an error."""
+    stage = stage_of(MemorySink(key="a"), MemorySink(key="b"))
+    made: list[Frame] = []
+
+    def transform(frame: Frame, plan: Any) -> Frame:
+        made.append(Frame(frame.collect()))
+        return made[-1]
+
+    stage.run(0, transform=transform)
+    assert made[0].computed == 1
+    assert not made[0].held
+    stage.sinks[1].faults.append(SinkFault.REFUSED)  # type: ignore[attr-defined]  # a MemorySink
+    with pytest.raises(SinkError):
+        stage.run(1, transform=transform)
+    assert stage.frames.log == ["hold", "release"] * 2
+
+
+def test_a_transform_may_make_a_frame_for_each_sink() -> None:
+    """A list goes to the sinks in their order, and the batch's own frame is held."""
+    stage = stage_of(MemorySink(key="a"), MemorySink(key="b"))
+
+    def transform(frame: Frame, plan: Any) -> list[Frame]:
+        return [Frame(frame.rows[:1]), Frame(frame.rows[1:])]
+
+    frame = frame_of(TWO[0])
+    stage.batches(transform=transform).run(frame, 0)
+    assert [len(sink.rows) for sink in stage.sinks if isinstance(sink, MemorySink)] == [1, 2]
+    assert not frame.held
+    assert stage.frames.log == ["hold", "anew", "anew", "release"]
+    results: list[Any] = [
+        [frame],
+        (frame,) * 3,
+        None,
+        "rows",
+        [frame, None],
+        [frame, [1]],
+        iter([]),
+    ]
+    for wrong in results:
+        with pytest.raises(SettingsError, match="2 sinks"):
+            stage.run(1, transform=lambda frame, plan, made=wrong: made)
+    assert [len(sink.rows) for sink in stage.sinks if isinstance(sink, MemorySink)] == [1, 2]
+
+
+def test_nothing_is_written_anywhere_when_one_sink_must_not_get_a_batch() -> None:
+    """All sinks are judged before the first is written."""
+    sinks = MemorySink(key="a"), MemorySink(key="b")
+    stage = stage_of(*sinks)
+    ahead = Stage(Plans({0: {P0: (0, 9)}}), [sinks[1]])
+    ahead.run(0)
+    with pytest.raises(RegressionError):
+        stage.run(0)
+    assert sinks[0].rows == []
+    halted = stage.events[-1]
+    assert isinstance(halted, BatchFailed)
+    assert (halted.sink, halted.error) == ("memory b", "RegressionError")
+
+
+def test_an_accepted_gap_is_told() -> None:
+    """The gap stands in the event and in the ledger's history."""
+    stage = stage_of()
+    stage.run(0)
+    stage.plans.ranges = {1: {P0: (4, 5), P1: (1, 1)}}
+    with pytest.raises(GapError):
+        stage.run(1)
+    stage.run(1, on_gap="accept")
+    told = stage.events[-1]
+    assert isinstance(told, BatchApplied)
+    assert told.gaps == {P0: OffsetRange(2, 4)}
+    entry, _ = one(stage).store.history["rows"][-1]
+    assert entry.moves[P0].gap == OffsetRange(2, 4)
+
+
+def test_partitions_alone_continue_where_each_stands() -> None:
+    """After a crash between two partitions' transactions only the other is written."""
+    stage = stage_of(MemorySink(per_partition=True))
+    with crashing("sink.committed"), pytest.raises(Crash):
+        stage.run(0)
+    assert offsets(one(stage)) == [(0, 0), (0, 1)]
+    stage.run(0)
+    stage.run(1)
+    assert offsets(one(stage)) == WHOLE
+    told = stage.events[0]
+    assert isinstance(told, BatchApplied)
+    assert told.replayed == {P0: OffsetRange(0, 2)}
+
+
+def test_two_of_them_for_one_sink_in_one_run_are_told() -> None:
+    """The second's rows would be taken for applied; with a name of its own it writes them."""
+    stage = stage_of()
+    plans = Run(stage.plans, 0)
+    batches = [
+        Batches(plans, stage.sinks, stage.frames, name=name, observers=[stage.events.append])
+        for name in ("one", "one", "two")
+    ]
+    for number in (0, 1):
+        batches[0].run(frame_of(TWO[number]), number)
+        with pytest.raises(SettingsError, match="in this run already"):
+            batches[1].run(frame_of(TWO[number]), number)
+        batches[2].run(frame_of(TWO[number]), number)
+    assert offsets(one(stage)) == sorted(WHOLE * 2)
+
+
+@pytest.mark.parametrize("per_partition", [False, True])
+def test_a_function_that_tries_again_itself_is_served(per_partition: bool) -> None:
+    """Within one run the same batch is given again: sinks that have it are left out."""
+    sinks = [MemorySink(key=key, per_partition=per_partition) for key in "ab"]
+    sinks[1].faults.extend([None, SinkFault.REFUSED] if per_partition else [SinkFault.REFUSED])
+    stage = stage_of(*sinks)
+    batches = stage.batches()
+    with pytest.raises(SinkError):
+        batches.run(frame_of(TWO[0]), 0)
+    for number in (0, 0, 1, 1):
+        batches.run(frame_of(TWO[number]), number)
+    assert offsets(sinks[0]) == offsets(sinks[1]) == WHOLE
+
+
+def test_state_that_is_left_behind_is_told_once() -> None:
+    """A stateful query that goes on in the ledger with a new checkpoint has an empty state."""
+    for stateful, told in ((True, 1), (False, 0)):
+        stage = stage_of(stateful=stateful)
+        stage.run(0)
+        stage.plans.query_id = "anew"
+        stage.run(1)
+        stage.run(1)
+        assert [type(event) for event in stage.events].count(QueryStateLost) == told
+
+
+def test_a_stateful_batch_that_nothing_would_mark_halts() -> None:
+    """With no partition left its rows are not dropped in silence."""
+    stage = stage_of(stateful=True)
+    stage.run(0)
+    stage.plans.ranges = {1: {}}
+    with pytest.raises(PartitionVanishedError):
+        stage.run(1)
+    assert stage.frames.log == []
+    assert isinstance(stage.events[-1], BatchFailed)
+
+
+def test_every_error_is_told() -> None:
+    """Of planning, naming, the transform and Spark too; a stranger's words are not repeated."""
+
+    def halted(stage: Stage, error: type[Exception], **how: Any) -> BatchFailed:
+        with pytest.raises(error):
+            stage.run(0, **how)
+        told = stage.events[-1]
+        assert isinstance(told, BatchFailed)
+        assert told.error == error.__name__
+        return told
+
+    class Silent(Plans):
+        def plan(self, frame: Any, batch_id: int) -> Any:
+            raise KafkaError("Kafka does not answer", code="_TRANSPORT")
+
+    told = halted(Stage(Silent(TWO), [MemorySink()]), KafkaError, name="flights")
+    assert (told.query, told.run_id, told.problem) == ("flights", "", "Kafka does not answer")
+    assert halted(stage_of(query=None), SettingsError).run_id == "r1.1"
+
+    def broken(frame: Frame, plan: Any) -> Frame:
+        raise LookupError("password=hunter2")
+
+    told = halted(stage_of(), LookupError, transform=broken)
+    assert (told.query, told.sink) == ("flights", None)
+    assert "hunter2" not in str(told)
+
+
+def test_consent_to_a_recreated_topic_reaches_the_judgement() -> None:
+    """Without it the batch is refused; with it the new topic's rows come after the old one's."""
+    stage = stage_of()
+    stage.run(0)
+    stage.plans.topic_id = "T2"
+    with pytest.raises(TopicRecreatedError):
+        stage.run(0)
+    stage.run(0, on_recreated="restart")
+    stage.run(1)
+    assert len(one(stage).rows) == 3 + len(WHOLE)
+
+
+def test_a_plan_older_than_the_ledger_takes_no_topic_back() -> None:
+    """A driver that stood still before the topic was made anew asks Kafka again, and is refused."""
+    stage = stage_of()
+    zombie = stage.batches(on_recreated="restart")
+    run = zombie._plans
+    planned = [run.plan(None, 0)]
+
+    class Stopped:
+        """It was stopped when it had planned."""
+
+        def plan(self, frame: Any, batch_id: int) -> Any:
+            return planned.pop() if planned else run.plan(frame, batch_id)
+
+        def began(self, plan: Any) -> Any:
+            return run.began(plan)
+
+    zombie._plans = Stopped()
+    stage.plans.topic_id, stage.plans.query_id = "T2", "anew"
+    stage.run(0, on_recreated="restart")
+    stage.plans.query_id = "q"
+    with pytest.raises(OverlapError):
+        zombie.run(frame_of(TWO[0]), 0)
+    assert len(one(stage).rows) == 3
+    assert {head.topic_id for head in one(stage).applied(NAME).values()} == {"T2"}
+
+
+def test_settings_that_can_never_work_are_refused() -> None:
+    """No sink, the same sink twice, an unknown on_gap, and a query without a name."""
+    for sinks, how in (
+        ([], {}),
+        ([MemorySink(), MemorySink()], {}),
+        ([MemorySink()], {"on_gap": "ignore"}),
+        ([MemorySink()], {"on_first": "ignore"}),
+        ([MemorySink()], {"on_recreated": "accept"}),
+    ):
+        with pytest.raises(SettingsError):
+            Stage(Plans(TWO), list(sinks)).batches(**how)
+    stage = stage_of(query=None)
+    with pytest.raises(SettingsError, match="queryName"):
+        stage.run(0)
+    stage.run(0, name="given")
+    assert one(stage).applied("given").keys() == {P0, P1}
+
+
+def test_an_observer_that_fails_fails_no_batch() -> None:
+    """The others are told, and the rows are written."""
+    stage = stage_of()
+
+    def broken(event: Event) -> None:
+        raise RuntimeError("of the observer")
+
+    batches = stage.batches()
+    batches._observers = (broken, *batches._observers)
+    batches.run(frame_of(TWO[0]), 0)
+    assert len(stage.events) == 1
+
+
+def paused(retry: Retry, attempt: float = 0.0) -> list[float]:
+    """The waits of `retry`, where each attempt takes so long."""
+    now = [0.0]
+    waits = []
+    for pause in retry.pauses(lambda: now[0]):
+        waits.append(pause)
+        now[0] += pause + attempt
+    return waits
+
+
+def test_pauses_double_up_to_a_limit() -> None:
+    """Each wait is twice the last, none is too long, and the last one ends with the time."""
+    retry = Retry(timeout=20.0, first=1.0, longest=5.0)
+    assert paused(retry) == [1.0, 2.0, 4.0, 5.0, 5.0, 3.0]
+    assert paused(retry, attempt=6.0) == [1.0, 2.0, 4.0]
+    assert paused(retry, attempt=60.0) == [1.0]
+    assert paused(Retry(timeout=0.0)) == []
+    assert sum(paused(Retry(timeout=0.5))) == pytest.approx(0.5)
+    usual = paused(Retry())
+    assert (sum(usual), usual[0], max(usual)) == (60.0, 0.1, 5.0)

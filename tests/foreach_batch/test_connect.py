@@ -1,0 +1,77 @@
+"""exactly_once in a query of a Spark Connect client: it runs in a process of the server's."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import sys
+from pathlib import Path
+
+import psycopg
+import pyspark
+import pytest
+
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from tests.attack import surgery
+from tests.bridge.submitted import run
+from tests.connect_server import remote
+from tests.foreach_batch.file_sink import FileSink
+from tests.postgres_server import dsn, postgres
+from tests.topics import Topics
+
+__all__ = ["dsn", "postgres", "remote"]  # fixtures
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 4 brings its server"),
+]
+
+
+def test_a_far_query(remote: str, topics: Topics, tmp_path: Path) -> None:
+    """Planned by the checkpoint it names: each row once, over a replay too; without it, refused."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 10)
+    sink = FileSink(tmp_path / "sink")
+    module = [sys.executable, "-m", "tests.foreach_batch.far_query"]
+    client = [*module, remote, topics.servers, topic, str(tmp_path)]
+    said = run([*client, "bare"], tmp_path).stdout
+    assert "SettingsError" in said
+    assert "exactly_once(..., checkpoint=" in said
+    assert sink.read() == ([], {})
+    run([*client, "named"], tmp_path)
+    assert len(sink.read()[0]) == 10
+    surgery.before_commit(tmp_path / "checkpoint")
+    topics.fill(topic, 10)
+    run([*client, "asking"], tmp_path)
+    rows, ledger = sink.read()
+    assert [row[1] for row in rows] == list(range(20))
+    (head,) = ledger["far"].values()
+    assert ledger["far"].keys() == {TopicPartition(topic, 0)}
+    assert head.span == OffsetRange(10, 20)
+    assert head.topic_id is not None
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_far_query_into_tables(
+    remote: str, topics: Topics, tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
+    """Our own sinks take the rows of Connect: each once, over a replay too."""
+    topic = topics.create(partitions=1)
+    file = tmp_path / "t.sqlite"
+    where = str(file) if store == "sqlite" else str(request.getfixturevalue("dsn"))
+    module = [sys.executable, "-m", "tests.foreach_batch.far_query"]
+    client = [*module, remote, topics.servers, topic, str(tmp_path), "asking", where]
+    for count in (10, 20):
+        topics.fill(topic, 10)
+        said = run(client, tmp_path).stdout
+        query = 'SELECT "offset", value FROM t ORDER BY 1'
+        if store == "sqlite":
+            with contextlib.closing(sqlite3.connect(file)) as link:
+                found = link.execute(query).fetchall()
+        else:
+            with psycopg.connect(where) as link:
+                found = link.execute(query.encode()).fetchall()
+        assert found == [(offset, str(offset % 10)) for offset in range(count)], said
+        surgery.before_commit(tmp_path / "checkpoint")

@@ -1,0 +1,298 @@
+"""Real queries into sinks, by exactly_once."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+from eo_listener import exactly_once, starting_offsets
+from eo_listener.foreach_batch.transform import Batch
+from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, Event
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.testing import MemorySink, MemoryStore, SinkFault
+from tests.attack import surgery
+from tests.foreach_batch.conftest import LEFT_SOCKETS, Jobs
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
+
+
+def values(sink: MemorySink) -> list[int]:
+    return sorted(int(row["value"]) for row in sink.rows)
+
+
+def kinds(events: list[Event]) -> list[type[Event]]:
+    return [type(event) for event in events]
+
+
+def test_each_row_once_over_a_replay_and_a_new_checkpoint(jobs: Jobs, topics: Topics) -> None:
+    """A batch whose commit was lost is skipped, and from the ledger a new checkpoint goes on."""
+    topic = topics.create()
+    sink, events = MemorySink(), []  # type: ignore[var-annotated]  # of Event
+    function = exactly_once(sink, observers=[events.append])
+    data = jobs.read(topic)
+    topics.fill(topic, 30)
+    jobs.drain(data, function)
+    surgery.before_commit(jobs.checkpoint())
+    topics.fill(topic, 30)
+    jobs.drain(data, function)
+    assert kinds(events) == [BatchApplied, BatchReplayed, BatchApplied]
+    assert not next(event for event in events if isinstance(event, BatchReplayed)).discarded
+    assert values(sink) == sorted([*range(30), *range(30)])
+    topics.fill(topic, 30)
+    start = starting_offsets(ledger=sink, query="q", bootstrap_servers=topics.servers)
+    jobs.drain(jobs.read(topic, startingOffsets=start), function, checkpoint="new")
+    assert Counter(values(sink)) == dict.fromkeys(range(30), 3)
+    assert len({(row["partition"], row["offset"]) for row in sink.rows}) == 90
+    function.close()
+
+
+def test_a_stateful_replay_is_run_and_discarded(jobs: Jobs, topics: Topics) -> None:
+    """Counts stay right over a replayed batch: it is computed, for the state, and not written."""
+    topic = topics.create(partitions=1)
+    sink, events = MemorySink(), []  # type: ignore[var-annotated]  # of Event
+    function = exactly_once(sink, observers=[events.append])
+    data = jobs.read(topic).groupBy("topic").count()
+    for _ in range(2):
+        topics.fill(topic, 10)
+        jobs.drain(data, function, mode="update")
+        surgery.before_commit(jobs.checkpoint())
+    topics.fill(topic, 10)
+    jobs.drain(data, function, mode="update")
+    assert [row["count"] for row in sink.rows] == [10, 20, 30]
+    assert [e.discarded for e in events if isinstance(e, BatchReplayed)] == [True, True]
+
+
+def test_several_sinks(jobs: Jobs, topics: Topics) -> None:
+    """After a failure between two sinks only the second is written; rows are computed once."""
+    topic = topics.create()
+    topics.fill(topic, 30)
+    store = MemoryStore()
+    one, two = MemorySink(store, key="one"), MemorySink(store, key="two")
+    two.faults.append(SinkFault.REFUSED)
+    computed = jobs.spark.sparkContext.accumulator(0)
+
+    def counted(value: str) -> str:
+        computed.add(1)
+        return value
+
+    # By Arrow, as Spark 4.2 has it by default, the rows would be counted too, but with warnings.
+    function_of = F.udf(counted, "string", useArrow=False)
+
+    def transform(frame: DataFrame) -> DataFrame:
+        return frame.withColumn("value", function_of("value"))
+
+    events: list[Event] = []
+    function = exactly_once(one, two, transform=transform, observers=[events.append])
+    text = jobs.failure(jobs.read(topic), function)
+    assert "memory two refuses the batch" in text
+    assert (len(one.rows), len(two.rows), computed.value) == (30, 0, 30)
+    jobs.drain(jobs.read(topic), function)
+    assert values(one) == values(two) == list(range(30))
+    assert kinds(events) == [BatchApplied, BatchFailed, BatchReplayed, BatchApplied]
+    assert computed.value == 60
+
+
+def test_a_transform_that_asks_for_its_batch(jobs: Jobs, topics: Topics) -> None:
+    """It gets the number, the ranges and those of the tasks; each sink may get its own rows."""
+    topic = topics.create(partitions=2)
+    topics.fill(topic, 30)
+    even, odd = MemorySink(key="even"), MemorySink(key="odd")
+    batches: list[Batch] = []
+
+    def split(frame: DataFrame, batch: Batch) -> list[DataFrame]:
+        batches.append(batch)
+        assert dict(batch.tasks) == batch.ranges
+        return [frame.filter("int(value) % 2 = 0"), frame.filter("int(value) % 2 = 1")]
+
+    jobs.drain(jobs.read(topic), exactly_once(even, odd, transform=split))
+    assert batches[0].id == 0
+    assert sum(span.until - span.start for span in batches[0].ranges.values()) == 30
+    assert values(even) == list(range(0, 30, 2))
+    assert values(odd) == list(range(1, 30, 2))
+
+
+def test_no_rows_move_the_ledger_too(jobs: Jobs, topics: Topics) -> None:
+    """A batch whose rows are all left out is applied, and so the next one continues it."""
+    topic = topics.create(partitions=1)
+    sink = MemorySink()
+    function = exactly_once(sink, transform=lambda df: df.filter("int(value) >= 10"))
+    topics.fill(topic, 10)
+    jobs.drain(jobs.read(topic), function)
+    assert sink.applied("q")[TopicPartition(topic, 0)].span == OffsetRange(0, 10)
+    topics.fill(topic, 11)
+    jobs.drain(jobs.read(topic), function)
+    assert values(sink) == [10]
+
+
+def test_an_error_of_the_transform(jobs: Jobs, topics: Topics) -> None:
+    """It goes up to Spark as it is; nothing is written, and the restart writes all."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 5)
+    sink = MemorySink()
+
+    def broken(frame: DataFrame) -> DataFrame:
+        raise LookupError("no such thing")
+
+    assert "LookupError: no such thing" in jobs.failure(
+        jobs.read(topic), exactly_once(sink, transform=broken)
+    )
+    assert "SettingsError: the transform returned None" in jobs.failure(
+        jobs.read(topic), exactly_once(sink, transform=lambda _: None)
+    )
+    assert not sink.rows
+    assert not sink.applied("q")
+    jobs.drain(jobs.read(topic), exactly_once(sink))
+    assert values(sink) == list(range(5))
+
+
+def test_what_is_wrong_is_said_first(
+    jobs: Jobs, topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lost checkpoint read from the start is refused; why stands before Spark's traceback."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 5)
+    sink = MemorySink()
+    function = exactly_once(sink)
+    jobs.drain(jobs.read(topic), function)
+    topics.fill(topic, 5)
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        text = jobs.failure(jobs.read(topic), function, checkpoint="lost")
+    ours = "eo_listener.model.errors.OverlapError: "
+    assert ours in text
+    assert "Traceback" not in text[: text.index(ours)]
+    assert "starting_offsets(ledger=" in text
+    assert len([record for record in caplog.records if record.name == "eo_listener"]) == 1
+    assert len(sink.rows) == 5
+
+
+def test_the_same_range_from_a_new_checkpoint_is_refused(jobs: Jobs, topics: Topics) -> None:
+    """A lost checkpoint, or another query of the same name, reads just what was applied."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 5)
+    sink = MemorySink()
+    jobs.drain(jobs.read(topic), exactly_once(sink))
+    text = jobs.failure(jobs.read(topic), exactly_once(sink), checkpoint="lost")
+    assert "eo_listener.model.errors.OverlapError: " in text
+    assert "under this name" in text
+    assert len(sink.rows) == 5
+
+
+def test_two_for_one_sink_in_one_function(jobs: Jobs, topics: Topics) -> None:
+    """The second's rows are not dropped in silence."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 5)
+    sink = MemorySink()
+    first = exactly_once(sink, transform=lambda df: df.filter("int(value) < 2"))
+    second = exactly_once(sink, transform=lambda df: df.filter("int(value) >= 2"))
+
+    def both(frame: DataFrame, batch_id: int) -> None:
+        first(frame, batch_id)
+        second(frame, batch_id)
+
+    assert "SettingsError: memory rows got batch 0 in this run" in jobs.failure(
+        jobs.read(topic), both
+    )
+    assert values(sink) == [0, 1]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_frame_that_has_run_is_held_too(jobs: Jobs, topics: Topics, listed: bool) -> None:
+    """Rows are computed once for two sinks, though the transform has looked at them before."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 10)
+    one, two = MemorySink(key="one"), MemorySink(key="two")
+    computed = jobs.spark.sparkContext.accumulator(0)
+
+    def counted(value: str) -> str:
+        computed.add(1)
+        return value
+
+    def transform(frame: DataFrame) -> Any:
+        made = [frame.select("*"), frame.filter("offset >= 0")]
+        assert all(frame.collect() for frame in made)
+        computed.value = 0
+        return made if listed else made[0]
+
+    data = jobs.read(topic).withColumn("value", F.udf(counted, "string", useArrow=False)("value"))
+    jobs.drain(data, exactly_once(one, two, transform=transform))
+    assert values(one) == values(two) == list(range(10))
+    assert computed.value == 10
+
+
+def test_lost_records(jobs: Jobs, topics: Topics) -> None:
+    """What Kafka deleted before it was read halts the query, unless the loss is accepted."""
+    topic = topics.create(partitions=1)
+    tp = TopicPartition(topic, 0)
+    topics.fill(topic, 5)
+    sink, events = MemorySink(), []  # type: ignore[var-annotated]  # of Event
+    data = jobs.read(topic, failOnDataLoss="false")
+    jobs.drain(data, exactly_once(sink))
+    topics.fill(topic, 10)
+    topics.forget_before(topic, {0: 8})
+    assert "errors.GapError: " in jobs.failure(data, exactly_once(sink))
+    assert len(sink.rows) == 5
+    jobs.drain(data, exactly_once(sink, on_gap="accept", observers=[events.append]))
+    assert [row["offset"] for row in sink.rows] == [*range(5), *range(8, 15)]
+    assert [event.gaps for event in events if isinstance(event, BatchApplied)] == [
+        {tp: OffsetRange(5, 8)}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "name", "text"),
+    [
+        ("rate", "q", "reads a source that is not Kafka"),
+        ("kafka", None, "queryName"),
+        ("twice", "q", "two sources of the query read"),
+    ],
+)
+def test_queries_that_cannot_be_proved(
+    jobs: Jobs, topics: Topics, shape: str, name: str | None, text: str
+) -> None:
+    """A foreign source, no name, one partition in two sources: refused, and nothing written."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 5)
+    data = jobs.read(topic).select("value")
+    if shape == "rate":
+        rate = jobs.spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+        data = data.union(rate.selectExpr("string(value)"))
+    if shape == "twice":
+        data = data.union(jobs.read(topic).select("value"))
+    sink = MemorySink()
+    query = jobs.start(data, exactly_once(sink), name=name, drain=False)
+    raised: Any = None
+    try:
+        query.processAllAvailable()
+    except Exception as error:  # noqa: BLE001  # of Spark, and its class differs by version
+        raised = error
+    assert "SettingsError: " in str(raised)
+    assert text in str(raised)
+    assert not sink.rows
+
+
+def test_two_queries_with_one_function(
+    jobs: Jobs, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are refused: a function is for one query."""
+    monkeypatch.setattr("eo_listener.foreach_batch.exactly_once._PATIENCE", 0.1)
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 5)
+    inner: list[str] = []
+
+    def nested(frame: DataFrame, batch: Batch) -> DataFrame:
+        try:
+            both(frame, batch.id)
+        except Exception as error:  # noqa: BLE001  # looked at below
+            inner.append(str(error))
+        return frame
+
+    both: Callable[..., object] = exactly_once(MemorySink(), transform=nested)
+    jobs.drain(jobs.read(topic), both)
+    assert "two queries run at once" in inner[0]

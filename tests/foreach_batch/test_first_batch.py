@@ -1,0 +1,283 @@
+"""A first batch that is none, over a store in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.ledger_names import Runs
+from eo_listener.model.errors import NotInLedgerError
+from eo_listener.model.events import BatchApplied, BatchReplayed
+from eo_listener.model.ledger import LedgerKey
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.testing import MemorySink, MemoryStore
+from tests.foreach_batch.stage import P0, P1, Crash, Plans, Run, Stage, crashing, frame_of
+
+P2 = TopicPartition("t", 2)
+TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
+READ = frozenset([P0, P1])
+
+
+def stage_of(*sinks: MemorySink, **how: Any) -> Stage:
+    return Stage(Plans(TWO, **how), list(sinks))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_renamed_query_doubles_nothing(number: int) -> None:
+    """Renamed when its last batch was in the sink and not in Spark's commits: it halts."""
+    sink = MemorySink()
+    stage = stage_of(sink)
+    for batch in range(number + 1):
+        stage.run(batch)
+    stage.plans.continued = READ if number else frozenset()
+    held = len(sink.rows)
+    for on_first in ("fail", "accept"):
+        with pytest.raises(NotInLedgerError, match='name="flights"'):
+            stage.run(number, name="new", on_first=on_first)
+    assert len(sink.rows) == held
+    stage.run(number, name="flights")
+    assert isinstance(stage.events[-1], BatchReplayed)
+
+
+def test_a_query_may_be_renamed_between_two_batches() -> None:
+    """With on_first="accept", and what comes before is told to be elsewhere."""
+    sink = MemorySink()
+    stage = stage_of(sink, continued=READ)
+    stage.plans.continued = frozenset()
+    stage.run(0)
+    stage.plans.continued = READ
+    with pytest.raises(NotInLedgerError, match="under another name"):
+        stage.run(1, name="new")
+    stage.run(1, name="new", on_first="accept")
+    assert len(sink.rows) == 7
+    told = stage.events[-1]
+    assert isinstance(told, BatchApplied)
+    assert (told.gaps, told.skipped) == ({}, {P0: OffsetRange(0, 2), P1: OffsetRange(0, 1)})
+
+
+def test_an_emptied_store_halts() -> None:
+    """Batch 1 of a query of which the sink has nothing is no first batch."""
+    sink = MemorySink()
+    stage = stage_of(sink)
+    stage.run(0)
+    stage.plans.continued = READ
+    heads = sink.store.heads["rows", "flights"]
+    for left in ({}, {P1: heads[P1]}):
+        sink.store.heads["rows", "flights"] = left
+        with pytest.raises(NotInLedgerError):
+            stage.run(1)
+    sink.store.heads["rows", "flights"] = heads
+    stage.run(1)
+    assert len(sink.rows) == 7
+
+
+QUIET = {1: {P0: (100, 103), P1: (7, 7)}, 2: {P0: (103, 105), P1: (7, 9)}}
+BEGAN = {P0: 100, P1: 7}
+
+
+def test_batches_without_offsets_need_no_ledger() -> None:
+    """A function may return by itself while nothing has come: asked once, and only in doubt."""
+    sink = MemorySink()
+    stage = Stage(Plans(QUIET, continued=READ, initial=BEGAN), [sink])
+    stage.run(1)
+    stage.run(2)
+    assert len(sink.rows) == 7
+    assert stage.plans.asked == 1
+    told = stage.events[0]
+    assert isinstance(told, BatchApplied)
+    assert (told.gaps, told.skipped) == ({}, {})
+
+
+def test_each_sink_is_judged_by_where_the_query_began() -> None:
+    """Two that begin with the batch; one that is emptied later has lost the first of two."""
+    store = MemoryStore()
+    sinks = MemorySink(store, key="one"), MemorySink(store, key="two")
+    stage = Stage(Plans(QUIET, continued=READ, initial=BEGAN), list(sinks))
+    stage.run(1)
+    store.heads["two", "flights"] = {}
+    with pytest.raises(NotInLedgerError) as raised:
+        stage.run(2)
+    assert raised.value.ranges == {P0: OffsetRange(0, 103)}
+    assert [len(sink.rows) for sink in sinks] == [3, 3]
+
+
+@pytest.mark.parametrize("initial", [{P1: 7}, {P0: 0, P1: 7}, {P0: 101, P1: 7}])
+def test_what_began_elsewhere_is_doubted(initial: dict[TopicPartition, int]) -> None:
+    """A partition that came later, one that was read, and one that Spark went back in."""
+    stage = Stage(Plans(QUIET, continued=READ, initial=initial), [MemorySink()])
+    with pytest.raises(NotInLedgerError) as raised:
+        stage.run(1)
+    assert raised.value.ranges == {P0: OffsetRange(0, 100)}
+
+
+def test_a_beginning_that_cannot_be_read_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """The batch is doubted as ever, and the log says why that is all that can be done."""
+    stage = Stage(Plans(QUIET, continued=READ, unreadable=True), [MemorySink()])
+    with pytest.raises(NotInLedgerError):
+        stage.run(1)
+    assert "sources/0/0 cannot be read" in caplog.text
+    stage.run(1, on_first="accept")
+    assert stage.plans.asked == 2
+
+
+def test_a_name_that_had_no_row_is_left_without_consent() -> None:
+    """The query was renamed before its first record: nothing is under the old name but heads."""
+    sink = MemorySink()
+    ranges = {0: {P0: (100, 100), P1: (7, 7)}, **QUIET}
+    stage = Stage(Plans(ranges, initial=BEGAN), [sink])
+    stage.run(0)
+    stage.plans.continued = READ
+    stage.run(1, name="new")
+    assert len(sink.rows) == 3
+    with pytest.raises(NotInLedgerError, match="has it already"):
+        stage.run(1)
+
+
+def test_a_sink_that_is_added_is_taken_up_by_consent_alone() -> None:
+    """Beside one that has the query, in the same store, it begins in the middle."""
+    store = MemoryStore()
+    one, two = MemorySink(store, key="one"), MemorySink(store, key="two")
+    stage = stage_of(one)
+    stage.run(0)
+    stage.sinks.append(two)
+    stage.plans.continued = READ
+    with pytest.raises(NotInLedgerError, match="new to a query"):
+        stage.run(1)
+    assert (len(one.rows), len(two.rows)) == (3, 0)
+    stage.run(1, on_first="accept")
+    assert (len(one.rows), len(two.rows)) == (7, 4)
+    stage.run(1)  # the consent is needed no more
+
+
+def test_a_crash_between_two_sinks_accuses_nobody() -> None:
+    """In the first batch the one that lacks it is first, though the store has the query."""
+    store = MemoryStore()
+    sinks = MemorySink(store, key="one"), MemorySink(store, key="two")
+    stage = stage_of(*sinks)
+    with crashing("batch.applied"), pytest.raises(Crash):
+        stage.run(0)
+    stage.run(0)
+    assert [len(sink.rows) for sink in sinks] == [3, 3]
+
+
+@pytest.mark.parametrize("names", [("one", "two"), ("two", "one")])
+def test_a_crash_between_two_functions_accuses_nobody(names: tuple[str, str]) -> None:
+    """Two exactly_once(...) of one sink, a name each: after a crash the second is not renamed."""
+    sink = MemorySink()
+    stage = stage_of(sink)
+
+    def both(number: int) -> None:
+        run = Run(stage.plans, number)
+        for name in names:
+            each = Batches(run, stage.sinks, stage.frames, name=name, runs=stage.runs)
+            each.run(frame_of(TWO[0]), 0)
+
+    with crashing("batch.applied"), pytest.raises(Crash):
+        both(1)
+    both(2)
+    both(3)
+    assert len(sink.rows) == 6
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_renamed_table_doubles_nothing(number: int) -> None:
+    """Renamed with its last batch not in Spark's commits; after the UPDATE it is a replay."""
+    store = MemoryStore()
+    stage = stage_of(MemorySink(store, key="old"))
+    for batch in range(number + 1):
+        stage.run(batch)
+        stage.plans.continued = READ if number else frozenset()
+    held = len(store.rows["old"])
+    store.rows["new"] = store.rows.pop("old")
+    stage.sinks[:] = [MemorySink(store, key="new")]
+    for on_first in ("fail", "accept"):
+        with pytest.raises(NotInLedgerError, match="UPDATE eo_ledger SET sink = 'new'"):
+            stage.run(number, on_first=on_first)
+    assert len(store.rows["new"]) == held
+    store.heads[LedgerKey("new", "flights")] = store.heads.pop(LedgerKey("old", "flights"))
+    stage.run(number)
+    assert isinstance(stage.events[-1], BatchReplayed)
+    assert len(store.rows["new"]) == held
+
+
+def test_a_sink_beside_one_that_has_the_batch_is_taken_up() -> None:
+    """Added when the last batch was not in Spark's commits: both are of one run."""
+    store = MemoryStore()
+    one, two = MemorySink(store, key="one"), MemorySink(store, key="two")
+    stage = stage_of(one)
+    for batch in range(2):
+        stage.run(batch)
+        stage.plans.continued = READ
+    stage.sinks[:] = [two, one]
+    stage.run(1, on_first="accept")
+    assert (len(one.rows), len(two.rows)) == (7, 4)
+
+
+def test_a_sink_without_a_ledger_goes_on() -> None:
+    """It never has a head, and is not asked for one."""
+
+    class Bare(MemorySink):
+        def applied(self, query: str) -> Any:
+            return {}
+
+        def moved_by(self, query_id: str) -> None:
+            return None
+
+        def _move(self, transaction: Any, entry: Any) -> None:
+            pass
+
+    sink = Bare()
+    stage = stage_of(sink)
+    stage.run(0)
+    stage.plans.continued = READ
+    stage.run(1)
+    assert len(sink.rows) == 7
+
+
+def test_the_other_names_are_asked_for_only_where_a_head_is_missing() -> None:
+    """Once in a run, and once more for a partition that is new; never again."""
+    asked: list[str] = []
+
+    class Asked(MemorySink):
+        def moved_by(self, query_id: str) -> Any:
+            asked.append(query_id)
+            return super().moved_by(query_id)
+
+    more = {2: {P0: (5, 6), P1: (2, 2), P2: (0, 1)}, 3: {P0: (6, 7), P1: (2, 2), P2: (1, 1)}}
+    stage = Stage(Plans({**TWO, **more}), [Asked()])
+    for numbers, times in (((0, 1, 1), 1), ((1, 2, 3), 3), ((3, 3), 4)):
+        batches = stage.batches()
+        for number in numbers:
+            batches.run(frame_of(stage.plans.ranges[number]), number)
+        assert len(asked) == times
+    assert set(asked) == {"q"}
+
+
+def test_a_query_that_is_renamed_back_doubles_nothing() -> None:
+    """Its first name has heads too, at which the batch would continue."""
+    sink = MemorySink()
+    stage = stage_of(sink)
+    stage.run(0, name="one")
+    stage.plans.continued = READ
+    stage.run(1, name="two", on_first="accept")
+    for on_first in ("fail", "accept"):
+        with pytest.raises(NotInLedgerError, match='name="two"'):
+            stage.run(1, name="one", on_first=on_first)
+    assert len(sink.rows) == 7
+
+
+def test_the_newest_runs_are_remembered() -> None:
+    """A process that starts queries for ever does not grow."""
+    runs = Runs()
+    keys = [LedgerKey("rows", str(number)) for number in range(3)]
+    for key in keys[:2]:
+        runs.add("r", key)
+    assert runs.of("r") == frozenset(keys[:2])
+    assert runs.of("other") == frozenset()
+    for number in range(1000):
+        runs.add(str(number), keys[2])
+    assert runs.of("r") == frozenset()
+    assert runs.of("0") == runs.of("999") == frozenset(keys[2:])
+    assert len(runs._names) == 1000

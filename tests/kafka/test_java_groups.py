@@ -1,0 +1,495 @@
+"""Commits and readings through Spark's own kafka-clients, against a real coordinator."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import Consumer
+from pyspark.sql import SparkSession
+
+from eo_listener import OffsetCommitListener
+from eo_listener.commit.groups.worker import Worker
+from eo_listener.devtools.broker import Broker, Listener, parse_rows
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.java_groups import NO_JVM, UNANSWERED, JvmGroups
+from eo_listener.kafka.logs import UNREADABLE
+from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.model.errors import JvmError, KafkaError, SettingsError
+from eo_listener.model.events import Event
+from eo_listener.model.kafka_errors import explain
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.protocols import GroupStore
+from eo_listener.spark.jvm.shim_client import JvmHands
+from tests.conftest import kafka_version
+from tests.store_facts import (
+    at,
+    insist,
+    test_a_look_leaves_out_what_does_not_exist,
+    test_a_look_says_where_group_and_logs_stand,
+    test_a_look_sees_a_topic_change,
+    test_what_is_committed_is_read_back,
+)
+from tests.topics import Topics, unique
+
+__all__ = [
+    "test_a_look_leaves_out_what_does_not_exist",
+    "test_a_look_says_where_group_and_logs_stand",
+    "test_a_look_sees_a_topic_change",
+    "test_what_is_committed_is_read_back",
+]
+
+pytestmark = pytest.mark.spark
+
+T = TopicPartition
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@pytest.fixture
+def store(spark: SparkSession, broker: Broker) -> Iterator[GroupStore]:
+    store = JvmGroups(JvmHands(), {"bootstrap.servers": broker.bootstrap_servers})
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def reader(broker: Broker) -> Iterator[ClusterReader]:
+    reader = ClusterReader({"bootstrap.servers": broker.bootstrap_servers})
+    yield reader
+    reader.close()
+
+
+@pytest.fixture
+def jvm(spark: SparkSession) -> psutil.Process:
+    """The process of Spark's JVM."""
+    view: Any = spark._jvm
+    return psutil.Process(view.java.lang.ProcessHandle.current().pid())
+
+
+def admins(spark: SparkSession) -> int:
+    """How many Admins of ours the JVM has open."""
+    view: Any = spark._jvm
+    threads = view.java.lang.Thread.getAllStackTraces().keySet()
+    return sum("| eo-listener-" in str(thread.getName()) for thread in threads)
+
+
+def all_gone(spark: SparkSession) -> bool:
+    """Wait until none is open: an Admin without a broker ends by itself after it was closed."""
+    deadline = time.monotonic() + 20
+    while admins(spark) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return admins(spark) == 0
+
+
+def test_partitions_are_answered_one_by_one(
+    store: GroupStore, reader: ClusterReader, topics: Topics
+) -> None:
+    """A topic that was deleted is named for its own partitions; the others land."""
+    kept, deleted, group = topics.create(), topics.create(), unique("g")
+    insist(store, group, at(1, T(kept, 0), T(deleted, 0)))
+    topics.delete(deleted)
+    answer = store.commit(group, at(7, T(kept, 0), T(kept, 1), T(deleted, 0)), timeout=8)
+    assert answer == {
+        T(kept, 0): None,
+        T(kept, 1): None,
+        T(deleted, 0): "UNKNOWN_TOPIC_OR_PARTITION",
+    }
+    assert reader.group(group) == at(7, T(kept, 0), T(kept, 1))
+    with pytest.raises(KafkaError) as failed:
+        store.commit(group, at(8, T(deleted, 0), T(deleted, 1)), timeout=8)
+    assert failed.value.code == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_metadata_is_kept_as_it_is(store: GroupStore, topics: Topics, broker: Broker) -> None:
+    """Each partition has its own text, whatever is in it; librdkafka's NUL is not shown."""
+    topic, group = topics.create(), unique("g")
+    texts = ['{"v":1,"q":"a\\b"}', "\u00fc\U0001f600\n\t'", ""]
+    wanted = {T(topic, p): Position(offset=p, metadata=text) for p, text in enumerate(texts)}
+    insist(store, group, wanted)
+    assert store.look(group, wanted, timeout=8).held == wanted
+    other = ConfluentGroups({"bootstrap.servers": broker.bootstrap_servers})
+    try:
+        assert other.look(group, wanted, timeout=8).held == wanted
+        insist(other, group, at(9, T(topic, 0)))
+    finally:
+        other.close()
+    held = store.look(group, [T(topic, 0)], timeout=8).held
+    assert held == at(9, T(topic, 0))
+
+
+def test_a_group_with_members_refuses(
+    store: GroupStore, reader: ClusterReader, topics: Topics, broker: Broker
+) -> None:
+    """As with librdkafka: UNKNOWN_MEMBER_ID, and the group stays as it was."""
+    topic, group = topics.create(), unique("g")
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "log_level": "0"}
+    )
+    try:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + 30
+        while not consumer.assignment():
+            consumer.poll(0.1)
+            assert time.monotonic() < deadline
+        with pytest.raises(KafkaError) as refused:
+            store.commit(group, at(3, T(topic, 0), T(topic, 1)), timeout=8)
+        assert refused.value.code == "UNKNOWN_MEMBER_ID"
+        assert reader.group(group, at(3, T(topic, 0))) == {}
+    finally:
+        consumer.close()
+
+
+def test_nobody_at_the_address(spark: SparkSession) -> None:
+    """The error comes in time, and its code stands for an unknown outcome."""
+    store = JvmGroups(JvmHands(), {"bootstrap.servers": "127.0.0.1:1"})
+    for ask in (
+        lambda: store.commit("g", at(5, T("t", 0)), timeout=1.5),
+        lambda: store.look("g", [T("t", 0)], timeout=1.5),
+    ):
+        began = time.monotonic()
+        with pytest.raises(KafkaError) as failed:
+            ask()
+        assert time.monotonic() - began < 10
+        assert failed.value.code == UNANSWERED
+        assert explain(UNANSWERED).unknown
+        assert (failed.value.cause or "").startswith("no broker")
+    store.close()
+    assert all_gone(spark)
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "code"),
+    [
+        ({"sasl.login.refresh.window.factor": "hunter2"}, SettingsError, None),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+                'required username="u" password="hunter2";',
+            },
+            KafkaError,
+            "_AUTHENTICATION",
+        ),
+    ],
+)
+def test_no_error_holds_a_secret(
+    spark: SparkSession,
+    broker: Broker,
+    more: Mapping[str, str],
+    error: type[Exception],
+    code: str | None,
+) -> None:
+    """A bad setting, and a login at a listener that has none: neither error quotes a value."""
+    store = JvmGroups(JvmHands(), {"bootstrap.servers": broker.bootstrap_servers, **more})
+    with pytest.raises(error) as failed:
+        store.commit("g", at(5, T("t", 0)), timeout=1.5)
+    assert getattr(failed.value, "code", None) == code
+    assert "hunter2" not in f"{failed.value!s}{failed.value!r}{store!r}"
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[Broker]:
+    """A broker of this module, which may be ended; its listener LOGIN knows delegation tokens."""
+    login = Listener(
+        name="LOGIN",
+        security_protocol="SASL_PLAINTEXT",
+        properties={
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "plain.sasl.jaas.config": f'{PLAIN} required user_owner="hunter2";',
+            "scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+        },
+    )
+    secret = {"delegation.token.secret.key": "hunter2"}
+    with Broker(version=kafka_version(), listeners=[login], properties=secret) as running:
+        yield running
+
+
+def give_token(spark: SparkSession, servers: str) -> None:
+    """Have Spark hold a delegation token for these brokers, as its token manager does.
+
+    It keeps it for the life of the session, for these brokers alone.
+    """
+    jvm: Any = spark._jvm
+    owner = jvm.java.util.HashMap()
+    owner.put("bootstrap.servers", servers)
+    owner.put("security.protocol", "SASL_PLAINTEXT")
+    owner.put("sasl.mechanism", "PLAIN")
+    owner.put("sasl.jaas.config", f'{PLAIN} required username="owner" password="hunter2";')
+    admin = jvm.org.apache.kafka.clients.admin.Admin.create(owner)
+    made = admin.createDelegationToken().delegationToken().get()
+    admin.close()
+    settings = {
+        "auth.bootstrap.servers": servers,
+        "target.bootstrap.servers.regex": re.escape(servers),
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.token.mechanism": "SCRAM-SHA-256",
+    }
+    conf = jvm.org.apache.spark.SparkEnv.get().conf()
+    for name, value in settings.items():
+        conf.set(f"spark.kafka.clusters.own.{name}", value)
+    text = jvm.org.apache.hadoop.io.Text
+    made_out = jvm.org.apache.hadoop.security.token.Token(
+        made.tokenInfo().tokenId().encode(),
+        made.hmacAsBase64String().encode(),
+        text("KAFKA_DELEGATION_TOKEN"),
+        text("kafka.server.delegation.token.own"),
+    )
+    jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addToken(made_out)
+
+
+def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Broker) -> None:
+    """Where Spark has a token for the brokers, commits log in by it; nothing else is given."""
+    topic = Topics(own_broker.bootstrap_servers).create()
+    servers = own_broker.addresses("LOGIN")
+    without = JvmGroups(JvmHands(), {"bootstrap.servers": servers})
+    with pytest.raises(KafkaError):
+        without.commit("tokens", at(1, T(topic, 0)), timeout=1)
+    without.close()
+    give_token(spark, servers)
+    store = JvmGroups(JvmHands(), {"bootstrap.servers": servers})
+    insist(store, "tokens", at(2, T(topic, 0)))
+    assert store.look("tokens", [T(topic, 0)], timeout=8).held == at(2, T(topic, 0))
+    store.close()
+
+
+def test_a_query_that_logs_in_by_a_token(
+    spark: SparkSession, own_broker: Broker, tmp_path: Path
+) -> None:
+    """The listener, given nothing, commits by the token by which the source reads."""
+    topics = Topics(own_broker.bootstrap_servers)
+    topic, group = topics.create(partitions=1), unique("g")
+    topics.fill(topic, 10)
+    servers = own_broker.addresses("LOGIN")
+    listener = OffsetCommitListener()
+    spark.streams.addListener(listener)
+    give_token(spark, servers)
+    query = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("eo.commit.group", group)
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(90)
+    assert listener.flush()
+    spark.streams.removeListener(listener)
+    listener.close()
+    rows = parse_rows(own_broker.consumer_groups(group))
+    assert [(row.current_offset, row.lag) for row in rows] == [(10, 0)]
+
+
+def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Broker) -> None:
+    """One store goes on through a hung, a killed and a restarted broker, each call in its time."""
+    topic = Topics(own_broker.bootstrap_servers).create()
+    store = JvmGroups(JvmHands(), {"bootstrap.servers": own_broker.bootstrap_servers})
+    insist(store, "g", at(1, T(topic, 0)))
+    own_broker.pause()
+    try:
+        began = time.monotonic()
+        with pytest.raises(KafkaError) as failed:
+            store.commit("g", at(2, T(topic, 0)), timeout=1)
+        assert failed.value.code == UNANSWERED
+        with pytest.raises(KafkaError):
+            store.look("g", [T(topic, 0)], timeout=1)
+        assert time.monotonic() - began < 10
+    finally:
+        own_broker.resume()
+    insist(store, "g", at(3, T(topic, 0)))
+    own_broker.kill()
+    with pytest.raises(KafkaError) as failed:
+        store.commit("g", at(4, T(topic, 0)), timeout=1)
+    assert explain(failed.value.code).unknown
+    own_broker.restart()
+    insist(store, "g", at(5, T(topic, 0)))
+    assert store.look("g", [T(topic, 0)], timeout=8).held == at(5, T(topic, 0))
+    store.close()
+    assert all_gone(spark)
+
+
+def test_many_groups_cost_no_threads(
+    store: GroupStore, reader: ClusterReader, topics: Topics, jvm: psutil.Process
+) -> None:
+    """Threads and descriptors of both processes stay flat over 300 groups."""
+    topic = topics.create()
+    groups = [unique("g") for _ in range(300)]
+
+    def size() -> tuple[int, int, int, int]:
+        here = psutil.Process()
+        return here.num_threads(), here.num_fds(), jvm.num_threads(), jvm.num_fds()
+
+    for group in groups[:5]:
+        insist(store, group, at(3, T(topic, 0)))
+        store.look(group, [T(topic, 0)], timeout=8)
+    before = size()
+    for group in groups[5:]:
+        insist(store, group, at(3, T(topic, 0)))
+        assert store.look(group, [T(topic, 0)], timeout=8).held == at(3, T(topic, 0))
+    # A few come and go with whatever else this process has to do; a leak would be hundreds.
+    assert all(after <= was + 30 for after, was in zip(size(), before, strict=True))
+    assert reader.group(groups[-1], [T(topic, 0)]) == at(3, T(topic, 0))
+
+
+def test_the_committer_works_over_it(spark: SparkSession, topics: Topics, broker: Broker) -> None:
+    """The worker looks, commits, refuses to go back and ends, as it does with librdkafka."""
+    topic, group = topics.create(), unique("g")
+    topics.fill(topic, 300)
+    told: list[Event] = []
+    servers = {"bootstrap.servers": broker.bootstrap_servers}
+    worker = Worker(
+        "eo-listener-test",
+        lambda: JvmGroups(JvmHands(), servers),
+        cluster=broker.bootstrap_servers,
+        observe=told.append,
+    )
+    worker.offer(group, at(20, T(topic, 0), T(topic, 1)))
+    assert worker.flush(time.monotonic() + 30)
+    worker.offer(group, at(10, T(topic, 0)))
+    worker.flush(time.monotonic() + 10)
+    worker.close(time.monotonic() + 10)
+    store = JvmGroups(JvmHands(), servers)
+    assert store.look(group, [T(topic, 0), T(topic, 1)], timeout=8).held == at(
+        20, T(topic, 0), T(topic, 1)
+    )
+    store.close()
+    assert {"Committed", "CommitRefused"} <= {type(event).__name__ for event in told}
+    assert all_gone(spark)
+
+
+def test_a_jvm_that_stands_still(
+    store: GroupStore, topics: Topics, jvm: psutil.Process, reader: ClusterReader
+) -> None:
+    """The caller has its error in time; afterwards a newer commit is the last to land."""
+    topic, group = topics.create(), unique("g")
+    insist(store, group, at(1, T(topic, 0)))
+    jvm.suspend()
+    try:
+        for offset in (2, 3):
+            began = time.monotonic()
+            with pytest.raises(KafkaError) as failed:
+                store.commit(group, at(offset, T(topic, 0)), timeout=1)
+            assert time.monotonic() - began < 10
+            assert failed.value.code == UNANSWERED
+    finally:
+        jvm.resume()
+    insist(store, group, at(4, T(topic, 0)))
+    time.sleep(1)  # for anything older that might still be on its way
+    assert reader.group(group) == at(4, T(topic, 0))
+
+
+class Slow:
+    """Hands that answer when they are let."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.go = threading.Event()
+
+    def call(self, what: str, argument: str) -> str:
+        if what == "groups.commit":
+            self.asked.append(json.loads(argument)["topics"]["t"][0][1])
+            assert self.go.wait(30)
+        return '{"v":1,"topics":{"t":{"0":null}}}'
+
+
+def test_a_newer_commit_waits_for_an_older_one() -> None:
+    """While a call that was given up is still out, nothing else is asked of the JVM."""
+    hands = Slow()
+    store = JvmGroups(hands, {})
+    for offset in (1, 2):
+        with pytest.raises(KafkaError) as failed:
+            store.commit("g", at(offset, T("t", 0)), timeout=0.2)
+        assert failed.value.code == UNANSWERED
+    assert hands.asked == [1]
+    hands.go.set()
+    assert store.commit("g", at(3, T("t", 0)), timeout=5) == {T("t", 0): None}
+    assert hands.asked == [1, 3]
+    store.close()
+
+
+def test_closing_does_not_wait_for_ever() -> None:
+    """A store whose JVM hangs closes within seconds, and leaves a daemon thread at most."""
+    hands = Slow()
+    store = JvmGroups(hands, {})
+    with pytest.raises(KafkaError):
+        store.commit("g", at(1, T("t", 0)), timeout=0.1)
+    began = time.monotonic()
+    store.close()
+    assert time.monotonic() - began < 10
+    hands.go.set()
+
+
+class Broken:
+    """Hands whose JVM has gone, or whose shim is another one."""
+
+    def __init__(self, answer: str | None) -> None:
+        self.answer = answer
+
+    def call(self, what: str, argument: str) -> str:
+        if self.answer is None:
+            raise JvmError("Spark's JVM could not be asked", cause="it may have ended")
+        return self.answer
+
+
+def test_a_jvm_that_has_gone() -> None:
+    """The committer is told a Kafka error of its own kind, of unknown outcome, with the reason."""
+    store = JvmGroups(Broken(None), {"bootstrap.servers": "x:1"})
+    with pytest.raises(KafkaError) as failed:
+        store.commit("g", at(1, T("t", 0)), timeout=1)
+    assert failed.value.code == NO_JVM
+    assert "it may have ended" in (failed.value.cause or "")
+    assert explain(NO_JVM).unknown
+    assert not explain(NO_JVM).refused
+    store.close()
+
+
+def test_answers_of_another_shim() -> None:
+    """Another format is refused with what to do; a partition left out is not confirmed."""
+    store = JvmGroups(Broken('{"v":2}'), {})
+    with pytest.raises(KafkaError, match="_JVM") as failed:
+        store.commit("g", at(1, T("t", 0)), timeout=1)
+    assert "`eo-listener jar`" in (failed.value.cause or "")
+    store.close()
+    store = JvmGroups(Broken('{"v":1,"topics":{"t":{"1":null}}}'), {})
+    assert store.commit("g", at(1, T("t", 0), T("t", 1)), timeout=1) == {T("t", 1): None}
+    store.close()
+
+
+def test_metadata_that_another_client_left_does_no_harm(
+    spark: SparkSession, broker: Broker, reader: ClusterReader
+) -> None:
+    """Without a NUL behind it librdkafka reads past the text: the offset is right all the same.
+
+    What is read there is chance, so it is read often.
+    """
+    topic, group = Topics(broker.bootstrap_servers).create(partitions=1), unique("g")
+    hands = JvmHands()
+    for offset, length in enumerate(range(8, 121, 8), 1):
+        asked = {
+            "client": "foreign",
+            "properties": {"bootstrap.servers": broker.bootstrap_servers},
+            "timeoutMs": 10_000,
+            "group": group,
+            "metadata": ["x" * length],
+            "topics": {topic: [[0, offset, 0]]},
+        }
+        told = json.loads(hands.call("groups.commit", json.dumps(asked)))
+        assert told.get("topics", {topic: {"0": None}}) == {topic: {"0": None}}
+        for _ in range(20):
+            (held,) = reader.group(group, [T(topic, 0)]).values()
+            assert held.offset == offset
+            assert held.metadata.startswith(("x" * length, UNREADABLE))
+    hands.call("groups.close", json.dumps({"client": "foreign"}))

@@ -1,0 +1,116 @@
+"""The commit metadata says who committed, within 120 bytes, and reads itself back."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eo_listener.model.commit_metadata import MAX_BYTES, CommitMetadata
+
+IDS = st.uuids().map(str)
+
+
+def metadata(name: str | None = "flights", batch_id: int = 41) -> CommitMetadata:
+    return CommitMetadata.of(
+        name=name, query_id=str(uuid.UUID(int=1 << 100)), run_id=str(uuid.UUID(int=2 << 100)),
+        batch_id=batch_id,
+    )  # fmt: skip
+
+
+def test_the_format_as_design_md_writes_it_down() -> None:
+    """Compact JSON with the five fields of format 1, in this order."""
+    assert metadata().text() == '{"v":1,"i":"00000010","r":"00000020","b":41,"q":"flights"}'
+
+
+@given(st.text(max_size=300), IDS, IDS, st.integers(0, 2**63 - 1))
+def test_it_never_exceeds_its_bytes_and_reads_itself_back(
+    name: str, query: str, run: str, batch: int
+) -> None:
+    """For any name: at most 120 bytes of UTF-8, and everything but a long name survives."""
+    written = CommitMetadata.of(name=name, query_id=query, run_id=run, batch_id=batch)
+    text = written.text()
+    assert len(text.encode()) <= MAX_BYTES
+    read = CommitMetadata.parse(text)
+    assert read is not None
+    assert (read.query_id, read.run_id, read.batch_id) == (query[:8], run[:8], batch)
+    assert read.name == name or read.name.endswith("~")
+
+
+@given(st.text(alphabet="abcdefgh", max_size=40))
+def test_an_ordinary_name_is_kept_whole(name: str) -> None:
+    """Up to 40 plain letters nothing is cut."""
+    read = CommitMetadata.parse(metadata(name).text())
+    assert read is not None
+    assert read.name == name
+
+
+def test_a_lone_surrogate_in_the_name_does_not_stop_a_commit() -> None:
+    """A name that is no valid text is made one instead of raising."""
+    assert json.loads(metadata("a\ud800b").text())["q"] == "a?b"
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "x", "{}", "1", "null", '{"v":1}', '{"v":"1","i":"","r":"","b":0,"q":""}']
+)
+def test_the_text_of_another_program_is_nobodys(text: str | None) -> None:
+    """Metadata that we did not write gives None, not an error."""
+    assert CommitMetadata.parse(text) is None
+
+
+def test_a_trailing_nul_is_dropped() -> None:
+    """confluent-kafka stores a NUL after the text; other readers show it."""
+    assert CommitMetadata.parse(metadata().text() + "\0") == metadata()
+
+
+@pytest.mark.parametrize("name", ["x" * 200, "\N{ROLLING ON THE FLOOR LAUGHING}" * 100, '"' * 200])
+def test_a_long_name_gives_way(name: str) -> None:
+    """As much of it as fits stays, and a mark that it was cut."""
+    text = metadata(name).text()
+    assert 120 - 6 <= len(text.encode()) <= 120
+    read = CommitMetadata.parse(text)
+    assert read is not None
+    assert read.name.endswith("~")
+    assert name.startswith(read.name[:-1])
+
+
+def test_a_name_that_just_fits_is_whole() -> None:
+    """It is cut only where it must be."""
+    room = MAX_BYTES - len(metadata("").text().encode())
+    whole = CommitMetadata.parse(metadata("x" * room).text())
+    cut = CommitMetadata.parse(metadata("x" * (room + 1)).text())
+    assert whole is not None
+    assert cut is not None
+    assert (whole.name, cut.name) == ("x" * room, "x" * (room - 1) + "~")
+
+
+def test_what_a_commit_may_carry_besides() -> None:
+    """Where it was rewound from, and the guard's mark; each is read back."""
+    rewound = metadata().rewinding(150)
+    assert '"w":150' in rewound.text()
+    assert CommitMetadata.parse(rewound.text()) == rewound
+    withheld = metadata().withholding()
+    assert '"g":1' in withheld.text()
+    assert CommitMetadata.parse(withheld.text()) == withheld
+    assert CommitMetadata.parse(metadata().text()) == metadata()
+    odd = metadata().text().replace('"b"', '"w":"x","g":2,"b"')
+    assert CommitMetadata.parse(odd) == metadata()
+
+
+def test_a_writer_is_a_run_of_a_query() -> None:
+    """Neither another run nor another query is the same writer, nor is a stranger."""
+    one = metadata()
+    assert one.same_writer(metadata(batch_id=99))
+    assert not one.same_writer(replace(one, run_id="x"))
+    assert not one.same_writer(replace(one, query_id="x"))
+    assert not one.same_writer(None)
+
+
+def test_a_writer_is_named_as_people_look_for_it() -> None:
+    """By its name where it has one, and by its ids."""
+    assert str(metadata()) == "query 'flights', id 00000010, run 00000020, batch 41"
+    assert str(metadata(None)) == "id 00000010, run 00000020, batch 41"

@@ -1,0 +1,117 @@
+"""Fault points do nothing, and load nothing, unless a test has armed them from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import timeit
+from pathlib import Path
+
+import psutil
+import pytest
+
+from eo_listener.model import fault_points
+from tests.attack.faults import Fault, environment
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys
+from eo_listener.model.fault_points import reached
+for _ in range(3):
+    reached("here")
+    reached("there")
+print("end", "tests.attack.faults" in sys.modules, flush=True)
+"""
+
+
+def run(faults: dict[str, Fault], log: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        env={**os.environ, **environment(faults, log), **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_unarmed_they_load_nothing(tmp_path: Path) -> None:
+    """Without the variable no module is imported, and the plan of a test has no effect."""
+    ended = run({"here": Fault(do="kill")}, tmp_path / "log", EO_LISTENER_FAULT_POINTS="")
+    assert ended.stdout.split() == ["end", "False"]
+    assert not (tmp_path / "log").exists()
+
+
+def test_unarmed_they_cost_nothing_to_speak_of() -> None:
+    """A thousand of them take less than a millisecond or so: one comparison each."""
+    assert timeit.timeit(lambda: fault_points.reached("x"), number=100_000) < 1.0
+
+
+def test_a_kill_at_the_second_time(tmp_path: Path) -> None:
+    """The process ends by SIGKILL at that point, and the log says how far it came."""
+    ended = run({"there": Fault(do="kill", nth=2)}, tmp_path / "log")
+    assert ended.returncode == -signal.SIGKILL
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines == ["here 1", "there 1", "here 2", "there 2 kill"]
+
+
+def test_a_point_that_raises(tmp_path: Path) -> None:
+    """What the hook raises comes out of the product's own code."""
+    ended = run({"here": Fault(do="raise")}, tmp_path / "log")
+    assert ended.returncode == 1
+    assert "InjectedError: here, time 1" in ended.stderr
+
+
+def test_a_stop_and_a_resume(tmp_path: Path) -> None:
+    """SIGSTOP holds the whole process group until SIGCONT; then it goes on as if nothing was."""
+    log = tmp_path / "log"
+    faults = {"there": Fault(do="stop"), "here": Fault(do="sleep", nth=3, seconds=0.2)}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        env={**os.environ, **environment(faults, log)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        deadline = time.monotonic() + 30
+        while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert log.read_text().splitlines()[-1] == "there 1 stop"
+        os.killpg(process.pid, signal.SIGCONT)
+        output, _ = process.communicate(timeout=30)
+    assert output.split() == ["end", "True"]
+    assert process.returncode == 0
+
+
+def test_a_hook_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    """A mistyped module ends the program: a test that arms nothing must not pass."""
+    ended = run({}, tmp_path / "log", EO_LISTENER_FAULT_POINTS="tests.attack.nosuch")
+    assert ended.returncode == 1
+    assert "tests.attack.nosuch" in ended.stderr
+
+
+def test_a_hook_in_this_process() -> None:
+    """A test can arm the process it runs in, and must disarm it again."""
+    seen: list[str] = []
+    fault_points.arm(seen.append)
+    try:
+        fault_points.reached("x")
+    finally:
+        fault_points.arm(None)
+    fault_points.reached("y")
+    assert seen == ["x"]
+
+
+@pytest.mark.parametrize("module", sorted((ROOT / "eo_listener").rglob("*.py")))
+def test_every_point_that_is_used_is_described(module: Path) -> None:
+    """The list in the module's own text is complete."""
+    text = module.read_text()
+    used = {part.split('"')[1] for part in text.split("reached(")[1:] if part.startswith('"')}
+    described = (fault_points.__doc__ or "").replace(",", " ").split()
+    assert used <= set(described)

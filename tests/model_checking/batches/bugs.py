@@ -1,0 +1,324 @@
+"""Bugs planted in the judgement, the steps and the sink, to see whether the model notices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from eo_listener.foreach_batch import batch_guard
+from eo_listener.foreach_batch import batch_runner as steps
+from eo_listener.foreach_batch.batch_errors import Kind
+from eo_listener.foreach_batch.batch_guard import Judgement, judge_batch
+from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.sink_writer import Writer, Written
+from eo_listener.foreach_batch.starting_offsets import origins, resolve
+from eo_listener.model.errors import ForeignWriterError
+from eo_listener.model.ledger import Applied, Entry, Verdict
+from eo_listener.model.planned_batch import Plan
+from eo_listener.testing import MemorySink
+from tests.model_checking.batches.tape import TapeStore, TapeTransaction
+from tests.model_checking.bugs import Bug
+
+_ANOTHER, _TWO = "is_of_another_topic", "_refuse_two_topics"
+_ACCEPTED = "restart, accepted"
+_Bench = batch_guard._Bench
+_transact, _move, _write = MemorySink._transact, MemorySink._move, Writer.write
+_bring, _judge_range, _continue = Batches._bring, _Bench._judge_range, _Bench._continue
+_all_written = Batches._written
+_missing, _begin_anew, _one_move = Writer._missing, _Bench._begin_anew, _Bench._move
+_is_there = _Bench._is_there
+
+
+def _rows_first(self: MemorySink, rows: list[Any], entry: Entry) -> Applied:
+    """The rows in one transaction, the ledger in the next."""
+    written = self.store.begin()
+    written.insert(self.key, rows)
+    written.commit()
+    return replace(_transact(self, [], entry), rows=len(rows))
+
+
+def _ledger_first(self: MemorySink, rows: list[Any], entry: Entry) -> Applied:
+    """The ledger in one transaction, the rows in the next."""
+    _transact(self, [], entry)
+    written = self.store.begin()
+    written.insert(self.key, rows)
+    written.commit()
+    return Applied(rows=len(rows))
+
+
+def _uncounted(self: MemorySink, transaction: Any, entry: Entry) -> None:
+    """Whether a head was moved is not looked at."""
+    try:
+        _move(self, transaction, entry)
+    except ForeignWriterError:
+        return
+
+
+def _only_the_first(self: MemorySink, transaction: Any, entry: Entry) -> None:
+    """One head stands for all."""
+    _move(self, transaction, replace(entry, moves=dict(list(entry.moves.items())[:1])))
+
+
+def _by_offset(self: TapeTransaction, key: str, query: str, tp: Any, found: Any, head: Any) -> int:
+    """A head counts as found when its offset is, whoever has set it."""
+    held = self.locked().get((query, tp))
+    same = (held and held.span.until) == (found and found.span.until)
+    return _set(self, key, query, tp, held if same else found, head)
+
+
+def _blind_insert(
+    self: TapeTransaction, key: str, query: str, tp: Any, found: Any, head: Any
+) -> int:
+    """A new head is put over whatever is there."""
+    held = self.locked().get((query, tp))
+    return _set(self, key, query, tp, held if found is None else found, head)
+
+
+_set = TapeTransaction.move
+
+
+def _by_number(plan: Any, applied: Mapping[Any, Any], **how: Any) -> Judgement:
+    """A batch is a replay when its number is not above that of the last."""
+    last = max((head.batch_id for head in applied.values()), default=-1)
+    found = judge_batch(plan, {}, **how)
+    moves = {tp: move._replace(found=applied.get(tp)) for tp, move in found.entry.moves.items()}
+    if plan.batch_id <= last:
+        return replace(found, verdict=Verdict.REPLAY, entry=replace(found.entry, moves={}))
+    return replace(found, entry=replace(found.entry, moves=moves))
+
+
+def _not_run(self: Batches, frame: Any, course: Any) -> None:
+    """A replay is skipped, stateful or not."""
+    _bring(self, frame, replace(course, plan=replace(course.plan, stateful=False)))
+
+
+def _first_for_all(self: Batches, frame: Any, course: Any) -> None:
+    """The ledger of the first sink is taken for that of all."""
+    heads = self._sinks[0].applied(course.name)
+    for sink in self._sinks[1:]:
+        sink.applied = lambda query: heads  # type: ignore[method-assign]  # that is the bug
+    _bring(self, frame, course)
+
+
+def _from_history(self: MemorySink, query: str) -> Mapping[Any, Any]:
+    store: Any = self.store
+    assert isinstance(store, TapeStore)
+    return store.read_history(self.key)
+
+
+def _success(self: Writer, sink: Any, entry: Entry, unknown: Any) -> Entry:
+    """No answer is a good answer."""
+    return replace(entry, moves={})
+
+
+def _failure(self: Writer, sink: Any, entry: Entry, unknown: Any) -> Entry:
+    """No answer means that nothing was written: again, on top of what is there now."""
+    return _refreshed(sink, entry)
+
+
+def _reread(self: Writer, sink: Any, frame: Any, entry: Entry, plan: Any) -> Written:
+    """The heads are read once more before the write, and what stands there counts as found."""
+    return _write(self, sink, frame, _refreshed(sink, entry), plan)
+
+
+def _refreshed(sink: Any, entry: Entry) -> Entry:
+    heads = sink.applied(entry.query)
+    moves = {tp: move._replace(found=heads.get(tp)) for tp, move in entry.moves.items()}
+    return replace(entry, moves=moves)
+
+
+def _each_alone(plan: Any, applied: Any, **how: Any) -> Judgement:
+    """What only a sink with a transaction a partition may do."""
+    return judge_batch(plan, applied, **{**how, "per_partition": True})
+
+
+def _whole_each_time(self: MemorySink, frame: Any, entry: Entry, plan: Any) -> Applied:
+    """A transaction a partition, the rows of all in each."""
+    rows = frame.collect()
+    for tp, move in entry.moves.items():
+        self._transact(rows, replace(entry, moves={tp: move}))
+    return Applied(rows=len(rows))
+
+
+def _empty_unrecorded(self: MemorySink, transaction: Any, entry: Entry) -> None:
+    """A range without offsets is not put into the ledger."""
+    moves = {tp: move for tp, move in entry.moves.items() if move.verdict is not None}
+    _move(self, transaction, replace(entry, moves=moves))
+
+
+def _some_is_all(self: Writer, sink: Any, entry: Entry) -> Entry:
+    """Where one partition is in, all are taken to be."""
+    left = _missing(self, sink, entry)
+    return replace(entry, moves={}) if len(left.moves) < len(entry.moves) else left
+
+
+def _not_asked(self: Batches, sink: Any, heads: Any, course: Any) -> None:
+    """A partition without a head is the first one."""
+
+
+def _no_doubt(*what: Any, **how: Any) -> bool:
+    """What another name has says nothing."""
+    return False
+
+
+def _all_unread(self: Plan, initial: Any) -> Plan:
+    """What earlier batches have planned counts as not read, wherever the query began."""
+    return replace(self, continued=frozenset())
+
+
+def _own_name(self: MemorySink, query_id: str) -> Mapping[Any, Any]:
+    """The heads of all names are not looked through."""
+    return {}
+
+
+def _never_late(*what: Any) -> bool:
+    """Where the ledger begins is not written down."""
+    return False
+
+
+def _foreign_at_once(self: Batches, due: Any, course: Any, foreign: ForeignWriterError) -> Any:
+    """A head that was moved is another driver's, whatever it moved it to."""
+    raise foreign
+
+
+def _twice_at_most(self: Batches, due: Any, frame: Any, course: Any) -> Any:
+    """The second head that was moved is not looked at."""
+    steps: Any = self
+    again = self._again
+
+    def once(*what: Any) -> Any:
+        steps._again = lambda due, course, foreign: _foreign_at_once(self, due, course, foreign)
+        return again(*what)
+
+    steps._again = once
+    return _all_written(self, due, frame, course)
+
+
+def _not_foreign(self: Writer, sink: Any, frame: Any, entry: Entry, plan: Any) -> Written:
+    """When another has moved the ledger, the batch must be there."""
+    try:
+        return _write(self, sink, frame, entry, plan)
+    except ForeignWriterError:
+        return Written(applied=None, attempts=1)
+
+
+def _no(self: Any, *what: Any) -> bool:
+    return False
+
+
+def _overlap_is_next(self: Any, tp: Any, span: Any, head: Any) -> None:
+    if head is not None and span.start < head.span.until < span.until:
+        self.moves[tp] = self._move(tp, span, Verdict.NEXT, head)
+        return
+    _judge_range(self, tp, span, head)
+
+
+def _anyones_replay(self: Any, tp: Any, span: Any, head: Any) -> None:
+    """A range that somebody has applied under this name is a replay, whoever it was."""
+    if head is not None and span == head.span:
+        self.replayed[tp] = span
+        return
+    _judge_range(self, tp, span, head)
+
+
+def _gap_is_next(self: Any, tp: Any, span: Any, head: Any, reached: int, verdict: Verdict) -> None:
+    self.moves[tp] = self._move(tp, span, verdict, head)
+
+
+def _endless_log(self: Any, tp: Any, span: Any, head: Any, reached: int, verdict: Verdict) -> None:
+    self._plan = replace(self._plan, log_starts={})
+    _continue(self, tp, span, head, reached, verdict)
+
+
+def _unasked(self: Any, tp: Any, span: Any, head: Any) -> None:
+    """A topic that was made anew is begun anew though nobody said so."""
+    self._restart = True
+    _begin_anew(self, tp, span, head)
+
+
+def _anywhere(self: Any, tp: Any, span: Any, head: Any) -> None:
+    """A topic that was made anew is begun wherever the batch starts."""
+    self._continue(tp, span, head, span.start, Verdict.FIRST)
+
+
+def _nothing_is_there(self: Any, tp: Any, span: Any) -> bool:
+    """Of a range without offsets it is not asked whether the log reaches as far."""
+    return span.start == span.until or _is_there(self, tp, span)
+
+
+def _same_id(self: Any, tp: Any, span: Any, verdict: Any, found: Any, gap: Any = None) -> Any:
+    """The head of a topic that was made anew keeps the old id."""
+    move = _one_move(self, tp, span, verdict, found, gap)
+    return move if found is None else move._replace(topic_id=found.topic_id)
+
+
+def _kept(self: Any, ranges: Any) -> None:
+    """What is left of the topic before counts as vanished for ever."""
+    for tp in self._applied.keys() - ranges.keys():
+        self.breaches.add(Kind.VANISHED, tp, self._applied[tp].span)
+
+
+def _begun_in_parts(origin: Any, logs: Any) -> set[Any]:
+    """A new checkpoint begins a topic anew of which the ledger has the beginning."""
+    return set()
+
+
+def _agreed(*ledgers: Any) -> None:
+    """Two ledgers that stand at one offset of two topics are taken for one."""
+
+
+BUGS = (
+    Bug("rows before their ledger", "crash", ((MemorySink, "_transact", _rows_first),)),
+    Bug("ledger before its rows", "crash", ((MemorySink, "_transact", _ledger_first),)),
+    Bug("compare-and-set without row count", "zombie", ((MemorySink, "_move", _uncounted),)),
+    Bug("one head stands for all", "crash", ((MemorySink, "_move", _only_the_first),)),
+    Bug("compare-and-set by offset", "stateful zombie", ((TapeTransaction, "move", _by_offset),)),
+    Bug("new head over an old one", "zombie", ((TapeTransaction, "move", _blind_insert),)),
+    Bug("empty batch not recorded", "stateful", ((MemorySink, "_move", _empty_unrecorded),)),
+    Bug("head taken from history", "crash", ((MemorySink, "applied", _from_history),)),
+    Bug("all rows for each partition", "alone", ((MemorySink, "apply", _whole_each_time),)),
+    Bug("batch id instead of ranges", "ledger", ((steps, "judge_batch", _by_number),)),
+    Bug("stateful replay not run", "stateful", ((Batches, "_bring", _not_run),)),
+    Bug("the first sink's ledger for all", "two sinks", ((Batches, "_bring", _first_for_all),)),
+    Bug("mixed replay allowed", "forgotten", ((steps, "judge_batch", _each_alone),)),
+    Bug("topic id ignored", "recreate", ((_Bench, "_is_recreated", _no),)),
+    Bug(
+        "made anew without consent",
+        "recreate and new checkpoint",
+        ((_Bench, "_begin_anew", _unasked),),
+    ),
+    Bug("made anew, judged by offset", "restart", ((_Bench, "_is_recreated", _no),)),
+    Bug("made anew, begun in its middle", "restart", ((_Bench, "_begin_anew", _anywhere),)),
+    Bug("made anew, old id kept", "restart", ((_Bench, "_move", _same_id),)),
+    Bug("made anew, beyond its log", _ACCEPTED, ((_Bench, "_is_there", _nothing_is_there),)),
+    Bug("made anew with fewer, kept", "restart of fewer", ((_Bench, "find_vanished", _kept),)),
+    Bug("plan older than the ledger", "restart and zombie", ((steps, _ANOTHER, _no),)),
+    Bug("begun twice by two starts", "restart alone", ((resolve, "_of_now", _begun_in_parts),)),
+    Bug("ledgers of two topics", "restart, two sinks", ((origins, _TWO, _agreed),)),
+    Bug("overlap taken for next", "forgotten", ((_Bench, "_judge_range", _overlap_is_next),)),
+    Bug("replay by another query", "stranger", ((_Bench, "_judge_range", _anyones_replay),)),
+    Bug("gap taken for next", "careless", ((_Bench, "_continue", _gap_is_next),)),
+    Bug("log start ignored", "retention", ((_Bench, "_continue", _endless_log),)),
+    Bug("no answer taken for success", "answers", ((Writer, "_found_out", _success),)),
+    Bug("no answer taken for failure", "answers", ((Writer, "_found_out", _failure),)),
+    Bug("head read again at the write", "zombie", ((Writer, "write", _reread),)),
+    Bug("some landed taken for all", "alone in doubt", ((Writer, "_missing", _some_is_all),)),
+    Bug("first in an emptied store", "emptied store", ((Batches, "_elsewhere", _not_asked),)),
+    Bug(
+        "first under a new name",
+        "renamed",
+        ((batch_guard, "doubt", _no_doubt), (batch_guard, "has_doubled", _no_doubt)),
+    ),
+    Bug("own name alone is asked for", "renamed", ((MemorySink, "moved_by", _own_name),)),
+    Bug("every batch a beginning", "emptied store", ((Plan, "began_at", _all_unread),)),
+    Bug(
+        "skipped offsets not recorded",
+        "emptied, accepted",
+        ((batch_guard, "is_late", _never_late),),
+    ),
+    Bug("moved head judged once", "overlap", ((Batches, "_again", _foreign_at_once),)),
+    Bug("moved head judged twice", "alone", ((Batches, "_written", _twice_at_most),)),
+    Bug("renamed back, not looked up", "renamed twice", ((batch_guard, "has_doubled", _no_doubt),)),
+    Bug("a foreign ledger taken for ours", "ledger and zombie", ((Writer, "write", _not_foreign),)),
+)

@@ -1,0 +1,41 @@
+"""What may happen in a search of the batches, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eo_listener.model.offsets import TopicPartition
+from tests.model_checking.batches.spark import P0, P1
+from tests.model_checking.batches.tape import How
+
+STEPS: tuple[Mapping[TopicPartition, int], ...] = ({P0: 2, P1: 1}, {P0: 1}, {P0: 1, P1: 2})
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The bounds of a search: how often each kind of trouble may come, by its name.
+
+    The names: `crash`, `zombie` (stopped at any moment, and resumed at any other), `away` (a read
+    that fails), `again` (a conflict), `lost`, `unanswered` and `late` (commits: not in, in, and in
+    at some later moment; the answer is lost each time), `produce` (a record beyond what batches
+    add), `rewind` (somebody restores an older checkpoint), `forgotten` (its newest plan is lost, so
+    that the batch is planned anew), `ledger` (a new checkpoint that starts where the ledger
+    stands), `careless` (one that starts at the latest offsets), `stranger` (another query of the
+    same name, from the beginning), `rename` (the program gets another name for it, which must not
+    be done while it runs), `overlap` (it is started while it still runs), `restore` (the store as
+    it was before its last commit), `empty` (a new store), `retention`, `recreate` (the first topic
+    is deleted and made anew, with as many records in each partition as `anew` says), `shrink` (the
+    same, with its first partition alone) and `anew` (a new checkpoint that starts where the ledger
+    stands, and at the beginning of what was made anew).
+    """
+
+    name: str
+    troubles: Mapping[str, int]
+    batches: int = 2  # with data
+    stateful: bool = False
+    how: How = How()  # noqa: RUF009  # frozen
+    starts: int = 3
+    steps: tuple[Mapping[TopicPartition, int], ...] = STEPS
+    partitions: tuple[TopicPartition, ...] = (P0, P1)
+    anew: tuple[int, ...] = (3,)

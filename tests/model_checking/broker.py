@@ -1,0 +1,118 @@
+"""A Kafka cluster as far as a committer sees it: logs with ids, groups, requests on their way.
+
+Small and pure: no time passes and nothing fails but by the caller's choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.protocols import Look
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic's present life: a new id each time it is created."""
+
+    id: str
+    starts: list[int]
+    ends: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A commit on its way: it may land until `expires`, or never.
+
+    `zombie` says that its driver had stood still when it sent it.
+    """
+
+    driver: str
+    group: str
+    positions: tuple[tuple[TopicPartition, Position], ...]
+    sent: float
+    expires: float
+    zombie: bool = False
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Topics, groups, and who may commit.
+
+    `owners` is for the fenced mode: the driver that looked at a group last, all others stay out.
+    """
+
+    topics: dict[str, Topic] = field(default_factory=dict)
+    groups: dict[str, dict[TopicPartition, Position]] = field(default_factory=dict)
+    delayed: list[Request] = field(default_factory=list)
+    fencing: bool = False
+    owners: dict[str, str] = field(default_factory=dict)
+    outlived: set[tuple[str, str]] = field(default_factory=set)
+    members: bool = False
+
+    def create(self, name: str, partitions: int) -> None:
+        """Create a topic, or create it anew; its group offsets are gone with the old one.
+
+        In a topic made anew there are some records already.
+        """
+        life = int(self.topics[name].id.rpartition("#")[2]) + 1 if name in self.topics else 1
+        self.delete(name)
+        end = 3 if life > 1 else 0
+        self.topics[name] = Topic(f"{name}#{life}", [0] * partitions, [end] * partitions)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic, and with it its group offsets."""
+        self.topics.pop(name, None)
+        for held in self.groups.values():
+            for tp in [tp for tp in held if tp.topic == name]:
+                del held[tp]
+
+    def exists(self, tp: TopicPartition) -> bool:
+        """Whether the partition is there."""
+        topic = self.topics.get(tp.topic)
+        return topic is not None and tp.partition < len(topic.ends)
+
+    def grow(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Let producers write up to these ends."""
+        for tp, end in ends.items():
+            topic = self.topics[tp.topic]
+            topic.ends[tp.partition] = max(topic.ends[tp.partition], end)
+
+    def held(self, group: str) -> dict[TopicPartition, Position]:
+        """The group's offsets."""
+        return self.groups.setdefault(group, {})
+
+    def admits(self, driver: str, group: str) -> bool:
+        """Whether the driver may use the group; in the fenced mode its first use takes it over."""
+        if not self.fencing:
+            return True
+        if (group, driver) in self.outlived:
+            return False
+        owner = self.owners.get(group)
+        if owner != driver:
+            if owner is not None:
+                self.outlived.add((group, owner))
+            self.owners[group] = driver
+        return True
+
+    def look(self, group: str, partitions: Collection[TopicPartition]) -> Look:
+        """What a look shows."""
+        held = self.groups.get(group, {})
+        here = [tp for tp in partitions if self.exists(tp)]
+        return Look(
+            held={tp: held[tp] for tp in partitions if tp in held},
+            starts={tp: self.topics[tp.topic].starts[tp.partition] for tp in here},
+            ends={tp: self.topics[tp.topic].ends[tp.partition] for tp in here},
+            topic_ids={
+                tp.topic: self.topics[tp.topic].id for tp in partitions if tp.topic in self.topics
+            },
+        )
+
+    def answer(
+        self, positions: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, str | None]:
+        """What the coordinator answers to a commit by itself."""
+        if self.members and not self.fencing:
+            return dict.fromkeys(positions, "UNKNOWN_MEMBER_ID")
+        return {tp: None if self.exists(tp) else "UNKNOWN_TOPIC_OR_PART" for tp in positions}

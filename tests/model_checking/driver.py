@@ -1,0 +1,155 @@
+"""One driver: the product's own inbox, desk and board, without the threads around them.
+
+What `Router` does with an inbox and a desk, and `Worker` with a board, is done here by the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from eo_listener.commit.groups.cluster_state import STANDSTILL, Board
+from eo_listener.commit.groups.group_state import Attempt, Inspection
+from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.groups.waiting import Groups
+from eo_listener.commit.tracking.event_buffer import Inbox, Started
+from eo_listener.commit.tracking.routing import Cluster, Commit, Rules
+from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.tracking.tracker import Desk, Moment
+from eo_listener.model.events import Event
+from eo_listener.model.offsets import TopicPartition
+from tests.model_checking.spark import Phase, Queries, QueryRun
+
+
+class Steady:
+    """A source of chance without any: each wait is as long as it can be."""
+
+    def random(self) -> float:
+        return 1.0
+
+
+@dataclass(slots=True)
+class Front:
+    """Where the router hands commits over: one cluster's board."""
+
+    board: Board
+    events: list[Event] = field(default_factory=list)
+    offered: dict[TopicPartition, int] = field(default_factory=dict)  # the furthest ever
+    fresh: list[tuple[TopicPartition, int]] = field(default_factory=list)  # since it was cleared
+
+    def offer(self, commit: Commit, *, renew: bool = False) -> None:
+        for tp, position in commit.positions.items():
+            self.offered[tp] = max(position.offset, self.offered.get(tp, 0))
+            self.fresh.append((tp, position.offset))
+        refused = self.board.offer(
+            commit.group,
+            commit.positions,
+            renew=renew,
+            lossy=commit.lossy,
+            rivals=commit.rivals,
+        )
+        if refused is not None:
+            self.events.append(refused)
+
+    def withhold(self, commit: Commit) -> None:
+        self.board.withhold(commit.group, commit.positions)
+
+    def log_starts(self, commit: Commit, by: float) -> Mapping[TopicPartition, int]:
+        return self.board.log_starts(commit.group, by)
+
+    def feed(self, clusters: Collection[Cluster]) -> None:
+        """What the model does not have: threads and connections to give back."""
+
+    def hurry(self, groups: Groups) -> None:
+        self.board.hurry(group for _, group in groups)
+
+    def observe(self, event: Event) -> None:
+        self.events.append(event)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a user decides for a driver, and the times."""
+
+    policy: Policy
+    retry: Retry
+    guard: Guard = Guard.WITHHOLD
+    recommit_interval: float = 1000.0
+
+
+class Driver:
+    """A driver process."""
+
+    def __init__(
+        self,
+        name: str,
+        rules: Rules,
+        setting: Setting,
+        options: Mapping[str, Mapping[str, str]],
+        *,
+        behind: bool = False,
+    ) -> None:
+        self.name = name
+        self.untold = 0  # runs of whose end Spark said nothing
+        self.stopped = False
+        self.stopped_at = 0.0
+        self.fenced = False  # Kafka has told it so
+        self.zombie = False  # was stopped once
+        self.outstanding: Attempt | Inspection | None = None
+        self.on_its_way = False  # the answer is lost, whatever becomes of the request
+        self.queries = Queries(options, behind=behind)
+        self.runs: dict[str, QueryRun] = {}
+        self.inbox = Inbox()
+        self.board = Board("k:9092", setting.retry, Steady(), setting.policy)  # type: ignore[arg-type]  # it draws one number
+        self.front = Front(self.board)
+        self.desk = Desk(
+            rules,
+            self.queries,
+            self.front,  # type: ignore[arg-type]  # of the committer it is what the desk uses
+            guard=setting.guard,
+            recommit_interval=setting.recommit_interval,
+        )
+
+    def start(self, run: QueryRun) -> None:
+        """Start a run of a query."""
+        self.runs[run.query] = run
+        self.queries.runs[run.run] = run
+        self.inbox.started(Started(query_id=run.checkpoint.id, run_id=run.run, name=run.query))
+
+    def end(self, run: QueryRun, *, told: bool = True) -> None:
+        """A run is over, and mostly Spark says so."""
+        run.phase = Phase.OVER
+        self.runs.pop(run.query, None)
+        if told:
+            self.inbox.ended(run.run)
+        else:
+            self.untold += 1
+
+    def due(self, now: float) -> float | None:
+        """When the router has something to do."""
+        return now if self.inbox else self.desk.due()
+
+    def serve(self, now: float) -> None:
+        """Go once round the router's loop."""
+        self.desk.serve(self.inbox.take(), Moment(now, now))
+
+    def wait(self, now: float) -> float | None:
+        """How long the worker has nothing to do."""
+        return self.board.wait(now)
+
+    def request(self, now: float) -> Attempt | Inspection | None:
+        """What the worker sends now."""
+        return self.board.next(now)
+
+    def live(self, since: float, until: float) -> None:
+        """Time has passed for a process that runs: its worker has gone round every few seconds."""
+        asked = self.board._asked
+        if self.outstanding is None and asked is not None:
+            if since - asked > STANDSTILL:
+                self.board.distrust()
+            self.board._asked = until
+
+    def take_events(self) -> list[Event]:
+        """Everything told since."""
+        told, self.front.events = self.front.events, []
+        return told

@@ -1,0 +1,58 @@
+"""Steps taken by chance, for long histories.
+
+A search goes everywhere in a small world; here troubles come now and then, for as long as wanted.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from tests.model_checking.scope import Scope
+from tests.model_checking.world import Step, World
+
+# How likely each kind of step is, beside the others that can be taken; all else 10.
+_WEIGHTS = {
+    "crash": 1.0,
+    "stop": 0.3,
+    "resume": 1.0,
+    "start": 20.0,
+    "again": 20.0,
+    "end": 0.3,
+    "drop": 0.5,
+    "twice": 0.5,
+    "forget": 0.1,
+    "land": 0.7,
+    "tick": 4.0,
+    "pause": 0.3,
+    "recreate": 0.01,
+    "delete": 0.01,
+    "truncate": 0.02,
+    "expire": 0.1,
+    "members": 0.1,
+    "reset": 0.1,
+}
+_PLENTY = 10**9
+
+
+def endless(scope: Scope, *kinds: str) -> Scope:
+    """The same world, in which these troubles never run out, nor the batches."""
+    return replace(scope, troubles=dict.fromkeys(kinds, _PLENTY), batches=_PLENTY, ticks=_PLENTY)
+
+
+def weight(step: Step) -> float:
+    """How likely a step is to be taken."""
+    name = step[0]
+    if name == "answer":
+        return 10.0 if step[2] in ("well", "gone") else 0.5
+    if name == "plan" and len(step) > 3:
+        return 0.02
+    if name in ("start", "again") and step[-1] in ("rewind", "fresh"):
+        return 0.5
+    return _WEIGHTS.get(name, 10.0)
+
+
+def choose(world: World, chance: random.Random) -> Step:
+    """One of the steps that can be taken now."""
+    steps = world.steps()
+    return chance.choices(steps, [weight(step) for step in steps])[0]

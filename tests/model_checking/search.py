@@ -1,0 +1,86 @@
+"""Every history within a scope: depth first, each state once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.model_checking import rest as end
+from tests.model_checking.ledger import Broken
+from tests.model_checking.world import Step, World
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a search found; `broken` is the rule, `history` the steps that break it."""
+
+    scope: str
+    states: int
+    moves: int
+    ends: int
+    seconds: float
+    complete: bool
+    broken: str | None = None
+    history: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        end = "all" if self.complete else "a part"
+        line = (
+            f"{self.scope:<12} {end}: {self.states:>8,} states, {self.moves:>9,} steps, "
+            f"{self.ends:>7,} ends, {self.seconds:6.1f} s"
+        )
+        if self.broken is None:
+            return line
+        return "\n".join([line, f"  {self.broken}", *(f"    {' '.join(s)}" for s in self.history)])
+
+
+def search(
+    scope: Any,
+    *,
+    states: int = 10**9,
+    seconds: float = 10**9,
+    begin: Callable[[Any], Any] = World,
+    over: Callable[[Any], bool] = end.over,
+    rest: Callable[[Any], None] = end.rest,
+) -> Outcome:
+    """Search until a rule is broken, all is seen, or a bound is reached.
+
+    `begin` makes the first state of a scope; `over` says where a history may end, and `rest` what
+    must hold then. They are the committer's, unless others are given.
+    """
+    began = time.process_time()
+    first = begin(scope)
+    seen = {hash(first.key())}
+    stack: list[tuple[Any, tuple[Step, ...]]] = [(first, ())]
+    moves = ends = 0
+
+    def outcome(
+        complete: bool, broken: str | None = None, history: tuple[Step, ...] = ()
+    ) -> Outcome:
+        spent = time.process_time() - began
+        return Outcome(scope.name, len(seen), moves, ends, spent, complete, broken, history)
+
+    while stack:
+        if len(seen) >= states or time.process_time() - began > seconds:
+            return outcome(False)
+        world, history = stack.pop()
+        try:
+            if over(world):
+                ends += 1
+                rest(world.copy())
+        except Broken as broken:
+            return outcome(False, str(broken), (*history, ("rest",)))
+        for step in reversed(world.steps()):
+            moves += 1
+            after = world.copy()
+            try:
+                after.take(step)
+            except Broken as broken:
+                return outcome(False, str(broken), (*history, step))
+            key = hash(after.key())
+            if key not in seen:
+                seen.add(key)
+                stack.append((after, (*history, step)))
+    return outcome(True)

@@ -1,0 +1,55 @@
+"""Long histories by chance, each from a seed that is named when a rule is broken."""
+
+from __future__ import annotations
+
+import random
+
+from eo_listener.commit.groups.policy import OnRewind
+from eo_listener.commit.tracking.sequence_guard import Guard
+from tests.model_checking.moves import choose, endless
+from tests.model_checking.rest import rest
+from tests.model_checking.scope import Scope
+from tests.model_checking.tally import Tally, tally
+from tests.model_checking.world import Step, World
+
+_LENGTH = 600  # steps of a history
+_ANSWERS = ("lost", "unanswered", "delayed", "missing", "partial", "look")
+_PROCESS = ("crash", "zombie", "restart", "pause", "drop")
+
+# One of these by turns.
+KINDS = (
+    endless(Scope("one driver", {}), "crash", "restart", "drop", "pause", *_ANSWERS),
+    endless(Scope("zombies", {}), *_PROCESS, *_ANSWERS),
+    endless(Scope("fenced", {}, fencing=True), *_PROCESS, *_ANSWERS),
+    endless(Scope("rewinds", {}), "rewind", "fresh", *_PROCESS, *_ANSWERS),
+    endless(
+        Scope("rewinds allowed", {}, on_rewind=OnRewind.ALLOW),
+        "rewind",
+        "fresh",
+        "crash",
+        "restart",
+    ),
+    endless(Scope("administrators", {}), "expire", "reset", "members", "crash", *_ANSWERS),
+    endless(Scope("topics", {}), "recreate", "truncate", "delete", "crash", *_ANSWERS),
+    endless(Scope("guard", {}), "glitch", "drop", "crash", "restart", "twice"),
+    endless(Scope("untold", {}), "mute", "fresh", "twice", "crash", *_ANSWERS),
+    endless(Scope("behind", {}, behind=True), "glitch", "drop", "crash", "restart", "twice"),
+    endless(Scope("lossy", {}, lossy=True), "forget", "drop", "crash", "restart", *_ANSWERS),
+    endless(Scope("guard warns", {}, guard=Guard.WARN), "glitch", "drop", *_PROCESS, *_ANSWERS),
+    endless(Scope("two queries", {}, queries=("q1", "q2")), "crash", "drop", "pause", *_ANSWERS),
+)
+
+
+def simulate(seed: int, batches: int) -> Tally:
+    """Take histories until so many batches are done, or a rule is broken."""
+    return tally(KINDS, _history, seed, batches)
+
+
+def _history(scope: Scope, chance: random.Random, taken: list[Step]) -> None:
+    world = World(scope)
+    for _ in range(_LENGTH):
+        step = choose(world, chance)
+        taken.append(step)
+        world.take(step)
+    taken.append(("rest",))
+    rest(world)

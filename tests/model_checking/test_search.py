@@ -1,0 +1,42 @@
+"""T0, in small: every history within a scope, with the product's own inbox, desk and board."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.model_checking.conftest import Tell
+from tests.model_checking.scope import Scope
+from tests.model_checking.scopes import LARGE, SMALL
+from tests.model_checking.search import search
+
+SHORT = 1.5  # seconds of a processor
+
+
+@pytest.mark.parametrize("scope", SMALL.values(), ids=lambda scope: scope.name)
+def test_no_history_that_is_soon_found_breaks_a_rule(scope: Scope, tell: Tell) -> None:
+    """As far as a moment reaches in what can happen within a scope, no rule is broken."""
+    outcome = search(scope, seconds=SHORT)
+    tell(str(outcome))
+    assert outcome.broken is None, str(outcome)
+    assert outcome.moves > 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize("scope", SMALL.values(), ids=lambda scope: scope.name)
+def test_no_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:
+    """In all that can happen within a scope, no rule is broken."""
+    outcome = search(scope)
+    tell(str(outcome))
+    assert outcome.broken is None, str(outcome)
+    assert outcome.complete
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize("scope", LARGE.values(), ids=lambda scope: scope.name)
+def test_no_longer_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:
+    """The same where more can go wrong, as far as twenty minutes of a processor reach."""
+    outcome = search(scope, seconds=1200.0)
+    tell(str(outcome))
+    assert outcome.broken is None, str(outcome)

@@ -1,0 +1,586 @@
+"""The whole: one cluster, the checkpoints, one or two drivers; and every step that can be taken.
+
+A step is a tuple of texts, its name first. `steps` lists those that can be taken now, `take` takes
+one and checks the rules. Time passes only while no running driver has anything to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from eo_listener.commit.groups.cluster_state import STANDSTILL
+from eo_listener.commit.groups.group_state import Attempt, Inspection
+from eo_listener.commit.tracking.group_names import GroupNames
+from eo_listener.commit.tracking.routing import Rules
+from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.model.events import Committed, GuardViolation
+from eo_listener.model.offsets import Position, TopicPartition
+from tests.model_checking.broker import Cluster, Request
+from tests.model_checking.cloning import clone
+from tests.model_checking.driver import Driver
+from tests.model_checking.freeze import freeze
+from tests.model_checking.ledger import Broken, Truth, require
+from tests.model_checking.scope import GROUP, Scope
+from tests.model_checking.spark import Batch, Checkpoint, Glitch, Phase, QueryRun, following, spoilt
+
+Step = tuple[str, ...]
+
+RULES = Rules(names=GroupNames(groups={}), kafka={})
+REQUEST = 8.0  # a request that is not answered takes so long
+_PATIENCE = 60  # requests at one instant: more is a driver that turns on the spot
+
+_ANSWERS = ("lost", "unanswered", "delayed", "missing", "partial")
+_ADMINISTRATORS = (
+    "pause",
+    "delete",
+    "recreate",
+    "truncate",
+    "expire",
+    "members",
+    "reset",
+    "forget",
+)
+
+
+class World:
+    """One state."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.setting = scope.setting()
+        self.now = 0.0
+        self.left = {**scope.troubles, "tick": scope.ticks}
+        self.kafka = Cluster(fencing=scope.fencing)
+        for topic in sorted({tp.topic for step in scope.steps for tp in step}):
+            count = max(tp.partition for step in scope.steps for tp in step) + 1
+            self.kafka.create(topic, count)
+        self.checkpoints = {query: Checkpoint(query) for query in scope.queries}
+        self.drivers: dict[str, Driver] = {}
+        self.names = 0
+        self.busy = 0
+        self.truth = Truth()
+        self._driver()
+
+    def copy(self) -> World:
+        """Another world in the same state."""
+        return clone(self, {})  # type: ignore[no-any-return]  # it gives what it got
+
+    def key(self) -> object:
+        """Equal for states from which the same can follow."""
+        drivers = [
+            (
+                d.name,
+                d.stopped,
+                d.zombie,
+                d.fenced,
+                str(self._still(d)),
+                d.outstanding,
+                d.on_its_way,
+                d.runs,
+                d.inbox,
+                frozenset(d.board._active),
+                d.board,
+                d.desk,
+                d.front.offered,
+            )
+            for d in self.drivers.values()
+        ]
+        rest = (self.left, self.kafka, self.checkpoints, self.truth, drivers)
+        return freeze(rest, self.now)
+
+    def _still(self, driver: Driver) -> float:
+        return min(STANDSTILL + 1.0, self.now - driver.stopped_at) if driver.stopped else 0.0
+
+    def wanted(self, checkpoint: Checkpoint) -> int:
+        """How many batches it is to have; a new one fewer, so that it stays below the old."""
+        return max(1, self.scope.batches - checkpoint.life + 1)
+
+    def right(self) -> dict[TopicPartition, int]:
+        """Where the group should be: where the slowest query is that reads the partition."""
+        right: dict[TopicPartition, int] = {}
+        for checkpoint in self.checkpoints.values():
+            for tp, offset in checkpoint.durable.items():
+                right[tp] = min(offset, right.get(tp, offset))
+        return right
+
+    # Who is there
+
+    def running(self) -> Iterator[Driver]:
+        """Drivers that are not stopped."""
+        return (driver for driver in self.drivers.values() if not driver.stopped)
+
+    def chief(self) -> Driver | None:
+        """The driver that was started last, if it runs."""
+        last = next(reversed(self.drivers.values()), None)
+        return None if last is None or last.stopped or last.zombie else last
+
+    def _name(self, letter: str) -> str:
+        self.names += 1
+        return f"{letter}{self.names}"
+
+    def _driver(self) -> Driver:
+        driver = Driver(
+            self._name("d"),
+            RULES,
+            self.setting,
+            self.scope.options(),
+            behind=self.scope.behind,
+        )
+        self.drivers[driver.name] = driver
+        for query in self.scope.queries:
+            self._run(driver, query)
+        return driver
+
+    def _run(self, driver: Driver, query: str) -> None:
+        driver.start(QueryRun(self._name("r"), self.checkpoints[query]))
+
+    # What can be done
+
+    def steps(self) -> list[Step]:
+        """Everything that can be done now."""
+        steps: list[Step] = []
+        idle = True
+        for driver in self.running():
+            its = self.of_listener(driver)
+            idle = idle and not its
+            spark = [step for run in driver.runs.values() for step in self._of_spark(driver, run)]
+            idle = idle and not any(step[0] == "restore" for step in spark)
+            steps += its + spark + self._of_operator(driver)
+        steps += [("land", str(i)) for i in range(len(self.kafka.delayed))]
+        steps += [("resume", d.name) for d in self.drivers.values() if d.stopped]
+        if self.chief() is None:
+            steps += [("start", *how) for how in self._restarts()]
+        if self.kafka.topics:
+            kinds = [kind for kind in _ADMINISTRATORS if self.left.get(kind)]
+            steps += [(kind,) for kind in kinds if kind != "pause" or idle]
+        moment = self.next_moment() if idle else None
+        if moment is not None and self.left["tick"]:
+            steps.append(("tick",))
+        return steps
+
+    def _restarts(self) -> Iterator[Step]:
+        yield ("same",)
+        if any(checkpoint.done for checkpoint in self.checkpoints.values()):
+            yield from ((kind,) for kind in ("rewind", "fresh") if self.left.get(kind))
+
+    def of_listener(self, driver: Driver) -> list[Step]:
+        """What the driver's router and worker have to do now."""
+        return [*self._of_router(driver), *self._of_worker(driver)]
+
+    def _of_router(self, driver: Driver) -> list[Step]:
+        due = driver.due(self.now)
+        return [("serve", driver.name)] if due is not None and due <= self.now else []
+
+    def _of_worker(self, driver: Driver) -> list[Step]:
+        out = driver.outstanding
+        if out is None:
+            return [("send", driver.name)] if driver.wait(self.now) == 0.0 else []
+        if driver.on_its_way:
+            return [("answer", driver.name, "gone")]
+        kinds = ("look",) if isinstance(out, Inspection) else _ANSWERS
+        faults = [kind for kind in kinds if self.left.get(kind)]
+        if len(getattr(out, "positions", ())) < 2:
+            faults = [kind for kind in faults if kind != "partial"]
+        return [("answer", driver.name, kind) for kind in ("well", *faults)]
+
+    def _of_spark(self, driver: Driver, run: QueryRun) -> list[Step]:
+        again = self.left.get("twice") and run.posted is not None
+        twice: list[Step] = [("twice", driver.name, run.query)] if again else []
+        return [*self._of_run(driver, run), *twice]
+
+    def _of_run(self, driver: Driver, run: QueryRun) -> list[Step]:
+        at = (driver.name, run.query)
+        match run.phase:
+            case Phase.NEW:
+                return [("restore", *at)]
+            case Phase.IDLE | Phase.PLANNED if driver.zombie and self.scope.polite:
+                return []
+            case Phase.IDLE if run.batch < self.wanted(run.checkpoint) and self.kafka.topics:
+                steps: list[Step] = [("plan", *at)]
+                if self.left.get("glitch") and run.batch:
+                    steps += [("plan", *at, glitch.value) for glitch in self.scope.glitches]
+                return steps
+            case Phase.PLANNED:
+                return [("finish", *at)]
+            case Phase.DONE:
+                return [("event", *at), *([("drop", *at)] if self.left.get("drop") else [])]
+        return []
+
+    def _of_operator(self, driver: Driver) -> list[Step]:
+        steps: list[Step] = []
+        if self.left.get("crash"):
+            steps.append(("crash", driver.name))
+        if self.left.get("zombie") and not driver.zombie:
+            steps.append(("stop", driver.name))
+        if driver is self.chief():
+            for query in self.scope.queries:
+                if query not in driver.runs:
+                    steps.append(("again", driver.name, query, "same"))
+                    kinds = [kind for kind in ("rewind", "fresh") if self.left.get(kind)]
+                    steps += [("again", driver.name, query, kind) for kind in kinds]
+                else:
+                    kinds = [kind for kind in ("restart", "mute") if self.left.get(kind)]
+                    steps += [("end", driver.name, query, kind) for kind in kinds]
+        return steps
+
+    def next_moment(self) -> float | None:
+        """The next moment at which something is due."""
+        times = [request.expires for request in self.kafka.delayed]
+        for driver in self.running():
+            wait = driver.wait(self.now)
+            due = driver.due(self.now)
+            times += [] if wait is None else [self.now + wait]
+            times += [] if due is None else [due]
+        return min(times, default=None)
+
+    # Doing it
+
+    def take(self, step: Step) -> None:
+        """Take a step. Raises Broken when a rule does not hold."""
+        name, *rest = step
+        self.busy = self.busy + 1 if name in ("serve", "send", "answer") else 0
+        require(self.busy < _PATIENCE, f"{rest[:1]} turns on the spot")
+        getattr(self, f"_do_{name}")(*rest)
+        for driver in self.drivers.values():
+            self._listen(driver)
+
+    def _listen(self, driver: Driver) -> None:
+        for event in driver.take_events():
+            self.truth.tell(driver.name, event, self.right())
+            if isinstance(event, Committed):
+                self._confirmed(event)
+            if isinstance(event, GuardViolation):
+                withheld = self.scope.guard is Guard.WITHHOLD
+                require(event.withheld == withheld, f"{driver.name}: withheld={event.withheld}")
+                if not withheld:
+                    continue
+                before = self.truth.excused[event.run_id][event.batch_id]
+                ceiling = before.merge(driver.front.offered)
+                self.truth.withheld(driver.name, self._partitions(), ceiling)
+
+    def _confirmed(self, event: Committed) -> None:
+        held = self.kafka.held(event.group)
+        for tp, offset in event.offsets.items():
+            there = tp in held and held[tp].offset == offset
+            require(there, f"{tp} at {offset} is said to be committed, and is not")
+
+    def _spend(self, kind: str) -> None:
+        self.left[kind] -= 1
+
+    def _do_tick(self) -> None:
+        self._spend("tick")
+        moment = self.next_moment()
+        assert moment is not None
+        self.pass_to(moment)
+
+    def pass_to(self, moment: float) -> None:
+        """Let time pass."""
+        since, self.now = self.now, max(moment, self.now)
+        for driver in self.running():
+            driver.live(since, self.now)
+        self.kafka.delayed = [one for one in self.kafka.delayed if one.expires > self.now]
+
+    # Spark
+
+    def _at(self, driver: str, query: str) -> tuple[Driver, QueryRun]:
+        return self.drivers[driver], self.drivers[driver].runs[query]
+
+    def _do_restore(self, driver: str, query: str) -> None:
+        _, run = self._at(driver, query)
+        run.restore()
+        run.planned = self.now if self.scope.lossy else None
+        self.truth.durable(run.run, run.committed)
+
+    def _do_plan(self, driver: str, query: str, glitch: str | None = None) -> None:
+        owner, run = self._at(driver, query)
+        batches, number = run.checkpoint.batches, run.batch
+        if len(batches) != number:  # another run has planned this batch, or the last is gone
+            owner.end(run)
+            return
+        step = self.scope.steps[number % len(self.scope.steps)]
+        last = batches[number - 1] if number else None
+        batch = following(last, step)
+        if glitch is not None and last is not None:
+            self._spend("glitch")
+            how = next(one for one in self.scope.glitches if one.value == glitch)
+            batch = spoilt(last, step, how)
+        batch = self._with_losses(owner, batch)
+        self.kafka.grow(batch.end)
+        run.plan(batch)
+        run.planned = self.now if self.scope.lossy else None
+
+    def _with_losses(self, owner: Driver, batch: Batch) -> Batch:
+        """Note whether Kafka has deleted what the batch is to read, and whether that was seen."""
+        tp = min(self._partitions())
+        topic = self.kafka.topics.get(tp.topic)
+        start = None if batch.start is None else batch.start.get(tp)
+        if topic is None or start is None or batch.glitch is not None:
+            return batch
+        if not start < min(topic.starts[tp.partition], batch.end.get(tp, 0)):
+            return batch
+        seen = self.truth.seen.get((owner.name, tp))
+        known = seen is not None and seen.topic_id == topic.id and seen.start > start
+        return replace(batch, glitch=Glitch.LOST, known=known)
+
+    def _do_finish(self, driver: str, query: str) -> None:
+        owner, run = self._at(driver, query)
+        if run.finish():
+            self.truth.durable(run.run, run.committed)
+        else:
+            owner.end(run)
+
+    def _do_event(self, driver: str, query: str) -> None:
+        owner, run = self._at(driver, query)
+        assert run.current is not None
+        self.truth.delivered(run.run, run.batch, run.current, tuple(run.untold))
+        owner.inbox.progressed(run.event())
+        run.posted = run.event() if self.left.get("twice") else None
+        run.told = run.current.end
+        run.untold.clear()
+        run.go_on()
+
+    def _do_twice(self, driver: str, query: str) -> None:
+        self._spend("twice")
+        owner, run = self._at(driver, query)
+        assert run.posted is not None
+        owner.inbox.progressed(run.posted)
+
+    def _do_drop(self, driver: str, query: str) -> None:
+        self._spend("drop")
+        _, run = self._at(driver, query)
+        assert run.current is not None
+        run.untold.append(run.current)
+        run.go_on()
+
+    # The listener
+
+    def _do_serve(self, driver: str) -> None:
+        its = self.drivers[driver]
+        its.front.fresh.clear()
+        its.serve(self.now)
+        known = [run for run in its.runs.values() if run.reported]  # before these events
+        for run in its.runs.values():
+            run.reported = run.told
+        for tp, offset in its.front.fresh if len(self.scope.queries) > 1 else ():
+            least = min((run.committed.get(tp, offset) for run in known), default=offset)
+            require(offset <= least, f"{driver} offers {tp} at {offset}, a query is at {least}")
+
+    def _do_send(self, driver: str) -> None:
+        its = self.drivers[driver]
+        its.outstanding = out = its.request(self.now)
+        require(out is None or not its.fenced, f"{driver} goes on, though another has taken over")
+
+    def _do_answer(self, driver: str, how: str) -> None:
+        its = self.drivers[driver]
+        request, its.outstanding = its.outstanding, None
+        if isinstance(request, Inspection):
+            self._answer_look(its, request, how)
+        elif isinstance(request, Attempt):
+            self._answer_commit(its, request, how)
+
+    def _answer_look(self, driver: Driver, request: Inspection, how: str) -> None:
+        if how == "look":
+            self._spend("look")
+        if how != "well":
+            self.pass_to(self.now + REQUEST / 2)
+            driver.front.events += driver.board.unseen(request, "_TIMED_OUT", self.now)
+        elif not self.kafka.admits(driver.name, request.group):
+            driver.fenced = True
+            driver.front.events += driver.board.unseen(request, "_FENCED", self.now)
+        else:
+            look = self.kafka.look(request.group, request.partitions)
+            self.truth.looked(driver.name, request.partitions, self.kafka, self.now)
+            if driver is self.chief():
+                self.truth.meddled.difference_update(request.partitions)
+                self.truth.taken_back.difference_update(request.partitions)
+            driver.front.events += driver.board.looked(request, look, self.now)
+
+    def _answer_commit(self, driver: Driver, request: Attempt, how: str) -> None:
+        group, positions = request.group, dict(request.positions)
+        if how in self.left:
+            self._spend(how)
+        driver_gone = driver.on_its_way
+        driver.on_its_way = False
+        answer: Mapping[TopicPartition, str | None]
+        if how in ("lost", "delayed", "gone"):
+            if how == "delayed":
+                self._delay(driver, request)
+            if not driver_gone:
+                self.pass_to(self.now + REQUEST)
+            answer = dict.fromkeys(positions, "_TIMED_OUT")
+        elif not self.kafka.admits(driver.name, group):
+            driver.fenced = True
+            answer = dict.fromkeys(positions, "_FENCED")
+        else:
+            answer = self._arrive(driver, group, positions, how)
+        driver.front.events += driver.board.settle(request, answer, self.now)
+
+    def _arrive(
+        self, driver: Driver, group: str, positions: dict[TopicPartition, Position], how: str
+    ) -> Mapping[TopicPartition, str | None]:
+        answer = self.kafka.answer(positions)
+        last = max(positions)
+        if how == "partial":
+            answer[last] = "COORDINATOR_LOAD_IN_PROGRESS"
+        held = self.kafka.held(group)
+        for tp, position in positions.items():
+            if answer[tp] is None:
+                found = held.get(tp)
+                self.truth.landing(
+                    driver.name, tp, position, found, self.kafka, self.setting, self.now
+                )
+                self._write(driver.name, held, tp, position)
+                if driver.zombie:
+                    self.truth.meddled.add(tp)
+        if how == "missing":
+            del answer[last]
+        if how == "unanswered":
+            self.pass_to(self.now + REQUEST)
+            return dict.fromkeys(positions, "_TIMED_OUT")
+        return answer
+
+    def _write(
+        self,
+        by: str,
+        held: dict[TopicPartition, Position],
+        tp: TopicPartition,
+        position: Position,
+    ) -> None:
+        if held.get(tp) != position:
+            held[tp] = position
+            self.truth.changed(by, tp)
+
+    def _delay(self, driver: Driver, request: Attempt) -> None:
+        self.kafka.delayed.append(
+            Request(
+                driver.name,
+                request.group,
+                tuple(sorted(request.positions.items())),
+                self.now,
+                self.now + self.scope.doubt,
+                driver.zombie,
+            )
+        )
+
+    def _do_land(self, number: str) -> None:
+        request = self.kafka.delayed.pop(int(number))
+        owner = self.kafka.owners.get(request.group)
+        if self.kafka.fencing and owner != request.driver:
+            return
+        held = self.kafka.held(request.group)
+        answer = self.kafka.answer(dict(request.positions))
+        for tp, position in request.positions:
+            if answer[tp] is None:
+                if request.zombie:
+                    self.truth.landed_late(tp, position, held.get(tp))
+                self._write("", held, tp, position)
+
+    # Operators and administrators
+
+    def _leave(self, driver: Driver) -> None:
+        """What the driver has sent may still land, whatever becomes of the driver."""
+        if isinstance(driver.outstanding, Attempt) and not driver.on_its_way:
+            self._delay(driver, driver.outstanding)
+            driver.on_its_way = True
+
+    def _do_crash(self, driver: str) -> None:
+        self._spend("crash")
+        its = self.drivers.pop(driver)
+        self._leave(its)
+        for run in its.runs.values():
+            self.truth.owed.pop(run.run, None)
+
+    def _do_stop(self, driver: str) -> None:
+        self._spend("zombie")
+        self._leave(self.drivers[driver])
+        self.drivers[driver].stopped = True
+        self.drivers[driver].stopped_at = self.now
+
+    def _do_resume(self, driver: str) -> None:
+        its = self.drivers[driver]
+        its.stopped, its.zombie = False, True
+        if self.now - its.stopped_at > STANDSTILL:
+            self.truth.stood_still(driver)
+
+    def _do_start(self, how: str) -> None:
+        for checkpoint in tuple(self.checkpoints.values()):
+            self._prepare(checkpoint, how)
+        self._driver()
+
+    def _prepare(self, checkpoint: Checkpoint, how: str) -> None:
+        if how == "rewind":
+            checkpoint.rewind(max(0, checkpoint.done - 1))
+        elif how == "fresh":
+            self.checkpoints[checkpoint.query] = Checkpoint(checkpoint.query, checkpoint.life + 1)
+        if how in self.left:
+            self._spend(how)
+
+    def _do_end(self, driver: str, query: str, how: str) -> None:
+        self._spend(how)
+        its, run = self._at(driver, query)
+        its.end(run, told=how != "mute")
+
+    def _do_again(self, driver: str, query: str, how: str) -> None:
+        self._prepare(self.checkpoints[query], how)
+        self._run(self.drivers[driver], query)
+
+    def _do_recreate(self) -> None:
+        self._spend("recreate")
+        topic = min(self.kafka.topics)
+        self.kafka.create(topic, len(self.kafka.topics[topic].ends))
+        self._meddle(tp for tp in self._partitions() if tp.topic == topic)
+
+    def _do_pause(self) -> None:
+        """Nobody does anything for a while; whoever stands still stands still for longer."""
+        self._spend("pause")
+        self.pass_to(self.now + 20.0)
+
+    def _do_delete(self) -> None:
+        self._spend("delete")
+        self.kafka.delete(min(self.kafka.topics))
+        self._meddle(self._partitions())
+
+    def _do_truncate(self) -> None:
+        self._spend("truncate")
+        topic = self.kafka.topics[min(self.kafka.topics)]
+        topic.ends[0] = max(0, topic.ends[0] - 3)
+        self._meddle(self._partitions())
+
+    def _do_forget(self) -> None:
+        """Something is written to the first partition, and deleted before anybody has read it."""
+        self._spend("forget")
+        self.pass_to(self.now + 1.0)
+        tp = min(self._partitions())
+        topic = self.kafka.topics[tp.topic]
+        topic.ends[tp.partition] += 1
+        topic.starts[tp.partition] = topic.ends[tp.partition]
+
+    def _do_expire(self) -> None:
+        self._spend("expire")
+        held = self.kafka.held(GROUP)
+        self._meddle(tuple(held))
+        held.clear()
+
+    def _do_members(self) -> None:
+        self._spend("members")
+        self.kafka.members = not self.kafka.members
+
+    def _do_reset(self) -> None:
+        """A tool sets the first partition back, over whatever writes there."""
+        self._spend("reset")
+        held = self.kafka.held(GROUP)
+        tp = min(self._partitions())
+        self._write("", held, tp, Position(offset=max(0, held[tp].offset - 1) if tp in held else 1))
+        self._meddle((tp,))
+
+    def _partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple({tp: None for step in self.scope.steps for tp in step})
+
+    def _meddle(self, tps: object) -> None:
+        for tp in tps:  # type: ignore[attr-defined]  # any iterable of partitions
+            self.truth.changed("", tp)
+            self.truth.meddled.add(tp)
+
+
+__all__ = ["Broken", "Step", "World"]

@@ -1,0 +1,419 @@
+"""Events become numbers under the names that dashboards ask for."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from eo_listener.model.events import (
+    BatchApplied,
+    BatchFailed,
+    BatchMetrics,
+    BatchReplayed,
+    CommitFailed,
+    CommitRefused,
+    Committed,
+    Event,
+    ForeignCommit,
+    GroupOffsetsMissing,
+    GuardViolation,
+    InternalError,
+    ProgressEventsMissed,
+    QueryProgressed,
+    QueryStateLost,
+    Refusal,
+    RunGroupsChanged,
+    SourceIgnored,
+    SourceProgressed,
+    Violation,
+    ViolationKind,
+)
+from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
+from eo_listener.observers.metrics.counters import OTHER, Tally
+from eo_listener.observers.metrics.families import Families
+from eo_listener.observers.metrics.prometheus import Prometheus
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+APPLIED = BatchApplied(
+    query="flights",
+    run_id="r1",
+    batch_id=3,
+    sink="a sink",
+    rows=12,
+    dead_letters=0,
+    ranges={P0: OffsetRange(5, 9)},
+    replayed={},
+    gaps={},
+    skipped={},
+    attempts=1,
+    seconds=0.1,
+)
+HALTED = BatchFailed(
+    query="flights",
+    run_id="r1",
+    batch_id=4,
+    sink=None,
+    error="GapError",
+    problem="p",
+    cause=None,
+    fix=None,
+)
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def series(*events: Event, partitions: int = 10_000) -> Series:
+    """What a scrape shows after these events."""
+    registry = CollectorRegistry()
+    observer = Prometheus(registry, partitions=partitions)
+    for event in events:
+        observer(event)
+    return read(registry)
+
+
+def read(registry: CollectorRegistry) -> Series:
+    return of_text(generate_latest(registry).decode())
+
+
+def of_text(text: str) -> Series:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(found: Series, name: str, **labels: str) -> float | None:
+    return found.get((f"eo_listener_{name}", tuple(sorted(labels.items()))))
+
+
+def committed(offsets: Offsets, group: str = "g", seconds: float = 0.02) -> Committed:
+    return Committed(cluster="k:9092", group=group, offsets=offsets, seconds=seconds)
+
+
+def progressed(
+    ends: Offsets, log_ends: Offsets | None, run: str = "r1", **measures: float
+) -> QueryProgressed:
+    source = SourceProgressed(source=0, cluster="k:9092", ends=ends, log_ends=log_ends)
+    return QueryProgressed(
+        query="flights", run_id=run, batch_id=7, metrics=measures_of(measures), sources=(source,)
+    )
+
+
+def measures_of(given: dict[str, float]) -> BatchMetrics:
+    whole = {"started": 1000.0, "seconds": 2.0, **given}
+    return BatchMetrics(**whole)  # type: ignore[arg-type]  # a test names the fields it means
+
+
+def fed(
+    run: str = "r1", *, ended: bool = False, groups: Iterable[str] = ("g",)
+) -> RunGroupsChanged:
+    return RunGroupsChanged(
+        query="flights",
+        run_id=run,
+        groups=frozenset(("k:9092", group) for group in groups),
+        ended=ended,
+    )
+
+
+def test_offsets_and_lag_have_the_exporters_labels() -> None:
+    """kafka_consumergroup_lag{consumergroup,topic,partition} has its like, and so have the sums."""
+    found = series(
+        progressed(Offsets({P0: 5, P1: 7}), Offsets({P0: 9, P1: 7})),
+        committed(Offsets({P0: 5, P1: 7})),
+    )
+    group = {"cluster": "k:9092", "consumergroup": "g", "topic": "t"}
+    assert value(found, "consumergroup_current_offset", **group, partition="0") == 5
+    assert value(found, "consumergroup_lag", **group, partition="0") == 4
+    assert value(found, "consumergroup_lag", **group, partition="1") == 0
+    assert value(found, "consumergroup_current_offset_sum", **group) == 12
+    assert value(found, "consumergroup_lag_sum", **group) == 4
+    log = {"cluster": "k:9092", "topic": "t", "partition": "0"}
+    assert value(found, "topic_partition_current_offset", **log) == 9
+
+
+def test_lag_follows_what_is_committed_not_what_is_processed() -> None:
+    """While commits fail the lag grows, though the query reads on."""
+    found = series(
+        progressed(Offsets({P0: 5}), Offsets({P0: 5})),
+        committed(Offsets({P0: 5})),
+        progressed(Offsets({P0: 50}), Offsets({P0: 60})),
+    )
+    group = {"cluster": "k:9092", "consumergroup": "g", "topic": "t", "partition": "0"}
+    assert value(found, "consumergroup_lag", **group) == 55
+
+
+def test_a_lag_that_is_not_known_is_not_there() -> None:
+    """Without the log's end there is no lag, and none of nought."""
+    found = series(committed(Offsets({P0: 5})), progressed(Offsets({P1: 5}), None))
+    assert not [name for name, _ in found if name == "eo_listener_consumergroup_lag"]
+
+
+def test_commits_are_counted_by_outcome() -> None:
+    """Confirmed ones with their latency, failed ones by Kafka's error name, refused by reason."""
+    failed = CommitFailed(
+        cluster="k:9092",
+        group="g",
+        errors={P0: "UNKNOWN_MEMBER_ID"},
+        code="UNKNOWN_MEMBER_ID",
+        cause="c",
+        fix="f",
+        detail=None,
+        refused=True,
+        unknown=False,
+        failures=1,
+        retry_in=1.0,
+    )
+    refused = CommitRefused(
+        cluster="k:9092",
+        group="g",
+        refusal=Refusal.BELOW_GROUP,
+        offered=Offsets({P0: 3}),
+        held=Offsets({P0: 5}),
+    )
+    found = series(
+        committed(Offsets({P0: 5}), seconds=0.005),
+        committed(Offsets({P0: 6}), seconds=0.3),
+        committed(Offsets({P0: 7}), seconds=60.0),
+        failed,
+        failed,
+        refused,
+    )
+    group = {"cluster": "k:9092", "consumergroup": "g"}
+    assert value(found, "commits_total", **group) == 3
+    assert value(found, "commit_failures_total", **group, code="UNKNOWN_MEMBER_ID") == 2
+    assert value(found, "commit_refusals_total", **group, reason="below_group") == 1
+    assert value(found, "commit_latency_seconds_bucket", cluster="k:9092", le="0.005") == 1
+    assert value(found, "commit_latency_seconds_bucket", cluster="k:9092", le="0.5") == 2
+    assert value(found, "commit_latency_seconds_count", cluster="k:9092") == 3
+    assert value(found, "commit_latency_seconds_sum", cluster="k:9092") == pytest.approx(60.305)
+    assert value(found, "consumergroup_last_commit_timestamp_seconds", **group)
+
+
+def test_a_query_has_sparks_numbers_and_a_lag_in_time() -> None:
+    """Rows a second, the newest batch, event time, and how old the oldest unread record may be."""
+    found = series(
+        progressed(Offsets({P0: 5}), Offsets({P0: 5}), started=1000.0),
+        progressed(
+            Offsets({P0: 8}),
+            Offsets({P0: 9}),
+            started=1010.0,
+            rows=3,
+            input_rows_per_second=1.5,
+            processed_rows_per_second=2.5,
+            newest=990.0,
+            watermark=930.0,
+        ),
+    )
+    query = {"query": "flights"}
+    assert value(found, "query_input_rows", **query) == 3
+    assert value(found, "query_input_rows_per_second", **query) == 1.5
+    assert value(found, "query_processed_rows_per_second", **query) == 2.5
+    assert value(found, "query_last_batch_timestamp_seconds", **query) == 1012.0
+    assert value(found, "query_batch_duration_seconds", **query) == 2.0
+    assert value(found, "query_batch_id", **query) == 7
+    assert value(found, "query_lag_seconds", **query, source="0") == 12.0
+    assert value(found, "query_event_time_lag_seconds", **query) == 22.0
+    assert value(found, "query_watermark_timestamp_seconds", **query) == 930.0
+
+
+def test_what_goes_wrong_is_counted() -> None:
+    """The guard's violations by kind, withheld sources, gaps, strangers, faults of ours."""
+    violation = Violation(kind=ViolationKind.GAP, partition=P0, start=5, until=9)
+    violated = GuardViolation(
+        query="flights", run_id="r1", batch_id=3, source=0, violations=(violation,), withheld=True
+    )
+    missed = ProgressEventsMissed(query="flights", run_id="r1", after_batch=3, before_batch=9)
+    wrong = SourceIgnored(
+        query="flights", run_id="r1", source=0, problem="p", cause="c", fix="f", misconfigured=True
+    )
+    foreign = ForeignCommit(
+        cluster="k:9092",
+        group="g",
+        found=Offsets({P0: 3}),
+        ours=Offsets({P0: 5}),
+        writer=None,
+        zombie=False,
+    )
+    found = series(
+        progressed(Offsets({P0: 5}), None),
+        violated,
+        missed,
+        wrong,
+        foreign,
+        InternalError(where="w", problem="p"),
+    )
+    assert value(found, "guard_violations_total", query="flights", kind="gap") == 1
+    assert value(found, "query_withheld_sources", query="flights") == 1
+    assert value(found, "progress_event_gaps_total", query="flights") == 1
+    assert value(found, "sources_ignored_total", query="flights") == 1
+    assert value(found, "internal_errors_total") == 1
+    group = {"cluster": "k:9092", "consumergroup": "g"}
+    assert value(found, "group_incidents_total", **group, kind="foreign_commit") == 1
+
+
+def test_batches_of_exactly_once_are_counted() -> None:
+    """By outcome, with their rows; halts by error; offsets accepted as lost."""
+    applied = replace(APPLIED, dead_letters=1, gaps={P0: OffsetRange(5, 9)})
+    replayed = BatchReplayed(
+        query="flights", run_id="r1", batch_id=3, sink="a sink", discarded=False
+    )
+    unknown = replace(applied, rows=None, dead_letters=None, gaps={})
+    left = QueryStateLost(query="flights", run_id="r1", batch_id=0, sink="a sink")
+    found = series(left, left, applied, unknown, replayed, HALTED)
+    query = {"query": "flights"}
+    assert value(found, "sink_batches_total", **query, outcome="applied") == 2
+    assert value(found, "sink_batches_total", **query, outcome="replayed") == 1
+    assert value(found, "sink_rows_total", **query) == 12
+    assert value(found, "sink_dead_letters_total", **query) == 1
+    assert value(found, "sink_accepted_gap_offsets_total", **query) == 4
+    assert value(found, "sink_batch_failures_total", **query, error="GapError") == 1
+    assert value(found, "sink_query_states_lost_total", **query) == 2
+
+
+def test_a_sinks_offsets_are_those_of_the_last_one_and_of_the_newest_run() -> None:
+    """Of two sinks the one that is behind counts; where an earlier run stood is not told."""
+    ahead = replace(APPLIED, sink="another", ranges={P0: OffsetRange(9, 12), P1: OffsetRange(4, 5)})
+    query = {"query": "flights", "topic": "t"}
+    found = series(APPLIED, ahead)
+    assert value(found, "sink_applied_offset", **query, partition="0") == 9
+    assert value(found, "sink_applied_offset", **query, partition="1") == 5
+    assert value(found, "sink_applied_offset_sum", **query) == 14
+    found = series(APPLIED, ahead, replace(APPLIED, run_id="r2", ranges={P1: OffsetRange(2, 3)}))
+    assert value(found, "sink_applied_offset", **query, partition="0") is None
+    assert value(found, "sink_applied_offset", **query, partition="1") == 3
+
+
+def test_what_a_sink_tells_is_bounded() -> None:
+    """Partitions beyond the limit have sums; queries beyond it no offsets; errors a common name."""
+    other = replace(APPLIED, query="other", ranges={TopicPartition("u", 0): OffsetRange(0, 3)})
+    found = series(
+        replace(APPLIED, ranges={P0: OffsetRange(0, 1), P1: OffsetRange(0, 2)}), other, partitions=1
+    )
+    assert value(found, "sink_applied_offset", query="flights", topic="t", partition="0") is None
+    assert value(found, "sink_applied_offset_sum", query="flights", topic="t") == 3
+    assert value(found, "sink_applied_offset", query="other", topic="u", partition="0") == 3
+    assert value(found, "partitions_without_series") == 2
+    tally = Tally(1)
+    for number in range(60):
+        tally(replace(HALTED, error=f"Error{number}"))
+    tally(other)
+    queries = tally.numbers().queries
+    sinks = queries["flights"].sinks
+    assert sinks is not None
+    assert (len(sinks.halts), sinks.halts[OTHER], sinks.halts.total()) == (51, 10, 60)
+    beyond = queries[OTHER].sinks
+    assert beyond is not None
+    assert (beyond.applied, beyond.held) == (1, {})
+
+
+def test_offsets_that_vanished_have_no_series() -> None:
+    """A group that has lost an offset is not shown with it."""
+    gone = GroupOffsetsMissing(cluster="k:9092", group="g", offsets=Offsets({P0: 5}))
+    found = series(committed(Offsets({P0: 5, P1: 7})), gone)
+    names = [labels for name, labels in found if name == "eo_listener_consumergroup_current_offset"]
+    assert [dict(labels)["partition"] for labels in names] == ["1"]
+
+
+def test_series_are_bounded_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Beyond the limit a topic has its sums, whole, and nothing by partition."""
+    registry = CollectorRegistry()
+    observer = Prometheus(registry, partitions=3)
+    for topic in ("a", "b"):
+        ends = Offsets.of({topic: {0: 1, 1: 2}})
+        observer(progressed(ends, ends, run=topic))
+        observer(committed(ends))
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        read(registry)
+        found = read(registry)
+    by_partition = [
+        dict(labels)
+        for name, labels in found
+        if name in ("eo_listener_consumergroup_current_offset", "eo_listener_consumergroup_lag")
+    ]
+    assert {labels["topic"] for labels in by_partition} == {"a"}
+    group = {"cluster": "k:9092", "consumergroup": "g"}
+    assert value(found, "consumergroup_current_offset_sum", **group, topic="b") == 3
+    assert value(found, "partitions_without_series") == 2
+    assert len(caplog.records) == 1
+
+
+class Clock:
+    """A clock that is set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_series_of_what_has_ended_go() -> None:
+    """Five minutes after its end a query is gone, with its groups, but for those others feed."""
+    clock = Clock()
+    tally = Tally(100, clock=clock)
+    tally(fed("r1", groups=("alone", "shared")))
+    tally(progressed(Offsets({P0: 5}), Offsets({P0: 5})))
+    tally(fed("r2", groups=("shared",)))
+    for group in ("alone", "shared"):
+        tally(committed(Offsets({P0: 5}), group))
+    tally(fed("r1", ended=True, groups=("alone", "shared")))
+    tally(committed(Offsets({P0: 5}), "alone"))
+    clock.now = 299.0
+    assert len(tally.numbers().groups) == 2
+    clock.now = 301.0
+    assert list(tally.numbers().groups) == [("k:9092", "shared")]
+    assert len(tally.numbers().runs) == 1
+    tally(fed("r2", ended=True, groups=("shared",)))
+    clock.now = 700.0
+    left = tally.numbers()
+    assert (left.groups, left.runs, left.queries) == ({}, [], {})
+
+
+def test_a_new_run_takes_the_place_of_the_old() -> None:
+    """A restarted query keeps its series, with the numbers of the newer run."""
+    found = series(
+        fed("r1"),
+        progressed(Offsets({P0: 5}), Offsets({P0: 5}), run="r1", started=1000.0, rows=1),
+        fed("r1", ended=True),
+        fed("r2"),
+        progressed(Offsets({P0: 9}), Offsets({P0: 9}), run="r2", started=2000.0, rows=2),
+        committed(Offsets({P0: 9})),
+    )
+    assert value(found, "query_input_rows", query="flights") == 2
+    log = {"cluster": "k:9092", "topic": "t", "partition": "0"}
+    assert value(found, "topic_partition_current_offset", **log) == 9
+
+
+def test_groups_beyond_the_limit_count_together() -> None:
+    """A program that makes ever new groups does not fill the memory, and loses no count."""
+    tally = Tally(2)
+    for number in range(5):
+        tally(committed(Offsets({P0: 5}), f"g{number}"))
+    groups = tally.numbers().groups
+    assert {key: one.commits for key, one in groups.items()} == {
+        ("k:9092", "g0"): 1,
+        ("k:9092", "g1"): 1,
+        (OTHER, OTHER): 3,
+    }
+    assert groups[OTHER, OTHER].held == {}
+    drawn = list(Families(10).draw(tally.numbers()))
+    assert len({family.name for family in drawn}) == len(drawn)
+
+
+def test_the_document_names_every_metric_and_no_other() -> None:
+    """docs/metrics.md is what people write their dashboards by."""
+    text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    named = set(re.findall(r"\beo_listener_[a-z_]*[a-z]\b", text))
+    suffixes = {"counter": "_total", "info": "_info"}
+    there = {
+        family.name + suffixes.get(family.type, "")
+        for family in Families(10).draw(Tally(10).numbers())
+    }
+    assert named == there

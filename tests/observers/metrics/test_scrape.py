@@ -1,0 +1,294 @@
+"""Numbers over HTTP: a router and a committer at work, scraped as Prometheus does it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import socket
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.tracking.routing import Rules
+from eo_listener.commit.tracking.tracker_thread import Router
+from eo_listener.model.errors import KafkaError, SettingsError, UnavailableError
+from eo_listener.model.events import GroupOffsetsMissing
+from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.model.progress import Progress
+from eo_listener.observers.metrics import http_server
+from eo_listener.observers.metrics.prometheus import Prometheus
+from eo_listener.observers.metrics.serve import open_metrics
+from eo_listener.testing import MemoryGroups, MemoryQueries
+
+SECRET = "hunter2-planted"  # noqa: S105  # planted, to be looked for
+OPTIONS = {
+    0: {
+        "kafka.bootstrap.servers": "k:9092",
+        "kafka.consumer.commit.groupid": "flights-to-pg",
+        "kafka.sasl.jaas.config": f'required username="u" password="{SECRET}";',
+    }
+}
+
+
+@pytest.fixture
+def observer() -> Iterator[Prometheus]:
+    made = open_metrics(0)
+    yield made
+    made.close()
+    assert not [one for one in threading.enumerate() if one.name == "eo-listener-metrics"]
+
+
+def scrape(observer: Prometheus) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{observer.port}/metrics", timeout=10) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        text: str = answer.read().decode()
+    return text
+
+
+def recorded() -> list[str]:
+    """The JSON of the events of a small query, as Spark 4.0 sent them."""
+    path = Path(__file__).parents[2] / "data" / "events-4.0.0.json"
+    return [
+        json.dumps(one["json"])
+        for one in json.loads(path.read_text())["events"]
+        if one["event"] == "progress" and one["case"] == "one"
+    ]
+
+
+def test_a_scrape_shows_what_was_committed_and_no_secret(observer: Prometheus) -> None:
+    """Recorded events go through router and committer; offsets, lag, rates and failures are told.
+
+    The password that the source's options and an error hold is nowhere.
+    """
+    store = MemoryGroups()
+
+    def refuse(group: str, positions: object) -> None:
+        raise KafkaError(f"no: {SECRET}", code="GROUP_AUTHORIZATION_FAILED", cause=SECRET)
+
+    committer = Committer(lambda cluster: store, observers=[observer])
+    router = Router(Rules(), MemoryQueries(OPTIONS), committer)
+    events = recorded()
+    for text in events:
+        router.progressed(Progress.parse(text))
+        assert router.flush(time.monotonic() + 10)
+        assert committer.flush(10)
+    store.faults.append(refuse)
+    store.groups["flights-to-pg"].clear()
+    router.ended(Progress.parse(events[-1]).run_id)
+    router.close(time.monotonic() + 10)
+    committer.close(10)
+    text = scrape(observer)
+    assert SECRET not in text
+    found = {
+        (sample.name.removeprefix("eo_listener_"), sample.labels.get("partition")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found["consumergroup_current_offset", "1"] == 42
+    assert found["consumergroup_lag", "1"] == 0
+    assert found["consumergroup_current_offset_sum", None] == 44 + 42 + 24
+    assert found["commits_total", None] >= 2
+    assert found["query_input_rows", None] == 10
+    assert found["query_processed_rows_per_second", None] == pytest.approx(6.761325219743069)
+    assert found["query_lag_seconds", None] == 0
+    assert 'consumergroup="flights-to-pg"' in text
+    assert 'cluster="k:9092"' in text
+
+
+def test_it_listens_on_loopback_alone(observer: Prometheus) -> None:
+    """Unless told otherwise nobody from another machine can ask."""
+    sockets = [
+        one.laddr.ip
+        for one in psutil.Process().net_connections("tcp")
+        if one.status == psutil.CONN_LISTEN and one.laddr.port == observer.port
+    ]
+    assert sockets == ["127.0.0.1"]
+
+
+def test_one_who_connects_and_says_nothing_holds_up_nobody(observer: Prometheus) -> None:
+    """Each request has a thread of its own."""
+    with socket.create_connection(("127.0.0.1", observer.port or 0), timeout=10):
+        assert "eo_listener_build_info" in scrape(observer)
+
+
+def ask(observer: Prometheus, request: str) -> bytes:
+    with socket.create_connection(("127.0.0.1", observer.port or 0), timeout=10) as client:
+        client.sendall(f"{request} HTTP/1.0\r\n\r\n".encode())
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def test_names_can_be_chosen_in_the_request(observer: Prometheus) -> None:
+    """`?name[]=`, as `params` of a Prometheus job make it, returns that metric and no other."""
+    answer = ask(observer, "GET /metrics?name[]=eo_listener_build_info")
+    assert b"\neo_listener_build_info{" in answer
+    assert b"eo_listener_internal_errors" not in answer
+
+
+def test_only_its_own_path_has_the_metrics(observer: Prometheus) -> None:
+    """HEAD is answered there too, without the numbers; any other path is 404."""
+    assert ask(observer, "GET /metrics").startswith(b"HTTP/1.0 200")
+    head = ask(observer, "HEAD /metrics")
+    assert head.startswith(b"HTTP/1.0 200")
+    assert b"eo_listener" not in head
+    for request in ("GET /", "GET /foo", "HEAD /", "GET /metrics/x"):
+        assert ask(observer, request).startswith(b"HTTP/1.0 404"), request
+
+
+def test_a_path_that_cannot_be_read_is_a_bad_request(
+    observer: Prometheus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is answered, and is no fault of ours in the log."""
+    for method in ("GET", "HEAD"):
+        assert ask(observer, f"{method} http://[/metrics").startswith(b"HTTP/1.0 400")
+    assert not caplog.records
+
+
+def test_only_so_many_connections_are_open(
+    observer: Prometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more is refused in words; when others have gone there is room again."""
+    monkeypatch.setattr(http_server, "_MOST_OPEN", 2)
+    address = ("127.0.0.1", observer.port or 0)
+    with contextlib.ExitStack() as silent:
+        for _ in range(2):
+            silent.enter_context(socket.create_connection(address, timeout=10))
+        with socket.create_connection(address, timeout=10) as client:
+            assert client.recv(100).startswith(b"HTTP/1.0 503")
+    deadline = time.monotonic() + 30
+    while True:
+        with contextlib.suppress(ConnectionError):  # refused while they go
+            if ask(observer, "HEAD /metrics").startswith(b"HTTP/1.0 200"):
+                break
+        assert time.monotonic() < deadline
+
+
+def test_a_name_that_cannot_be_encoded_spoils_no_scrape(observer: Prometheus) -> None:
+    """Half of a character in a name is shown escaped, and all other numbers with it."""
+    observer(GroupOffsetsMissing(cluster="k:9092", group="g\udcfc", offsets=Offsets({})))
+    text = scrape(observer)
+    assert 'consumergroup="g\\\\udcfc"' in text
+    assert "eo_listener_build_info" in text
+
+
+def test_a_fault_is_logged_in_short(
+    observer: Prometheus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its text may hold all the numbers there are."""
+
+    def fail() -> None:
+        raise ValueError("x" * 1_000_000)
+
+    monkeypatch.setattr(observer, "collect", fail)
+    ask(observer, "GET /metrics")
+    (record,) = [one for one in caplog.records if "could not be answered" in one.message]
+    assert "ValueError" in record.message
+    assert len(record.message) < 400
+
+
+def test_one_who_sends_a_byte_now_and_then_is_closed(
+    observer: Prometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is never silent, but its request takes too long."""
+    monkeypatch.setattr(http_server, "_LONGEST", 1.0)
+    with socket.create_connection(("127.0.0.1", observer.port or 0), timeout=30) as client:
+        closed = threading.Event()
+
+        def drip() -> None:
+            with contextlib.suppress(OSError):  # it was closed
+                while not closed.wait(0.05):
+                    client.sendall(b"x")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            assert client.recv(1) == b""
+        except ConnectionResetError:
+            pass  # the same, with bytes that were not read any more
+        finally:
+            closed.set()
+            dripping.join()
+
+
+def test_a_registry_takes_one_observer() -> None:
+    """A second one would give every number twice; it is told what to do."""
+    registry = CollectorRegistry()
+    Prometheus(registry)
+    with pytest.raises(SettingsError, match="already"):
+        Prometheus(registry)
+
+
+def test_closing_frees_the_port() -> None:
+    """Another listener can have it at once."""
+    first = open_metrics(0)
+    port = first.port
+    assert port is not None
+    first.close()
+    second = open_metrics(port)
+    assert "eo_listener_build_info" in scrape(second)
+    second.close()
+    assert second.port is None
+
+
+def test_a_port_that_is_taken_is_one_clear_error(observer: Prometheus) -> None:
+    """The address, the likely cause, and what to change."""
+    with pytest.raises(UnavailableError, match=f"127.0.0.1:{observer.port}.*another port"):
+        open_metrics(observer.port or 0)
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_that_is_none_is_wrong_use(port: int) -> None:
+    """Before anything is opened."""
+    with pytest.raises(SettingsError, match="from 0 to 65535"):
+        open_metrics(port)
+
+
+def test_an_address_of_another_machine_is_one_clear_error() -> None:
+    """192.0.2.1 is nobody's (RFC 5737)."""
+    with pytest.raises(UnavailableError, match=r"cannot be served at 192\.0\.2\.1:0"):
+        open_metrics(0, "192.0.2.1")
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """prometheus_client is no dependency of its own accord."""
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    for module in [
+        name for name in sys.modules if name.startswith("eo_listener.observers.metrics.")
+    ]:
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(SettingsError, match=r"eo-listener\[metrics\]"):
+        open_metrics(0)
+    with pytest.raises(ImportError, match=r"eo-listener\[metrics\]") as lacking:
+        importlib.import_module("eo_listener.observers.metrics.prometheus")
+    assert lacking.value.name == "prometheus_client"
+
+
+def test_a_registry_of_the_users_own_has_the_numbers() -> None:
+    """A program that serves its own metrics already needs no second port."""
+    registry = CollectorRegistry()
+    observer = Prometheus(registry)
+    store = MemoryGroups()
+    committer = Committer(lambda cluster: store, observers=[observer])
+    router = Router(Rules(), MemoryQueries(OPTIONS), committer)
+    router.progressed(Progress.parse(recorded()[0]))
+    router.close(time.monotonic() + 10)
+    committer.close(10)
+    held = store.groups["flights-to-pg"]
+    assert set(held) == {TopicPartition("rec400a", number) for number in range(3)}
+    assert isinstance(held[TopicPartition("rec400a", 0)], Position)
+    labels = {
+        "cluster": "k:9092",
+        "consumergroup": "flights-to-pg",
+        "topic": "rec400a",
+        "partition": "0",
+    }
+    assert registry.get_sample_value("eo_listener_consumergroup_current_offset", labels) == 42

@@ -1,0 +1,117 @@
+"""Batches for a sink as a driver has them, and what another connection sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from eo_listener.model.ledger import Applied, Entry
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.protocols import Sink
+from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.sinks.postgres.catalog import columns, make_target
+from eo_listener.sinks.postgres.columns import Layout
+from eo_listener.sinks.postgres.dead_letters import make
+from eo_listener.testing.faults import hooked
+from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+
+TP = TopicPartition("flights", 0)
+STAGES = "SELECT relname FROM pg_class WHERE relname LIKE 'eo_stage%' AND pg_table_is_visible(oid)"
+WRITE_METHODS = pytest.mark.parametrize("write_method", ["driver", "staging"])
+FLIGHTS = "topic string, partition int, offset bigint, id int, delay double"
+
+
+def next_entry(sink: Sink, count: int = 10, *, run: str = "run-1") -> Entry:
+    """A batch of `count` offsets behind those that the sink has."""
+    heads = sink.applied(QUERY)
+    head = heads.get(TP)
+    start, batch = (head.span.until, head.batch_id + 1) if head else (0, 0)
+    return entry_of(heads, {TP: OffsetRange(start, start + count)}, batch_id=batch, run_id=run)
+
+
+def write(sink: Sink, frame: Any, count: int = 10) -> Applied:
+    """Write a frame as the sink's next batch."""
+    entry = next_entry(sink, count)
+    return sink.apply(frame, entry, plan_of(entry))
+
+
+def put(
+    sink: PostgresSink,
+    fields: Mapping[str, str],
+    batches: Generator[pa.RecordBatch, None, None],
+    **how: Any,
+) -> Applied:
+    """Write record batches, as they come, as the sink's next batch: what it does without Spark.
+
+    `how` are other fields of the writer.
+    """
+    writer = replace(sink._writer(QUERY), **how)
+    link = sink._connection(writer)
+    schema, target = writer.access.schema, sink._target
+    if target.dead_letters is not None:
+        make(link, schema, target.dead_letters, create=True)
+    there = None if target.apply else columns(link, schema, target.table)
+    told = {"fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
+    layout = Layout.of(told, there, target, direct=writer.direct)
+    if there is None and target.apply is None:
+        make_target(link, layout, target.keys, (schema, target.table), create=target.create)
+    return writer.write(link, layout, batches, next_entry(sink))
+
+
+def flights(*rows: tuple[int, int | None, float | None]) -> list[tuple[Any, ...]]:
+    """Rows of FLIGHTS from (offset, id, delay)."""
+    return [(*TP, offset, number, delay) for offset, number, delay in rows]
+
+
+def ask(dsn: str, query: str) -> list[Any]:
+    """Ask on a connection of its own; one column comes without a tuple."""
+    with psycopg.connect(dsn) as link:
+        found = link.execute(query.encode()).fetchall()
+    return [row[0] for row in found] if found and len(found[0]) == 1 else list(found)
+
+
+def script(dsn: str, *statements: str) -> None:
+    """Run statements on a connection of its own."""
+    with psycopg.connect(dsn, autocommit=True) as link:
+        for one in statements:
+            link.execute(one.encode())
+
+
+@contextmanager
+def another_role(dsn: str, *statements: str, options: str = "") -> Iterator[str]:
+    """A way into the same schema as a role that is gone after it.
+
+    `options` go to CREATE ROLE; `statements` may name {role} and {schema}.
+    """
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    role = f"role_{schema}"
+    script(
+        dsn,
+        f"CREATE ROLE {role} LOGIN {options}",
+        *(one.format(role=role, schema=schema) for one in statements),
+    )
+    try:
+        yield dsn.replace("postgres@", f"{role}@", 1)
+    finally:
+        script(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@contextmanager
+def at(acts: Mapping[str, Callable[[], object]]) -> Iterator[None]:
+    """Do each act when its fault point is reached for the first time; all of them must be."""
+    due = dict(acts)
+
+    def hook(name: str) -> None:
+        act = due.pop(name, None)
+        if act is not None:
+            act()
+
+    with hooked(hook):
+        yield
+    assert not due, f"not reached: {', '.join(due)}"

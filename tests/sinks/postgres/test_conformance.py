@@ -1,0 +1,47 @@
+"""PostgresSink is a sink as every other, by each of its write methods and in each of its modes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.testing.conformance import SinkConformance
+from eo_listener.testing.made_up_entries import FRAME, Row
+
+pytestmark = pytest.mark.spark
+
+
+class TestPostgresSink(SinkConformance):
+    """Through the driver, by append."""
+
+    # At "sink.commit-sent" the answer is on its way: what is durable then, nobody can say.
+    fault_points = ("sink.begun", "sink.copying", "sink.rows-written", "sink.ledger-moved")
+    fault_points_after = ("sink.committed",)
+
+    @pytest.fixture(autouse=True)
+    def _store(self, spark: SparkSession, dsn: str) -> None:
+        self.spark = spark
+        self.dsn = dsn
+
+    def open_sink(self, target: str) -> PostgresSink:
+        """Open a sink in the test's own schema."""
+        return PostgresSink(self.dsn, target)
+
+    def read_rows(self, target: str) -> list[Row]:
+        """Read with a connection of its own."""
+        with psycopg.connect(self.dsn) as link:
+            table = sql.Identifier(target)
+            there = link.execute("SELECT to_regclass(%s)", (table.as_string(link),)).fetchone()
+            if there == (None,):
+                return []
+            return link.execute(sql.SQL("SELECT * FROM {}").format(table)).fetchall()
+
+    def make_frame(self, rows: Sequence[Row]) -> Any:
+        """A DataFrame."""
+        return self.spark.createDataFrame(list(rows), FRAME)

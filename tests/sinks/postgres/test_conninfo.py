@@ -1,0 +1,309 @@
+"""Ways in that are wrong are clear errors, and the dsn's secrets are nowhere to be read."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pickle
+import socket
+import threading
+import time
+import traceback
+
+import pytest
+
+from eo_listener.model.errors import EoListenerError, RetriableSinkError, SettingsError, SinkError
+from eo_listener.sinks.postgres import PostgresSink, connection
+from eo_listener.testing.made_up_entries import entry_of
+from tests.postgres_server import PostgresServer
+from tests.sinks.postgres.course import another_role, ask, script
+
+SECRET = "s3cret%40word"  # noqa: S105  # the test looks for it
+PLAIN = "s3cret@word"
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        f"postgresql://me:{SECRET}@127.0.0.1:1/flights",
+        f"postgresql://me:{PLAIN}@127.0.0.1:1/flights",
+        f"host=127.0.0.1 port=1 password={SECRET}",
+        f"host=127.0.0.1 passwort={SECRET}",
+        f"postgresql://me:{SECRET}@127.0.0.1:port/x",
+        f"{SECRET}",
+        f"host=127.0.0.1 port=1 password={SECRET} sslmode=nonsense",
+    ],
+)
+def test_no_secret_is_told(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever is wrong with a dsn, its password is in no message, repr, traceback or log."""
+    caplog.set_level(logging.DEBUG, logger="eo_listener")
+    said = []
+    try:
+        sink = PostgresSink(dsn, "t", connect_timeout=1)
+        said += [repr(sink), str(sink), sink.label, sink.key, repr(sink._access)]
+        sink.applied("q")
+    except EoListenerError:
+        said.append(traceback.format_exc())
+    else:
+        pytest.fail("nobody should have answered")
+    said.append(caplog.text)
+    for text in said:
+        assert "s3cret" not in text
+        assert "word" not in text.replace("password", "")
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://me:s3/cretword@127.0.0.1:1/flights",
+        "postgresql://me:12/s3cretword@127.0.0.1:1/flights",
+        "postgresql://me:12/s3@cretword@127.0.0.1:1/flights",
+        "postgresql://me:s3:e/cretword@127.0.0.1:1/flights",
+    ],
+)
+def test_a_password_that_tears_the_uri_is_refused(dsn: str) -> None:
+    """A password that libpq would take for a port or a database is refused, and not told."""
+    with pytest.raises(SettingsError, match="%XX") as refused:
+        PostgresSink(dsn, "t")
+    assert "s3" not in str(refused.value)
+    assert "word" not in str(refused.value).replace("password", "")
+
+
+def test_a_database_may_have_any_name() -> None:
+    """A database with a slash is fine where the dsn is no URI; several ports are fine in one."""
+    assert "h/a/b" in PostgresSink("host=h dbname=a/b", "t").label
+    assert "h:1,2/d" in PostgresSink("postgresql://h:1,h:2/d", "t").label.replace("h,h", "h")
+
+
+@pytest.mark.parametrize(
+    ("user", "database", "said"),
+    [
+        ("postgres", "nosuch", 'database "nosuch" does not exist'),
+        ("nobody", "postgres", 'role "nobody" does not exist'),
+        ("checked:wrong", "postgres", 'password authentication failed for user "checked"'),
+    ],
+)
+def test_a_wrong_way_in_is_named(
+    postgres: PostgresServer, user: str, database: str, said: str
+) -> None:
+    """A missing database, an unknown role and a wrong password each say so, in one line."""
+    script(
+        postgres.dsn(),
+        "DROP ROLE IF EXISTS checked",
+        "CREATE ROLE checked LOGIN PASSWORD 'right'",
+    )
+    with pytest.raises(SinkError, match=said) as failed:
+        PostgresSink(postgres.dsn(user, database), "t").applied("q")
+    assert "\n" not in str(failed.value)
+    assert failed.value.__cause__ is None
+    script(postgres.dsn(), "DROP ROLE checked")
+
+
+def test_a_server_that_never_answers(postgres: PostgresServer) -> None:
+    """An address that takes the connection and says nothing is given up after connect_timeout."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        port = silent.getsockname()[1]
+        with pytest.raises(SinkError, match="timeout"):
+            PostgresSink(f"host=127.0.0.1 port={port}", "t", connect_timeout=2).applied("q")
+
+
+def test_a_server_that_falls_silent_behind_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that lets us in and answers nothing more, as a paused pooler, is given up too."""
+    monkeypatch.setattr(connection, "_GRACE", 0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def let_in() -> None:
+            with server.accept()[0] as client:
+                client.recv(1 << 16)
+                client.sendall(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I")  # welcome; ready
+                while client.recv(1 << 16):
+                    pass
+
+        porter = threading.Thread(target=let_in)
+        porter.start()
+        dsn = f"host=127.0.0.1 port={server.getsockname()[1]} sslmode=disable gssencmode=disable"
+        sink = PostgresSink(dsn, "t", statement_timeout=0.2, lock_timeout=0.2)
+        with pytest.raises(SinkError, match="no answer"):
+            sink.applied("q")
+        porter.join(5)
+        assert not porter.is_alive()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mode": "insert"},
+        {"mode": "upsert"},
+        {"keys": "id"},
+        {"write_method": "executors"},
+        {"lock_timeout": 0},
+        {"write_method": "staging", "atomicity": "partition"},
+        {"write_method": "driver", "atomicity": "partition"},
+        {"atomicity": "row"},
+        {"executor_rows": -1},
+        {"max_connections": 0},
+        {"dead_letters": "t"},
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(wrong: dict[str, object]) -> None:
+    """What can never work is a SettingsError when the sink is made."""
+    with pytest.raises(SettingsError):
+        PostgresSink("host=127.0.0.1", "t", **wrong)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_a_connection_that_was_closed_is_opened_again(dsn: str) -> None:
+    """A server or firewall that ends idle connections is no reason to fail the next batch."""
+    sink = PostgresSink(dsn, "t")
+    sink.applied("q")
+    script(
+        dsn,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'eo_listener%t' AND pid <> pg_backend_pid()",
+    )
+    assert sink.applied("q") == {}
+
+
+def test_a_sink_travels_without_its_connection(dsn: str) -> None:
+    """A sink that was used can be pickled; the copy opens its own connection."""
+    sink = PostgresSink(dsn, "t")
+    sink.applied("q")
+    copy = pickle.loads(pickle.dumps(sink))  # noqa: S301  # made here
+    assert copy.applied("q") == {}
+    assert copy._link is not sink._link
+    assert ask(dsn, "SELECT count(*) FROM eo_ledger") == [0]
+
+
+def test_time_limits_of_the_role_do_not_end_a_batch(dsn: str) -> None:
+    """An idle_in_transaction limit of the role is no limit for Spark's work in a batch."""
+    sink = PostgresSink(f"{dsn}%20-cidle_in_transaction_session_timeout%3D200", "t")
+    writer = sink._writer("q")
+    sink.applied("q")
+    assert sink._link is not None
+    with writer.transaction(sink._link, entry_of({}, {}, query="q")):
+        assert sink._link.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
+        assert sink._link.execute("SHOW statement_timeout").fetchone() == ("10min",)
+
+
+def test_settings_of_the_role_do_not_change_what_is_read_or_promised(dsn: str) -> None:
+    """Another style of dates is no matter, COMMIT waits for the disk, and an idle link stays."""
+    settings = ("DateStyle = 'SQL, DMY'", "synchronous_commit = off", "idle_session_timeout = 100")
+    altered = [f"ALTER ROLE {{role}} SET {one}" for one in settings]
+    with (
+        another_role(dsn, *altered, options="SUPERUSER") as odd,
+        contextlib.closing(PostgresSink(odd, "t")) as sink,
+    ):
+        assert sink.applied("q") == {}
+        link = sink._link
+        assert link is not None
+        time.sleep(0.3)
+        with sink._writer("q").transaction(link, entry_of({}, {}, query="q")):
+            assert link.execute("SHOW synchronous_commit").fetchone() == ("on",)
+            assert link.execute("SELECT now()").fetchone() is not None
+
+
+def test_a_fork_has_a_connection_of_its_own(dsn: str) -> None:
+    """A child neither uses nor ends its parent's connection."""
+    sink = PostgresSink(dsn, "t")
+    sink.applied("q")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            parents = sink._link
+            code = 0 if sink.applied("q") == {} and sink._link is not parents else 2
+            sink.close()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert sink._link is not None
+    assert sink._link.execute("SELECT 1").fetchone() == (1,)
+    sink.close()
+
+
+class Tokens:
+    """A function that gives a dsn with a token, as those of clouds and vaults are written."""
+
+    def __init__(self, *dsns: object) -> None:
+        self.dsns = list(dsns)
+        self.called = 0
+
+    def __call__(self) -> str:
+        self.called += 1
+        given = self.dsns.pop(0) if len(self.dsns) > 1 else self.dsns[0]
+        if isinstance(given, Exception):
+            raise given
+        return given  # type: ignore[return-value]  # some are wrong on purpose
+
+
+def test_a_function_gives_the_dsn_of_each_connection(dsn: str) -> None:
+    """It is called whenever a connection is made, and never before: a token may have expired."""
+    tokens = Tokens(dsn)
+    sink = PostgresSink(tokens, "t")
+    assert tokens.called == 0
+    assert sink.applied("q") == {}
+    before = tokens.called
+    sink.applied("q")
+    assert tokens.called == before
+    script(
+        dsn,
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'eo_listener%t' AND pid <> pg_backend_pid()",
+    )
+    assert sink.applied("q") == {}
+    assert tokens.called == before + 1
+    copy = pickle.loads(pickle.dumps(sink))  # noqa: S301  # made here
+    assert copy.applied("q") == {}
+    assert copy._access.dsn.called == tokens.called + 1
+    for one in (sink, copy):
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "match"),
+    [
+        (RuntimeError(f"token {PLAIN} refused"), RetriableSinkError, "has raised RuntimeError"),
+        (None, SettingsError, "returned NoneType"),
+        (f"host=127.0.0.1 passwort={PLAIN}", SettingsError, "not a connection string"),
+        ("postgresql://me:s3/cretword@127.0.0.1:1/flights", SettingsError, "%XX"),
+        (f"host=127.0.0.1 port=1 password={PLAIN}", RetriableSinkError, "cannot be reached"),
+    ],
+)
+def test_no_secret_of_a_function_is_told(
+    given: object, error: type[EoListenerError], match: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever a function raises or returns, its secret is in no message, repr or traceback."""
+    caplog.set_level(logging.DEBUG, logger="eo_listener")
+    sink = PostgresSink(Tokens(given), "t", connect_timeout=1)
+    with pytest.raises(error, match=match) as failed:
+        sink.applied("q")
+    said = ["".join(traceback.format_exception(failed.value)), repr(sink), sink.label]
+    for text in (*said, sink.key, repr(sink._access), caplog.text):
+        assert "s3" not in text
+        assert "cret" not in text.replace("secret", "")
+
+
+def test_a_pooler_that_lends_a_backend_for_each_transaction(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is noticed when another backend serves a transaction; nothing prepared is relied upon,
+    and nobody's connection is ended by its name any more.
+    """
+    with contextlib.closing(PostgresSink(dsn, "t")) as sink:
+        assert sink.applied("q") == {}
+        link = sink._link
+        assert link is not None
+        assert link.prepare_threshold is None
+        assert link.identity is not None
+        with sink._writer("q").transaction(link, entry_of({}, {}, query="q")):
+            seen = [link.shared]
+        link.identity = link.identity._replace(pid=1)  # as a pooler's next transaction shows it
+        for _ in range(2):
+            with sink._writer("q").transaction(link, entry_of({}, {}, query="q")):
+                seen.append(link.shared)
+                assert link.backend == link.info.backend_pid
+        assert seen == [False, True, True]
+        assert caplog.text.count("transaction mode") == 1
+        assert ask(dsn, "SELECT count(*) FROM pg_prepared_statements") == [0]

@@ -1,0 +1,183 @@
+"""What the server and libpq say, as our errors: without a server."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from eo_listener.model.errors import RetriableSinkError, SinkError, SinkLockedError
+from eo_listener.sinks.postgres.errors import lost, on_standby, reason, translated, unreachable
+
+REACH = 'connection to server at "h", port 5432 failed: '
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"{REACH}Connection refused",
+        f"{REACH}FATAL:  the database system is starting up",
+        f"{REACH}FATAL:  the database system is shutting down",
+        f"{REACH}FATAL:  sorry, too many clients already",
+        f"{REACH}FATAL:  das Datenbanksystem startet",
+        f"{REACH}session is read-only",
+        f"{REACH}timeout expired",
+        "failed to resolve host 'db.example': [Errno -2] Name or service not known",
+        "server closed the connection unexpectedly",
+        "no answer for 620 seconds",
+    ],
+)
+def test_what_may_pass_is_tried_again(said: str) -> None:
+    """A server that is down, starting, full or not yet found may answer in a moment."""
+    error = unreachable("the table", said)
+    assert isinstance(error, RetriableSinkError)
+    assert said in str(error)
+    assert error.cause
+    assert error.fix
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'FATAL:  password authentication failed for user "me"',
+        'FATAL:  database "flights" does not exist',
+        'FATAL:  role "me" is not permitted to log in',
+        'FATAL:  no pg_hba.conf entry for host "h", user "me", database "d", no encryption',
+        "fe_sendauth: no password supplied",
+        "server does not support SSL, but SSL was required",
+        "SSL error: certificate verify failed",
+        'invalid sslmode value: "nonsense"',
+        'FATAL:  permission denied for database "d"',
+        'FATAL:  unsupported startup parameter in options: "x"',
+    ],
+)
+def test_what_waiting_does_not_cure_is_not_tried_again(said: str) -> None:
+    """A wrong dsn stays wrong: the query is told at once."""
+    error = unreachable("the table", REACH + said)
+    assert type(error) is SinkError
+    assert "psql" in str(error)
+
+
+def test_a_full_server_is_told_from_one_that_is_down() -> None:
+    """Who has no connection left is told to close some, not that the server is down."""
+    for said in ("sorry, too many clients already", "remaining connection slots are reserved for"):
+        error = unreachable("t", REACH + said)
+        assert "no free connection" in str(error)
+        assert "max_connections" in str(error)
+    assert "down" in str(unreachable("t", REACH + "Connection refused"))
+
+
+@pytest.mark.parametrize(
+    "state", ["40001", "40P01", "57P01", "57P02", "57P03", "08006", "08003", "25006"]
+)
+def test_states_that_pass(state: str) -> None:
+    """A conflict, a connection that ended and a server that only reads are worth another try."""
+    error = translated(errors.lookup(state)("said so"), "the table", "writing")
+    assert isinstance(error, RetriableSinkError)
+    assert error.cause
+    assert error.fix
+
+
+@pytest.mark.parametrize("state", ["42501", "42P01", "57014", "53100", "23505", "42P10", "0A000"])
+def test_states_that_stay(state: str) -> None:
+    """What the user must change goes up at once."""
+    error = translated(errors.lookup(state)("said so"), "the table", "writing")
+    assert type(error) is SinkError
+    assert "said so" in str(error)
+    assert "while writing" in str(error)
+
+
+def test_each_error_says_what_to_do() -> None:
+    """For the errors that an operator meets, the fix is named."""
+    for state, fix in (
+        ("42501", "GRANT"),
+        ("42P01", "search_path"),
+        ("57014", "statement_timeout="),
+        ("53100", "disk space"),
+        ("53300", "max_connections"),
+        ("42P10", "CREATE UNIQUE INDEX"),
+        ("25P04", "transaction_timeout"),
+    ):
+        assert fix in str(translated(errors.lookup(state)("said so"), "t", "writing"))
+
+
+def test_a_lock_is_somebodys() -> None:
+    """A lock that is held for too long is named as that."""
+    error = translated(errors.LockNotAvailable("canceling"), "the table", "writing")
+    assert isinstance(error, SinkLockedError)
+    assert "lock_timeout=" in str(error)
+
+
+def test_what_counts_as_lost() -> None:
+    """Without a SQLSTATE only what the connection itself reports; a refusal is none."""
+    assert lost(psycopg.OperationalError("the connection is closed"))
+    assert lost(psycopg.InterfaceError("connection already closed"))
+    assert not lost(psycopg.ProgrammingError("can't adapt"))
+    assert not lost(errors.QueryCanceled("timeout"))
+    assert lost(errors.AdminShutdown("terminating connection"))
+    assert lost(errors.lookup("08006")("gone"))
+    assert not on_standby(errors.FeatureNotSupported("no"))
+    assert on_standby(errors.ReadOnlySqlTransaction("cannot execute UPDATE"))
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            errors.InvalidTextRepresentation('invalid input syntax for type integer: "se"cret"'),
+            'invalid input syntax for type integer: "..."',
+        ),
+        (
+            errors.CharacterNotInRepertoire('invalid byte sequence for encoding "UTF8": 0xff 0x5e'),
+            'invalid byte sequence for encoding "...": "..."',
+        ),
+        (
+            errors.NumericValueOutOfRange("numeric field overflow"),
+            "numeric field overflow",
+        ),
+        (
+            errors.UniqueViolation('duplicate key value violates unique constraint "t_pkey"'),
+            'duplicate key value violates unique constraint "t_pkey"',
+        ),
+        (
+            errors.RaiseException("secret of Mr. Smith is wrong"),
+            "a trigger or function of the database has raised SQLSTATE P0001",
+        ),
+        (
+            errors.ExternalRoutineException("secret"),
+            "a trigger or function of the database has raised SQLSTATE 38000",
+        ),
+    ],
+)
+def test_a_reason_for_logs_holds_no_value(error: psycopg.Error, text: str) -> None:
+    """What the server quotes of a row, and what a user's function says, stays out of errors."""
+    assert reason(error, values=False) == text
+    assert reason(error) == str(error)
+    assert text in str(translated(error, "t", "writing"))
+
+
+def test_statement_mode_of_a_pooler_is_refused() -> None:
+    """PgBouncer's answer to BEGIN looks like a lost connection, and no waiting helps."""
+    said = errors.ProtocolViolation("transaction blocks not allowed in statement pooling mode")
+    error = translated(said, "the table", "writing")
+    assert type(error) is SinkError
+    assert "pool_mode = session" in str(error)
+
+
+class Raised(errors.CheckViolation):
+    """What RAISE ... USING ERRCODE = '23514' of a function makes of its text."""
+
+    diag = SimpleNamespace(  # type: ignore[assignment]  # as much of it as is read
+        message_primary="secret of Mr. Smith",
+        source_function="exec_stmt_raise",
+        constraint_name=None,
+    )
+
+
+def test_what_a_function_raises_under_another_sqlstate_is_its_own() -> None:
+    """Not the SQLSTATE tells whose words they are, but which part of the server has sent them."""
+    assert "Smith" not in reason(Raised(), values=False)
+    assert "23514" in reason(Raised(), values=False)
+    assert reason(Raised()) == "secret of Mr. Smith"

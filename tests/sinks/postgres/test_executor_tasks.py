@@ -1,0 +1,290 @@
+"""What a task does: it is repeated where that helps, looks first, and keeps its connection."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from eo_listener.model.errors import (
+    OutcomeUnknownError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.sinks.ledger_sql import LedgerSql
+from eo_listener.sinks.postgres import PostgresSink, worker_connections
+from eo_listener.sinks.postgres.columns import Layout
+from eo_listener.sinks.postgres.connection import begin
+from eo_listener.sinks.postgres.executor_tasks import Attempt, connection
+from eo_listener.sinks.postgres.per_partition import PartitionTask
+from eo_listener.sinks.postgres.task_results import NoConnectionError, Outcome
+from eo_listener.sinks.postgres.transaction import Writer
+from eo_listener.sinks.postgres.worker_connections import borrowed
+from eo_listener.testing.made_up_entries import QUERY, heads_of
+from tests.sinks.postgres.course import another_role, ask, at, next_entry, script
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = {"fields": [{"name": "id", "type": "long"}]}
+FIRST = Attempt(task=0, number=1, is_first=True, is_last=False)
+AGAIN = replace(FIRST, number=2, is_first=False)
+KEPT = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'eo_listener%t'"
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    """Each test begins and ends without connections of tasks."""
+    yield
+    for key, one in list(worker_connections._kept.items()):
+        one.closing.cancel()
+        worker_connections._kept.pop(key).link.close()
+
+
+def sink_of(dsn: str, **more: Any) -> PostgresSink:
+    sink = PostgresSink(dsn, "t", atomicity="partition", **more)
+    sink.applied(QUERY)
+    return sink
+
+
+def batches() -> list[pa.RecordBatch]:
+    return [pa.record_batch({"id": pa.array(range(10), pa.int64())})]
+
+
+def task_of(sink: PostgresSink) -> PartitionTask:
+    layout = Layout.of(SCHEMA, None, sink._target, direct=True)
+    writer = replace(sink._writer(QUERY), alone=False)
+    return PartitionTask(writer=writer, layout=layout, entries={0: next_entry(sink)})
+
+
+def test_a_task_that_was_written_writes_nothing_again(dsn: str) -> None:
+    """A repeated attempt finds its own head before it computes a row; one that is late, after."""
+    script(dsn, "CREATE TABLE t (id bigint)")
+    task = task_of(sink_of(dsn))
+    assert task(FIRST, batches()) == (10, 0)
+
+    computed = iter(batches())
+    assert task(AGAIN, computed) == (0, 0)
+    assert len(list(computed)) == 1
+    assert task(FIRST, batches()) == (0, 0)
+    assert ask(dsn, "SELECT count(*) FROM t") == [10]
+
+
+@pytest.mark.parametrize("point", ["sink.copying", "sink.ledger-moved", "sink.commit-sent"])
+def test_a_task_whose_connection_is_lost(dsn: str, point: str) -> None:
+    """Wherever that happens, COMMIT included: repeated, it has written its rows once."""
+    script(dsn, "CREATE TABLE t (id bigint)")
+    sink = sink_of(dsn)
+    task = task_of(sink)
+
+    def lose() -> None:
+        script(dsn, f"SELECT pg_terminate_backend(pid) FROM ({KEPT} AND pid <> {mine}) x")
+
+    mine = sink._connection(sink._writer(QUERY)).backend
+    try:
+        with at({point: lose}):
+            task(FIRST, batches())
+        was_lost = False
+    except (RetriableSinkError, OutcomeUnknownError):  # which Spark repeats
+        was_lost = True
+    assert was_lost or point == "sink.commit-sent"  # whose answer may be quicker
+    task(AGAIN, batches())
+    assert ask(dsn, "SELECT count(*), count(DISTINCT id) FROM t") == [(10, 10)]
+    assert sink.applied(QUERY) == heads_of(task.entries[0])
+    sink.close()
+
+
+def test_a_task_whose_predecessor_stands_still(dsn: str) -> None:
+    """An attempt that was stopped in its transaction holds its head until the next one ends it."""
+    script(dsn, "CREATE TABLE t (id bigint)")
+    task = task_of(sink_of(dsn, lock_timeout=0.3))
+    with task.writer.open() as stopped:
+        begin(stopped, task.writer.access)
+        task.writer.ledger.move(stopped, task.entries[0], rows=0)
+        assert task(AGAIN, batches()) == (10, 0)
+        with pytest.raises(psycopg.Error):
+            stopped.execute("SELECT 1")
+    assert ask(dsn, "SELECT count(*) FROM t") == [10]
+
+
+REPEATED = """
+import sys, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+from eo_listener.model.errors import OutcomeUnknownError, SinkError, RetriableSinkError
+from eo_listener.sinks.postgres.executor_tasks import outcomes
+from tests.spark_session import builder
+folder = Path(sys.argv[1])
+spark = builder({"spark.master": "local[2,3]", "spark.log.level": "OFF"}).getOrCreate()
+
+def work(attempt, batches):
+    Path(folder, f"{kind}-{attempt.task}-{attempt.number}").touch()
+    rows = sum(batch.num_rows for batch in batches)
+    if attempt.task == 1 and kind == "once" and attempt.is_first:
+        raise OutcomeUnknownError("lost")
+    if attempt.task == 1 and kind == "always":
+        raise OutcomeUnknownError("lost")
+    if attempt.task == 1 and kind == "never":
+        raise SinkError("wrong")
+    return rows, 0
+
+frame = spark.range(0, 40, 1, 4)
+for kind in ("once", "always", "never"):
+    try:
+        said = sum(one.rows for one in outcomes(frame, work))
+    except Exception as error:
+        said = f"{type(error).__name__} {error}"
+    tried = len(list(folder.glob(f"{kind}-1-*"))), len(list(folder.glob(f"{kind}-[023]-*")))
+    print(kind, said, *tried)
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+def test_spark_repeats_a_task_for_what_may_pass(tmp_path: Path) -> None:
+    """That task alone, as often as Spark repeats tasks; what stays wrong is told at once."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    answer = subprocess.run(
+        [sys.executable, "-c", REPEATED, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert answer.stdout.splitlines() == [
+        "once 40 2 3",
+        "always RetriableSinkError lost 3 3",
+        "never SinkError wrong 1 3",
+    ], answer.stderr[-3000:]
+
+
+def writer_of(dsn: str, **more: Any) -> Writer:
+    return sink_of(dsn, **more)._writer(QUERY)
+
+
+def backend(writer: Writer) -> int:
+    with borrowed(writer) as link:
+        return link.backend
+
+
+def test_a_connection_is_kept_from_task_to_task(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the same way in and the same process; it is closed when nobody has asked for a while."""
+    writer = writer_of(dsn)
+    first = backend(writer)
+    assert backend(writer) == first
+    other = replace(writer, access=replace(writer.access, dsn=dsn + "&connect_timeout=7"))
+    assert backend(other) != first
+    assert backend(replace(writer, query="another")) != first  # it has a name of its own
+    here = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: here + 1)  # as after a fork
+    assert backend(writer) != first
+    monkeypatch.setattr(os, "getpid", lambda: here)
+    assert backend(writer) == first
+    monkeypatch.setattr(worker_connections, "IDLE", 0.1)
+    backend(writer)
+    ends = time.monotonic() + 20
+    while ask(dsn, f"{KEPT} AND pid = {first}"):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    assert backend(writer) != first
+
+
+def test_what_is_not_fit_to_be_kept_is_closed(dsn: str) -> None:
+    """After an error, within a transaction, and where the server has ended it."""
+    writer = writer_of(dsn)
+    first = backend(writer)
+    with pytest.raises(KeyError), borrowed(writer):
+        raise KeyError
+    second = backend(writer)
+    assert second != first
+    with borrowed(writer) as link:
+        link.execute("BEGIN")
+    third = backend(writer)
+    assert third != second
+    script(dsn, f"SELECT pg_terminate_backend({third})")
+    assert backend(writer) != third
+
+
+def test_with_a_bound_no_connection_is_kept(dsn: str) -> None:
+    """The next task may have another worker, which would open one more."""
+    writer = writer_of(dsn, max_connections=2)
+    assert backend(writer) != backend(writer)
+    assert worker_connections._kept == {}
+
+
+def test_a_head_that_cannot_be_read_is_an_error_of_ours(dsn: str) -> None:
+    """What the server says in a task, before it computes a row, comes back with the sink's name."""
+    script(dsn, "CREATE TABLE t (id bigint)")
+    task = task_of(sink_of(dsn))
+    script(dsn, "DROP TABLE eo_ledger")
+    with pytest.raises(SinkError, match=r"eo_ledger.*while reading its ledger"):
+        task(AGAIN, batches())
+
+
+def test_one_task_prunes_for_all(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others would wait until it commits."""
+    script(dsn, "CREATE TABLE t (id bigint)")
+    task = task_of(sink_of(dsn))
+    pruned: list[object] = []
+    monkeypatch.setattr(LedgerSql, "prune", lambda *given: pruned.append(given))
+    entry = task.entries[0]
+    two = replace(task, entries={0: entry, 1: replace(entry, query="another")})
+    for number in (1, 0):
+        two(replace(FIRST, task=number), batches())
+        assert len(pruned) == 1 - number
+
+
+def test_a_task_waits_for_a_free_connection(dsn: str) -> None:
+    """While the role has none left; what waiting does not cure is told at once."""
+    sink_of(dsn).close()
+    grant = "GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}"
+    usage = "GRANT USAGE ON SCHEMA {schema} TO {role}"
+    with another_role(dsn, usage, grant, options="CONNECTION LIMIT 1") as role:
+        schema = ask(dsn, "SELECT current_schema()")[0]
+        writer = writer_of(dsn, schema=schema)
+        lonely = replace(writer, access=replace(writer.access, dsn=role, connect_timeout=2))
+        held = psycopg.connect(role)
+        threading.Timer(0.5, held.close).start()
+        with connection(lonely) as link:
+            assert link.execute("SELECT 1").fetchone() == (1,)
+        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 0")
+        hasty = replace(lonely, query="b", access=replace(lonely.access, connect_timeout=0.1))
+        with pytest.raises(NoConnectionError, match="too many connections") as caught:
+            connection(hasty)
+        assert caught.value.again
+        script(dsn, f"ALTER ROLE role_{schema} NOLOGIN")
+        with pytest.raises(NoConnectionError, match="not permitted to log in") as caught:
+            connection(replace(hasty, query="c"))
+        assert not caught.value.again
+        nothing_left = list(worker_connections._kept.items())
+        for key, one in nothing_left:
+            one.closing.cancel()
+            worker_connections._kept.pop(key).link.close()
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_a_task_tells_comes_back_as_it_was(again: bool) -> None:
+    """Whether a connection may come later travels with the error."""
+    told = NoConnectionError.of(SettingsError("p", cause="c", fix="f"), again=again)  # type: ignore[arg-type]  # any of ours
+    row = {name: value[0] for name, value in Outcome(task=1, attempt=2, failure=told).row().items()}
+    back = Outcome.of(row).failure
+    assert isinstance(back, NoConnectionError)
+    assert (back.again, back.problem, back.cause, back.fix) == (again, "p", "c", "f")
+
+
+def test_an_entry_of_another_task_is_not_its_own(dsn: str) -> None:
+    """A task without an entry has nothing to write, and opens nothing."""
+    task = task_of(sink_of(dsn))
+    other = replace(task, entries={1: task.entries[0]})
+    assert other(FIRST, batches()) == (0, 0)
+    assert ask(dsn, "SELECT to_regclass('t')::text") == [None]

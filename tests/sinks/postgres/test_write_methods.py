@@ -1,0 +1,444 @@
+"""Which write method a batch takes, what executors need for it, and what they leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.model.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.sinks.postgres import PostgresSink, executor_check
+from eo_listener.sinks.postgres.executor_check import reach
+from eo_listener.sinks.postgres.write_methods import STAGING_ROWS, Proved
+from eo_listener.testing.faults import hooked
+from eo_listener.testing.made_up_entries import QUERY, plan_of
+from tests.sinks.postgres.course import (
+    STAGES,
+    WRITE_METHODS,
+    another_role,
+    ask,
+    at,
+    next_entry,
+    script,
+    write,
+)
+from tests.spark_session import submit_environment
+
+pytestmark = [pytest.mark.spark]
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_size_of_a_batch_chooses_its_write_method(spark: SparkSession, dsn: str) -> None:
+    """From `executor_rows` planned rows on the executors write, below it the driver."""
+    sink = PostgresSink(dsn, "t", executor_rows=100)
+    for planned, staged in ((99, False), (100, True)):
+        seen: list[str] = []
+        with hooked(seen.append):
+            write(sink, spark.range(10), planned)
+        assert ("sink.staged" in seen) == staged
+    assert ask(dsn, "SELECT count(*) FROM t") == [20]
+
+
+def test_only_attempts_that_succeeded_are_moved(spark: SparkSession, dsn: str) -> None:
+    """Rows that another attempt has left in the staging table do not reach the target."""
+    sink = PostgresSink(dsn, "t", write_method="staging")
+    script(dsn, "CREATE TABLE t (id bigint)")
+
+    def lost_attempt() -> None:
+        (stage,) = ask(dsn, STAGES)
+        script(dsn, f"INSERT INTO {stage} (id, eo_attempt) VALUES (-1, 999999)")
+
+    with at({"sink.staged": lost_attempt}):
+        assert write(sink, spark.range(10)).rows == 10
+    assert ask(dsn, "SELECT min(id), count(*) FROM t") == [(0, 10)]
+
+
+def test_a_staging_table_that_was_emptied_is_noticed(spark: SparkSession, dsn: str) -> None:
+    """Rows that are missing, as after crash recovery of an unlogged table, refuse the batch."""
+    sink = PostgresSink(dsn, "t", write_method="staging")
+    entry = next_entry(sink)
+
+    def empty() -> None:
+        (stage,) = ask(dsn, STAGES)
+        script(dsn, f"TRUNCATE {stage}")
+
+    with at({"sink.staged": empty}), pytest.raises(RetriableSinkError, match="logged_staging"):
+        sink.apply(spark.range(10), entry, plan_of(entry))
+    assert ask(dsn, "SELECT * FROM t") == []
+    assert sink.applied(QUERY) == {}
+    assert sink.apply(spark.range(10), entry, plan_of(entry)).rows == 10
+    assert ask(dsn, STAGES) == []
+
+
+def test_what_needs_executors_is_refused_under_connect(dsn: str) -> None:
+    """A DataFrame of Spark Connect has no executors that could be asked; nothing is written."""
+    sink = PostgresSink(dsn, "t", write_method="staging")
+    entry = next_entry(sink)
+    with pytest.raises(SettingsError, match=r"write_method=.* Spark Connect"):
+        sink.apply(object(), entry, plan_of(entry))  # type: ignore[arg-type]  # it has no _jdf either
+    assert sink.applied(QUERY) == {}
+
+
+@WRITE_METHODS
+def test_a_trigger_that_leaves_rows_out_is_named(
+    spark: SparkSession, dsn: str, write_method: Literal["driver", "staging"]
+) -> None:
+    """Rows that the table's own trigger drops would be missing without a word."""
+    script(
+        dsn,
+        "CREATE TABLE t (id bigint)",
+        "CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW; END'",
+        "CREATE TRIGGER odd BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION odd()",
+    )
+    sink = PostgresSink(dsn, "t", write_method=write_method)
+    with pytest.raises(
+        SinkError, match=r"took 5 rows of 10: nothing was written\. Cause: a trigger"
+    ):
+        write(sink, spark.range(10))
+    assert ask(dsn, "SELECT * FROM t") == []
+    assert sink.applied(QUERY) == {}
+
+
+def test_what_a_killed_driver_left_is_cleaned(spark: SparkSession, dsn: str) -> None:
+    """Staging tables of earlier tries go with the next batch, those of other sinks stay, and one
+    that a stopped task holds is no obstacle.
+    """
+    sink, other = (PostgresSink(dsn, name, write_method="staging") for name in ("t", "other"))
+    left: list[str] = []
+
+    def forget(name: str) -> None:
+        if name == "sink.staged":
+            left.append(ask(dsn, STAGES)[0])
+            script(dsn, *(f"CREATE TABLE {left[-1]}_{n} (id int)" for n in (1, 2)))
+
+    with hooked(forget):
+        write(sink, spark.range(3))
+        script(dsn, f"DROP TABLE {left[0]}_1, {left[0]}_2")
+        write(sink, spark.range(3))
+    assert ask(dsn, STAGES) == [f"{left[1]}_1", f"{left[1]}_2"]
+    write(other, spark.range(3))
+    assert len(ask(dsn, STAGES)) == 2
+    with psycopg.connect(dsn) as holder:
+        holder.execute(f"SELECT * FROM {left[1]}_1".encode())
+        write(sink, spark.range(3))
+        assert ask(dsn, STAGES) == [f"{left[1]}_1"]
+    write(sink, spark.range(3))
+    assert ask(dsn, STAGES) == []
+
+
+def test_a_missing_module_is_named(
+    spark: SparkSession, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that the executors' Python lacks is named with its machine before any row."""
+    sink = PostgresSink(dsn, "t", write_method="staging")
+    with monkeypatch.context() as patched:
+        patched.setattr(executor_check, "NEEDED", ("psycopg", "eo_no_such_module"))
+        lacks = r"their Python lacks eo_no_such_module \(.+: No module named"
+        with pytest.raises(SettingsError, match=lacks):
+            write(sink, spark.range(10))
+    sink.close()
+
+
+@pytest.mark.parametrize("atomicity", ["batch", "partition"])
+def test_executors_without_python_go_by_the_driver(
+    spark: SparkSession,
+    dsn: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    atomicity: Literal["batch", "partition"],
+) -> None:
+    """The job that tries them fails there, and no batch does; the user's own choice is refused."""
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nonexistent/python3")
+    sink = PostgresSink(dsn, "t", atomicity=atomicity)
+    for _ in range(2):
+        assert write(sink, spark.range(10)).rows == 10
+    staged = PostgresSink(dsn, "t", executor_rows=1)
+    assert write(staged, spark.range(10)).rows == 10
+    said = "rows go through the driver: a job that tries them has failed: Cannot run program"
+    assert caplog.text.count(said) == 1
+    refused = PostgresSink(dsn, "t", write_method="staging")
+    with pytest.raises(SettingsError, match="Cannot run program"):
+        write(refused, spark.range(10))
+    for one in (sink, staged, refused):
+        one.close()
+
+
+class Vault:
+    """What gives a dsn holds a lock, as clients of vaults do."""
+
+    def __init__(self, dsn: str) -> None:
+        self.secret = dsn
+        self.lock = threading.Lock()
+
+    def dsn(self) -> str:
+        return self.secret
+
+    def apply(self, connection: object, entry: object) -> None:
+        assert not self.lock.locked()
+
+
+def test_a_dsn_function_that_cannot_be_sent(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows go through the driver, what is said has no secret; the user's choice is refused."""
+    vault = Vault(dsn)
+    sink = PostgresSink(vault.dsn, "t", executor_rows=1)
+    for _ in range(2):
+        assert write(sink, spark.range(10)).rows == 10
+    assert caplog.text.count("the function of dsn= cannot be sent to them (TypeError)") == 1
+    staged = PostgresSink(vault.dsn, "t", write_method="staging")
+    with pytest.raises(SettingsError, match="the function of dsn= cannot be sent"):
+        write(staged, spark.range(10))
+    sink.close()
+    staged.close()
+
+
+def test_an_apply_that_cannot_be_sent(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where tasks would run it, rows go through the driver; a staging table needs it there only."""
+    apply = Vault(dsn).apply
+    sink = PostgresSink(dsn, "t", apply=apply, atomicity="partition", executor_rows=1)
+    assert write(sink, spark.range(10), STAGING_ROWS).rows == 10
+    assert "the function of apply= cannot be sent to them (TypeError)" in caplog.text
+    caplog.clear()
+    staged = PostgresSink(dsn, "t", apply=apply, write_method="staging")
+    assert write(staged, spark.range(10)).rows == 10
+    assert caplog.text == ""
+    sink.close()
+    staged.close()
+
+
+def test_connections_that_tasks_have_kept_are_not_counted(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those of the run before: the next tasks take them, or they end."""
+    write(PostgresSink(dsn, "t"), spark.range(10))
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    cores = spark.sparkContext.defaultParallelism
+    grants = (*RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}")
+    limit = f"CONNECTION LIMIT {2 * cores + 1}"
+    with another_role(dsn, *grants, options=limit) as role, contextlib.ExitStack() as kept:
+        sink = PostgresSink(role, "t", schema=schema, create=False, executor_rows=10)
+        for _ in range(cores):
+            kept.enter_context(sink._writer(QUERY).open())
+        assert write(sink, spark.range(9), 9).rows == 9
+        assert sink._choosing._proved == Proved()
+        sink.close()
+
+
+RIGHTS = (
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+)
+
+
+def test_a_role_that_may_not_make_tables_goes_by_the_driver(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Found out with the first batch and said once; "staging" is refused before any row."""
+    write(PostgresSink(dsn, "t"), spark.range(10))
+    with another_role(dsn, *RIGHTS) as role:
+        sink = PostgresSink(role, "t", create=False, executor_rows=10)
+        for _ in range(2):
+            assert write(sink, spark.range(10)).rows == 10
+        assert caplog.text.count("rows go through the driver: the role has no CREATE") == 1
+        staged = PostgresSink(role, "t", create=False, write_method="staging")
+        with pytest.raises(SettingsError, match="no CREATE on the schema"):
+            write(staged, spark.range(10))
+        sink.close()
+        staged.close()
+
+
+def test_a_right_that_is_lost_later(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The batch that finds the staging table forbidden goes by the driver, and so do later ones."""
+    write(PostgresSink(dsn, "t"), spark.range(10))
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    with another_role(dsn, *RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}") as role:
+        sink = PostgresSink(role, "t", create=False, executor_rows=10)
+        assert write(sink, spark.range(9), 9).rows == 9
+        script(dsn, f"REVOKE CREATE ON SCHEMA {schema} FROM role_{schema}")
+        for _ in range(2):
+            assert write(sink, spark.range(10)).rows == 10
+        sink.close()
+    assert caplog.text.count("rows go through the driver from now on") == 1
+    assert "permission denied for schema" in caplog.text
+
+
+def test_a_role_with_few_connections_goes_by_the_driver(
+    spark: SparkSession, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What tasks would open at once is counted before it is needed, and what to raise is named."""
+    write(PostgresSink(dsn, "t"), spark.range(10))
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    grants = (*RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}")
+    with another_role(dsn, *grants, options="CONNECTION LIMIT 3") as role:
+        few = PostgresSink(role, "t", create=False, executor_rows=10)
+        assert write(few, spark.range(10)).rows == 10
+        assert "raise the CONNECTION LIMIT of the role" in caplog.text
+        bounded = PostgresSink(role, "t", create=False, write_method="staging", max_connections=1)
+        few.close()
+        assert write(bounded, spark.range(0, 10, 1, 4)).rows == 10
+        bounded.close()
+        caplog.clear()
+        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 9")
+        later = PostgresSink(role, "t", create=False, executor_rows=10, connect_timeout=0.3)
+        assert write(later, spark.range(9), 9).rows == 9
+        assert caplog.text == ""
+        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 1")
+        assert write(later, spark.range(10)).rows == 10
+        later.close()
+    assert "too many connections for role" in caplog.text
+    assert "rows go through the driver for now" in caplog.text
+
+
+def test_a_role_that_is_given_more_connections(spark: SparkSession, dsn: str) -> None:
+    """The next batch that the executors would write finds out, without a new start."""
+    write(PostgresSink(dsn, "t"), spark.range(10))
+    (schema,) = ask(dsn, "SELECT current_schema()")
+    grants = (*RIGHTS, "GRANT CREATE ON SCHEMA {schema} TO {role}")
+    seen: list[str] = []
+    with another_role(dsn, *grants, options="CONNECTION LIMIT 2") as role, hooked(seen.append):
+        sink = PostgresSink(role, "t", create=False, executor_rows=10)
+        assert write(sink, spark.range(10)).rows == 10
+        assert "sink.staged" not in seen
+        script(dsn, f"ALTER ROLE role_{schema} CONNECTION LIMIT 20")
+        assert write(sink, spark.range(10)).rows == 10
+        assert "sink.staged" in seen
+        sink.close()
+
+
+def test_executors_that_come_to_another_place(spark: SparkSession, dsn: str) -> None:
+    """Another role, or a server that does not know the driver's connection, is found out."""
+    sink = PostgresSink(dsn, "t")
+    writer = sink._writer(QUERY)
+    ours = ask(dsn, "SELECT current_user, current_database(), pg_backend_pid()")[0]
+    gone = reach(writer, ours)  # that connection is closed by now
+    assert gone is not None
+    assert ("another server" in gone.reason, gone.passing) == (True, False)
+    assert "come in as 'postgres'" in str(reach(writer, ("else", *ours[1:])))
+    with psycopg.connect(dsn) as link:
+        pid = link.info.backend_pid
+        assert reach(writer, (*ours[:2], pid)) is None
+    away = replace(writer, access=replace(writer.access, dsn="host=127.0.0.1 port=1"))
+    down = reach(away, ours)
+    assert down is not None
+    assert ("cannot be reached" in down.reason, down.passing) == (True, True)
+
+
+PROGRAM = """
+import json, sys
+from eo_listener.model.errors import EoListenerError
+from eo_listener.sinks.postgres import PostgresSink
+from tests.sinks.postgres.course import next_entry
+from eo_listener.testing.made_up_entries import plan_of
+from tests.spark_session import builder
+dsn, hidden = sys.argv[1:]
+conf = {"spark.master": "local-cluster[2,1,1024]", "spark.executorEnv.PYTHONPATH": hidden or "."}
+spark = builder(conf).getOrCreate()
+frame = spark.range(0, 4000, 1, 8).selectExpr("id", "spark_partition_id() AS task")
+said = {}
+for write_method, options in (("staging", {}), ("auto", {"executor_rows": 1}), ("driver", {})):
+    options |= {"dead_letters": "dead", "write_method": write_method}
+    sink = PostgresSink(dsn, write_method, **options)
+    entry = next_entry(sink, 4000)
+    try:
+        said[write_method] = sink.apply(frame, entry, plan_of(entry)).rows
+    except EoListenerError as error:
+        said[write_method] = type(error).__name__ + ": " + str(error)
+    sink.close()
+print(json.dumps(said))
+spark.stop()
+"""
+
+
+def run_on_executors(dsn: str, hidden: str) -> dict[str, object]:
+    """Run PROGRAM with executors that are processes of their own; a folder hides their modules."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, dsn, hidden],
+        check=False,
+        cwd=ROOT,
+        env={**submit_environment(), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    said: dict[str, object] = json.loads(done.stdout.strip().splitlines()[-1])
+    return said
+
+
+@pytest.mark.slow
+def test_executors_of_their_own_stage_rows(dsn: str) -> None:
+    """With executors in other processes each write method brings every row, once."""
+    assert run_on_executors(dsn, "") == {"staging": 4000, "auto": 4000, "driver": 4000}
+    for write_method in ("staging", "auto", "driver"):
+        assert ask(dsn, f"SELECT count(*), count(DISTINCT id) FROM {write_method}") == [
+            (4000, 4000)
+        ]
+    assert ask(dsn, STAGES) == []
+
+
+@pytest.mark.slow
+def test_executors_without_psycopg(dsn: str, tmp_path: Path) -> None:
+    """Where executors lack psycopg, staging is refused by name, and "auto" goes by the driver."""
+    hidden = tmp_path / "psycopg"
+    hidden.mkdir()
+    (hidden / "__init__.py").write_text("raise ImportError('there is no psycopg here')")
+    said = run_on_executors(dsn, str(tmp_path))
+    assert str(said["staging"]).startswith(
+        'SettingsError: write_method="staging" cannot be used: their Python lacks psycopg'
+    )
+    assert (said["auto"], said["driver"]) == (4000, 4000)
+
+
+BIG = """
+import sys
+from eo_listener.sinks.postgres import PostgresSink
+from tests.sinks.postgres.course import next_entry
+from eo_listener.testing.made_up_entries import plan_of
+from tests.spark_session import builder
+dsn, write_method, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
+spark = builder({"spark.driver.memory": "512m", "spark.master": "local[1]"}).getOrCreate()
+# One task: what one partition of Kafka is. 2 KB a row, which no compression makes small.
+wide = "concat_ws('', transform(sequence(1, 32), n -> sha2(string(id * n + 7), 256)))"
+frame = spark.range(0, rows, 1, 1).selectExpr("id", f"{wide} AS wide")
+sink = PostgresSink(dsn, write_method, write_method=write_method)
+entry = next_entry(sink, rows)
+assert sink.apply(frame, entry, plan_of(entry)).rows == rows
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("write_method", ["driver", "staging"])
+def test_a_partition_larger_than_the_heap(dsn: str, write_method: str) -> None:
+    """One task of 820 MB goes through a JVM with a heap of 512 MB, by both write methods."""
+    rows = 400_000
+    done = subprocess.run(
+        [sys.executable, "-c", BIG, dsn, write_method, str(rows)],
+        check=False,
+        cwd=ROOT,
+        env={**submit_environment(), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert ask(dsn, f"SELECT count(*), sum(length(wide)) FROM {write_method}") == [
+        (rows, rows * 2048)
+    ]

@@ -1,0 +1,138 @@
+"""The user's own part of the transaction: `apply=`."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.model.errors import SinkError
+from eo_listener.model.ledger import Entry
+from eo_listener.sinks.sqlite import SqliteSink
+from eo_listener.sinks.target import Apply
+from eo_listener.testing.made_up_entries import QUERY
+from tests.sinks.sqlite.database import TP, ask, script, write
+
+pytestmark = pytest.mark.spark
+
+COUNT = """
+    INSERT INTO total SELECT k, count(*) FROM eo_batch WHERE true GROUP BY k
+    ON CONFLICT (k) DO UPDATE SET n = n + excluded.n
+"""
+TABLES = "CREATE TABLE total (k PRIMARY KEY, n); CREATE TABLE seen (k); INSERT INTO seen VALUES (9)"
+
+
+@pytest.fixture
+def tables(path: Path) -> Path:
+    """A file with two tables of the user's."""
+    script(path, TABLES)
+    return path
+
+
+def test_statements_run_on_the_staged_rows(spark: SparkSession, tables: Path) -> None:
+    """Several tables, a destructive update among them, in each batch of their own rows."""
+    sink = SqliteSink(
+        tables,
+        "counts",
+        apply=(
+            "DELETE FROM seen",
+            "INSERT INTO seen SELECT DISTINCT k FROM eo_batch",
+            COUNT,
+        ),
+    )
+    for batch_id, ks in enumerate(("1, 1, 2", "2, 3")):
+        frame = spark.sql(f"SELECT explode(array({ks})) AS k")
+        assert write(sink, frame, batch_id=batch_id).rows == len(ks.split(","))
+    assert ask(tables, "SELECT k, n FROM total ORDER BY k") == [(1, 2), (2, 2), (3, 1)]
+    assert ask(tables, "SELECT k FROM seen ORDER BY k") == [2, 3]
+    assert ask(tables, "SELECT sink, next_offset FROM eo_ledger") == [("counts", 20)]
+    assert not ask(tables, "SELECT name FROM sqlite_schema WHERE name IN ('counts', 'eo_batch')")
+
+
+def test_a_function_gets_the_connection_and_the_entry(spark: SparkSession, tables: Path) -> None:
+    """What it does with the rows is committed with the ledger."""
+
+    def remember(connection: sqlite3.Connection, entry: Entry) -> None:
+        until = entry.moves[TP].span.until
+        connection.execute("INSERT INTO seen SELECT k + ? FROM eo_batch", (until,))
+
+    sink = SqliteSink(tables, "counts", apply=remember)
+    write(sink, spark.sql("SELECT 1 AS k"))
+    assert ask(tables, "SELECT k FROM seen ORDER BY k") == [9, 11]
+
+
+def raising(connection: sqlite3.Connection, entry: Entry) -> None:
+    connection.execute("DELETE FROM seen")
+    raise ZeroDivisionError
+
+
+KEPT: list[object] = []
+
+
+def upset(connection: sqlite3.Connection, entry: Entry) -> None:
+    """Change what a connection answers, and leave a cursor open in its rows."""
+    connection.row_factory = lambda cursor, row: {cursor.description[0][0]: row[0]}
+    connection.text_factory = bytes
+    cursor = connection.execute("SELECT k FROM eo_batch")
+    KEPT.append((cursor, cursor.fetchone()))
+
+
+def test_what_a_function_leaves_behind_is_put_back(spark: SparkSession, tables: Path) -> None:
+    """Factories and open cursors are the function's own: batch after batch is written."""
+    sink = SqliteSink(tables, "counts", apply=upset)
+    for batch_id in range(2):
+        write(sink, spark.sql("SELECT explode(array(1, 2, 3)) AS k"), batch_id=batch_id)
+    KEPT.clear()
+    assert sink.applied(QUERY)[TP].span.until == 20
+
+
+def shadow(connection: sqlite3.Connection, entry: Entry) -> None:
+    for name in ("eo_ledger", "eo_ledger_history"):
+        connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {name} AS SELECT * FROM main.{name}")
+
+
+def test_a_temporary_table_is_not_the_ledger(spark: SparkSession, tables: Path) -> None:
+    """Also where apply= makes one of that name, heads and history move in the file."""
+    sink = SqliteSink(tables, "counts", apply=shadow)
+    for batch_id in range(2):
+        write(sink, spark.sql("SELECT 1 AS k"), batch_id=batch_id)
+    assert ask(tables, "SELECT next_offset FROM eo_ledger") == [20]
+    assert ask(tables, "SELECT next_offset FROM eo_ledger_history ORDER BY 1") == [10, 20]
+
+
+@pytest.mark.parametrize(
+    ("apply", "error", "text"),
+    [
+        ("INSERT INTO nosuch SELECT * FROM eo_batch", SinkError, "nosuch"),
+        (("DELETE FROM seen", "COMMIT"), SinkError, "neither end the transaction"),
+        (("DELETE FROM seen", "ROLLBACK"), SinkError, "neither end the transaction"),
+        ("UPDATE eo_ledger SET next_offset = 0", SinkError, "nor write the ledger"),
+        ("DROP TABLE eo_ledger", SinkError, "nor write the ledger"),
+        ("ALTER TABLE eo_ledger RENAME TO mine", SinkError, "nor write the ledger"),
+        ("ALTER TABLE Eo_Ledger_History ADD COLUMN mine", SinkError, "nor write the ledger"),
+        (
+            "CREATE TRIGGER no BEFORE UPDATE ON eo_ledger BEGIN SELECT RAISE(IGNORE); END",
+            SinkError,
+            "nor write the ledger",
+        ),
+        ("DELETE FROM seen; DELETE FROM total", SinkError, "one statement"),
+        (lambda connection, _: connection.commit(), SinkError, "neither end the transaction"),
+        (lambda connection, _: connection.rollback(), SinkError, "neither end the transaction"),
+        (raising, ZeroDivisionError, None),
+    ],
+)
+def test_what_fails_leaves_nothing(
+    spark: SparkSession, tables: Path, apply: Apply, error: type[Exception], text: str | None
+) -> None:
+    """A failing statement, an end of the transaction or a raised error undoes all of the batch."""
+    sink = SqliteSink(tables, "counts", apply=apply)
+    frame = spark.sql("SELECT 1 AS k")
+    write(SqliteSink(tables, "before"), frame)
+    with pytest.raises(error, match=text):
+        write(sink, frame)
+    assert sink.applied(QUERY) == {}
+    assert ask(tables, "SELECT k FROM seen") == [9]
+    write(SqliteSink(tables, "counts", apply="DELETE FROM seen"), frame)
+    assert ask(tables, "SELECT k FROM seen") == []

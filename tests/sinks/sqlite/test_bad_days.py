@@ -1,0 +1,141 @@
+"""A path, a file or a disk that will not do: a typed error, and nothing written."""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.dataframes import SparkFrames
+from eo_listener.model.errors import OutcomeUnknownError, SettingsError, SinkError
+from eo_listener.model.events import BatchReplayed
+from eo_listener.sinks.sqlite import SqliteSink
+from eo_listener.sinks.sqlite import connection as sqlite_file
+from eo_listener.testing.faults import hooked
+from eo_listener.testing.made_up_entries import QUERY
+from tests.foreach_batch.overlap import Overlap
+from tests.foreach_batch.stage import Plans, Run
+from tests.sinks.sqlite.database import TP, ask, write
+
+pytestmark = pytest.mark.spark
+
+
+def test_what_it_needs_is_named() -> None:
+    """Without pyarrow the extra to install is told, when the name is first used."""
+    program = "import sys; sys.modules['pyarrow'] = None; from eo_listener import SqliteSink"
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "pip install 'eo-listener[sqlite]'" in answer.stderr
+
+
+def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    """A folder, and a folder that is not there, are the user's mistakes."""
+    with pytest.raises(SettingsError, match="is a folder"):
+        SqliteSink(tmp_path, "t").applied(QUERY)
+    with pytest.raises(SettingsError, match="mkdir -p"):
+        SqliteSink(tmp_path / "no" / "x.db", "t").applied(QUERY)
+
+
+def test_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where locks cannot be trusted nothing is begun."""
+    kind = re.escape(sqlite_file._file_system(path.parent))
+    monkeypatch.setattr(sqlite_file, "_REMOTE", re.compile(kind))
+    with pytest.raises(SettingsError, match="network file system"):
+        SqliteSink(path, "t").applied(QUERY)
+    assert not path.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told() -> None:
+    """/proc takes no files, whoever asks."""
+    with pytest.raises(SinkError, match="may not write the folder"):
+        SqliteSink("/proc/eo.db", "t").applied(QUERY)
+
+
+def test_a_file_of_another_kind_is_told_and_left_alone(path: Path) -> None:
+    """What is no database stays as it is."""
+    path.write_bytes(b"something else " * 100)
+    with pytest.raises(SinkError, match="another kind"):
+        SqliteSink(path, "t").applied(QUERY)
+    assert path.read_bytes() == b"something else " * 100
+
+
+def test_a_damaged_file_is_told(spark: SparkSession, path: Path) -> None:
+    """A page that was written over is noticed, with what to do."""
+    sink = SqliteSink(path, "t")
+    write(sink, spark.range(2000).selectExpr("id AS v"), count=2000)
+    sink.close()
+    whole = bytearray(path.read_bytes())
+    whole[4096:] = b"\xa5" * (len(whole) - 4096)
+    path.write_bytes(whole)
+    with pytest.raises(SinkError, match=r"\.recover"):
+        write(sink, spark.range(2).toDF("v"))
+
+
+def test_a_full_database_is_told(spark: SparkSession, path: Path) -> None:
+    """SQLite's own "full" leaves nothing behind, and the batch fits once there is room."""
+    sink = SqliteSink(path, "t")
+    sink.applied(QUERY)
+    connection = sink._file.connection()
+    connection.execute("PRAGMA max_page_count = 10")
+    frame = spark.range(5000).selectExpr("repeat('x', 100) AS v")
+    with pytest.raises(SinkError, match="disk is full") as caught:
+        write(sink, frame, count=5000)
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert sink.applied(QUERY) == {}
+    connection.execute("PRAGMA max_page_count = 100000")
+    assert write(sink, frame, count=5000).rows == 5000
+
+
+@contextmanager
+def no_file_may_grow(beyond: int) -> Iterator[None]:
+    """Let the disk fail for this process where a file would become larger."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (beyond, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_fails_at_the_commit_leaves_it_open(spark: SparkSession, path: Path) -> None:
+    """The outcome is unknown, the ledger says it, and the batch is there once in the end."""
+    sink = SqliteSink(path, "t")
+    write(sink, spark.range(2).toDF("v"))
+    before = sink.applied(QUERY)
+    with ExitStack() as broken:
+
+        def break_disk(point: str) -> None:
+            if point == "sink.commit-sent":
+                log = path.with_name(path.name + "-wal").stat().st_size
+                broken.enter_context(no_file_may_grow(beyond=log))
+
+        frame = spark.range(2, 4).toDF("v")
+        with hooked(break_disk), pytest.raises(OutcomeUnknownError, match="disk I/O error"):
+            write(sink, frame, batch_id=1)
+    if sink.applied(QUERY) == before:
+        write(sink, frame, batch_id=1)
+    assert ask(path, "SELECT v FROM t ORDER BY v") == [0, 1, 2, 3]
+    assert ask(path, "SELECT next_offset FROM eo_ledger") == [20]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_predecessor_on_its_way_to_its_end(spark: SparkSession, path: Path, number: int) -> None:
+    """A restart that waits for its lock finds the batch written: a replay, and no other driver."""
+    plans = Plans({0: {TP: (0, 2)}, 1: {TP: (2, 4)}})
+    old, new = SqliteSink(path, "t"), SqliteSink(path, "t")
+    if number:
+        Batches(Run(plans, 0), [old], SparkFrames()).run(spark.range(2).toDF("v"), 0)
+    overlap = Overlap(plans, SparkFrames())
+    overlap.run([old], [new], spark.range(2, 4).toDF("v"), number)
+    assert overlap.failed == []
+    assert [type(event) for event in overlap.events] == [BatchReplayed]
+    assert ask(path, "SELECT count(*) FROM t") == [2 + 2 * number]

@@ -1,0 +1,151 @@
+"""Spark's types in SQLite: each value comes back as it was, or is refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.model.errors import PoisonRowError, SettingsError
+from eo_listener.sinks.sqlite import SqliteSink
+from tests.connect_server import either_spark
+from tests.sinks.sqlite.database import ask, write
+
+__all__ = ["either_spark"]  # a fixture
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def spark(either_spark: SparkSession) -> SparkSession:
+    """Each test here runs in a session of this process, and in one of Spark Connect."""
+    return either_spark
+
+
+# What Spark computes, what SQLite holds, and its type there.
+KEPT = [
+    ("true", 1, "integer"),
+    ("-128Y", -128, "integer"),
+    ("32767S", 32767, "integer"),
+    ("-9223372036854775807L - 1", -(2**63), "integer"),
+    ("0.1D", 0.1, "real"),
+    ("cast('Infinity' as double)", float("inf"), "real"),
+    ("cast(0.5 as float)", 0.5, "real"),
+    ("cast('0.0000000001' as decimal(38,10))", "0.0000000001", "text"),
+    (
+        "cast('-12345678901234567890123456.789' as decimal(38,3))",
+        "-12345678901234567890123456.789",
+        "text",
+    ),
+    ("'it\\'s \"so\" \u017elu\u0165 \U0001f40d'", 'it\'s "so" \u017elu\u0165 \U0001f40d', "text"),
+    ("concat('a', char(0), 'b')", "a\x00b", "text"),
+    ("''", "", "text"),
+    ("X'00ff80'", b"\x00\xff\x80", "blob"),
+    ("date'0001-01-01'", "0001-01-01", "text"),
+    (
+        "timestamp'2026-03-29 01:59:59.123456 Europe/Berlin'",
+        "2026-03-29 00:59:59.123456+00:00",
+        "text",
+    ),
+    ("timestamp_ntz'2026-03-29 02:30:00'", "2026-03-29 02:30:00.000000", "text"),
+    ("cast(null as int)", None, "null"),
+    ("null", None, "null"),
+]
+
+
+def test_each_type_is_kept(spark: SparkSession, path: Path) -> None:
+    """Integers, floats, decimals, texts, bytes, moments and nulls are what they were in Spark."""
+    columns = [f"{spark_sql} AS c{number}" for number, (spark_sql, *_) in enumerate(KEPT)]
+    frame = spark.range(1).selectExpr(*columns)
+    sink = SqliteSink(path, "t")
+    write(sink, frame)
+    sink.close()
+    names = [f"c{number}" for number in range(len(KEPT))]
+    (values,) = ask(path, f"SELECT {', '.join(names)} FROM t")
+    (types,) = ask(path, f"SELECT {', '.join(f'typeof({name})' for name in names)} FROM t")
+    assert list(zip(values, types, strict=True)) == [(value, kind) for _, value, kind in KEPT]
+
+
+def test_nested_values_become_json(spark: SparkSession, path: Path) -> None:
+    """Arrays, structs and maps are JSON, in which SQLite's own functions can look."""
+    frame = spark.range(1).selectExpr(
+        "array(1, null, 3) AS a",
+        "named_struct('x', 1.50, 'y', date'2020-01-02', 'z', X'ff') AS s",
+        "map('k', array(cast('NaN' as double))) AS m",
+        "cast(null as array<int>) AS n",
+    )
+    sink = SqliteSink(path, "t")
+    write(sink, frame)
+    sink.close()
+    ((a, s, m, n),) = ask(path, "SELECT a, s, m, n FROM t")
+    assert json.loads(a) == [1, None, 3]
+    assert json.loads(s) == {"x": "1.50", "y": "2020-01-02", "z": "/w=="}
+    assert json.loads(m) == {"k": ["nan"]}
+    assert n is None
+    assert ask(path, "SELECT json_extract(s, '$.x') FROM t") == ["1.50"]
+
+
+@pytest.mark.parametrize("sql", ["make_interval(1)", "interval '1' year", "interval '1' day"])
+def test_a_type_without_a_form_is_refused(spark: SparkSession, path: Path, sql: str) -> None:
+    """The column is named, with what to do about it."""
+    sink = SqliteSink(path, "t")
+    sink.applied("flights")
+    with pytest.raises(SettingsError, match=r"'odd'.*cast"):
+        write(sink, spark.range(1).selectExpr(f"{sql} AS odd"))
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("cast('NaN' as double)", "NaN"),
+        ("timestamp_micros(-9223372036854775807L)", "outside the years"),
+        ("date_add(date'9999-12-31', 1)", "outside the years"),
+        ("array(timestamp_micros(9223372036854775806L))", "cannot be read"),
+        ("cast(X'61ff62' as string)", "not UTF-8"),
+    ],
+)
+def test_a_value_that_would_change_is_poison(
+    spark: SparkSession, path: Path, sql: str, why: str
+) -> None:
+    """What SQLite would turn into something else is refused, by where it came from."""
+    frame = spark.range(3).selectExpr(
+        "'flights' AS topic",
+        "0 AS partition",
+        "id AS offset",
+        f"if(id = 1, {sql}, null) AS odd",
+    )
+    sink = SqliteSink(path, "t")
+    with pytest.raises(PoisonRowError, match=why) as caught:
+        write(sink, frame)
+    assert (caught.value.partition, caught.value.offset) == (("flights", 0), 1)
+    aside = SqliteSink(path, "t", dead_letters="bad")
+    assert (applied := write(aside, frame)).dead_letters == 1
+    assert applied.rows == 2
+    aside.close()
+    assert ask(path, "SELECT offset FROM t") == [0, 2]
+    assert ask(path, 'SELECT "offset" FROM bad') == [1]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "Europe/Berlin", "Europe/Paris"])
+def test_a_moment_is_that_moment_in_every_zone(spark: SparkSession, path: Path, zone: str) -> None:
+    """Alone and in JSON, what arrives depends on no zone, nor its summer time."""
+    # 02:30 in Berlin twice, a moment in local mean times, the first of year 1
+    micros = (1729989000_123456, 1729992600_123456, -2493029999_000007, -62135596800_000000)
+    rows = ", ".join(f"({one})" for one in micros)
+    frame = spark.sql(f"SELECT timestamp_micros(m) AS at FROM VALUES {rows} AS v(m)").selectExpr(
+        "at", "map('k', array(named_struct('at', at))) AS doc"
+    )
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        write(SqliteSink(path, "t"), frame)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    start = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    wanted = sorted(start + timedelta(microseconds=one) for one in micros)
+    found = ask(path, "SELECT at, json_extract(doc, '$.k[0].at') FROM t ORDER BY at")
+    for nested in (False, True):
+        assert [datetime.fromisoformat(row[nested]) for row in found] == wanted

@@ -1,0 +1,419 @@
+"""A checkpoint in every state a crash, a disk or a person can leave it in."""
+
+from __future__ import annotations
+
+import shutil
+import tracemalloc
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec import AbstractFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+from eo_listener.model.errors import SettingsError, StorageError
+from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.spark.checkpoint import (
+    BatchOffsets,
+    Checkpoint,
+    CheckpointError,
+    FindingKind,
+    Location,
+    SourceOffsets,
+    has_scheme,
+    shown,
+)
+from eo_listener.spark.checkpoint.location import _translate
+from tests.attack import surgery
+from tests.spark.checkpoint.recorded import read, unpack
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """Three batches of Spark 4.0, all of them done."""
+    return unpack("4.0.0", "plain", tmp_path / "plain")
+
+
+def committed(folder: Path) -> int | None:
+    offsets = Checkpoint(str(folder)).committed().offsets
+    return offsets.batch if offsets else None
+
+
+def kinds(folder: Path) -> list[tuple[str, FindingKind]]:
+    return [(one.file, one.kind) for one in Checkpoint(str(folder)).committed().findings]
+
+
+def test_states_after_a_crash_are_normal(plain: Path) -> None:
+    """Without commits/N, without offsets/N too, beside temporaries: the batch before counts."""
+    assert committed(plain) == 2
+    assert surgery.before_commit(plain) == 2
+    assert (committed(plain), kinds(plain)) == (1, [])
+    latest = Checkpoint(str(plain)).latest()
+    assert latest is not None
+    assert latest.batch == 2
+    assert surgery.before_offsets(plain) == 2
+    assert (committed(plain), kinds(plain)) == (1, [])
+    for folder in ("commits", "offsets"):
+        surgery.leave_temporary(plain, folder)
+        surgery.leave_temporary(plain, folder, whole=True)
+        (plain / folder / "3.tmp").write_text("v1\n{}")
+        (plain / folder / "3.compact").write_text("v1\n{}")
+        (plain / folder / "03").write_text("v1\n{}")
+        (plain / folder / "-1").write_text("v1\n{}")
+    assert (committed(plain), kinds(plain)) == (1, [])
+    assert Checkpoint(str(plain)).batches().committed == (0, 1)
+
+
+def test_before_a_batch_is_done_nothing_is(plain: Path) -> None:
+    """Whether or not the first is planned: it is no finding, and the folders come with it."""
+    for batch in ("0", "1", "2"):
+        surgery.remove(plain / "commits" / batch)
+    assert (committed(plain), kinds(plain)) == (None, [])
+    for folder in ("commits", "offsets"):
+        shutil.rmtree(plain / folder)
+    assert (committed(plain), kinds(plain)) == (None, [])
+    one = Checkpoint(str(plain))
+    assert (one.batches().planned, one.batches().committed, one.latest()) == ((), (), None)
+
+
+def test_a_commit_without_offsets_is_passed_over(plain: Path) -> None:
+    """commits/N without offsets/N: the newest batch that has both counts; none is a finding."""
+    surgery.remove(plain / "offsets" / "2")
+    assert (committed(plain), kinds(plain)) == (1, [])
+    for batch in ("0", "1"):
+        surgery.remove(plain / "offsets" / batch)
+    assert committed(plain) is None
+    assert kinds(plain) == [("offsets/2", FindingKind.MISSING)]
+
+
+def test_gaps_in_the_numbers_are_normal(plain: Path) -> None:
+    """Deleted and never written batches change nothing."""
+    for folder in ("offsets", "commits"):
+        surgery.remove(plain / folder / "0")
+        surgery.remove(plain / folder / "1")
+    assert (committed(plain), kinds(plain)) == (2, [])
+
+
+@pytest.mark.parametrize("folder", ["offsets", "commits"])
+def test_a_torn_file_is_named_and_the_batch_before_counts(folder: str, plain: Path) -> None:
+    """Empty, cut, not matching its checksum, too large: never a wrong offset."""
+    file = plain / folder / "2"
+    content = file.read_bytes()
+    surgery.empty(file)
+    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FindingKind.EMPTY)])
+    surgery.replace(file, content[:-5])
+    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FindingKind.CUT)])
+    surgery.replace(file, content.replace(b"0", b"1"), checksummed=False)
+    surgery.replace(file, content)
+    surgery.replace(file, content.replace(b"0", b"1"), checksummed=False)
+    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FindingKind.CHECKSUM)])
+    surgery.replace(file, b"v9\n{}\n-")
+    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FindingKind.TOO_NEW)])
+    surgery.replace(file, bytes(range(256)))
+    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FindingKind.GARBLED)])
+    surgery.remove(file)
+    file.mkdir()
+    assert committed(plain) == 1
+
+
+def test_a_lost_source_is_noticed(tmp_path: Path) -> None:
+    """A file cut between two lines is whole by itself; the other batches know better."""
+    for name in ("join", "twice"):
+        folder = unpack("4.0.0", name, tmp_path / name)
+        file = folder / "offsets" / "1"
+        surgery.replace(file, file.read_bytes().rsplit(b"\n", 1)[0])
+        assert (committed(folder), kinds(folder)) == (0, [("offsets/1", FindingKind.LOST_SOURCE)])
+    # The folders of the sources say it too, where no other batch is left.
+    folder = tmp_path / "join"
+    for kind in ("offsets", "commits"):
+        surgery.remove(folder / kind / "0")
+    assert (committed(folder), kinds(folder)) == (None, [("offsets/1", FindingKind.LOST_SOURCE)])
+
+
+def test_a_huge_file_is_not_read_whole(plain: Path) -> None:
+    """A file of a gigabyte costs no more than the limit."""
+    surgery.remove(plain / "offsets" / "2")
+    with (plain / "offsets" / "2").open("wb") as file:
+        file.write(b"v1\n\n")
+        file.truncate(2**30)
+    tracemalloc.start()
+    found = kinds(plain)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == [("offsets/2", FindingKind.TOO_LARGE)]
+    assert peak < 64 * 2**20
+
+
+def test_a_folder_that_is_no_checkpoint(tmp_path: Path, plain: Path) -> None:
+    """Nothing there, nothing in it, another thing: three different answers."""
+    assert not Checkpoint(str(tmp_path / "nosuch")).exists()
+    (tmp_path / "empty").mkdir()
+    assert not Checkpoint(str(tmp_path / "empty")).exists()
+    (tmp_path / "empty" / ".metadata.0f8c2a11.tmp").touch()
+    assert not Checkpoint(str(tmp_path / "empty")).exists()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "data.parquet").touch()
+    with pytest.raises(CheckpointError, match="no checkpoint"):
+        Checkpoint(str(tmp_path / "other")).exists()
+    assert not Checkpoint(str(plain / "offsets" / "0")).exists()
+
+
+def test_a_thousand_torn_batches_are_not_all_read(plain: Path) -> None:
+    """Each look stays short, whatever lies there."""
+    for batch in range(3, 1000):
+        for folder in ("offsets", "commits"):
+            (plain / folder / str(batch)).touch()
+    durable = Checkpoint(str(plain)).committed()
+    assert durable.offsets is None
+    assert len(durable.findings) < 100
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"", FindingKind.EMPTY),
+        (b'{"id":"95fa63', FindingKind.CUT),
+        (b'{"id":"x"}', FindingKind.GARBLED),
+        (b'{"id":5}', FindingKind.GARBLED),
+        (b"\xff\xfe", FindingKind.GARBLED),
+        (b" " * 100_000, FindingKind.TOO_LARGE),
+    ],
+)
+def test_a_query_without_an_id(content: bytes, kind: FindingKind, plain: Path) -> None:
+    """The file `metadata` is read as strictly as the others."""
+    surgery.replace(plain / "metadata", content)
+    with pytest.raises(CheckpointError) as caught:
+        Checkpoint(str(plain)).query_id()
+    assert caught.value.finding.kind is kind
+
+
+@pytest.fixture
+def in_memory() -> Iterator[str]:
+    """The checkpoint of a join in fsspec's memory, and its URL."""
+    files = fsspec.filesystem("memory")
+    folder = f"/{uuid.uuid4()}/checkpoint"
+    for path, content in read(
+        "4.2.0",
+    )["join"].items():
+        files.pipe_file(f"{folder}/{path}", content)
+    yield f"memory:/{folder}"
+    files.rm(folder, recursive=True)
+
+
+def test_a_remote_checkpoint(in_memory: str) -> None:
+    """Through another driver than the local one all answers are the same, and always new."""
+    checkpoint = Checkpoint(in_memory)
+    assert checkpoint.exists()
+    assert len(checkpoint.query_id()) == 36
+    durable = checkpoint.committed()
+    assert durable.offsets is not None
+    assert durable.offsets.batch == 1
+    assert durable.findings == ()
+    assert checkpoint.initial(1) is not None
+    assert checkpoint.initial(7) is None
+    files = fsspec.filesystem("memory")
+    path = in_memory.removeprefix("memory:/")
+    files.rm(f"{path}/commits/1")
+    durable = checkpoint.committed()
+    assert durable.offsets is not None
+    assert durable.offsets.batch == 0
+    files.pipe_file(f"{path}/commits/1", b"")
+    assert [one.kind for one in checkpoint.committed().findings] == [FindingKind.EMPTY]
+    assert not Checkpoint(in_memory + "-nosuch").exists()
+
+
+class Remembering(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A storage whose listings are cached until they are dropped, as those of s3fs are."""
+
+    protocol = ("remembering",)
+    listings: dict[str, Any] = {}  # noqa: RUF012  # shared, as the files of the parent are
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> Any:
+        return super()._strip_protocol(path.replace("remembering:", "memory:"))
+
+    def ls(self, path: str, **options: Any) -> Any:
+        return self.listings.setdefault(path, super().ls(path, **options))
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        self.listings.clear()
+
+
+def test_a_listing_is_never_an_old_one(in_memory: str) -> None:
+    """Where the driver caches listings a new batch is seen all the same."""
+    fsspec.register_implementation("remembering", Remembering, clobber=True)
+    checkpoint = Checkpoint(in_memory.replace("memory", "remembering"))
+    assert checkpoint.batches().committed == (0, 1)
+    fsspec.filesystem("memory").rm(in_memory.removeprefix("memory:/") + "/commits/1")
+    assert checkpoint.batches().committed == (0,)
+
+
+@pytest.mark.parametrize(
+    ("url", "same"),
+    [
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("/a/b/", "/a/b"),
+        ("/a/../a/b", "/a/b"),
+        ("memory:///a/b", "memory://a/b"),
+    ],
+)
+def test_two_spellings_of_one_folder(url: str, same: str) -> None:
+    """Are one location."""
+    assert Location(url).key == Location(same).key
+    assert Location(url).key != Location(f"{url}/c").key
+
+
+@pytest.mark.parametrize(
+    ("url", "package"),
+    [
+        ("s3a://bucket/c", "pip install s3fs"),
+        ("s3n://bucket/c", "pip install s3fs"),
+        ("s3://bucket/c", "pip install s3fs"),
+        ("abfss://box@account.dfs.core.windows.net/c", "pip install adlfs"),
+        ("wasbs://box@account.blob.core.windows.net/c", "pip install adlfs"),
+        ("gs://bucket/c", "pip install gcsfs"),
+    ],
+)
+def test_a_driver_that_is_not_installed(url: str, package: str) -> None:
+    """Is one error that says what to type, and the location as it was given."""
+    with pytest.raises(StorageError) as caught:
+        Location(url)
+    assert package in str(caught.value)
+    assert url in str(caught.value)
+    assert caught.value.cause is None
+
+
+class Unloadable(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A driver that needs a library which is not there, as that for hdfs:// does."""
+
+    protocol = "unloadable"
+
+    def __init__(self, *_: object, **options: object) -> None:
+        super().__init__()
+        message = f"Unable to load libhdfs: cannot open shared object ({options.get('secret')})"
+        raise OSError(message)
+
+
+def test_a_driver_that_does_not_load() -> None:
+    """Why it does not is told in its own words, but for the values of the options."""
+    fsspec.register_implementation("unloadable", Unloadable, clobber=True)
+    with pytest.raises(StorageError, match="Unable to load libhdfs") as caught:
+        Location("unloadable://node/c", {"secret": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["", "  ", "nosuch://a/b", "a\0b"])
+def test_a_location_that_cannot_be(url: str) -> None:
+    """Is refused before anything is read."""
+    with pytest.raises(SettingsError):
+        Location(url)
+
+
+def test_secrets_are_not_shown() -> None:
+    """A password in a URL, or in the options, is in no text of the location."""
+    location = Location("memory://user:hunter2@host/c", {"secret": "hunter2"})
+    assert "hunter2" not in f"{location} {location!r}"
+    with pytest.raises(StorageError) as caught:
+        Location("s3a://key:hunter2@bucket/c", {"secret": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("sftp://user:p@ss@host/c", "sftp://***@host/c"),
+        ("sftp://user:p@ss:word@host:22/c/a@b", "sftp://***@host:22/c/a@b"),
+        ("https://host/c?sig=hunter2&x=1", "https://host/c?***"),
+        ("https://user:hunter2@host/c?sig=x", "https://***@host/c?***"),
+        (
+            "abfss://box@account.dfs.core.windows.net/c",
+            "abfss://box@account.dfs.core.windows.net/c",
+        ),
+        ("hdfs://node:8020/c", "hdfs://node:8020/c"),
+        ("/data/a:b@c?d", "/data/a:b@c?d"),
+        (
+            "no s3://k:p@q@b/x, nor http://h/y?z=1 today",
+            "no s3://***@b/x, nor http://h/y?*** today",
+        ),
+    ],
+)
+def test_what_is_shown_of_a_url(url: str, told: str) -> None:
+    """No password, whatever is in it, and no signature; also where a driver quotes it."""
+    assert shown(url) == told
+
+
+def test_a_driver_that_quotes_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says of a file that cannot be read is told without them."""
+    location = Location("memory://c", {"token": "hunter2"})
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("token hunter2 of sftp://u:p@ss@h/c is refused")
+
+    monkeypatch.setattr(location._files, "open", refuse)
+    monkeypatch.setattr(location._files, "ls", refuse)
+    for ask in (lambda: location.read("x", 10), location.names):
+        with pytest.raises(StorageError) as failed:
+            ask()
+        assert failed.value.cause == "token *** of sftp://***@h/c is refused"
+
+
+@pytest.mark.parametrize("url", ["file:/a/b", "file:///a/b", "local:///a/b", "/a/b", "/a/../a/b"])
+def test_a_local_folder_is_one_however_it_is_written(url: str) -> None:
+    """Hadoop writes `file:/x` as well as `file:///x`."""
+    location = Location(url)
+    assert location.local
+    assert location.key == "file:/a/b"
+
+
+@pytest.mark.parametrize(
+    ("url", "has_one"),
+    [("s3a://b/c", True), ("file:/c", True), ("/c", False), ("c", False), ("c:d", False)],
+)
+def test_what_has_a_scheme(url: str, has_one: bool) -> None:
+    """A letter, more of them, a colon and a slash."""
+    assert has_scheme(url) is has_one
+
+
+@pytest.mark.parametrize(
+    ("said", "told"), [("x" * 300 + "\nand more", "x" * 200), ("", None), (" \n", None)]
+)
+def test_what_a_driver_says_is_cut(said: str, told: str | None) -> None:
+    """To one line of 200 characters; one that says nothing gives no cause."""
+
+    class Wordy(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
+        protocol = "wordy"
+
+        def __init__(self, *_: object, **__: object) -> None:
+            raise OSError(said)
+
+    fsspec.register_implementation("wordy", Wordy, clobber=True)
+    with pytest.raises(StorageError) as caught:
+        Location("wordy://node/c")
+    assert caught.value.cause == told
+
+
+def test_sources_with_names_may_become_fewer(tmp_path: Path) -> None:
+    """One name is enough: of such a query a source may be gone, and its file is whole."""
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+    for batch, (version, names) in enumerate([(1, ("0", "1", "2")), (2, ("0", "flights"))]):
+        sources = tuple(
+            SourceOffsets.of(name, Offsets({TopicPartition("t", 0): 5})) for name in names
+        )
+        found = BatchOffsets(batch=batch, version=version, metadata="{}", sources=sources)
+        (tmp_path / "offsets" / str(batch)).write_text(found.text())
+        (tmp_path / "commits" / str(batch)).write_text("v1\n{}")
+    durable = Checkpoint(str(tmp_path)).committed()
+    assert durable is not None
+    assert durable.offsets is not None
+    assert (durable.offsets.batch, durable.findings) == (1, ())
+
+
+def test_azures_older_address_is_read_as_its_newer_one() -> None:
+    """Only the host is another one; what the path is called is left alone."""
+    scheme, url = _translate("wasbs://box@account.blob.core.windows.net/a.blob.b")
+    assert (scheme, url) == ("abfs", "abfs://box@account.dfs.core.windows.net/a.blob.b")

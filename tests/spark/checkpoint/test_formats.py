@@ -1,0 +1,241 @@
+"""Each file's text is read as it was written; a damaged one is named, or changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.spark.checkpoint import (
+    BatchOffsets,
+    Checkpoint,
+    CheckpointError,
+    FindingKind,
+    SourceOffsets,
+    checksum,
+    initial_offsets,
+    kafka_offsets,
+)
+from eo_listener.spark.checkpoint.commit_log import check_commit
+from eo_listener.spark.checkpoint.errors import Unreadable
+from tests.attack import surgery
+from tests.spark.checkpoint.recorded import unpack
+
+TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,12}", fullmatch=True).filter(
+    lambda name: name not in {".", ".."}
+)
+PARTITIONS = st.builds(TopicPartition, TOPICS, st.integers(0, 2**31 - 1))
+OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 2**63 - 1), min_size=1).map(Offsets)
+OTHERS = st.sampled_from(["5", '{"logOffset":1}', '{"0":{"value":3,"runTimeMs":9}}', "null"])
+LINES = st.one_of(
+    OFFSETS.map(lambda held: SourceOffsets.of("", held)),
+    OTHERS.map(lambda text: SourceOffsets(id="", text=text, offsets=None)),
+    st.just(SourceOffsets(id="", text=None, offsets=None)),
+)
+METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1795272143933,"conf":{"a.b":"2"}}'
+
+
+@st.composite
+def written(draw: st.DrawFn) -> BatchOffsets:
+    lines = draw(st.lists(LINES, min_size=1, max_size=4))
+    version = draw(st.sampled_from([1, 2]))
+    ids = st.text("abcXYZ_019", min_size=1, max_size=6)
+    names = [str(number) for number in range(len(lines))]
+    if version == 2:
+        names = draw(st.lists(ids, min_size=len(lines), max_size=len(lines), unique=True))
+    return BatchOffsets(
+        batch=7,
+        version=version,
+        metadata=draw(st.sampled_from(["", METADATA])),
+        sources=tuple(
+            SourceOffsets(id=name, text=line.text, offsets=line.offsets)
+            for name, line in zip(names, lines, strict=True)
+        ),
+    )
+
+
+@given(written())
+def test_offsets_are_read_as_they_were_written(batch: BatchOffsets) -> None:
+    """Any sources, either version, with and without metadata; a last line feed changes nothing."""
+    assert BatchOffsets.parse(7, batch.text()) == batch
+    assert BatchOffsets.parse(7, batch.text() + "\n") == batch
+
+
+@given(OFFSETS)
+def test_initial_offsets_are_read_as_they_were_written(offsets: Offsets) -> None:
+    """With the zero byte and the version line before them."""
+    assert initial_offsets.parse(initial_offsets.content(offsets)) == offsets
+
+
+@given(written(), st.data())
+def test_a_cut_text_never_gives_another_offset(batch: BatchOffsets, data: st.DataObject) -> None:
+    """Cut anywhere, it is refused, or holds the first of its lines unchanged."""
+    text = batch.text()
+    try:
+        found = BatchOffsets.parse(7, text[: data.draw(st.integers(0, len(text) - 1))])
+    except Unreadable:
+        return
+    # A number that stands alone, such as the line of a rate source, can be cut and stay one.
+    for mine, whole in zip(found.sources, batch.sources, strict=False):
+        assert mine.offsets == whole.offsets
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_end_in_a_word_for_them(held: bytes) -> None:
+    """No parser lets another exception out, whatever it gets."""
+    text = held.decode("latin-1")
+    for parse in (
+        lambda: BatchOffsets.parse(1, text),
+        lambda: BatchOffsets.parse(1, "v1\n\n" + text),
+        lambda: check_commit("v1\n" + text),
+        lambda: initial_offsets.parse(held),
+        lambda: initial_offsets.parse(b"\0v1\n" + held),
+    ):
+        try:
+            parse()
+        except Unreadable as why:
+            assert isinstance(why.kind, FindingKind)  # noqa: PT017  # either outcome is right
+
+
+@given(st.binary(max_size=2000), st.data())
+def test_a_changed_byte_does_not_match_the_checksum(held: bytes, data: st.DataObject) -> None:
+    """The checksum fits what it was made of, and nothing that differs in one byte."""
+    assert checksum.matches(held, checksum.content(held))
+    if held:
+        place = data.draw(st.integers(0, len(held) - 1))
+        bit = 1 << data.draw(st.integers(0, 7))
+        other = held[:place] + bytes([held[place] ^ bit]) + held[place + 1 :]
+        assert not checksum.matches(other, checksum.content(held))
+
+
+@pytest.mark.parametrize("name", ["plain", "join"])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_a_damaged_checkpoint_gives_the_same_offsets_or_a_finding(
+    name: str, tmp_path: Path, data: st.DataObject
+) -> None:
+    """Of what Spark wrote, any file of the last batch cut or changed: never other offsets."""
+    whole = unpack("4.0.0", name, tmp_path)
+    right = Checkpoint(str(whole)).committed().offsets
+    assert right is not None
+    folder = data.draw(st.sampled_from(["offsets", "commits"]))
+    file = whole / folder / str(right.batch)
+    content = file.read_bytes()
+    place = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        # Cut with a checksum that fits: what a file system without checksums would show.
+        surgery.tear(file, place, checksummed=data.draw(st.booleans()))
+    else:
+        byte = data.draw(st.integers(0, 255).filter(lambda byte: byte != content[place]))
+        damaged = content[:place] + bytes([byte]) + content[place + 1 :]
+        surgery.replace(file, damaged, checksummed=False)
+    found = Checkpoint(str(whole)).committed()
+    if found.offsets != right:
+        assert found.findings
+        assert found.findings[0].file == f"{folder}/{right.batch}"
+        assert found.offsets is None or found.offsets.batch < right.batch
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", FindingKind.CUT),
+        ("v", FindingKind.CUT),
+        ("v1", FindingKind.CUT),
+        ("v1\n", FindingKind.CUT),
+        ("v1\n" + METADATA[:30], FindingKind.CUT),
+        ("v1\n" + METADATA, FindingKind.CUT),
+        ("v1\n\n", FindingKind.CUT),
+        ('v1\n\n{"t":{"0":5', FindingKind.CUT),
+        ('v1\n\n{"t":{"0":5}}\n\n', FindingKind.CUT),
+        ('v2\n\n{"t":{"0":5}}', FindingKind.GARBLED),
+        ("v2\n\n0", FindingKind.CUT),
+        ("v2\n\n0:-\n-", FindingKind.CUT),
+        ("v2\n\n:-", FindingKind.CUT),
+        ('v2\n\n0:{"t":{"0":5}}\n0:-', FindingKind.GARBLED),
+        ("v3\n\n-", FindingKind.TOO_NEW),
+        ("v0\n\n-", FindingKind.GARBLED),
+        ("one\n\n-", FindingKind.GARBLED),
+        ("v1\n[]\n-", FindingKind.GARBLED),
+        ('v1\n{"batchWatermarkMs":"x"}\n-', FindingKind.GARBLED),
+        ("v1\n\n" + "[" * 100_000, FindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":' + "9" * 100_000 + "}}", FindingKind.OUT_OF_RANGE),
+        ('v1\n\n{"t":{"0":9223372036854775808}}', FindingKind.OUT_OF_RANGE),
+        ('v1\n\n{"t":{"0":-1}}', FindingKind.OUT_OF_RANGE),
+        ('v1\n\n{"t":{"0":-2,"1":4}}', FindingKind.OUT_OF_RANGE),
+        ('v1\n\n{"t":{"0":"5"}}', FindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":5.0}}', FindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":true}}', FindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":null}}', FindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":NaN}}', FindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":5,"0":6}}', FindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":5},"t":{"0":6}}', FindingKind.GARBLED),
+        ('v1\n\n{"t":{"00":5}}', FindingKind.GARBLED),
+        ('v1\n\n{"t":{"2147483648":5}}', FindingKind.GARBLED),
+        ('v1\n\n{"t":{"-1":5}}', FindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":5},"u":7}', FindingKind.GARBLED),
+        ('v1\n\n{"t t":{"0":5}}', FindingKind.GARBLED),
+        ('v1\n\n{"":{"0":5}}', FindingKind.GARBLED),
+        ('v1\n\n{"..":{"0":5}}', FindingKind.GARBLED),
+        ('v1\n\n{"\\ud800":{"0":5}}', FindingKind.GARBLED),
+        ('v1\n\n{"' + "t" * 250 + '":{"0":5}}', FindingKind.GARBLED),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_a_text_that_is_no_offsets(text: str, kind: FindingKind) -> None:
+    """Cut, damaged, hostile and newer texts each have their word."""
+    with pytest.raises(Unreadable) as caught:
+        BatchOffsets.parse(1, text)
+    assert caught.value.kind is kind
+
+
+def test_only_kafkas_offsets_count() -> None:
+    """A source of another kind, and one that has no offset yet, has none among them."""
+    text = "v1\n" + METADATA + '\n5\n-\n{"t":{"0":5}}'
+    read = BatchOffsets.parse(1, text)
+    assert read.kafka() == {"2": Offsets.of({"t": {0: 5}})}
+    assert (read.continuous, read.timestamp_ms) == (False, 1795272143933)
+    read = BatchOffsets.parse(1, "v1\n\n-")
+    assert (read.kafka(), read.continuous, read.timestamp_ms) == ({}, True, None)
+
+
+@pytest.mark.parametrize("text", ['{"0":{"value":3,"runTimeMs":9}}', "5", '"x"', '{"a":1}', "[]"])
+def test_offsets_of_other_sources(text: str) -> None:
+    """What does not hold numbered things under names is another kind of source's."""
+    assert kafka_offsets.parse(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("v1", FindingKind.CUT),
+        ("v1\n", FindingKind.CUT),
+        ('v1\n{"nextBatchWatermarkMs":', FindingKind.CUT),
+        ("v4\n{}", FindingKind.TOO_NEW),
+        ("v1\n5", FindingKind.GARBLED),
+    ],
+)
+def test_a_text_that_is_no_commit(text: str, kind: FindingKind) -> None:
+    """A commit file counts only as a whole."""
+    with pytest.raises(Unreadable) as caught:
+        check_commit(text)
+    assert caught.value.kind is kind
+    for version in (1, 2, 3):
+        check_commit(f'v{version}\n{{"nextBatchWatermarkMs":0,"stateUniqueIds":{{}}}}')
+
+
+def test_a_finding_says_file_cause_and_what_to_do(tmp_path: Path) -> None:
+    """The error of one file is one line with all three, and keeps the finding as a value."""
+    whole = unpack("4.0.0", "plain", tmp_path)
+    surgery.empty(whole / "offsets" / "2")
+    with pytest.raises(CheckpointError) as caught:
+        Checkpoint(str(whole)).offsets(2)
+    assert caught.value.finding.kind is FindingKind.EMPTY
+    assert "offsets/2 is empty" in str(caught.value)
+    assert caught.value.cause
+    assert caught.value.fix

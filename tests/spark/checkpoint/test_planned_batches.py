@@ -1,0 +1,173 @@
+"""What a batch was planned to read, from checkpoints that Spark 3.5, 4.0 and 4.2 wrote."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.protocols import Look
+from eo_listener.spark.checkpoint import CheckpointError, CheckpointPlans
+from tests.spark.checkpoint.recorded import VERSIONS, unpack
+
+Ranges = dict[int, dict[TopicPartition, OffsetRange]]
+
+
+def written(version: str, name: str, folder: Path, batch: int) -> Path:
+    """A checkpoint as it is while `batch` is being written."""
+    unpack(version, name, folder)
+    for log, first in (("offsets", batch + 1), ("commits", batch)):
+        for file in (folder / log).iterdir():
+            if file.name.isdigit() and int(file.name) >= first:
+                file.unlink()
+    return folder
+
+
+def planned(version: str, name: str, folder: Path, batch: int) -> Ranges:
+    plan = CheckpointPlans(str(written(version, name, folder, batch)), "run").plan(None, batch)
+    assert plan.batch_id == batch
+    assert (plan.run_id, plan.query, len(plan.query_id)) == ("run", None, 36)
+    assert not plan.topic_ids
+    return {index: dict(spans) for index, spans in plan.sources.items()}
+
+
+def spans(topic: str, *ends: int, start: int = 0) -> dict[TopicPartition, OffsetRange]:
+    """Ranges of partitions 0, 1, ... that end at `ends`, each having begun at a half of it or 0."""
+    return {
+        TopicPartition(topic, number): OffsetRange(end // 2 if start else 0, end)
+        for number, end in enumerate(ends)
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_first_batch_and_a_later_one(version: str, tmp_path: Path) -> None:
+    """The first starts where the source began to read, a later one where the last ended."""
+    topic = f"plain-{version}"
+    first = planned(version, "plain", tmp_path, 0)
+    second = planned(version, "plain", tmp_path, 1)
+    assert first[0].keys() == second[0].keys() == {TopicPartition(topic, n) for n in range(3)}
+    assert {span.start for span in first[0].values()} == {0}
+    assert {tp: s.until for tp, s in first[0].items()} == {
+        tp: s.start for tp, s in second[0].items()
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_stream_used_twice_is_one_source(version: str, tmp_path: Path) -> None:
+    """Its lines stand there twice, and count once."""
+    assert planned(version, "twice", tmp_path, 0) == {0: spans(f"twice-{version}", 8, 7, 5)}
+    assert planned(version, "twice", tmp_path, 1) == {
+        0: spans(f"twice-{version}", 16, 14, 10, start=1)
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [*((version, "join") for version in VERSIONS), ("4.2.0", "v2-join")]
+)
+def test_two_sources(version: str, name: str, tmp_path: Path) -> None:
+    """Each has its own ranges, also where version 2 writes them in any order."""
+    assert planned(version, name, tmp_path, 1) == {
+        0: spans(f"{name}-left-{version}", 16, 14, 10, start=1),
+        1: spans(f"{name}-right-{version}", 24, 20, 16, start=1),
+    }
+
+
+def test_a_source_with_a_name(tmp_path: Path) -> None:
+    """From Spark 4.2 on its name stands where its number did."""
+    assert planned("4.2.0", "v2-named", tmp_path, 0) == {0: spans("v2-named-4.2.0", 8, 7, 5)}
+
+
+def test_two_sources_that_stand_alike(tmp_path: Path) -> None:
+    """Two streams of one topic, read at one pace, are two sources, as their folders say."""
+    ranges = planned("4.0.0", "plain", tmp_path / "one", 1)[0]
+    folder = written("4.0.0", "plain", tmp_path / "two", 1)
+    shutil.copytree(folder / "sources" / "0", folder / "sources" / "1")
+    for offsets in (folder / "offsets" / "0", folder / "offsets" / "1"):
+        text = offsets.read_text()
+        offsets.with_name(f".{offsets.name}.crc").unlink()
+        offsets.write_text(text + "\n" + text.splitlines()[-1])
+    plan = CheckpointPlans(str(folder), "run").plan(None, 1)
+    assert {index: dict(held) for index, held in plan.sources.items()} == {0: ranges, 1: ranges}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_other_sources(version: str, tmp_path: Path) -> None:
+    """A source that is not Kafka is named by its index, once it has an offset."""
+    plan = CheckpointPlans(str(written(version, "mixed", tmp_path, 2)), "run").plan(None, 2)
+    assert plan.others == (0,)
+    assert plan.sources.keys() == {1}
+    plan = CheckpointPlans(str(written(version, "mixed", tmp_path, 0)), "run").plan(None, 0)
+    assert plan.others == ()
+
+
+def test_state_and_logs(tmp_path: Path) -> None:
+    """A folder of state makes it stateful, and Kafka's side is asked where there is somebody."""
+    folder = written("4.0.0", "plain", tmp_path, 0)
+    asked: list[Collection[TopicPartition]] = []
+
+    def look(partitions: Collection[TopicPartition]) -> Look:
+        asked.append(partitions)
+        return Look(held={}, starts=dict.fromkeys(partitions, 0), ends={}, topic_ids={"t": "one"})
+
+    plans = CheckpointPlans(str(folder), "run", look)
+    plan = plans.plan(None, 0)
+    assert not plan.stateful
+    assert plan.topic_ids == {"t": "one"}
+    assert plan.asked
+    assert not CheckpointPlans(str(folder), "run").plan(None, 0).asked
+    assert plan.log_starts.keys() == plan.sources[0].keys() == set(asked[0])
+    (folder / "state" / "0").mkdir(parents=True)
+    assert plans.plan(None, 0).stateful
+
+
+@pytest.mark.parametrize("file", ["offsets/1", "offsets/0", "metadata"])
+def test_a_file_that_is_missing(file: str, tmp_path: Path) -> None:
+    """Without one of its files the plan is not known, and that is said by the file's name."""
+    folder = written("4.0.0", "plain", tmp_path, 1)
+    (folder / file).unlink()
+    with pytest.raises(CheckpointError, match=f"{file} is missing"):
+        CheckpointPlans(str(folder), "run").plan(None, 1)
+
+
+def test_a_beginning_that_is_missing(tmp_path: Path) -> None:
+    """The first batch needs the file that says where its source began."""
+    folder = written("4.0.0", "plain", tmp_path, 0)
+    (folder / "sources" / "0" / "0").unlink()
+    with pytest.raises(CheckpointError, match="sources/0/0 is missing"):
+        CheckpointPlans(str(folder), "run").plan(None, 0)
+
+
+def test_a_batch_that_is_not_being_written(tmp_path: Path) -> None:
+    """One that is done, or older than the newest planned, says nothing of the frame at hand."""
+    folder = unpack("4.0.0", "plain", tmp_path)
+    plans = CheckpointPlans(str(folder), "run")
+    newest = max(int(file.name) for file in (folder / "offsets").iterdir() if file.name.isdigit())
+    with pytest.raises(SettingsError, match=f"batch {newest} is not the one"):
+        plans.plan(None, newest)
+    (folder / "commits" / str(newest)).unlink()
+    assert plans.plan(None, newest).batch_id == newest
+    (folder / "commits" / str(newest - 1)).unlink()
+    with pytest.raises(SettingsError, match=f"batch {newest - 1} is not the one"):
+        plans.plan(None, newest - 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [*((version, "join") for version in VERSIONS), ("4.2.0", "v2-join"), ("4.2.0", "v2-named")],
+)
+def test_where_its_query_began(version: str, name: str, tmp_path: Path) -> None:
+    """Asked with a later batch it is the start of the first, of each source, named or not."""
+    first = CheckpointPlans(str(written(version, name, tmp_path / "first", 0)), "run").plan(None, 0)
+    plans = CheckpointPlans(str(written(version, name, tmp_path / "later", 1)), "run")
+    later = plans.plan(None, 1)
+    began = plans.began(later)
+    assert began == {tp: span.start for tp, span in first.ranges().items()}
+    assert later.began_at(began).continued == later.continued == began.keys()
+    (file,) = (tmp_path / "later" / "sources").glob("*[0a-z]/0")
+    file.unlink()
+    with pytest.raises(CheckpointError, match="sources"):
+        plans.began(later)

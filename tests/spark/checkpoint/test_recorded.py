@@ -1,0 +1,115 @@
+"""What Spark 3.5, 4.0 and 4.2 wrote is read right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eo_listener.model.offsets import Offsets
+from eo_listener.spark.checkpoint import Checkpoint
+from tests.spark.checkpoint.recorded import VERSIONS, read, unpack
+
+DATA = [(version, name) for version in VERSIONS for name in read(version)]
+
+
+def expected(version: str, name: str, records: int) -> Offsets:
+    """Where the keys 0, 1, 2, ... of the recorder end, per round of 20 records: 8, 7, 5."""
+    rounds = records // 20
+    topic = f"{name}-{version}"
+    return Offsets.of({topic: {0: 8 * rounds, 1: 7 * rounds, 2: 5 * rounds}})
+
+
+@pytest.mark.parametrize(("version", "name"), DATA)
+def test_every_file_is_read_and_written_back(version: str, name: str, tmp_path: Path) -> None:
+    """No file of Spark's is found fault with, and each offsets file is written back the same."""
+    checkpoint = Checkpoint(str(unpack(version, name, tmp_path)))
+    assert checkpoint.exists()
+    assert len(checkpoint.query_id()) == 36
+    durable = checkpoint.committed()
+    assert durable.findings == ()
+    assert durable.offsets is not None
+    assert durable.offsets.batch == checkpoint.batches().committed[-1]
+    for batch in checkpoint.batches().planned:
+        text = (tmp_path / "offsets" / str(batch)).read_text()
+        assert checkpoint.offsets(batch).text() == text
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("name", "records"), [("plain", 60), ("purged", 120), ("twice", 40), ("async", 120)]
+)
+def test_one_topic(version: str, name: str, records: int, tmp_path: Path) -> None:
+    """The newest committed batch ends where the recorder's records do."""
+    durable = Checkpoint(str(unpack(version, name, tmp_path))).committed()
+    assert durable.offsets is not None
+    assert set(durable.offsets.kafka().values()) == {expected(version, name, records)}
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [*((version, "join") for version in VERSIONS), ("4.2.0", "v2-join")]
+)
+def test_two_sources(version: str, name: str, tmp_path: Path) -> None:
+    """Each source of a join has its own offsets, also where version 2 writes them in any order."""
+    checkpoint = Checkpoint(str(unpack(version, name, tmp_path)))
+    durable = checkpoint.committed()
+    assert durable.offsets is not None
+    left, right = f"{name}-left-{version}", f"{name}-right-{version}"
+    assert durable.offsets.kafka() == {
+        "0": Offsets.of({left: {0: 16, 1: 14, 2: 10}}),
+        "1": Offsets.of({right: {0: 24, 1: 20, 2: 16}}),
+    }
+    assert checkpoint.initial(0) == Offsets.of({left: {0: 0, 1: 0, 2: 0}})
+    assert checkpoint.initial(1) == Offsets.of({right: {0: 0, 1: 0, 2: 0}})
+    assert checkpoint.initial(2) is None
+
+
+def test_a_source_with_a_name(tmp_path: Path) -> None:
+    """From Spark 4.2 on a source can be named: then its name stands where its number did."""
+    checkpoint = Checkpoint(str(unpack("4.2.0", "v2-named", tmp_path)))
+    durable = checkpoint.committed()
+    assert durable.offsets is not None
+    assert durable.offsets.version == 2
+    assert durable.offsets.kafka() == {"flights": expected("4.2.0", "v2-named", 40)}
+    assert checkpoint.initial("flights") == Offsets.of({"v2-named-4.2.0": {0: 0, 1: 0, 2: 0}})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_sources_of_other_kinds(version: str, tmp_path: Path) -> None:
+    """Files and rates are told from Kafka; a source without an offset yet is none of them."""
+    mixed = Checkpoint(str(unpack(version, "mixed", tmp_path / "mixed")))
+    first, last = mixed.offsets(0), mixed.latest()
+    assert last is not None
+    assert first.sources[0].text is None
+    assert first.text().splitlines()[2] == "-"
+    assert list(last.kafka()) == ["1"]
+    assert last.sources[0].text == '{"logOffset":1}'
+    rate = Checkpoint(str(unpack(version, "rate", tmp_path / "rate"))).committed()
+    assert rate.offsets is not None
+    assert rate.offsets.kafka() == {}
+    assert rate.findings == ()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_continuous_processing_is_recognised(version: str, tmp_path: Path) -> None:
+    """Its epochs have no metadata line; their offsets are as durable as a batch's."""
+    durable = Checkpoint(str(unpack(version, "continuous", tmp_path / "c"))).committed()
+    assert durable.offsets is not None
+    assert durable.offsets.continuous
+    assert durable.offsets.timestamp_ms is None
+    assert durable.offsets.kafka() == {"0": Offsets.of({f"continuous-{version}": {0: 60}})}
+    plain = Checkpoint(str(unpack(version, "plain", tmp_path / "p"))).committed()
+    assert plain.offsets is not None
+    assert not plain.offsets.continuous
+    assert plain.offsets.timestamp_ms is not None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_numbers_that_were_never_written(version: str, tmp_path: Path) -> None:
+    """Asynchronous progress tracking leaves batches out, deletion takes old ones: both normal."""
+    checkpoint = Checkpoint(str(unpack(version, "async", tmp_path / "a")))
+    done = checkpoint.batches().committed
+    assert done != tuple(range(len(done)))
+    assert checkpoint.batches().planned[0] == 0
+    purged = Checkpoint(str(unpack(version, "purged", tmp_path / "p"))).batches()
+    assert purged.planned[0] > 0

@@ -1,0 +1,55 @@
+"""A receiver of events that keeps them, and the listener to add to a session for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from eo_listener.spark.jvm.running_query import RunningQuery
+
+
+class Recorder:
+    """A receiver that keeps what it is told, and fails where it is told to."""
+
+    def __init__(self, fail_in: str | None = None) -> None:
+        self.queries: list[RunningQuery] = []
+        self.texts: list[str] = []
+        self.idled: list[tuple[str, str]] = []
+        self.ended: list[tuple[str, str, str | None]] = []
+        self._fail_in = fail_in
+
+    def _note(self, method: str) -> None:
+        if method == self._fail_in:
+            raise ValueError(f"planted in {method}")
+
+    def started(self, query: RunningQuery) -> None:
+        self.queries.append(query)
+        self._note("started")
+
+    def progressed(self, text: str) -> None:
+        self.texts.append(text)
+        self._note("progressed")
+
+    def idle(self, query_id: str, run_id: str) -> None:
+        self.idled.append((query_id, run_id))
+
+    def terminated(self, query_id: str, run_id: str, exception: str | None) -> None:
+        self.ended.append((query_id, run_id, exception))
+        self._note("terminated")
+
+
+class Forwarding(StreamingQueryListener):
+    """A listener as the product's: only its Java side is used."""
+
+    def __init__(self, java: Any) -> None:
+        self._java = java
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
+        raise AssertionError("pyspark's own way was taken")
+
+    onQueryProgress = onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815 - Spark's names
+
+    @property
+    def _jlistener(self) -> Any:
+        return self._java

@@ -1,0 +1,145 @@
+"""The Java listener that hands Spark's events to Python."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.model.errors import JvmError
+from eo_listener.spark.jvm.bus import drain
+from eo_listener.spark.jvm.event_listener import unwrapped, wrap
+from eo_listener.spark.jvm.running_query import find
+from eo_listener.spark.jvm.source_options import source_options
+from tests.spark.jvm.conftest import Start
+from tests.spark.jvm.recorder import Forwarding, Recorder
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def listen(spark: SparkSession, request: pytest.FixtureRequest) -> Any:
+    def add(recorder: Recorder) -> Recorder:
+        listener = Forwarding(wrap(recorder, spark))
+        spark.streams.addListener(listener)
+        request.addfinalizer(lambda: spark.streams.removeListener(listener))
+        return recorder
+
+    return add
+
+
+def wait_for(what: list[Any], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not what and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert what
+
+
+def test_life_of_a_query(spark: SparkSession, start: Start, listen: Any) -> None:
+    """Start, batches and end of a query arrive, with texts as its own progress has them."""
+    recorder = listen(Recorder())
+    query = start(spark.readStream.format("rate").option("rowsPerSecond", "5").load(), "life")
+    wait_for(recorder.texts)
+    query.stop()
+    assert drain(spark, 20)
+    (begun,) = recorder.queries
+    assert (begun.query_id, begun.run_id, begun.name) == (str(query.id), str(query.runId), "life")
+    assert recorder.ended == [(str(query.id), str(query.runId), None)]
+    newest = json.loads(recorder.texts[-1])
+    assert newest["runId"] == str(query.runId)
+    assert newest["sources"][0]["description"].startswith("RateStreamV2")
+    assert [json.loads(text)["batchId"] for text in recorder.texts] == list(
+        range(len(recorder.texts))
+    )
+
+
+def test_options_after_the_end(spark: SparkSession, start: Start, listen: Any) -> None:
+    """The reference taken at the start answers when Spark itself has forgotten the query."""
+    recorder = listen(Recorder())
+    query = start(spark.readStream.format("rate").load())
+    wait_for(recorder.texts)
+    query.stop()
+    assert find(spark, str(query.id), str(query.runId)) is None
+    assert [source.kafka for source in source_options(recorder.queries[0])] == [False]
+
+
+def test_idle(spark: SparkSession, start: Start, listen: Any) -> None:
+    """A query without new data is told as idle, by its ids."""
+    recorder = listen(Recorder())
+    rate = spark.readStream.format("rate").option("rowsPerSecond", "1")
+    query = start(rate.option("rampUpTime", "1h").load())
+    wait_for(recorder.idled)
+    assert recorder.idled[0] == (str(query.id), str(query.runId))
+
+
+def test_failed_query(spark: SparkSession, start: Start, listen: Any) -> None:
+    """The end of a query that failed carries Spark's text of the error."""
+    recorder = listen(Recorder())
+    rate = spark.readStream.format("rate").option("rowsPerSecond", "5").load()
+    start(rate.selectExpr("raise_error('planted trouble') x"))
+    wait_for(recorder.ended)
+    assert "planted trouble" in (recorder.ended[0][2] or "")
+
+
+def test_exceptions_stay_in_python(
+    spark: SparkSession, start: Start, listen: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A receiver that fails is logged once for each method, and gets the next event anyway."""
+    recorder = listen(Recorder(fail_in="progressed"))
+    with caplog.at_level(logging.ERROR, "eo_listener"):
+        query = start(spark.readStream.format("rate").option("rowsPerSecond", "5").load())
+        deadline = time.monotonic() + 20
+        while len(recorder.texts) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        query.stop()
+        assert drain(spark, 20)
+    assert len(recorder.texts) >= 3
+    assert len(recorder.ended) == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "onQueryProgress failed; the query goes on, and this is not logged again"
+    ]
+
+
+def test_failing_start_leaves_the_query_alone(
+    spark: SparkSession, start: Start, listen: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception at the start, on the query's own thread, does not end the query."""
+    recorder = listen(Recorder(fail_in="started"))
+    with caplog.at_level(logging.ERROR, "eo_listener"):
+        query = start(spark.readStream.format("rate").option("rowsPerSecond", "5").load())
+        wait_for(recorder.texts)
+    assert query.isActive
+
+
+@pytest.mark.parametrize("text", ['{"progress":{"a":{}}}', ' {"progress" : {"a": {}}}\n'])
+def test_unwrapped(text: str) -> None:
+    """The progress is found in an event's JSON, however that is spaced."""
+    assert json.loads(unwrapped(text)) == {"a": {}}
+
+
+def test_drain_times_out(spark: SparkSession, start: Start, listen: Any) -> None:
+    """A bus whose listener is slow is not drained in time, and is later."""
+
+    class Slow(Recorder):
+        def progressed(self, text: str) -> None:
+            time.sleep(1.5)
+
+    listen(Slow())
+    query = start(spark.readStream.format("rate").option("rowsPerSecond", "5").load())
+    query.processAllAvailable()
+    query.stop()
+    begun = time.monotonic()
+    assert not drain(spark, 0.2)
+    assert time.monotonic() - begun < 1.2
+    assert drain(spark, 30)
+
+
+def test_no_session() -> None:
+    """An object that is no classic session is refused plainly."""
+    with pytest.raises(JvmError, match="Spark Connect"):
+        find(object(), "a", "b")  # type: ignore[arg-type]  # on purpose
+    assert not drain(object(), 1)  # type: ignore[arg-type]  # on purpose

@@ -1,0 +1,454 @@
+"""How far a query has come, by the shim and without it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from eo_listener.model.protocols import LivePosition, QueryMode
+from eo_listener.spark.jvm import position as positions
+from eo_listener.spark.jvm.bus import drain
+from eo_listener.spark.jvm.event_listener import wrap
+from eo_listener.spark.jvm.position import by_reflection, live_position
+from eo_listener.spark.jvm.query_modes import query_mode
+from eo_listener.spark.jvm.query_reader import LiveQueries
+from eo_listener.spark.jvm.running_query import RunningQuery, find
+from tests.spark.jvm.recorder import Forwarding, Recorder
+from tests.spark.jvm.test_source_options import Plans
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+
+
+@pytest.fixture(scope="module")
+def plans(spark: SparkSession, topics: Topics) -> Plans:
+    return Plans(spark, topics)
+
+
+class Queries:
+    """Starts queries on one checkpoint, one at a time."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
+        self._spark = spark
+        self._query: StreamingQuery | None = None
+        self.checkpoint = checkpoint
+
+    def start(
+        self,
+        data: DataFrame,
+        trigger: dict[str, Any],
+        *,
+        sink: str = "noop",
+        mode: str = "append",
+        **options: Any,
+    ) -> RunningQuery:
+        writer = data.writeStream.format(sink).outputMode(mode).options(**options)
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        self._query = writer.trigger(**trigger).start()
+        found = find(self._spark, str(self._query.id), str(self._query.runId))
+        assert found is not None
+        return found
+
+    def run(self, data: DataFrame, **options: Any) -> RunningQuery:
+        """Start a query, and wait until it has read all there is."""
+        found = self.start(data, OFTEN, **options)
+        self.finish()
+        return found
+
+    def finish(self) -> None:
+        assert self._query is not None
+        self._query.processAllAvailable()
+
+    def stop(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+
+    def fails(self) -> None:
+        """Wait for the end of a query that must fail."""
+        assert self._query is not None
+        with pytest.raises(StreamingQueryException):
+            self._query.awaitTermination(60)
+
+    def commits(self) -> list[int]:
+        """The batches whose commit is in the file system, in order."""
+        return sorted(int(f.name) for f in self.checkpoint.glob("commits/*") if f.name.isdigit())
+
+
+OFTEN = {"processingTime": "200 milliseconds"}
+
+
+@pytest.fixture
+def queries(spark: SparkSession, tmp_path: Path) -> Iterator[Queries]:
+    made = Queries(spark, tmp_path / "checkpoint")
+    yield made
+    made.stop()
+
+
+def until(true: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def by_shim(query: RunningQuery) -> LivePosition | None:
+    return positions.by_shim(query, query.shim("PositionInspector"))
+
+
+def both_ways(query: RunningQuery) -> LivePosition | None:
+    """What the shim says, after checking that py4j alone says the same."""
+    found = by_shim(query)
+    assert by_reflection(query) == found
+    assert live_position(query) == found
+    return found
+
+
+def plain(position: LivePosition | None) -> dict[int, Any]:
+    """A position in the form of a progress event."""
+    assert position is not None
+    return {
+        index: {
+            topic: {str(tp.partition): o for tp, o in offsets.items() if tp.topic == topic}
+            for topic in offsets.topics()
+        }
+        for index, offsets in position.committed.items()
+    }
+
+
+SHAPES = [
+    (Plans.one, "a"),
+    (Plans.two_joined, "ab"),
+    (Plans.union, "ba"),
+    (Plans.self_union, "a"),
+    (Plans.self_join, "ab"),
+    (Plans.same_topic_twice, "aa"),
+    (Plans.static_join, "a"),
+    (Plans.rate_between, "b-a"),
+]
+
+
+@pytest.mark.parametrize(("plan", "sources"), SHAPES, ids=[plan.__name__ for plan, _ in SHAPES])
+def test_sources_by_index(
+    plans: Plans, queries: Queries, plan: Callable[[Plans], DataFrame], sources: str
+) -> None:
+    """Source i of a position is source i of the progress event; other kinds are left out."""
+    found = queries.run(plan(plans))
+    expected = {
+        index: {getattr(plans, letter): {"0": 5}}
+        for index, letter in enumerate(sources)
+        if letter != "-"
+    }
+    assert plain(live_position(found)) == expected
+    queries.stop()
+    assert plain(both_ways(found)) == expected
+
+
+def test_old_reader_interface(spark: SparkSession, plans: Plans, queries: Queries) -> None:
+    """Where Spark is told to read Kafka through the old interface, the position is the same."""
+    key = "spark.sql.streaming.disabledV2MicroBatchReaders"
+    spark.conf.set(key, "org.apache.spark.sql.kafka010.KafkaSourceProvider")
+    try:
+        found = queries.run(plans.union())
+    finally:
+        spark.conf.unset(key)
+    assert plain(both_ways(found)) == {0: {plans.b: {"0": 5}}, 1: {plans.a: {"0": 5}}}
+
+
+def test_batch_behind_it(topics: Topics, plans: Plans, queries: Queries) -> None:
+    """While a query waits for data, its position names the newest batch of the commit log."""
+    topic = topics.create(partitions=1)
+    found = queries.run(plans.kafka("subscribe", topic, "g"))
+    for records in (3, 4):
+        topics.fill(topic, records)
+        queries.finish()
+    until(lambda: both_ways(found) == live_position(found))
+    position = both_ways(found)
+    assert plain(position) == {0: {topic: {"0": 7}}}
+    assert position is not None
+    assert position.batch_id == queries.commits()[-1]
+
+
+def test_batch_between_triggers(plans: Plans, queries: Queries) -> None:
+    """After a batch the position names it at once, not only when the next trigger comes."""
+    found = queries.start(plans.one(), {"processingTime": "1 hour"})
+    until(lambda: (position := live_position(found)) is not None and position.committed)
+    until(lambda: (position := both_ways(found)) is not None and position.batch_id == 0)
+    assert plain(both_ways(found)) == {0: {plans.a: {"0": 5}}}
+
+
+def test_commit_log_first(topics: Topics, plans: Plans, queries: Queries) -> None:
+    """A batch that ran but could not be written to the commit log does not count."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 2)
+    found = queries.run(plans.kafka("subscribe", topic, "g"))
+    before = both_ways(found)
+    last = queries.commits()[-1]
+    (queries.checkpoint / "commits" / str(last + 1)).write_text("of another")
+    topics.fill(topic, 3)
+    queries.fails()
+    assert both_ways(found) == before
+    assert plain(before) == {0: {topic: {"0": 2}}}
+
+
+@pytest.mark.parametrize("way", [by_shim, by_reflection])
+def test_not_planned(
+    spark: SparkSession, plans: Plans, queries: Queries, way: Callable[[RunningQuery], Any]
+) -> None:
+    """At its start, before the checkpoint is read, the answer is None; the query goes on."""
+    seen: list[Any] = []
+
+    class Early(Recorder):
+        def started(self, query: RunningQuery) -> None:
+            seen.append(way(query))
+            seen.append(query_mode(query))
+
+    listener = Forwarding(wrap(Early(), spark))
+    spark.streams.addListener(listener)
+    try:
+        queries.run(plans.one())
+    finally:
+        spark.streams.removeListener(listener)
+    assert seen == [None, QueryMode.MICRO_BATCH]
+
+
+def test_restart_without_data(topics: Topics, plans: Plans, queries: Queries) -> None:
+    """A query that finds nothing new after its restart stands where the last run ended."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 4)
+    queries.run(plans.kafka("subscribe", topic, "g"))
+    queries.stop()
+    found = queries.start(plans.kafka("subscribe", topic, "g"), OFTEN)
+    until(lambda: live_position(found) is not None)
+    position = both_ways(found)
+    assert plain(position) == {0: {topic: {"0": 4}}}
+    assert position is not None
+    assert position.batch_id == queries.commits()[-1]
+
+
+def test_available_now_without_data(
+    spark: SparkSession, topics: Topics, plans: Plans, queries: Queries
+) -> None:
+    """A run that is over in a moment, with no batch at all, can be asked afterwards."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 4)
+    data = plans.kafka("subscribe", topic, "g")
+    queries.run(data)
+    queries.stop()
+    recorder, live = Recorder(), LiveQueries()
+    listener = Forwarding(wrap(recorder, spark))
+    spark.streams.addListener(listener)
+    try:
+        query = data.writeStream.format("noop").trigger(availableNow=True)
+        query.option("checkpointLocation", str(queries.checkpoint)).start().awaitTermination(60)
+        assert drain(spark, 20)
+    finally:
+        spark.streams.removeListener(listener)
+    assert recorder.texts == []
+    (begun,) = recorder.queries
+    live.started(begun)
+    assert find(spark, begun.query_id, begun.run_id) is None
+    asked = live.position(begun.query_id, begun.run_id)
+    assert asked == both_ways(begun)
+    assert plain(asked) == {0: {topic: {"0": 4}}}
+    assert asked is not None
+    assert asked.batch_id == queries.commits()[-1]
+
+
+def test_restart_before_a_batch_is_done_again(
+    topics: Topics, plans: Plans, queries: Queries
+) -> None:
+    """With its last commit lost, a query stands at the batch before, until that one is redone."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 4)
+    data = plans.kafka("subscribe", topic, "g")
+    queries.run(data)
+    topics.fill(topic, 3)
+    queries.finish()
+    queries.stop()
+    last = queries.commits()[-1]
+    for name in (f"{last}", f".{last}.crc"):
+        (queries.checkpoint / "commits" / name).unlink()
+    found = queries.start(data.selectExpr("raise_error(v) v"), OFTEN)
+    queries.fails()
+    position = both_ways(found)
+    assert plain(position) == {0: {topic: {"0": 4}}}
+    assert position is not None
+    assert position.batch_id == last - 1
+    found = queries.run(data)
+    assert plain(both_ways(found)) == {0: {topic: {"0": 7}}}
+
+
+SELDOM = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "3600000",
+}
+OFFSET_LOGS = [
+    "1",
+    pytest.param(
+        "2", marks=pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.2 brings this offset log")
+    ),
+]
+
+
+@pytest.mark.parametrize("offset_log", OFFSET_LOGS)
+def test_asynchronous_progress(
+    spark: SparkSession, topics: Topics, plans: Plans, queries: Queries, offset_log: str
+) -> None:
+    """With asynchronous progress tracking the position is what is written, not what has run."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 4)
+    data = plans.kafka("subscribe", topic, "g").union(plans.topic_a())
+    key = "spark.sql.streaming.offsetLog.formatVersion"
+    spark.conf.set(key, offset_log)
+    try:
+        found = queries.run(data, **SELDOM)
+    finally:
+        spark.conf.unset(key)
+    assert query_mode(found) is QueryMode.ASYNC_PROGRESS
+    until(lambda: queries.commits() == [0])
+    for _ in range(4):  # more than the logs keep in memory
+        topics.fill(topic, 1)
+        queries.finish()
+    assert ":8}" in found.execution.committedOffsets().toString()
+    position = both_ways(found)
+    assert queries.commits() == [0]
+    assert (queries.checkpoint / "offsets" / "0").read_text().startswith(f"v{offset_log}")
+    assert position is not None
+    first = {0: {topic: {"0": 4}}, 1: {plans.a: {"0": 5}}}
+    assert (position.batch_id, plain(position)) == (0, first)
+    queries.stop()
+    assert both_ways(found) == position
+
+
+def test_asynchronous_progress_is_written(topics: Topics, plans: Plans, queries: Queries) -> None:
+    """The position of a source used twice follows what asynchronous progress tracking writes."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 4)
+    data = plans.kafka("subscribe", topic, "g")
+    often = SELDOM | {"asyncProgressTrackingCheckpointIntervalMs": "0"}
+    found = queries.run(data.union(data), **often)
+    topics.fill(topic, 4)
+    queries.finish()
+    until(lambda: plain(live_position(found)) == {0: {topic: {"0": 8}}})
+    queries.stop()
+    position = both_ways(found)
+    assert position is not None
+    assert position.batch_id == queries.commits()[-1]
+    found = queries.start(data.union(data), OFTEN, **often)
+    until(lambda: live_position(found) is not None)
+    assert both_ways(found) == position
+
+
+def test_continuous(topics: Topics, plans: Plans, queries: Queries) -> None:
+    """A continuous query moves its position with its epochs, and sends no progress events."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 4)
+    data = plans.kafka("subscribe", topic, "g").select("v")
+    found = queries.start(data, {"continuous": "300 milliseconds"})
+    assert query_mode(found) is QueryMode.CONTINUOUS
+    until(lambda: (position := live_position(found)) is not None and position.committed)
+    topics.fill(topic, 3)
+    until(lambda: plain(live_position(found)) == {0: {topic: {"0": 7}}})
+    assert found.execution.lastProgress() is None
+    queries.stop()
+    position = both_ways(found)
+    assert position is not None
+    assert position.batch_id == queries.commits()[-1]
+    found = queries.start(data, {"continuous": "300 milliseconds"})
+    until(lambda: (position := live_position(found)) is not None and position.batch_id >= 0)
+    assert plain(live_position(found)) == {0: {topic: {"0": 7}}}
+
+
+@pytest.mark.skipif(SPARK < (4, 1), reason="Spark 4.1 brings this mode")
+def test_real_time(spark: SparkSession, topics: Topics, plans: Plans, queries: Queries) -> None:
+    """In real-time mode the position moves at the end of each batch, then its event comes."""
+    topic, out = topics.create(partitions=1), topics.create(partitions=1)
+    topics.fill(topic, 4)
+    recorder = Recorder()
+    listener = Forwarding(wrap(recorder, spark))
+    spark.streams.addListener(listener)
+    key = "spark.sql.streaming.realTimeMode.minBatchDuration"
+    spark.conf.set(key, "1000")
+    try:
+        data = plans.kafka("subscribe", topic, "g").selectExpr("v as value")
+        found = queries.start(
+            data,
+            {"realTime": "1 second"},
+            sink="kafka",
+            mode="update",
+            topic=out,
+            **{"kafka.bootstrap.servers": topics.servers},
+        )
+        assert query_mode(found) is QueryMode.REAL_TIME
+        until(lambda: recorder.texts)
+        assert plain(both_ways(found)) == {0: {topic: {"0": 4}}}
+        topics.fill(topic, 3)
+        until(lambda: plain(live_position(found)) == {0: {topic: {"0": 7}}})
+        queries.stop()
+    finally:
+        spark.conf.unset(key)
+        spark.streams.removeListener(listener)
+    position = both_ways(found)
+    assert position is not None
+    assert position.batch_id == queries.commits()[-1]
+
+
+def test_no_lock_is_needed(plans: Plans, queries: Queries) -> None:
+    """While the lock is taken by which a query makes progress, both ways answer."""
+    found = queries.run(plans.one())
+    answers: list[LivePosition | None] = []
+
+    def ask() -> None:
+        answers.extend(way(found) for way in (by_shim, by_reflection))
+
+    lock = found.execution.awaitProgressLock()
+    asking = threading.Thread(target=ask)
+    lock.lock()
+    try:
+        asking.start()
+        asking.join(30)
+    finally:
+        lock.unlock()
+    assert [plain(answer) for answer in answers] == [{0: {plans.a: {"0": 5}}}] * 2
+
+
+def test_asked_without_pause(topics: Topics, plans: Plans, queries: Queries) -> None:
+    """Asked all the time while it runs, a query goes on, and its positions only move forward."""
+    topic = topics.create(partitions=1)
+    found = queries.run(plans.kafka("subscribe", topic, "g"))
+    seen: dict[str, list[tuple[int, int, list[int]]]] = {"by_shim": [], "by_reflection": []}
+    done = threading.Event()
+
+    def ask(way: Callable[[RunningQuery], LivePosition | None]) -> None:
+        while not done.is_set():
+            position = way(found)
+            assert position is not None
+            (offsets,) = position.committed.values()
+            seen[way.__name__].append((position.batch_id, sum(offsets.values()), queries.commits()))
+
+    askers = [threading.Thread(target=ask, args=[way]) for way in (by_shim, by_reflection)]
+    for asker in askers:
+        asker.start()
+    for _ in range(6):
+        topics.fill(topic, 5)
+        queries.finish()
+    done.set()
+    for asker in askers:
+        asker.join(30)
+    for answers in seen.values():
+        assert len(answers) > 10
+        assert [batch for batch, _, _ in answers] == sorted(batch for batch, _, _ in answers)
+        assert [offset for _, offset, _ in answers] == sorted(offset for _, offset, _ in answers)
+        assert all(batch in commits for batch, _, commits in answers)
+    assert plain(both_ways(found)) == {0: {topic: {"0": 30}}}

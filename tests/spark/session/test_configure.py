@@ -1,0 +1,285 @@
+"""What `configure` adds, and what it leaves alone; no JVM is started here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from eo_listener.model.errors import EoListenerError, JavaError, SettingsError
+from eo_listener.spark import shim
+from eo_listener.spark.session.configure import HADOOP, OUR_IVY_SETTINGS, configure
+from eo_listener.spark.session.installation import Installation
+from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
+
+pytestmark = pytest.mark.spark
+
+PACKAGES, EXCLUDES, IVY = "spark.jars.packages", "spark.jars.excludes", "spark.jars.ivySettings"
+CONNECTOR = Installation.find().connector
+SHIM = str(shim.jar())
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A process as python starts it: no JVM, no settings of the user."""
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(VARIABLE, "pyspark-shell")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "conf").mkdir()
+    return tmp_path
+
+
+def configured(options: dict[str, str], **parts: bool) -> dict[str, str]:
+    """The builder's options after `configure`."""
+    builder = SparkSession.Builder()
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    assert configure(builder, **parts) is builder
+    return {key: str(value) for key, value in builder._options.items()}
+
+
+def submitted(key: str) -> list[str]:
+    """A setting on the command line that pyspark would now use."""
+    value = SubmitArguments.parse(os.environ[VARIABLE]).setting(key)
+    return [] if value is None else value.split(",")
+
+
+def test_nothing_set() -> None:
+    """The shim comes as a jar, the connector of this Spark as a package; nothing else is set."""
+    options = configured({"spark.app.name": "x"})
+    assert options == {
+        "spark.app.name": "x",
+        PACKAGES: CONNECTOR,
+        EXCLUDES: ",".join(HADOOP),
+        IVY: str(OUR_IVY_SETTINGS),
+    }
+    assert submitted("spark.jars") == [SHIM]
+    assert OUR_IVY_SETTINGS.exists()
+
+
+def test_twice_is_once() -> None:
+    """A second call changes nothing."""
+    first = configured({"spark.jars": "a.jar"})
+    arguments = os.environ[VARIABLE]
+    assert configured(first) == first
+    assert os.environ[VARIABLE] == arguments
+
+
+def test_parts() -> None:
+    """Each part can be left out."""
+    assert configured({}, connector=False) == {}
+    assert submitted("spark.jars") == [SHIM]
+    os.environ[VARIABLE] = "pyspark-shell"
+    assert PACKAGES in configured({}, shim=False)
+    assert os.environ[VARIABLE] == "pyspark-shell"
+    assert configured({"spark.jars": "a.jar"}, connector=False, shim=False) == {
+        "spark.jars": "a.jar"
+    }
+
+
+def test_builder_is_kept() -> None:
+    """What the builder has stays; its jars move to where they are not lost on executors."""
+    options = configured({"spark.jars": "a.jar, b.jar", PACKAGES: "g:a:1", EXCLUDES: "x:y"})
+    assert submitted("spark.jars") == ["a.jar", "b.jar", SHIM]
+    assert "spark.jars" not in options
+    assert options[PACKAGES] == f"g:a:1,{CONNECTOR}"
+    assert options[EXCLUDES] == ",".join(["x:y", *HADOOP])
+
+
+def test_defaults_are_kept(fresh: Path) -> None:
+    """What spark-defaults.conf has stays."""
+    (fresh / "conf" / "spark-defaults.conf").write_text(
+        "spark.jars d.jar\nspark.jars.packages=g:d:1\nspark.executor.memory 2g\n"
+    )
+    options = configured({})
+    assert submitted("spark.jars") == ["d.jar", SHIM]
+    assert options[PACKAGES] == f"g:d:1,{CONNECTOR}"
+    assert "spark.executor.memory" not in options
+
+
+def test_properties_file(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A properties file on the command line is read instead of spark-defaults.conf."""
+    (fresh / "conf" / "spark-defaults.conf").write_text("spark.jars d.jar\n")
+    (fresh / "own.conf").write_text("spark.jars.packages g:o:1\n")
+    monkeypatch.setenv(VARIABLE, f"--properties-file {fresh / 'own.conf'} pyspark-shell")
+    assert configured({})[PACKAGES] == f"g:o:1,{CONNECTOR}"
+    assert submitted("spark.jars") == [SHIM]
+
+
+def test_command_line_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What PYSPARK_SUBMIT_ARGS has wins over the builder, so additions are made there."""
+    monkeypatch.setenv(
+        VARIABLE,
+        "--name n --jars c.jar --packages g:c:1 --conf spark.jars.excludes=x:c pyspark-shell",
+    )
+    options = configured({"spark.jars": "loses.jar", PACKAGES: "g:loses:1"})
+    assert submitted("spark.jars") == ["c.jar", SHIM]
+    assert submitted(PACKAGES) == ["g:c:1", CONNECTOR]
+    assert submitted(EXCLUDES) == ["x:c", *HADOOP]
+    assert options[PACKAGES] == "g:loses:1"
+    assert os.environ[VARIABLE].startswith("--name n ")
+    assert os.environ[VARIABLE].endswith(" pyspark-shell")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {PACKAGES: "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0-vendor"},
+        {"spark.jars": "/lib/spark-sql-kafka-0-10_2.13-4.0.0.jar"},
+    ],
+)
+def test_own_connector(options: dict[str, str]) -> None:
+    """Where the user brings a connector, as package or as jar, no other is added."""
+    after = configured(options)
+    assert after.get(PACKAGES) == options.get(PACKAGES)
+    assert IVY not in after
+    assert SHIM in submitted("spark.jars")
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        ({IVY: "own.xml"}, {}),
+        ({"spark.jars.repositories": "r"}, {}),
+        ({}, {VARIABLE: "--repositories r pyspark-shell"}),
+        ({}, {VARIABLE: "--conf spark.jars.ivySettings=own.xml pyspark-shell"}),
+        ({}, {"DEFAULT_ARTIFACT_REPOSITORY": "r"}),
+        ({PACKAGES: "g:a:1"}, {}),
+    ],
+)
+def test_own_repositories(
+    options: dict[str, str], environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the user says from where to download, or may need to, that stays."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert configured(options).get(IVY) == options.get(IVY)
+
+
+def test_own_packages_beside_a_local_repository(fresh: Path) -> None:
+    """With a ~/.m2, which may be half-filled, our settings are used for all packages."""
+    (fresh / ".m2" / "repository").mkdir(parents=True)
+    assert configured({PACKAGES: "g:a:1"})[IVY] == str(OUR_IVY_SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        ({"spark.remote": "sc://host"}, {}),
+        ({"spark.api.mode": "connect"}, {}),
+        ({}, {"SPARK_REMOTE": "sc://host"}),
+        ({}, {"SPARK_CONNECT_MODE_ENABLED": "1"}),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "--remote sc://host pyspark-shell"}),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "--conf spark.remote=sc://host pyspark-shell"}),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "-c spark.api.mode=connect pyspark-shell"}),
+    ],
+)
+def test_connect_is_refused(
+    options: dict[str, str], environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session of Spark Connect has no JVM to add to, which is said in one line."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    builder = SparkSession.Builder()
+    builder._options.update(options)
+    with pytest.raises(SettingsError, match="not for Spark Connect") as caught:
+        configure(builder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [None, SparkSession, "builder"])
+def test_not_a_builder(wrong: object) -> None:
+    """Something else than a builder is refused, with the right call."""
+    with pytest.raises(SettingsError, match=r"configure\(SparkSession\.builder"):
+        configure(wrong)  # type: ignore[arg-type]  # on purpose
+
+
+def _installation(home: Path, *jars: str) -> str:
+    (home / "jars").mkdir(parents=True)
+    for jar in jars:
+        (home / "jars" / jar).touch()
+    return str(home)
+
+
+@pytest.mark.parametrize(
+    ("jars", "problem"),
+    [
+        ([], "There is no Spark in"),
+        (["spark-sql_2.12-3.4.4.jar"], "Spark 3.4.4 in .* is too old"),
+        (["spark-sql_2.12-2.4.8.jar"], "needs Spark 3.5 or later"),
+    ],
+)
+def test_wrong_spark(
+    jars: list[str], problem: str, fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No Spark, or one before 3.5, is refused in one line."""
+    monkeypatch.setenv("SPARK_HOME", _installation(fresh / "spark", *jars))
+    with pytest.raises(SettingsError, match=problem) as caught:
+        configure(SparkSession.Builder())
+    assert "\n" not in str(caught.value)
+
+
+def test_other_installation(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connector's Scala and Spark version are those of the jars, whatever they are.
+
+    That such a Spark and this pyspark may not fit is said; of the right one nothing is.
+    """
+    configured({})
+    assert caplog.messages == []
+    home = _installation(fresh / "spark", "spark-sql_2.14-5.1.0-rc1.jar")
+    monkeypatch.setenv("SPARK_HOME", home)
+    monkeypatch.setenv(VARIABLE, "pyspark-shell")
+    assert configured({})[PACKAGES] == "org.apache.spark:spark-sql-kafka-0-10_2.14:5.1.0-rc1"
+    (line,) = caplog.messages
+    assert line.startswith(f"pyspark is {pyspark.__version__}, and will start the Spark 5.1.0-rc1")
+
+
+def test_connector_installed(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark that already has the connector among its jars needs no package."""
+    jars = ["spark-sql_2.13-4.0.0.jar", "spark-sql-kafka-0-10_2.13-4.0.0.jar"]
+    monkeypatch.setenv("SPARK_HOME", _installation(fresh / "spark", *jars))
+    assert PACKAGES not in configured({})
+
+
+def test_no_java(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Java the error says how to install it, before Spark fails in its own way."""
+    monkeypatch.setenv("JAVA_HOME", str(fresh))
+    with pytest.raises(JavaError, match="Install a JDK 17"):
+        configure(SparkSession.Builder())
+
+
+@pytest.mark.parametrize("feature", [8, 25])
+def test_a_java_that_this_spark_cannot_run_on(
+    feature: int, fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Java too old or too new is named with its version, and with what is needed."""
+    spark = Installation.find()
+    if feature == 25 and spark.newest_java is None:
+        pytest.skip("this Spark starts on it")
+    java = fresh / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{feature}.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(fresh))
+    needed = rf"is Java {feature}, but Spark {spark.version} needs Java {spark.oldest_java} "
+    with pytest.raises(JavaError, match=needed):
+        configure(SparkSession.Builder())
+
+
+def test_failure_changes_nothing(monkeypatch: pytest.MonkeyPatch, fresh: Path) -> None:
+    """Where configure fails, neither the builder nor the environment has changed."""
+    monkeypatch.setattr(shim, "__file__", str(fresh / "spark" / "shim.py"))
+    builder = SparkSession.Builder().config("spark.jars", "a.jar")
+    with pytest.raises(EoListenerError, match="make jar"):
+        configure(builder)
+    assert builder._options == {"spark.jars": "a.jar"}
+    assert os.environ[VARIABLE] == "pyspark-shell"

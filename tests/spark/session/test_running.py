@@ -1,0 +1,173 @@
+"""`configure` with real JVMs, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eo_listener.devtools import artifacts
+from eo_listener.devtools.broker import Broker
+from eo_listener.spark import shim
+from eo_listener.spark.session.configure import HADOOP
+from eo_listener.spark.session.installation import Installation
+from tests.topics import Topics
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[3]
+SPARK = Installation.find()
+
+TOO_LATE = """
+from pyspark.sql import SparkSession
+from eo_listener.model.errors import JvmAlreadyRunningError
+from eo_listener.spark.session.configure import configure
+try:
+    configure(SparkSession.builder)
+except JvmAlreadyRunningError as error:
+    print("REFUSED", error)
+else:
+    print("ACCEPTED")
+"""
+
+LIVE = """
+import os
+from tests.spark_session import builder, new_session
+from eo_listener.model.errors import JvmAlreadyRunningError
+from eo_listener.spark.session.configure import configure
+spark = new_session({conf!r}, connector={connector}, shim={shim})
+arguments = os.environ["PYSPARK_SUBMIT_ARGS"]
+for state in ("live", "stopped"):
+    again = builder()
+    options = dict(again._options)
+    try:
+        configure(again)
+    except JvmAlreadyRunningError as error:
+        print("REFUSED", state, error)
+    else:
+        assert again._options == options
+        assert os.environ["PYSPARK_SUBMIT_ARGS"] == arguments
+        print("ACCEPTED", state)
+    spark.stop()
+"""
+
+EXECUTORS = """
+import sys
+from tests.spark_session import new_session
+spark = new_session({"spark.master": "local-cluster[1,1,1024]", "spark.executor.memory": "1g"})
+jars = spark.sparkContext._jsc.sc().listJars().mkString(" ")
+print("SHIM", "eo-listener-shim" in jars, "CONNECTOR", "spark-sql-kafka" in jars)
+options = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": sys.argv[2]}
+print("COUNT", spark.read.format("kafka").options(**options).load().count())
+spark.stop()
+"""
+
+HALF_FILLED = """
+from tests.spark_session import new_session
+spark = new_session()
+print("STARTED", "spark-sql-kafka" in spark.sparkContext._jsc.sc().listJars().mkString(" "))
+spark.stop()
+"""
+
+
+def run(command: list[str], **environment: str) -> str:
+    """Run a program from the project's folder, and return what it printed."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_"))}
+    done = subprocess.run(
+        command,
+        env={**clean, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment},
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def lines(output: str, start: str) -> list[str]:
+    return [line for line in output.splitlines() if line.startswith(start)]
+
+
+def test_under_spark_submit(tmp_path: Path) -> None:
+    """Under spark-submit it is too late, and the error is the line to type instead."""
+    job = tmp_path / "job.py"
+    job.write_text(TOO_LATE)
+    output = run(
+        [str(SPARK.home / "bin" / "spark-submit"), str(job)],
+        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+    )
+    (line,) = lines(output, "REFUSED")
+    assert "without the shim and the Kafka connector" in line
+    assert line.endswith(
+        f'spark-submit --jars "$(eo-listener jar)" --packages {SPARK.connector}'
+        f" --exclude-packages {','.join(HADOOP)} {job}"
+    )
+
+
+def test_under_spark_submit_with_the_shim(tmp_path: Path) -> None:
+    """Under spark-submit with the shim only the connector is missing."""
+    job = tmp_path / "job.py"
+    job.write_text(TOO_LATE)
+    output = run(
+        [str(SPARK.home / "bin" / "spark-submit"), "--jars", str(shim.jar()), str(job)],
+        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+    )
+    (line,) = lines(output, "REFUSED")
+    assert "without the Kafka connector" in line
+    assert "--jars" not in line
+
+
+def test_live_session_with_all() -> None:
+    """Beside a session that has all, live or stopped, nothing is changed."""
+    output = run([sys.executable, "-c", LIVE.format(conf={}, connector=True, shim=True)])
+    assert lines(output, "ACCEPTED") == ["ACCEPTED live", "ACCEPTED stopped"]
+    assert lines(output, "REFUSED") == []
+
+
+def test_live_session_without() -> None:
+    """Beside a session without the jars it is too late, also when that session was stopped."""
+    output = run([sys.executable, "-c", LIVE.format(conf={}, connector=False, shim=False)])
+    refused = lines(output, "REFUSED")
+    assert [line.split()[1] for line in refused] == ["live", "stopped"]
+    for line in refused:
+        assert "Call configure before the first session of the process" in line
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_executors_of_a_cluster(broker: Broker) -> None:
+    """Executors in other processes have the connector and the shim."""
+    topics = Topics(broker.bootstrap_servers)
+    topic = topics.create()
+    topics.fill(topic, 20)
+    output = run([sys.executable, "-c", EXECUTORS, topics.servers, topic])
+    assert lines(output, "SHIM") == ["SHIM True CONNECTOR True"]
+    assert lines(output, "COUNT") == ["COUNT 20"]
+
+
+@pytest.mark.slow
+def test_half_filled_local_repository(tmp_path: Path) -> None:
+    """A pom without its jar in ~/.m2, on which Spark's own resolution fails, does no harm."""
+    group, name, version = SPARK.connector.split(":")
+    folder = tmp_path / ".m2" / "repository" / group.replace(".", "/") / name / version
+    folder.mkdir(parents=True)
+    (folder / f"{name}-{version}.pom").write_text(
+        "<project><modelVersion>4.0.0</modelVersion>"
+        f"<groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+        "</project>"
+    )
+    output = run(
+        [sys.executable, "-c", HALF_FILLED],
+        HOME=str(tmp_path),
+        JAVA_TOOL_OPTIONS=f"-Duser.home={tmp_path}",
+        EO_LISTENER_CACHE=str(artifacts.cache_folder()),
+    )
+    assert lines(output, "STARTED") == ["STARTED True"]
