@@ -25,10 +25,10 @@ from rich.console import Console
 
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.group_names import GroupNames
-from eo_listener.commit.tracking.routing import Rules
-from eo_listener.commit.tracking.tracker_thread import Router
+from eo_listener.commit.tracking.routing import GroupRouting
+from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.devtools.broker import Broker
-from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.events import Committed, Event
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.progress import Progress
@@ -53,7 +53,7 @@ def fill(servers: str, topic: str, records: int) -> None:
 
 def one_commit(servers: str, rounds: int) -> list[float]:
     """Ratios ours / bare, of medians of 50 commits each, in turns (A B B A)."""
-    store = ConfluentGroups({"bootstrap.servers": servers})
+    store = SimpleGroups({"bootstrap.servers": servers})
     admin = AdminClient({"bootstrap.servers": servers})
     number = 0
 
@@ -139,9 +139,9 @@ def many_queries(servers: str, queries: int, groups: int, seconds: float) -> dic
     live.positions |= {str(uuid.UUID(int=number)): begun for number in range(queries)}
     names = GroupNames(groups={f"query-{n}": f"group-{n % groups}" for n in range(queries)})
     committer = Committer(
-        lambda cluster: ConfluentGroups(dict(cluster.properties)), observers=[observe]
+        lambda cluster: SimpleGroups(dict(cluster.properties)), observers=[observe]
     )
-    router = Router(Rules(names=names), live, committer)
+    router = TrackerThread(GroupRouting(names=names), live, committer)
     scripts = [Script(number, f"bench-{number // groups}") for number in range(queries)]
     process = psutil.Process()
     started = time.monotonic()

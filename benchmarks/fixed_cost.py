@@ -31,7 +31,7 @@ from eo_listener import configure
 from eo_listener.devtools.broker import DEFAULT, Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.postgres import PostgresSink
 from tests.postgres_server import PostgresServer, with_schema
 from tests.topics import Topics
@@ -46,7 +46,7 @@ Took = dict[str, list[float]]
 class NoRows(PostgresSink):
     """A sink that does for each batch all but bring and copy rows."""
 
-    def apply(self, frame: DataFrame, entry: Entry, plan: Plan) -> Applied:  # noqa: ARG002  # a sink is given it
+    def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # a sink is given it
         """Look at the table, and write the ledger in a transaction."""
         writer = self._writer(entry.query)
         self._asked(writer, lambda link: self._layout(link, frame, entry, direct=True))

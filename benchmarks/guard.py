@@ -22,7 +22,7 @@ from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.errors import GapError
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
 SIZES = (100, 1_000, 10_000, 100_000)
 TOPICS = 4
@@ -30,12 +30,12 @@ TARGETS = {1_000: 1.0, 10_000: 10.0}  # ms
 Heads = dict[TopicPartition, Head]
 
 
-def made(size: int, start: int) -> tuple[Plan, Heads]:
+def made(size: int, start: int) -> tuple[PlannedBatch, Heads]:
     """A plan that begins at `start`, and heads that end at 500, of so many partitions."""
     partitions = sorted(TopicPartition(f"topic-{n % TOPICS}", n // TOPICS) for n in range(size))
     spans = {tp: OffsetRange(start, start + 500) for tp in partitions}
     ids = {f"topic-{n}": f"id-{n}" for n in range(TOPICS)}
-    plan = Plan(
+    plan = PlannedBatch(
         query_id="q",
         run_id="r",
         query="flights",

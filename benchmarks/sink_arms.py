@@ -17,9 +17,9 @@ import psycopg
 from psycopg import sql
 from pyspark.sql import DataFrame
 
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.postgres.catalog import columns
-from eo_listener.sinks.postgres.columns import Layout
+from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.copy_lines import Lines
 from eo_listener.sinks.target import Target
 from eo_listener.sinks.task_size import TaskSize
@@ -34,7 +34,7 @@ class Batch:
 
     frame: DataFrame
     number: int
-    plan: Plan
+    plan: PlannedBatch
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,9 +134,9 @@ class Postgres:
             self._link.execute(f"INSERT INTO {TABLE} SELECT * FROM bare_staging")  # noqa: S608  # our own names
         self._link.execute("DROP TABLE bare_staging")
 
-    def _layout(self, frame: DataFrame) -> Layout:
+    def _layout(self, frame: DataFrame) -> ColumnLayout:
         there = columns(self._link, None, TABLE)  # type: ignore[arg-type]  # any connection will do
-        return Layout.of(frame.schema.jsonValue(), there, TARGET, direct=True)
+        return ColumnLayout.of(frame.schema.jsonValue(), there, TARGET, direct=True)
 
     def close(self) -> None:
         self._link.close()

@@ -16,7 +16,7 @@ from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import GroupStore, Look
+from eo_listener.model.protocols import GroupSnapshot, GroupStore
 from tests.topics import Topics, unique
 
 T = TopicPartition
@@ -102,8 +102,8 @@ def look_until(
     store: GroupStore,
     group: str,
     partitions: Collection[TopicPartition],
-    enough: Callable[[Look], bool],
-) -> Look:
+    enough: Callable[[GroupSnapshot], bool],
+) -> GroupSnapshot:
     """Look until the answer will do."""
     deadline = time.monotonic() + 30
     while True:

@@ -11,7 +11,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class AppliedRange:
     """What a ledger says of one partition: all of `span` was applied.
 
     `topic_id` is that of the topic then, None where it is not known; `gaps` are offsets in it

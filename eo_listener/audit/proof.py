@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from eo_listener.audit.evidence import Claim, LogFacts, LogReader
+from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader
 from eo_listener.audit.intervals import Runs, common, runs, without
 from eo_listener.audit.table_rows import RowFacts, read_rows
-from eo_listener.audit.verdict import Finding, Kind
+from eo_listener.audit.verdict import AuditFinding, AuditFindingKind
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
 def prove(
-    claims: Mapping[TopicPartition, Claim],
+    claims: Mapping[TopicPartition, AppliedRange],
     rows: Iterable[tuple[str, int, int]],
     log: LogReader,
     *,
     read_committed: bool = False,
-) -> tuple[Finding, ...]:
+) -> tuple[AuditFinding, ...]:
     """Compare a store's rows with what its ledger claims and with what Kafka has.
 
     `rows` are topic, partition and offset of a store that keeps a row for each record, in that
@@ -37,7 +37,7 @@ def prove(
     """
     facts = read_rows(claims, rows)
     logs = log.facts(sorted(facts.keys() | claims.keys()))
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     for tp in sorted(facts):
         kept, claim, there = facts[tp], claims.get(tp), logs.get(tp)
         shown: Runs = ()
@@ -64,14 +64,14 @@ def prove(
 
 def explain(
     tp: TopicPartition,
-    claim: Claim | None,
+    claim: AppliedRange | None,
     rows: RowFacts,
     log: LogFacts | None,
     *,
     shown: Runs,
     committed: Runs,
     read_committed: bool,
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     """Say what each offset of one partition is that is not as it should be.
 
     `log` is None for a partition that does not exist. `shown` and `committed` are the offsets
@@ -79,43 +79,48 @@ def explain(
     transactions (or of none). The latter only count with `read_committed`.
     """
 
-    def told(kind: Kind, spans: Runs) -> Iterator[Finding]:
-        return (Finding(kind=kind, partition=tp, span=span) for span in spans)
+    def told(kind: AuditFindingKind, spans: Runs) -> Iterator[AuditFinding]:
+        return (AuditFinding(kind=kind, partition=tp, span=span) for span in spans)
 
-    yield from told(Kind.DUPLICATE, rows.repeated)
-    yield from told(Kind.UNCLAIMED, rows.unclaimed)
+    yield from told(AuditFindingKind.DUPLICATE, rows.repeated)
+    yield from told(AuditFindingKind.UNCLAIMED, rows.unclaimed)
     if claim is None:
         return
     if log is None:
-        yield from told(Kind.GONE, rows.absent)
+        yield from told(AuditFindingKind.GONE, rows.absent)
         return
     if not _same_topic(claim, log):
-        yield from told(Kind.RECREATED, runs([claim.span]))
+        yield from told(AuditFindingKind.RECREATED, runs([claim.span]))
         return
     yield from told(
-        Kind.MOVED_BACK, runs([OffsetRange(max(log.end, claim.span.start), claim.span.until)])
+        AuditFindingKind.MOVED_BACK,
+        runs([OffsetRange(max(log.end, claim.span.start), claim.span.until)]),
     )
     accepted = common(rows.absent, runs(claim.gaps))
-    yield from told(Kind.ACCEPTED, accepted)
+    yield from told(AuditFindingKind.ACCEPTED, accepted)
     absent = without(rows.absent, accepted)
-    yield from told(Kind.RETENTION, common(absent, runs([OffsetRange(0, log.start)])))
+    yield from told(AuditFindingKind.RETENTION, common(absent, runs([OffsetRange(0, log.start)])))
     absent = common(absent, runs([OffsetRange(log.start, log.end)]))
     lost = common(absent, committed if read_committed else shown)
     tail = tuple(span for span in rows.absent if span.until == claim.span.until)
-    yield from told(Kind.MISSING, without(lost, tail))
-    yield from told(Kind.TAIL, common(lost, tail))
+    yield from told(AuditFindingKind.MISSING, without(lost, tail))
+    yield from told(AuditFindingKind.TAIL, common(lost, tail))
     hidden = without(common(absent, shown), lost)
-    yield from told(Kind.ABORTED, common(hidden, runs([OffsetRange(0, log.stable)])))
-    yield from told(Kind.OPEN, common(hidden, runs([OffsetRange(log.stable, log.end)])))
+    yield from told(AuditFindingKind.ABORTED, common(hidden, runs([OffsetRange(0, log.stable)])))
+    yield from told(AuditFindingKind.OPEN, common(hidden, runs([OffsetRange(log.stable, log.end)])))
     yield from told(_kind_of_nothing(log), without(absent, shown))
 
 
-def _kind_of_nothing(log: LogFacts) -> Kind:
+def _kind_of_nothing(log: LogFacts) -> AuditFindingKind:
     """What an offset is at which no consumer is shown anything."""
     if log.transactional is False:
-        return Kind.UNEXPLAINED if log.compacted is False else Kind.COMPACTED
-    return Kind.MARKER if log.compacted is False else Kind.MARKER_OR_COMPACTED
+        return (
+            AuditFindingKind.UNEXPLAINED if log.compacted is False else AuditFindingKind.COMPACTED
+        )
+    return (
+        AuditFindingKind.MARKER if log.compacted is False else AuditFindingKind.MARKER_OR_COMPACTED
+    )
 
 
-def _same_topic(claim: Claim, log: LogFacts) -> bool:
+def _same_topic(claim: AppliedRange, log: LogFacts) -> bool:
     return claim.topic_id is None or log.topic_id is None or claim.topic_id == log.topic_id

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from eo_listener.audit.evidence import Claim
+from eo_listener.audit.evidence import AppliedRange
 from eo_listener.audit.intervals import Runs, of_offsets, runs, without
 from eo_listener.model.errors import FormatError
 from eo_listener.model.offsets import TopicPartition
@@ -27,7 +27,7 @@ class RowFacts:
 
 
 def read_rows(
-    claims: Mapping[TopicPartition, Claim], rows: Iterable[tuple[str, int, int]]
+    claims: Mapping[TopicPartition, AppliedRange], rows: Iterable[tuple[str, int, int]]
 ) -> dict[TopicPartition, RowFacts]:
     """Walk over `rows` (topic, partition, offset), as a store's cursor gives them.
 
@@ -47,7 +47,7 @@ def read_rows(
 
 
 def _read(
-    tp: TopicPartition, claim: Claim | None, rows: Iterable[tuple[str, int, int]]
+    tp: TopicPartition, claim: AppliedRange | None, rows: Iterable[tuple[str, int, int]]
 ) -> RowFacts:
     counted = _Counted(tp)
     there = of_offsets(counted.walk(rows))

@@ -16,7 +16,7 @@ class Gravity(Enum):
     WRONG = "wrong"
 
 
-class Kind(Enum):
+class AuditFindingKind(Enum):
     """What offsets without a row are, or rows that should not be there.
 
     Kafka shows no consumer its control records: on a topic that is compacted too, an offset that
@@ -48,15 +48,24 @@ class Kind(Enum):
         return Gravity.UNPROVABLE if self in _UNPROVABLE else Gravity.WRONG
 
 
-_EXPLAINED = frozenset({Kind.MARKER, Kind.ABORTED, Kind.ACCEPTED})
-_UNPROVABLE = frozenset({Kind.RETENTION, Kind.GONE, Kind.COMPACTED, Kind.MARKER_OR_COMPACTED})
+_EXPLAINED = frozenset(
+    {AuditFindingKind.MARKER, AuditFindingKind.ABORTED, AuditFindingKind.ACCEPTED}
+)
+_UNPROVABLE = frozenset(
+    {
+        AuditFindingKind.RETENTION,
+        AuditFindingKind.GONE,
+        AuditFindingKind.COMPACTED,
+        AuditFindingKind.MARKER_OR_COMPACTED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class AuditFinding:
     """One run of offsets of a partition, all of one kind."""
 
-    kind: Kind
+    kind: AuditFindingKind
     partition: TopicPartition
     span: OffsetRange
 

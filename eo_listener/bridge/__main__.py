@@ -8,9 +8,9 @@ import sys
 from typing import Final
 
 from eo_listener.bridge import process
-from eo_listener.bridge.jvm_client import Pipe
+from eo_listener.bridge.jvm_client import JvmClient
 from eo_listener.bridge.messages import Hello
-from eo_listener.bridge.service import Conversation
+from eo_listener.bridge.service import BridgeService
 from eo_listener.model.errors import EoListenerError, SettingsError
 from eo_listener.model.fault_points import reached
 
@@ -33,7 +33,7 @@ def main() -> int:
             return 0
         hello = Hello.parse(first)
         process.log_to_driver(debug=hello.debug)
-        conversation = Conversation(hello, incoming, Pipe(outgoing))
+        conversation = BridgeService(hello, incoming, JvmClient(outgoing))
         reached("bridge.greeted")
         seconds = conversation.listen()
         process.die_after(seconds + _GRACE)

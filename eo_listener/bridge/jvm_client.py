@@ -12,7 +12,7 @@ from eo_listener.bridge.messages import Answer, Ask, ToJvm
 from eo_listener.model.errors import JvmError
 
 
-class Pipe:
+class JvmClient:
     """Writes whole lines, from any thread, and knows which questions are open."""
 
     def __init__(self, output: BinaryIO) -> None:

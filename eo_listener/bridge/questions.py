@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from eo_listener.bridge.jvm_client import Pipe
+from eo_listener.bridge.jvm_client import JvmClient
 from eo_listener.model.errors import JvmError
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.spark import shim_answers
@@ -14,13 +14,13 @@ _PATIENCE: Final = 10.0  # a position may be read from a slow file system
 _HANDS: Final = 60.0  # what they do has time limits of its own, below this
 
 
-class PipeQueries:
+class BridgeQueries:
     """The `QueryReader` of the bridge: the shim answers for the queries of its driver.
 
     A query is held there from its start until `forget`, so it answers also when it has ended.
     """
 
-    def __init__(self, pipe: Pipe, forget: Callable[[str], None]) -> None:
+    def __init__(self, pipe: JvmClient, forget: Callable[[str], None]) -> None:
         self._pipe = pipe
         self._forget = forget
 
@@ -54,10 +54,10 @@ class PipeQueries:
         self._forget(run_id)
 
 
-class PipeHands:
+class BridgeShimClient:
     """The `Hands` of the bridge: the shim does it in the driver's JVM."""
 
-    def __init__(self, pipe: Pipe) -> None:
+    def __init__(self, pipe: JvmClient) -> None:
         self._pipe = pipe
 
     def call(self, what: str, argument: str) -> str:

@@ -11,10 +11,10 @@ from typing import Final
 
 from eo_listener.bridge import messages
 from eo_listener.bridge.ended_runs import Settler
-from eo_listener.bridge.jvm_client import Pipe
+from eo_listener.bridge.jvm_client import JvmClient
 from eo_listener.bridge.messages import Forget, Greeting, Hello, Pong
-from eo_listener.bridge.questions import PipeHands, PipeQueries
-from eo_listener.listener.commit_service import Engine
+from eo_listener.bridge.questions import BridgeQueries, BridgeShimClient
+from eo_listener.listener.commit_service import CommitService
 from eo_listener.listener.settings import Settings
 from eo_listener.model.errors import EoListenerError, JvmError
 from eo_listener.model.fault_points import reached
@@ -25,20 +25,22 @@ _RESERVE: Final = 0.5  # seconds of an end that are kept for ending
 logger = logging.getLogger("eo_listener")
 
 
-class Conversation:
+class BridgeService:
     """One driver's events, from its greeting to its end.
 
     Raises SettingsError for settings that cannot be used.
     """
 
-    def __init__(self, hello: Hello, lines: Iterable[bytes], pipe: Pipe) -> None:
+    def __init__(self, hello: Hello, lines: Iterable[bytes], pipe: JvmClient) -> None:
         self._lines = lines
         self._pipe = pipe
         self._settings = Settings.from_conf(hello.conf)
         self._over: queue.SimpleQueue[float | EoListenerError] = queue.SimpleQueue()
         self._settler = Settler(self._settled)
-        queries = PipeQueries(pipe, self._settler.add)
-        self._engine = Engine(self._settings, queries, (self._settler,), hands=PipeHands(pipe))
+        queries = BridgeQueries(pipe, self._settler.add)
+        self._engine = CommitService(
+            self._settings, queries, (self._settler,), hands=BridgeShimClient(pipe)
+        )
         self._settler.start(self._engine.waiting)
         pipe.say(
             Greeting(

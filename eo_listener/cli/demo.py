@@ -33,11 +33,17 @@ from eo_listener.cli.demo_options import (
 )
 from eo_listener.cli.output import console, print_json
 from eo_listener.devtools.broker import DEFAULT
-from eo_listener.devtools.demo.demo_settings import GROUP, DemoSettings, Key, Store, require_extras
+from eo_listener.devtools.demo.demo_settings import (
+    GROUP,
+    DemoSettings,
+    DemoStore,
+    Key,
+    require_extras,
+)
 
 if TYPE_CHECKING:
     from eo_listener.devtools.demo.flights_check import Proof
-    from eo_listener.devtools.demo.summary import Outcome
+    from eo_listener.devtools.demo.summary import DemoSummary
 
 EXAMPLE = "Example: eo-listener demo --sink sqlite --chaos"
 
@@ -61,7 +67,7 @@ def demo(
     Exit status: 0 when group end = log end, lag 0 and all rows are there; 1 when one is not so.
     """
     wanted = kills_wanted(sink, dsn=dsn, chaos=chaos, kills=kills)
-    require_extras(sink, own_server=sink is Store.POSTGRES and dsn is None)
+    require_extras(sink, own_server=sink is DemoStore.POSTGRES and dsn is None)
     from eo_listener.devtools.demo.run import run  # noqa: PLC0415  # needs pyspark, which is an extra
 
     settings = DemoSettings(
@@ -88,7 +94,7 @@ def demo(
         raise typer.Exit(1)
 
 
-def _print(out: Console, outcome: Outcome) -> None:
+def _print(out: Console, outcome: DemoSummary) -> None:
     out.print()
     out.print(Text("What Kafka's own tool says:", style="bold"))
     out.print(Text(f"$ {outcome.command}", style="dim"), soft_wrap=True)
@@ -116,7 +122,7 @@ def _print(out: Console, outcome: Outcome) -> None:
         out.print(Text(f"  {what:<7}{shlex.join(words)}"), soft_wrap=True)
 
 
-def _moral(outcome: Outcome) -> str:
+def _moral(outcome: DemoSummary) -> str:
     if outcome.proof is None:
         return "the group stands exactly where the query stands"
     return "each flight is in the table exactly once"
@@ -137,7 +143,7 @@ def _proof(proof: Proof) -> Table:
     return table
 
 
-def _next_commands(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _next_commands(outcome: DemoSummary) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What the user can type now, and what it is for."""
     if outcome.kept is not None:
         program = _program()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from eo_listener.devtools.demo.demo_settings import Key, Store
+from eo_listener.devtools.demo.demo_settings import DemoStore, Key
 from eo_listener.model.errors import SettingsError
 
 KILLS = 4  # with --chaos
@@ -20,7 +20,7 @@ Keep = Annotated[bool, typer.Option("--keep", help="Leave the broker running, to
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")]
 KafkaVersion = Annotated[str, typer.Option(help="The release of Kafka.")]
 Sink = Annotated[
-    Store | None, typer.Option(help="Write each flight exactly once into a table there.")
+    DemoStore | None, typer.Option(help="Write each flight exactly once into a table there.")
 ]
 Dsn = Annotated[
     str | None,
@@ -37,7 +37,7 @@ Kills = Annotated[
 ]
 
 
-def kills_wanted(sink: Store | None, *, dsn: str | None, chaos: bool, kills: int | None) -> int:
+def kills_wanted(sink: DemoStore | None, *, dsn: str | None, chaos: bool, kills: int | None) -> int:
     """How often to kill; raises SettingsError for options that mean nothing together."""
     if chaos and sink is None:
         raise SettingsError(
@@ -45,6 +45,6 @@ def kills_wanted(sink: Store | None, *, dsn: str | None, chaos: bool, kills: int
         )
     if kills is not None and not chaos:
         raise SettingsError("--kills says how often with --chaos", fix="Add --chaos")
-    if dsn is not None and sink is not Store.POSTGRES:
+    if dsn is not None and sink is not DemoStore.POSTGRES:
         raise SettingsError("--dsn names a PostgreSQL", fix="Add --sink postgres")
     return (kills or KILLS) if chaos else 0

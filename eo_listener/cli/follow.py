@@ -16,7 +16,7 @@ import typer
 from eo_listener.cli import follow_options as options
 from eo_listener.cli.options import KafkaProperties, seconds
 from eo_listener.cli.output import print_json
-from eo_listener.follow import Follower, Report, Target
+from eo_listener.follow import FollowedCheckpoint, Follower, Report
 from eo_listener.follow.config import read
 from eo_listener.model.errors import SettingsError
 
@@ -53,7 +53,7 @@ def follow(
         raise SettingsError(
             "--json and --timeout are for --once", fix="Add --once, or leave them out"
         )
-    targets: tuple[Target, ...]
+    targets: tuple[FollowedCheckpoint, ...]
     service: dict[str, Any] = {}
     if config is None:
         targets = options.typed_targets(

@@ -13,14 +13,14 @@ from eo_listener.cli.options import as_properties, seconds
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import require_group
 from eo_listener.commit.tracking.routing import Cluster
-from eo_listener.commit.tracking.sequence_guard import Guard
-from eo_listener.follow import Follower, Target
+from eo_listener.commit.tracking.sequence_guard import GuardMode
+from eo_listener.follow import FollowedCheckpoint, Follower
 from eo_listener.follow.checkpoint_tracker import INTERVAL, RECOMMIT_INTERVAL
 from eo_listener.follow.notices import NoticeLog
 from eo_listener.follow.targets import parse_groups
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.errors import SettingsError
-from eo_listener.observers.log import Logbook
+from eo_listener.observers.log import EventLogger
 
 Checkpoints = Annotated[
     list[str] | None,
@@ -97,7 +97,7 @@ def typed_targets(
     properties: list[str] | None,
     storage: Sequence[str],
     name: str | None,
-) -> tuple[Target, ...]:
+) -> tuple[FollowedCheckpoint, ...]:
     """Build the targets that the command line names. Raises SettingsError."""
     if not checkpoints:
         raise SettingsError(
@@ -115,7 +115,7 @@ def typed_targets(
         )
     cluster = Cluster.of(as_properties(servers, properties))
     return tuple(
-        Target(
+        FollowedCheckpoint(
             location=location,
             cluster=cluster,
             groups=parse_groups(groups),
@@ -126,13 +126,13 @@ def typed_targets(
     )
 
 
-def build(targets: Sequence[Target], service: Mapping[str, Any]) -> Follower:
+def build(targets: Sequence[FollowedCheckpoint], service: Mapping[str, Any]) -> Follower:
     """Wire a follower; `service` is by the names of the config file. Raises SettingsError."""
     for target in targets:
         own = dict(target.cluster.properties)
         servers = own.pop("bootstrap.servers")
         as_properties(servers, [f"{key}={value}" for key, value in own.items()])
-    guard = _choice(Guard, "guard", service.get("guard", Guard.WITHHOLD.value))
+    guard = _choice(GuardMode, "guard", service.get("guard", GuardMode.WITHHOLD.value))
     mode = _choice(CommitMode, "mode", service.get("mode", CommitMode.SIMPLE.value))
     if mode is CommitMode.TRANSACTIONAL:
         for group in {group for target in targets for group in target.groups.values()}:
@@ -141,11 +141,11 @@ def build(targets: Sequence[Target], service: Mapping[str, Any]) -> Follower:
     return Follower(
         targets,
         lambda cluster: open_groups(dict(cluster.properties), mode.value),
-        observers=(Logbook(), NoticeLog()),
+        observers=(EventLogger(), NoticeLog()),
         guard=guard,
         policy=Policy(
             on_rewind=_choice(OnRewind, "on-rewind", rewind),
-            accept_marks=guard is not Guard.WITHHOLD,
+            accept_marks=guard is not GuardMode.WITHHOLD,
         ),
         interval=seconds("interval", service.get("interval", INTERVAL), least=0.1),
         recommit_interval=seconds(

@@ -14,11 +14,11 @@ from eo_listener.cli.options import KafkaProperties, as_properties, seconds
 from eo_listener.cli.output import console, print_json
 from eo_listener.client_config.validation import require_name
 from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
-from eo_listener.kafka.cluster_describer import Inspector
+from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.group_stores import check
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.preflight import child_process
-from eo_listener.preflight.findings import Finding, Level, problem, to_act_on
+from eo_listener.preflight.findings import CheckFinding, Level, problem, to_act_on
 from eo_listener.preflight.local_checks import judge_local
 from eo_listener.preflight.request import Request
 from eo_listener.spark.session.local_facts import look_around
@@ -113,7 +113,7 @@ def _request(
 def _look(request: Request) -> child_process.Answer:
     """Look in this process, which may not survive it."""
     check(request.properties, request.mode)
-    inspector = Inspector(request.properties)
+    inspector = ClusterDescriber(request.properties)
     try:
         return child_process.Answer(findings=tuple(request.findings(inspector)), reached=True)
     except KafkaError as error:
@@ -122,7 +122,7 @@ def _look(request: Request) -> child_process.Answer:
         inspector.close()
 
 
-def _unreachable(request: Request, error: KafkaError) -> Finding:
+def _unreachable(request: Request, error: KafkaError) -> CheckFinding:
     cause = f" ({error.cause})" if error.cause else ""
     return problem(
         f"cluster {request.properties['bootstrap.servers']}",
@@ -131,7 +131,7 @@ def _unreachable(request: Request, error: KafkaError) -> Finding:
     )
 
 
-def _print(findings: Sequence[Finding]) -> None:
+def _print(findings: Sequence[CheckFinding]) -> None:
     """A table, and below it what to do: a line each, whole, since some are commands to copy."""
     out = console()
     table = Table()

@@ -17,7 +17,7 @@ Use = Literal["trust", "key"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
+class KeyStore:
     """A JKS or PKCS12 file, to be turned into PEM by Java (`REQUEST`, in memory).
 
     `use` says what it is to the client: the authorities it trusts, or its own key.

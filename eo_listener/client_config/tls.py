@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eo_listener.client_config.kafka_options import ENDPOINT, PREFIX, OnlyJava, require_known
-from eo_listener.client_config.key_stores import Store, Use
+from eo_listener.client_config.key_stores import KeyStore, Use
 from eo_listener.client_config.pem import CERTIFICATES, KEY, in_lines
 from eo_listener.model.errors import SettingsError
 
@@ -31,7 +31,7 @@ class Tls:
     """The TLS of a client; `stores` are still to become further properties."""
 
     properties: Mapping[str, str] = field(repr=False)
-    stores: tuple[Store, ...]
+    stores: tuple[KeyStore, ...]
 
 
 def tls(options: Mapping[str, str]) -> Tls:
@@ -40,10 +40,10 @@ def tls(options: Mapping[str, str]) -> Tls:
     parts = (_trust(options), _own(options))
     properties = _endpoint(options)
     for part in parts:
-        if not isinstance(part, Store):
+        if not isinstance(part, KeyStore):
             properties |= part
     return Tls(
-        properties=properties, stores=tuple(part for part in parts if isinstance(part, Store))
+        properties=properties, stores=tuple(part for part in parts if isinstance(part, KeyStore))
     )
 
 
@@ -54,19 +54,19 @@ def _endpoint(options: Mapping[str, str]) -> dict[str, str]:
     return {ENDPOINT: _ENDPOINTS[given]}
 
 
-def _trust(options: Mapping[str, str]) -> Mapping[str, str] | Store:
+def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
     """Who is believed; nothing given leaves it to the machine's own authorities."""
     text = options.get(f"{_TRUST}certificates")
     if text:
         pem = in_lines(text, CERTIFICATES, f"{PREFIX}{_TRUST}certificates")
         return {"ssl.ca.pem": pem}
     store = _store(options, _TRUST, "trust")
-    if isinstance(store, Store):
+    if isinstance(store, KeyStore):
         return store
     return {"ssl.ca.location": store} if store else {}
 
 
-def _own(options: Mapping[str, str]) -> Mapping[str, str] | Store:
+def _own(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
     """The client's own key."""
     key = options.get(f"{_OWN}key")
     chain = options.get(f"{_OWN}certificate.chain")
@@ -87,7 +87,7 @@ def _own(options: Mapping[str, str]) -> Mapping[str, str] | Store:
             **password,
         }
     store = _store(options, _OWN, "key")
-    if isinstance(store, Store):
+    if isinstance(store, KeyStore):
         if store.type == "PKCS12":
             secret = _named(f"{_OWN}password", store.password)
             return {f"{_OWN}location": store.location, **secret}
@@ -102,7 +102,7 @@ def _named(name: str, value: str | None) -> dict[str, str]:
     return {name: value} if value else {}
 
 
-def _store(options: Mapping[str, str], start: str, use: Use) -> Store | str | None:
+def _store(options: Mapping[str, str], start: str, use: Use) -> KeyStore | str | None:
     """A store that Java must read, the location of a PEM file, or nothing. Raises OnlyJava."""
     location = options.get(f"{start}location")
     if not location:
@@ -112,7 +112,7 @@ def _store(options: Mapping[str, str], start: str, use: Use) -> Store | str | No
         return location
     if kind not in ("JKS", "PKCS12"):
         raise OnlyJava(f"librdkafka does not know this {PREFIX}{start}type")
-    return Store(
+    return KeyStore(
         use=use,
         location=location,
         type=kind,

@@ -15,7 +15,7 @@ from eo_listener.client_config.kafka_options import (
     connections,
     protocol,
 )
-from eo_listener.client_config.key_stores import Store
+from eo_listener.client_config.key_stores import KeyStore
 from eo_listener.client_config.sasl import JAAS, module, require_https, sasl
 from eo_listener.client_config.tls import tls
 from eo_listener.model.errors import SettingsError
@@ -28,7 +28,7 @@ _VARIABLE: Final = "${"  # for Java's config providers to put a value in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class ClientAccess:
     """What a client must be told, beside the servers.
 
     `properties` are librdkafka's, to which `stores` add some once Java has read them; or, where
@@ -36,7 +36,7 @@ class Access:
     """
 
     properties: Mapping[str, str] = field(repr=False)
-    stores: tuple[Store, ...] = ()
+    stores: tuple[KeyStore, ...] = ()
     client: ClientKind = "librdkafka"
     why_java: str | None = None
 
@@ -47,7 +47,7 @@ def translate(
     own: Collection[str] = (),
     gssapi: bool = False,
     tokens: bool = False,
-) -> Access:
+) -> ClientAccess:
     """Translate the options of a reader, keys in lower case, by an allow-list.
 
     `own` are the names of librdkafka's properties that the user gave, in whose place nothing is
@@ -57,7 +57,7 @@ def translate(
     value, for what is dangerous and for what cannot be translated at all.
     """
     if PROTOCOL in own:
-        return Access(properties={})
+        return ClientAccess(properties={})
     options = chosen(source, own)
     _require_harmless(options)
     try:
@@ -65,7 +65,7 @@ def translate(
         return _by_librdkafka(options, own, gssapi=gssapi)
     except OnlyJava as why:
         _require_nothing_own(own, why)
-        return Access(properties=options, client="java", why_java=str(why))
+        return ClientAccess(properties=options, client="java", why_java=str(why))
 
 
 def _require_harmless(options: Mapping[str, str]) -> None:
@@ -85,21 +85,23 @@ def _require_no_java(options: Mapping[str, str], own: Collection[str], *, tokens
         raise OnlyJava("Spark has delegation tokens, and knows for which clusters they are")
 
 
-def _by_librdkafka(options: Mapping[str, str], own: Collection[str], *, gssapi: bool) -> Access:
+def _by_librdkafka(
+    options: Mapping[str, str], own: Collection[str], *, gssapi: bool
+) -> ClientAccess:
     way = protocol(options)
     if way == _PLAINTEXT:
-        return Access(properties=connections(options))
+        return ClientAccess(properties=connections(options))
     if options.get(_OF_JAVA):
         raise OnlyJava(f"{PREFIX}{_OF_JAVA} names classes of Java")
     properties = {PROTOCOL: way.lower(), **connections(options)}
     if way.startswith("SASL") and not any(name.startswith("sasl.") for name in own):
         properties |= sasl(options, gssapi=gssapi)
-    stores: tuple[Store, ...] = ()
+    stores: tuple[KeyStore, ...] = ()
     if way.endswith("SSL"):
         secured = tls(options)
         properties |= secured.properties
         stores = secured.stores
-    return Access(properties=properties, stores=stores)
+    return ClientAccess(properties=properties, stores=stores)
 
 
 def _require_nothing_own(own: Collection[str], why: OnlyJava) -> None:
@@ -116,7 +118,7 @@ def _of_security(own: Collection[str]) -> bool:
     return any(name.startswith(("ssl.", "sasl.")) for name in own)
 
 
-def principal(properties: Mapping[str, str], stores: Collection[Store] = ()) -> str | None:
+def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) -> str | None:
     """How ACLs name a client with these properties of librdkafka; None where that is unknown."""
     way = properties.get(PROTOCOL, "plaintext").lower()
     if way.startswith("sasl"):

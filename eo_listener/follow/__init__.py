@@ -3,6 +3,6 @@
 from eo_listener.follow.follower import Follower
 from eo_listener.follow.notices import Notice, NoticeKind
 from eo_listener.follow.report import Report
-from eo_listener.follow.targets import Target
+from eo_listener.follow.targets import FollowedCheckpoint
 
-__all__ = ["Follower", "Notice", "NoticeKind", "Report", "Target"]
+__all__ = ["FollowedCheckpoint", "Follower", "Notice", "NoticeKind", "Report"]

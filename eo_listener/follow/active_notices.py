@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from eo_listener.follow.notices import Notice, NoticeKind
-from eo_listener.spark.checkpoint import Finding
+from eo_listener.spark.checkpoint import FileFinding
 
 Notices = tuple[Notice, ...]
 
 
-class Standing:
+class ActiveNotices:
     """The notices of one checkpoint that hold now. As many as there are kinds and bad files."""
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
         self._notices: dict[NoticeKind, Notice] = {}
-        self._findings: set[Finding] = set()
+        self._findings: set[FileFinding] = set()
 
     def say(
         self, kind: NoticeKind, what: str, cause: str = "", fix: str = "", *, anew: bool = True
@@ -45,11 +45,11 @@ class Standing:
         for kind in kinds:
             self._notices.pop(kind, None)
 
-    def holds(self, finding: Finding) -> bool:
+    def holds(self, finding: FileFinding) -> bool:
         """Whether this was said of a file, and held at the last look."""
         return finding in self._findings
 
-    def found(self, findings: tuple[Finding, ...]) -> Notices:
+    def found(self, findings: tuple[FileFinding, ...]) -> Notices:
         """Say what cannot be read and was not said yet; what is not among them is over."""
         new = [finding for finding in findings if finding not in self._findings]
         self._findings = set(findings)

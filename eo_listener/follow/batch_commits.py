@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eo_listener.commit.tracking.routing import Commit
-from eo_listener.follow.targets import Target
+from eo_listener.commit.tracking.routing import GroupOffsets
+from eo_listener.follow.targets import FollowedCheckpoint
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
 
@@ -14,19 +14,19 @@ RUN = "follow"  # stands where a run's id does: the sidecar sees no runs, and tw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CommitPlan:
     """The commits of one batch, and the topics that no group is named for."""
 
-    commits: tuple[Commit, ...]
+    commits: tuple[GroupOffsets, ...]
     without_group: tuple[str, ...]
 
 
 def plan(
-    target: Target,
+    target: FollowedCheckpoint,
     query_id: str,
     batch: int,
     sources: Mapping[str, Offsets],
-) -> Plan:
+) -> CommitPlan:
     """Give each topic of the sources its group.
 
     Where two sources hold the same partition the lesser offset counts: only up to there has
@@ -47,9 +47,9 @@ def plan(
                 held = positions.get(tp)
                 if held is None or offset < held.offset:
                     positions[tp] = Position(offset=offset, metadata=metadata)
-    return Plan(
+    return CommitPlan(
         commits=tuple(
-            Commit(cluster=target.cluster, group=group, positions=positions)
+            GroupOffsets(cluster=target.cluster, group=group, positions=positions)
             for group, positions in groups.items()
         ),
         without_group=tuple(sorted(without)),

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from eo_listener.follow.checkpoint_tracker import Step, Watch
+from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Step
 from eo_listener.follow.reading import look
 from eo_listener.spark.checkpoint import Checkpoint
 
@@ -17,14 +17,16 @@ _AFTER_FAULT = 30.0  # seconds
 logger = logging.getLogger("eo_listener")
 
 
-class Watcher:
+class CheckpointPoller:
     """Looks at a checkpoint and hands on what is to be done; one thread, and never two.
 
     `act` is called on that thread. A look takes as long as its storage does: so it holds up
     nobody else.
     """
 
-    def __init__(self, checkpoint: Checkpoint, watch: Watch, act: Callable[[Step], None]) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, watch: CheckpointTracker, act: Callable[[Step], None]
+    ) -> None:
         self.checkpoint = checkpoint
         self._watch = watch
         self._act = act

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from eo_listener.commit.tracking.routing import Commit
-from eo_listener.commit.tracking.sequence_guard import Guard, judge
-from eo_listener.follow.active_notices import Standing
+from eo_listener.commit.tracking.routing import GroupOffsets
+from eo_listener.commit.tracking.sequence_guard import GuardMode, judge
+from eo_listener.follow.active_notices import ActiveNotices
 from eo_listener.follow.batch_commits import RUN, plan
 from eo_listener.follow.notices import Notice, NoticeKind
-from eo_listener.follow.reading import Sight
-from eo_listener.follow.targets import Target
+from eo_listener.follow.reading import Reading
+from eo_listener.follow.targets import FollowedCheckpoint
 from eo_listener.model.events import Event, GuardViolation
 from eo_listener.spark.checkpoint import BatchOffsets
 
@@ -31,15 +31,15 @@ class Step:
     `pause` is how long to wait for the next look, in seconds.
     """
 
-    commits: tuple[Commit, ...] = ()
-    withheld: tuple[Commit, ...] = ()
+    commits: tuple[GroupOffsets, ...] = ()
+    withheld: tuple[GroupOffsets, ...] = ()
     renew: bool = False
     events: tuple[Event, ...] = ()
     released: bool = False
     pause: float
 
 
-class Watch:
+class CheckpointTracker:
     """Remembers of one checkpoint what was seen last, and says what each look changes.
 
     What may be a moment of a file being written, such as a torn file or a batch that went back,
@@ -48,24 +48,24 @@ class Watch:
 
     def __init__(
         self,
-        target: Target,
+        target: FollowedCheckpoint,
         shown: str,
         *,
-        guard: Guard = Guard.WITHHOLD,
+        guard: GuardMode = GuardMode.WITHHOLD,
         interval: float = INTERVAL,
         recommit_interval: float = RECOMMIT_INTERVAL,
     ) -> None:
         self._target = target
         self._guard, self._interval, self._recommit_interval = guard, interval, recommit_interval
-        self._standing = Standing(shown)
+        self._standing = ActiveNotices(shown)
         self._query_id: str | None = None
         self._durable: BatchOffsets | None = None
         self._withheld: set[str] = set()
         self._renewed: float | None = None
         self._unanswered = 0
-        self._suspect: Sight | None = None
+        self._suspect: Reading | None = None
 
-    def saw(self, sight: Sight, now: float, *, settled: bool = False) -> Step:
+    def saw(self, sight: Reading, now: float, *, settled: bool = False) -> Step:
         """Take a look in, and say what is to be done."""
         if sight.unreachable is not None:
             return self._unreachable(sight)
@@ -79,7 +79,7 @@ class Watch:
         step = self._absent() if sight.absent else self._present(sight, now)
         return replace(step, events=(*reached, *step.events))
 
-    def doubtful(self, sight: Sight) -> bool:
+    def doubtful(self, sight: Reading) -> bool:
         """Whether a look may have met the checkpoint in the middle of a change."""
         if sight.absent:
             return self._query_id is not None
@@ -93,7 +93,7 @@ class Watch:
             return last is not None
         return durable.batch < last.batch or (durable.batch == last.batch and durable != last)
 
-    def _unreachable(self, sight: Sight) -> Step:
+    def _unreachable(self, sight: Reading) -> Step:
         error = sight.unreachable
         assert error is not None  # noqa: S101  # the caller's condition, told to mypy
         self._unanswered += 1
@@ -124,7 +124,7 @@ class Watch:
         )
         return Step(events=events, released=True, pause=self._interval)
 
-    def _present(self, sight: Sight, now: float) -> Step:
+    def _present(self, sight: Reading, now: float) -> Step:
         events = [
             *self._standing.over(NoticeKind.ABSENT, "it is there now"),
             *self._standing.over(NoticeKind.GONE, "it is there again"),
@@ -156,7 +156,7 @@ class Watch:
             ),
         )
 
-    def _advance(self, sight: Sight, now: float) -> Step:
+    def _advance(self, sight: Reading, now: float) -> Step:
         """Go on to what is durable now."""
         durable, last = sight.durable, self._durable
         back = self._went_back(durable)
@@ -176,7 +176,7 @@ class Watch:
         self._durable = durable
         return replace(step, renew=renew, events=(*events, *violations, *step.events))
 
-    def _nothing(self, sight: Sight) -> tuple[Notice, ...]:
+    def _nothing(self, sight: Reading) -> tuple[Notice, ...]:
         """Say that no batch is done; once, and in other words when one was."""
         if sight.findings:
             return ()
@@ -226,7 +226,7 @@ class Watch:
 
         Offsets that were skipped cannot be seen: a checkpoint holds ends, and no starts.
         """
-        if self._guard is Guard.OFF or durable == last:
+        if self._guard is GuardMode.OFF or durable == last:
             return []
         before, ends = last.kafka(), durable.kafka()
         events: list[Event] = []
@@ -237,7 +237,7 @@ class Watch:
             violations = judge(before[source.id], None, ends[source.id])
             if not violations:
                 continue
-            withheld = self._guard is Guard.WITHHOLD
+            withheld = self._guard is GuardMode.WITHHOLD
             if withheld:
                 self._withheld.add(source.id)
             events.append(

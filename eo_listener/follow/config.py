@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from eo_listener.commit.tracking.routing import Cluster
-from eo_listener.follow.targets import REST, Target
+from eo_listener.follow.targets import REST, FollowedCheckpoint
 from eo_listener.model.errors import SettingsError
 
 if sys.version_info >= (3, 11):
@@ -64,7 +64,7 @@ SERVICE = ("interval", "recommit_interval", "guard", "on_rewind", "mode")
 class Config:
     """What the file says: the checkpoints, and settings of the whole service that it names."""
 
-    targets: tuple[Target, ...]
+    targets: tuple[FollowedCheckpoint, ...]
     service: Mapping[str, Any]
 
 
@@ -99,7 +99,7 @@ def parse(held: Mapping[str, Any], where: str) -> Config:
     return Config(targets=tuple(targets), service=MappingProxyType(service))
 
 
-def _target(entry: Mapping[str, Any], shared: Mapping[str, Any], where: str) -> Target:
+def _target(entry: Mapping[str, Any], shared: Mapping[str, Any], where: str) -> FollowedCheckpoint:
     if "location" not in entry:
         _refuse(where, "has no location", "Write location = '/folder/of/the/checkpoint'")
     servers = entry.get("bootstrap_servers", shared.get("bootstrap_servers"))
@@ -111,7 +111,7 @@ def _target(entry: Mapping[str, Any], shared: Mapping[str, Any], where: str) -> 
     if "bootstrap.servers" in kafka:
         _refuse(where, "sets bootstrap.servers under kafka", "Write bootstrap_servers instead")
     properties = {name: _property(name, value, where) for name, value in kafka.items()}
-    return Target(
+    return FollowedCheckpoint(
         location=entry["location"],
         cluster=Cluster.of({"bootstrap.servers": servers, **properties}),
         groups=groups,

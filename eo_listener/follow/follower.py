@@ -8,20 +8,25 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.groups.policy import Policy, Retry
-from eo_listener.commit.tracking.routing import Cluster, Commit
-from eo_listener.commit.tracking.sequence_guard import Guard
-from eo_listener.commit.tracking.shared_partitions import Claims
-from eo_listener.follow.checkpoint_poller import Watcher
-from eo_listener.follow.checkpoint_tracker import INTERVAL, RECOMMIT_INTERVAL, Step, Watch
+from eo_listener.commit.groups.policy import Backoff, Policy
+from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
+from eo_listener.commit.tracking.sequence_guard import GuardMode
+from eo_listener.commit.tracking.shared_partitions import SharedPartitions
+from eo_listener.follow.checkpoint_poller import CheckpointPoller
+from eo_listener.follow.checkpoint_tracker import (
+    INTERVAL,
+    RECOMMIT_INTERVAL,
+    CheckpointTracker,
+    Step,
+)
 from eo_listener.follow.notices import Notice, NoticeKind
 from eo_listener.follow.report import Outcomes, Report
-from eo_listener.follow.targets import Target, open_all
+from eo_listener.follow.targets import FollowedCheckpoint, open_all
 from eo_listener.model.events import Event, Observer
 from eo_listener.model.protocols import GroupStore
 from eo_listener.spark.checkpoint import Checkpoint
 
-_Commits = tuple[Commit, ...]
+_Commits = tuple[GroupOffsets, ...]
 
 _AT_THE_END = 2.0
 _SILENT = 60.0  # seconds without an answer from a storage, after which it is said
@@ -37,13 +42,13 @@ class Follower:
 
     def __init__(
         self,
-        targets: Sequence[Target],
+        targets: Sequence[FollowedCheckpoint],
         open_store: Callable[[Cluster], GroupStore],
         *,
         observers: Iterable[Observer] = (),
-        guard: Guard = Guard.WITHHOLD,
+        guard: GuardMode = GuardMode.WITHHOLD,
         policy: Policy | None = None,
-        retry: Retry | None = None,
+        retry: Backoff | None = None,
         interval: float = INTERVAL,
         recommit_interval: float = RECOMMIT_INTERVAL,
     ) -> None:
@@ -52,18 +57,20 @@ class Follower:
         self._committer = Committer(
             open_store, observers=(*observers, self._note), policy=policy, retry=retry
         )
-        self._claims = Claims()
+        self._claims = SharedPartitions()
         self._newest: dict[str, _Commits] = {}
         self._lock = threading.Lock()
         self._order = threading.Lock()
         self._silent: set[str] = set()
-        self._watchers: list[Watcher] = []
+        self._watchers: list[CheckpointPoller] = []
         for target, location in opened:
             shown = str(location)
-            watch = Watch(
+            watch = CheckpointTracker(
                 target, shown, guard=guard, interval=interval, recommit_interval=recommit_interval
             )
-            self._watchers.append(Watcher(Checkpoint(location), watch, partial(self._act, shown)))
+            self._watchers.append(
+                CheckpointPoller(Checkpoint(location), watch, partial(self._act, shown))
+            )
 
     def start(self) -> None:
         """Start to follow; returns at once."""
@@ -138,8 +145,8 @@ class Follower:
 
         In the middle: what others may commit now that this one has no say any more.
         """
-        commits: list[Commit] = []
-        others: list[Commit] = []
+        commits: list[GroupOffsets] = []
+        others: list[GroupOffsets] = []
         events: list[Event] = []
         with self._lock:
             if step.released:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eo_listener.model.errors import StorageError
-from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint, CheckpointError, Finding
+from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint, CheckpointError, FileFinding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class Reading:
     """What a look showed.
 
     `query_id` is None when there is no checkpoint, or none that can be read; `durable` when no
@@ -18,7 +18,7 @@ class Sight:
 
     query_id: str | None = None
     durable: BatchOffsets | None = None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[FileFinding, ...] = ()
     unreachable: StorageError | None = None
 
     @property
@@ -27,17 +27,17 @@ class Sight:
         return self.query_id is None and not self.findings and self.unreachable is None
 
 
-def look(checkpoint: Checkpoint) -> Sight:
+def look(checkpoint: Checkpoint) -> Reading:
     """Look at a checkpoint; takes as long as its storage does."""
     try:
         if not checkpoint.exists():
-            return Sight()
+            return Reading()
         query_id = checkpoint.query_id()
         durable = checkpoint.committed()
         if checkpoint.query_id() != query_id:  # replaced between the two: the next look is whole
-            return Sight(query_id=query_id)
+            return Reading(query_id=query_id)
     except StorageError as error:
-        return Sight(unreachable=error)
+        return Reading(unreachable=error)
     except CheckpointError as error:
-        return Sight(findings=(error.finding,))
-    return Sight(query_id=query_id, durable=durable.offsets, findings=durable.findings)
+        return Reading(findings=(error.finding,))
+    return Reading(query_id=query_id, durable=durable.offsets, findings=durable.findings)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from eo_listener.commit.tracking.routing import Commit
+from eo_listener.commit.tracking.routing import GroupOffsets
 from eo_listener.follow.notices import Notice
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import CommitFailed, CommitRefused, Committed, CommitterFenced, Event
@@ -44,13 +44,13 @@ class Outcomes:
 
     def __init__(self) -> None:
         self._notices: dict[str, list[Notice]] = {}
-        self._offered: dict[str, tuple[Commit, ...]] = {}
+        self._offered: dict[str, tuple[GroupOffsets, ...]] = {}
         self._refused: dict[_Place, str] = {}
         self._failed: dict[_Place, str] = {}
         self._confirmed: set[_Place] = set()
         self._lock = threading.Lock()
 
-    def offered(self, checkpoint: str, commits: tuple[Commit, ...]) -> None:
+    def offered(self, checkpoint: str, commits: tuple[GroupOffsets, ...]) -> None:
         """Take in what is to be committed for a checkpoint."""
         with self._lock:
             self._offered[checkpoint] = commits

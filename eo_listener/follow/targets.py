@@ -17,7 +17,7 @@ _LONGEST_GROUP = 249  # not Kafka's rule, but no tool shows or names longer ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class FollowedCheckpoint:
     """One checkpoint to follow.
 
     `groups` goes from topics to groups, `*` for the rest; a topic with none is left alone.
@@ -73,7 +73,7 @@ def parse_groups(given: Sequence[str]) -> dict[str, str]:
     return groups
 
 
-def open_all(targets: Sequence[Target]) -> list[tuple[Target, Location]]:
+def open_all(targets: Sequence[FollowedCheckpoint]) -> list[tuple[FollowedCheckpoint, Location]]:
     """Open every target. Raises SettingsError when two of them are the same checkpoint."""
     seen: set[str] = set()
     opened = []

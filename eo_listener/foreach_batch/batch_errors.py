@@ -18,7 +18,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
 _SHOWN = 5  # partitions named in an error
 
@@ -53,7 +53,7 @@ class _Words:
     fix: str
 
 
-class Kind(Enum):
+class BatchErrorKind(Enum):
     """What can be wrong, the gravest first; those of one error follow each other."""
 
     RECREATED = _Words(
@@ -193,33 +193,35 @@ class Kind(Enum):
     )
 
 
-class Breaches:
+class BatchErrors:
     """All that is wrong with one batch."""
 
     def __init__(self) -> None:
-        self._found: dict[Kind, dict[TopicPartition, tuple[OffsetRange, str]]] = {}
+        self._found: dict[BatchErrorKind, dict[TopicPartition, tuple[OffsetRange, str]]] = {}
         self._ours = ""  # the sink's key
         self._old = LedgerKey("...", "...")  # where another name has what is missing
 
-    def add(self, kind: Kind, tp: TopicPartition, span: OffsetRange, note: str = "") -> None:
+    def add(
+        self, kind: BatchErrorKind, tp: TopicPartition, span: OffsetRange, note: str = ""
+    ) -> None:
         """Add a partition, with the offsets in question."""
         self._found.setdefault(kind, {})[tp] = (span, note)
 
     def name_old(
-        self, kind: Kind, tp: TopicPartition, key: LedgerKey, head: Head, sink: str
+        self, kind: BatchErrorKind, tp: TopicPartition, key: LedgerKey, head: Head, sink: str
     ) -> None:
         """Add a partition of which the ledger of `sink` has a head under another key."""
         where = "" if key.sink == sink else f" of {key.sink}"
         self._ours, self._old = sink, key
         self.add(kind, tp, head.span, f"batch {head.batch_id} of {key.query!r}{where}")
 
-    def raise_gravest(self, plan: Plan, *, name: str, sink: str) -> None:
+    def raise_gravest(self, plan: PlannedBatch, *, name: str, sink: str) -> None:
         """Raise the gravest error, for all partitions that have it; nothing where all is well."""
-        kind = next((kind for kind in Kind if kind in self._found), None)
+        kind = next((kind for kind in BatchErrorKind if kind in self._found), None)
         if kind is None:
             return
         words = kind.value
-        same = (other for other in Kind if other.value.error is words.error)
+        same = (other for other in BatchErrorKind if other.value.error is words.error)
         found = {tp: one for other in same for tp, one in self._found.get(other, {}).items()}
         loses = _STATE if plan.stateful and "checkpointLocation" in words.fix else ""
         raise words.error(

@@ -11,15 +11,15 @@ and is in every copy of it. Under another id the same range may have other rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
-from eo_listener.foreach_batch.batch_errors import Breaches, Kind
+from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
 from eo_listener.foreach_batch.first_batch import Elsewhere, doubt, has_doubled, is_late
+from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.model.errors import SettingsError
-from eo_listener.model.ledger import Entry, Head, Move, Verdict
+from eo_listener.model.ledger import BatchVerdict, Entry, Head, Move
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
 OnGap = Literal["fail", "accept"]
 """What a gap leads to."""
@@ -31,40 +31,8 @@ OnRecreated = Literal["fail", "restart"]
 """What a topic that was deleted and recreated leads to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """What a sink is to do with a batch.
-
-    `verdict` is that of the whole: REPLAY when the sink has all of it, FIRST when none of its
-    partitions was known. `entry` has no moves where nothing is to be written: after REPLAY, and
-    for a batch without any partition. `replayed` are the ranges that the sink has already.
-    """
-
-    verdict: Verdict
-    entry: Entry
-    replayed: Mapping[TopicPartition, OffsetRange]
-
-    @property
-    def gaps(self) -> dict[TopicPartition, OffsetRange]:
-        """The offsets that are lost, and accepted as lost."""
-        return {
-            tp: move.gap
-            for tp, move in self.entry.moves.items()
-            if move.gap is not None and not _begins_late(move)
-        }
-
-    @property
-    def skipped(self) -> dict[TopicPartition, OffsetRange]:
-        """The offsets before a ledger that begins in mid-stream, by consent."""
-        return {
-            tp: move.gap
-            for tp, move in self.entry.moves.items()
-            if move.gap is not None and _begins_late(move)
-        }
-
-
 def judge_batch(
-    plan: Plan,
+    plan: PlannedBatch,
     applied: Mapping[TopicPartition, Head],
     *,
     name: str,
@@ -90,7 +58,7 @@ def judge_batch(
     """
     _refuse_what_cannot_be_judged(plan, name)
     ranges = plan.ranges()
-    bench = _Bench(
+    bench = _BatchCheck(
         plan,
         applied,
         elsewhere,
@@ -108,7 +76,7 @@ def judge_batch(
     bench.find_doubled()
     if not per_partition and bench.continues:
         for tp, span in bench.replayed.items():
-            bench.breaches.add(Kind.MIXED, tp, span)
+            bench.breaches.add(BatchErrorKind.MIXED, tp, span)
     bench.breaches.raise_gravest(plan, name=name, sink=sink)
     # Alone, a partition without offsets gets its head in a transaction after those of the others.
     wanted = bench.continues or per_partition or not bench.replayed
@@ -123,7 +91,7 @@ def judge_batch(
     return Judgement(verdict=bench.verdict(moves), entry=entry, replayed=bench.replayed)
 
 
-def is_of_another_topic(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
+def is_of_another_topic(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
     """Whether a topic that the plan reads has another id than the ledger knows.
 
     Ids have no order, so this does not tell which is the newer: that of the plan is, if Kafka was
@@ -136,12 +104,12 @@ def is_of_another_topic(plan: Plan, applied: Mapping[TopicPartition, Head]) -> b
     )
 
 
-class _Bench:
+class _BatchCheck:
     """One judgement in the making."""
 
     def __init__(
         self,
-        plan: Plan,
+        plan: PlannedBatch,
         applied: Mapping[TopicPartition, Head],
         elsewhere: Elsewhere | None,
         *,
@@ -157,19 +125,20 @@ class _Bench:
         self._restart = restart
         self._sources = _by_partition(plan)
         self._only = next(iter(plan.sources))
-        self.breaches = Breaches()
+        self.breaches = BatchErrors()
         self.moves: dict[TopicPartition, Move] = {}
         self.replayed: dict[TopicPartition, OffsetRange] = {}
         self.continues = False  # something is FIRST or NEXT, a new head at an empty range aside
 
-    def verdict(self, moves: Mapping[TopicPartition, Move]) -> Verdict:
+    def verdict(self, moves: Mapping[TopicPartition, Move]) -> BatchVerdict:
         """That of the whole batch, of which `moves` are to be written."""
         if self.replayed and not moves:
-            return Verdict.REPLAY
+            return BatchVerdict.REPLAY
         known = any(
-            move.found is not None and move.verdict is not Verdict.FIRST for move in moves.values()
+            move.found is not None and move.verdict is not BatchVerdict.FIRST
+            for move in moves.values()
         )
-        return Verdict.NEXT if known or self.replayed else Verdict.FIRST
+        return BatchVerdict.NEXT if known or self.replayed else BatchVerdict.FIRST
 
     def find_vanished(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Find partitions of the ledger that are not read, of topics that are."""
@@ -184,7 +153,9 @@ class _Bench:
             head = self._applied[tp]
             let_go = _ids(self._plan, tp, head) and (self._restart or tp.topic in anew)
             if tp.topic in read and not let_go:
-                self.breaches.add(Kind.VANISHED, tp, OffsetRange(head.span.until, head.span.until))
+                self.breaches.add(
+                    BatchErrorKind.VANISHED, tp, OffsetRange(head.span.until, head.span.until)
+                )
 
     def find_doubled(self) -> None:
         """Find what the sink has already, under another name."""
@@ -195,7 +166,9 @@ class _Bench:
     def find_unmarkable(self) -> None:
         """Find that nothing could tell whether the rows of Spark's state were written."""
         for tp, head in self._applied.items():
-            self.breaches.add(Kind.NOTHING_LEFT, tp, OffsetRange(head.span.until, head.span.until))
+            self.breaches.add(
+                BatchErrorKind.NOTHING_LEFT, tp, OffsetRange(head.span.until, head.span.until)
+            )
         if not self._applied:
             raise SettingsError(
                 f"batch {self._plan.batch_id} of a stateful query reads no partition at all",
@@ -211,7 +184,7 @@ class _Bench:
         """
         applied, moves, plan = self._applied.get, self.moves, self._plan
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
-        sources, only, following = self._sources, self._only, Verdict.NEXT
+        sources, only, following = self._sources, self._only, BatchVerdict.NEXT
         asked = plan.asked
         for tp, span in ranges.items():
             start, until = span
@@ -240,33 +213,35 @@ class _Bench:
         """Take a topic that was recreated from its log's start, where that is wanted."""
         ids = _ids(self._plan, tp, head)
         if ids is not None and not self._restart:
-            self.breaches.add(Kind.RECREATED, tp, span, f"its id was {ids[0]}, is {ids[1]}")
+            self.breaches.add(
+                BatchErrorKind.RECREATED, tp, span, f"its id was {ids[0]}, is {ids[1]}"
+            )
             return
         begins = min(span.start, self._plan.log_starts.get(tp, 0))
         if span.until < span.start:
-            self.breaches.add(Kind.BACKWARD, tp, OffsetRange(span.until, span.start))
+            self.breaches.add(BatchErrorKind.BACKWARD, tp, OffsetRange(span.until, span.start))
         elif self._is_there(tp, span):
-            self._continue(tp, span, head, begins, Verdict.FIRST)
+            self._continue(tp, span, head, begins, BatchVerdict.FIRST)
 
     def _judge_range(self, tp: TopicPartition, span: OffsetRange, head: Head | None) -> None:
         start, until = span
         reached = start if head is None else head.span.until
         if until < start:
-            self.breaches.add(Kind.BACKWARD, tp, OffsetRange(until, start))
+            self.breaches.add(BatchErrorKind.BACKWARD, tp, OffsetRange(until, start))
         elif head is not None and span == head.span:
             if head.query_id == self._plan.query_id:
                 self.replayed[tp] = span
             else:
                 note = f"by query id {head.query_id}, this one has id {self._plan.query_id}"
-                self.breaches.add(Kind.APPLIED, tp, span, note)
+                self.breaches.add(BatchErrorKind.APPLIED, tp, span, note)
         elif start < reached:
-            kind = Kind.BEHIND if until < reached else Kind.OVERLAP
+            kind = BatchErrorKind.BEHIND if until < reached else BatchErrorKind.OVERLAP
             self.breaches.add(kind, tp, OffsetRange(start, reached))
         elif self._is_there(tp, span):
             if head is None:
                 self._begin(tp, span)
             else:
-                self._continue(tp, span, head, reached, Verdict.NEXT)
+                self._continue(tp, span, head, reached, BatchVerdict.NEXT)
 
     def _begin(self, tp: TopicPartition, span: OffsetRange) -> None:
         """Make the head of a partition that has none, where nothing speaks against it."""
@@ -276,7 +251,7 @@ class _Bench:
         ):
             return
         if span.start != span.until:
-            self._continue(tp, span, None, span.start, Verdict.FIRST)
+            self._continue(tp, span, None, span.start, BatchVerdict.FIRST)
         else:
             self.moves[tp] = self._move(tp, span, None, None)
         if elsewhere is not None and is_late(plan, tp, span) and tp in self.moves:
@@ -288,9 +263,9 @@ class _Bench:
         """Whether the log reaches as far as the range, as far as Kafka was asked."""
         end = self._plan.log_ends.get(tp)
         if end is None and self._plan.asked:
-            self.breaches.add(Kind.GONE, tp, span)
+            self.breaches.add(BatchErrorKind.GONE, tp, span)
         elif end is not None and end < span.until:
-            self.breaches.add(Kind.CUT_BACK, tp, OffsetRange(end, span.until))
+            self.breaches.add(BatchErrorKind.CUT_BACK, tp, OffsetRange(end, span.until))
         else:
             return True
         return False
@@ -301,14 +276,16 @@ class _Bench:
         span: OffsetRange,
         head: Head | None,
         reached: int,
-        verdict: Verdict,
+        verdict: BatchVerdict,
     ) -> None:
         """Take a range that starts at what was reached, or beyond."""
         start, until = span
         there = max(start, min(self._plan.log_starts.get(tp, 0), until))
         gap = OffsetRange(reached, there) if there > reached else None
         if gap is not None and not self._accept:
-            self.breaches.add(Kind.GAP if start > reached else Kind.LOST, tp, gap)
+            self.breaches.add(
+                BatchErrorKind.GAP if start > reached else BatchErrorKind.LOST, tp, gap
+            )
             return
         moved = None if start == until else verdict
         self.moves[tp] = self._move(tp, span, moved, head, gap)
@@ -331,7 +308,9 @@ class _Bench:
             elif head.batch_id == plan.batch_id:
                 self.replayed[tp] = span
             else:
-                self.breaches.add(Kind.OLDER, tp, span, f"the sink has batch {head.batch_id}")
+                self.breaches.add(
+                    BatchErrorKind.OLDER, tp, span, f"the sink has batch {head.batch_id}"
+                )
         if not self.moves and not self.replayed:
             # Nothing would tell a repetition of this batch, so its rows may not be written.
             for tp, (span, head) in strays.items():
@@ -340,9 +319,9 @@ class _Bench:
     def _judge_stray(self, tp: TopicPartition, span: OffsetRange, head: Head) -> None:
         start, reached = span.start, head.span.until
         if start < reached:
-            self.breaches.add(Kind.BEHIND, tp, OffsetRange(start, reached))
+            self.breaches.add(BatchErrorKind.BEHIND, tp, OffsetRange(start, reached))
         elif not self._accept:
-            self.breaches.add(Kind.GAP, tp, OffsetRange(reached, start))
+            self.breaches.add(BatchErrorKind.GAP, tp, OffsetRange(reached, start))
         else:
             self.moves[tp] = self._move(tp, span, None, head, OffsetRange(reached, start))
             self.continues = True
@@ -351,7 +330,7 @@ class _Bench:
         self,
         tp: TopicPartition,
         span: OffsetRange,
-        verdict: Verdict | None,
+        verdict: BatchVerdict | None,
         found: Head | None,
         gap: OffsetRange | None = None,
     ) -> Move:
@@ -366,24 +345,20 @@ class _Bench:
         )
 
 
-def _begins_late(move: Move) -> bool:
-    return move.found is None and move.gap is not None and move.gap.start < move.span.start
-
-
-def _ids(plan: Plan, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:
+def _ids(plan: PlannedBatch, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:
     """The topic's id in the ledger and the one that it has now, where they differ."""
     was, now = head.topic_id if head else None, plan.topic_ids.get(tp.topic)
     return None if was == now or was is None or now is None else (was, now)
 
 
-def _by_partition(plan: Plan) -> dict[TopicPartition, int]:
+def _by_partition(plan: PlannedBatch) -> dict[TopicPartition, int]:
     """The source of each partition; empty where there is one source for all."""
     if len(plan.sources) == 1:
         return {}
     return {tp: index for index, spans in plan.sources.items() for tp in spans}
 
 
-def _refuse_what_cannot_be_judged(plan: Plan, name: str) -> None:
+def _refuse_what_cannot_be_judged(plan: PlannedBatch, name: str) -> None:
     if plan.others:
         named = ", ".join(map(str, plan.others))
         raise SettingsError(

@@ -11,7 +11,6 @@ from typing import Any
 
 from eo_listener.foreach_batch.batch_failed import halted
 from eo_listener.foreach_batch.batch_guard import (
-    Judgement,
     OnFirst,
     OnGap,
     OnRecreated,
@@ -20,29 +19,30 @@ from eo_listener.foreach_batch.batch_guard import (
 )
 from eo_listener.foreach_batch.first_batch import Elsewhere, is_unknown
 from eo_listener.foreach_batch.frames import Frames
+from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.foreach_batch.ledger_names import OF_THIS_PROCESS, Runs
 from eo_listener.foreach_batch.query_start import from_the_beginning
-from eo_listener.foreach_batch.retry import Retry
-from eo_listener.foreach_batch.sink_writer import Writer, Written
+from eo_listener.foreach_batch.retry import RetryLimits
+from eo_listener.foreach_batch.sink_writer import SinkWriter, Written
 from eo_listener.model.errors import ForeignWriterError, GuardError, SettingsError
 from eo_listener.model.events import BatchApplied, BatchReplayed, Event, Observer, QueryStateLost
 from eo_listener.model.fault_points import reached
-from eo_listener.model.ledger import Head, LedgerKey, Verdict
+from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import PlanReader, Sink
 
-Transform = Callable[[Any, Plan], Any]
+Transform = Callable[[Any, PlannedBatch], Any]
 """Makes of a batch's DataFrame the one to write, or a list or tuple of them, one a sink."""
 
 logger = logging.getLogger("eo_listener")
 
 
 @dataclass(slots=True)
-class _Course:
+class _BatchInProgress:
     """A batch on its way; `sink` is the one it is with now."""
 
-    plan: Plan
+    plan: PlannedBatch
     name: str
     began: float
     sink: Sink | None = None
@@ -58,7 +58,7 @@ class _Due:
     state_lost: bool  # the state of the query, under another checkpoint
 
 
-class Batches:
+class BatchRunner:
     """Applies the batches of one query to its sinks, each exactly once. For the query's thread.
 
     `name` is what the ledgers are kept under, by default the query's name. Raises SettingsError
@@ -77,7 +77,7 @@ class Batches:
         on_first: OnFirst = "fail",
         on_recreated: OnRecreated = "fail",
         observers: Iterable[Observer] = (),
-        retry: Retry | None = None,
+        retry: RetryLimits | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         runs: Runs = OF_THIS_PROCESS,
@@ -93,7 +93,7 @@ class Batches:
         self._on_first: OnFirst = on_first
         self._on_recreated: OnRecreated = on_recreated
         self._observers = tuple(observers)
-        self._writer = Writer(retry or Retry(), sleep, clock)
+        self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
         self._runs = runs
         self._asked: dict[str, str] = {}  # by the sink's key: the run in which it was asked
         self._tried: tuple[tuple[str, int], set[int]] = ("", -1), set()
@@ -105,12 +105,12 @@ class Batches:
         the plan reader and the transform raise.
         """
         began = time.monotonic()
-        plan: Plan | None = None
-        course: _Course | None = None
+        plan: PlannedBatch | None = None
+        course: _BatchInProgress | None = None
         try:
             plan = self._plans.plan(frame, batch_id)
             reached("batch.planned")
-            course = _Course(plan, self._ledger(plan), began)
+            course = _BatchInProgress(plan, self._ledger(plan), began)
             self._bring(frame, course)
         except Exception as error:  # of the transform and of Spark too: told, and passed on
             run_id = "" if plan is None else plan.run_id
@@ -119,7 +119,7 @@ class Batches:
             self._tell(halted(error, query=told, run_id=run_id, batch_id=batch_id, sink=sink))
             raise
 
-    def _ledger(self, plan: Plan) -> str:
+    def _ledger(self, plan: PlannedBatch) -> str:
         name = self._name or plan.query
         if not name:
             raise SettingsError(
@@ -130,7 +130,7 @@ class Batches:
             )
         return name
 
-    def _bring(self, frame: Any, course: _Course) -> None:
+    def _bring(self, frame: Any, course: _BatchInProgress) -> None:
         heads = [self._applied(sink, course) for sink in self._sinks]
         _refuse_twice(self._sinks)  # by keys that are certain now
         restart = self._on_recreated == "restart"
@@ -152,7 +152,7 @@ class Batches:
             if one.state_lost:
                 self._tell(_left_behind(course, one.sink))
         for one in judged:
-            if one.judgement.verdict is Verdict.REPLAY:
+            if one.judgement.verdict is BatchVerdict.REPLAY:
                 self._tell(_replayed(course, one.sink, discarded=discard))
         if due:
             with self._made(frame, plan, due) as made:
@@ -160,14 +160,14 @@ class Batches:
                     if not self._write(one, made[one.place], course) and plan.stateful:
                         self._frames.discard(frame)
 
-    def _applied(self, sink: Sink, course: _Course) -> Mapping[TopicPartition, Head]:
+    def _applied(self, sink: Sink, course: _BatchInProgress) -> Mapping[TopicPartition, Head]:
         course.sink = sink
         heads = self._writer.read(sink, course.name)
         self._runs.add(course.plan.run_id, LedgerKey(sink.key, course.name))
         return heads
 
     def _elsewhere(
-        self, sink: Sink, heads: Mapping[TopicPartition, Head], course: _Course
+        self, sink: Sink, heads: Mapping[TopicPartition, Head], course: _BatchInProgress
     ) -> Elsewhere | None:
         """Where else the ledger has the query.
 
@@ -185,7 +185,9 @@ class Batches:
         others = {key: found for key, found in moved.items() if key not in ours}
         return Elsewhere(sink=sink.key, heads=others)
 
-    def _judge(self, place: int, heads: Mapping[TopicPartition, Head], course: _Course) -> _Due:
+    def _judge(
+        self, place: int, heads: Mapping[TopicPartition, Head], course: _BatchInProgress
+    ) -> _Due:
         sink = course.sink = self._sinks[place]
         elsewhere = self._elsewhere(sink, heads, course)
         if elsewhere is not None:
@@ -208,7 +210,7 @@ class Batches:
         strange = all(head.query_id != plan.query_id for head in heads.values())
         return _Due(place, sink, judgement, plan.stateful and bool(heads) and strange)
 
-    def _tried_of(self, plan: Plan) -> set[int]:
+    def _tried_of(self, plan: PlannedBatch) -> set[int]:
         """The places of the sinks that this run's batch was written to by us, or perhaps was.
 
         Spark runs a batch once a run; it is the user's own function that may try again.
@@ -218,7 +220,7 @@ class Batches:
             self._tried = batch, set()
         return self._tried[1]
 
-    def _write(self, due: _Due, frame: Any, course: _Course) -> bool:
+    def _write(self, due: _Due, frame: Any, course: _BatchInProgress) -> bool:
         """Write what a sink lacks; whether it did, when its turn came, still lack it."""
         course.sink = due.sink
         due, written = self._written(due, frame, course)
@@ -246,7 +248,9 @@ class Batches:
         course.sink = None
         return True
 
-    def _written(self, due: _Due, frame: Any, course: _Course) -> tuple[_Due, Written | None]:
+    def _written(
+        self, due: _Due, frame: Any, course: _BatchInProgress
+    ) -> tuple[_Due, Written | None]:
         """Write what a sink lacks; None where another driver has written all of it meanwhile.
 
         With a transaction for each partition two drivers may take turns, so it goes on as long as
@@ -269,7 +273,7 @@ class Batches:
         tried.add(due.place)
         return due, None
 
-    def _again(self, due: _Due, course: _Course, foreign: ForeignWriterError) -> _Due:
+    def _again(self, due: _Due, course: _BatchInProgress, foreign: ForeignWriterError) -> _Due:
         """Judge once more, after the ledger was moved between the reading and the writing of it.
 
         A driver that was on its way to its end may have written this very batch: then all is well,
@@ -284,7 +288,7 @@ class Batches:
             raise foreign from error
 
     @contextmanager
-    def _made(self, frame: Any, plan: Plan, due: Sequence[_Due]) -> Iterator[Sequence[Any]]:
+    def _made(self, frame: Any, plan: PlannedBatch, due: Sequence[_Due]) -> Iterator[Sequence[Any]]:
         """The frames to write, one a sink; computed once where several sinks need them."""
         made = frame if self._transform is None else self._transform(frame, plan)
         several = isinstance(made, list | tuple)
@@ -348,7 +352,7 @@ def _refuse_twice(sinks: Sequence[Sink]) -> None:
 
 
 def _refuse_another_of_the_run(
-    plan: Plan, sink: Sink, heads: Mapping[TopicPartition, Head], judgement: Judgement
+    plan: PlannedBatch, sink: Sink, heads: Mapping[TopicPartition, Head], judgement: Judgement
 ) -> None:
     """Raise SettingsError for a batch that somebody else has written in this very run of it."""
     ours = [tp for tp in judgement.replayed if heads[tp].run_id == plan.run_id]
@@ -364,7 +368,7 @@ def _refuse_another_of_the_run(
         )
 
 
-def _left_behind(course: _Course, sink: Sink) -> QueryStateLost:
+def _left_behind(course: _BatchInProgress, sink: Sink) -> QueryStateLost:
     return QueryStateLost(
         query=course.name,
         run_id=course.plan.run_id,
@@ -373,7 +377,7 @@ def _left_behind(course: _Course, sink: Sink) -> QueryStateLost:
     )
 
 
-def _replayed(course: _Course, sink: Sink, *, discarded: bool) -> BatchReplayed:
+def _replayed(course: _BatchInProgress, sink: Sink, *, discarded: bool) -> BatchReplayed:
     return BatchReplayed(
         query=course.name,
         run_id=course.plan.run_id,

@@ -9,15 +9,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
-from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.dataframes import SparkFrames
-from eo_listener.foreach_batch.plan_reader import Planning
-from eo_listener.foreach_batch.retry import Retry
+from eo_listener.foreach_batch.plan_reader import QueryPlanReader
+from eo_listener.foreach_batch.retry import RetryLimits
 from eo_listener.foreach_batch.transform import Transform, adapted
 from eo_listener.model.errors import EoListenerError, SettingsError
 from eo_listener.model.events import Observer
 from eo_listener.model.protocols import Sink
-from eo_listener.observers.log import Logbook
+from eo_listener.observers.log import EventLogger
 from eo_listener.observers.metrics.serve import CountWhereServed
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class ExactlyOnce:
         self._lock = threading.Lock()
         _check(**given)
         self._given = {**given, "options": dict(given["options"])}  # what can be pickled
-        self._plans = Planning(given["checkpoint"], given["options"])
-        self._batches = Batches(
+        self._plans = QueryPlanReader(given["checkpoint"], given["options"])
+        self._batches = BatchRunner(
             self._plans,
             given["sinks"],
             SparkFrames(),
@@ -95,8 +95,8 @@ class ExactlyOnce:
             on_gap=given["on_gap"],
             on_first=given["on_first"],
             on_recreated=given["on_recreated"],
-            retry=Retry(timeout=given["retry_timeout"]),
-            observers=(Logbook(), CountWhereServed(given["observers"]), *given["observers"]),
+            retry=RetryLimits(timeout=given["retry_timeout"]),
+            observers=(EventLogger(), CountWhereServed(given["observers"]), *given["observers"]),
         )
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:

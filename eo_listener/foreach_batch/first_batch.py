@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eo_listener.foreach_batch.batch_errors import Breaches, Kind
+from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +34,12 @@ class Elsewhere:
         return [(key, heads[tp]) for key, heads in self.heads.items() if tp in heads]
 
 
-def is_unknown(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
+def is_unknown(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
     """Whether the plan reads a partition that has no head, or the ledger has no head at all."""
     return not applied or any(tp not in applied for spans in plan.sources.values() for tp in spans)
 
 
-def is_doubtful(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
+def is_doubtful(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
     """Whether a partition without a head is one that earlier batches may have read of."""
     return any(
         tp not in applied and is_late(plan, tp, span)
@@ -49,11 +49,11 @@ def is_doubtful(plan: Plan, applied: Mapping[TopicPartition, Head]) -> bool:
 
 
 def doubt(
-    plan: Plan,
+    plan: PlannedBatch,
     tp: TopicPartition,
     span: OffsetRange,
     elsewhere: Elsewhere,
-    breaches: Breaches,
+    breaches: BatchErrors,
     *,
     accept: bool,
 ) -> bool:
@@ -68,21 +68,25 @@ def doubt(
         if key.sink != elsewhere.sink and _has_it(
             plan, span, head
         ):  # its table may be this one, which was renamed
-            breaches.name_old(Kind.IN_OLD_TABLE, tp, key, head, elsewhere.sink)
+            breaches.name_old(BatchErrorKind.IN_OLD_TABLE, tp, key, head, elsewhere.sink)
             return True
     lost = is_late(plan, tp, span)
     found = elsewhere.of(tp)
     if found is not None and lost and not accept:
-        breaches.name_old(Kind.RENAMED, tp, *found, elsewhere.sink)
+        breaches.name_old(BatchErrorKind.RENAMED, tp, *found, elsewhere.sink)
         return True
     if lost and not accept:
-        breaches.add(Kind.UNKNOWN, tp, OffsetRange(0, span.start))
+        breaches.add(BatchErrorKind.UNKNOWN, tp, OffsetRange(0, span.start))
         return True
     return False
 
 
 def has_doubled(
-    plan: Plan, tp: TopicPartition, span: OffsetRange, elsewhere: Elsewhere, breaches: Breaches
+    plan: PlannedBatch,
+    tp: TopicPartition,
+    span: OffsetRange,
+    elsewhere: Elsewhere,
+    breaches: BatchErrors,
 ) -> bool:
     """Whether the same sink has the rows of a range under another name; adds it to `breaches`.
 
@@ -91,15 +95,15 @@ def has_doubled(
     found = elsewhere.of(tp)
     if found is None or found[0].sink != elsewhere.sink or not _has_it(plan, span, found[1]):
         return False
-    breaches.name_old(Kind.UNDER_OLD_NAME, tp, *found, elsewhere.sink)
+    breaches.name_old(BatchErrorKind.UNDER_OLD_NAME, tp, *found, elsewhere.sink)
     return True
 
 
-def _has_it(plan: Plan, span: OffsetRange, head: Head) -> bool:
+def _has_it(plan: PlannedBatch, span: OffsetRange, head: Head) -> bool:
     """Whether a head of the plan's own checkpoint says that the range, or a part, was applied."""
     return head.batch_id >= plan.batch_id or head.span.until > span.start
 
 
-def is_late(plan: Plan, tp: TopicPartition, span: OffsetRange) -> bool:
+def is_late(plan: PlannedBatch, tp: TopicPartition, span: OffsetRange) -> bool:
     """Whether offsets before the range were read by an earlier batch of the checkpoint."""
     return span.start > 0 and tp in plan.continued

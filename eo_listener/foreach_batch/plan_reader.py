@@ -12,15 +12,15 @@ from typing import Any, Final
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import Offsets, TopicPartition
-from eo_listener.model.planned_batch import Plan
-from eo_listener.model.protocols import Look, PlanReader
+from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.protocols import GroupSnapshot, PlanReader
 from eo_listener.spark.checkpoint import Checkpoint, CheckpointPlans
 
 _log = logging.getLogger("eo_listener")
 _PROCESS: Final = uuid.uuid4()
 
 
-class Planning:
+class QueryPlanReader:
     """The `PlanReader` that fits a DataFrame. Connects to nothing before it is asked.
 
     `checkpoint` is the query's checkpointLocation, `options` are the reader's; both are only
@@ -35,7 +35,7 @@ class Planning:
         self._files: PlanReader | None = None
         self._asked: PlanReader | None = None
 
-    def plan(self, frame: Any, batch_id: int) -> Plan:
+    def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """Read what is planned.
 
         Raises what LivePlans and CheckpointPlans raise, SettingsError where neither can be asked.
@@ -44,7 +44,7 @@ class Planning:
         self._asked = self._of_query() if hasattr(frame, "_jdf") else self._of_files()
         return self._asked.plan(frame, batch_id)
 
-    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+    def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         """Where the query began to read; to be asked of the newest plan.
 
         Raises what LivePlans and CheckpointPlans raise.
@@ -59,9 +59,9 @@ class Planning:
     def _of_query(self) -> PlanReader:
         if self._live is None:
             from eo_listener.spark.jvm.planned_batches import LivePlans  # noqa: PLC0415  # py4j is not in every client of Spark Connect
-            from eo_listener.spark.jvm.shim_client import JvmHands  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+            from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
-            self._logs = SourceLogs(JvmHands())
+            self._logs = SourceLogs(JvmShimClient())
             self._live = LivePlans(self._logs.look, _initial)
         return self._live
 
@@ -73,7 +73,7 @@ class Planning:
                 fix="Give exactly_once(..., checkpoint='the checkpointLocation', name='...')",
             )
         if self._files is None:
-            look: Callable[[Collection[TopicPartition]], Look] | None = None
+            look: Callable[[Collection[TopicPartition]], GroupSnapshot] | None = None
             if self._options:
                 self._logs = self._logs or SourceLogs()
                 look = partial(self._logs.look, self._options)

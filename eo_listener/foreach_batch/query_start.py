@@ -9,13 +9,15 @@ from eo_listener.foreach_batch.first_batch import is_doubtful
 from eo_listener.model.errors import EoListenerError
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import PlanReader
 
 logger = logging.getLogger("eo_listener")
 
 
-def from_the_beginning(plans: PlanReader, plan: Plan, heads: Mapping[TopicPartition, Head]) -> Plan:
+def from_the_beginning(
+    plans: PlanReader, plan: PlannedBatch, heads: Mapping[TopicPartition, Head]
+) -> PlannedBatch:
     """The plan, of which nothing counts as read by earlier batches that they did not read.
 
     The function may have returned without a call of ours while its batches were empty. Where the

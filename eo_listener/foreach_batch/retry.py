@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class RetryLimits:
     """Bounds for a store that is away, busy or in conflict; times in seconds.
 
     `timeout` runs from the first failure, so that a batch which took an hour before it failed is

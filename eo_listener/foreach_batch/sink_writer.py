@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from eo_listener.foreach_batch.retry import Retry
+from eo_listener.foreach_batch.retry import RetryLimits
 from eo_listener.model.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
@@ -17,7 +17,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
 
 _Answer = TypeVar("_Answer")
@@ -33,14 +33,14 @@ class Written:
     attempts: int
 
 
-class Writer:
+class SinkWriter:
     """Writes entries; what to do after each kind of failure is decided here.
 
     `doubtful` says of the last write whether a COMMIT of it was not answered.
     """
 
     def __init__(
-        self, retry: Retry, sleep: Callable[[float], None], clock: Callable[[], float]
+        self, retry: RetryLimits, sleep: Callable[[float], None], clock: Callable[[], float]
     ) -> None:
         self.doubtful = False
         self._retry = retry
@@ -63,7 +63,7 @@ class Writer:
             except (RetriableSinkError, SinkLockedError) as error:
                 self._pause(pauses, error, "reading the ledger is repeated")
 
-    def write(self, sink: Sink, frame: Any, entry: Entry, plan: Plan) -> Written:
+    def write(self, sink: Sink, frame: Any, entry: Entry, plan: PlannedBatch) -> Written:
         """Write the rows of `frame` and `entry`, once.
 
         Raises ForeignWriterError, and SinkError when the store could not be made to take it, or

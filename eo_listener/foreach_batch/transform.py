@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +47,7 @@ class Batch:
         return task_ranges(self.frame)
 
 
-def adapted(transform: Transform | None) -> Callable[[Any, Plan], Any] | None:
+def adapted(transform: Transform | None) -> Callable[[Any, PlannedBatch], Any] | None:
     """The user's transform as the steps call it. Raises SettingsError."""
     if transform is None:
         return None

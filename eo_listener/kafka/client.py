@@ -98,7 +98,7 @@ OnCommit = Callable[[Answer | None, list[Wire]], None]
 _C = TypeVar("_C")
 
 
-class Complaints:
+class ConnectionErrors:
     """What the connections of a client complain of, until a request succeeds.
 
     A broker's reason (a missing right, for example) comes once, apart from the request it is of.
@@ -156,7 +156,7 @@ class Client:
         *,
         role: Role = OUTSIDER,
     ) -> None:
-        self._complaints = Complaints(properties.get("bootstrap.servers", ""))
+        self._complaints = ConnectionErrors(properties.get("bootstrap.servers", ""))
         settings: dict[str, Any] = {
             **_COMMON,
             **role.settings,

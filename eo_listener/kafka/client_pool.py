@@ -11,7 +11,7 @@ from eo_listener.kafka.logs import Logs
 LIMIT = 128  # clients kept open on one cluster; each has two connections and four threads
 
 
-class Kept(Protocol):
+class PooledClient(Protocol):
     """A client of one group."""
 
     @property
@@ -28,10 +28,10 @@ class Kept(Protocol):
         ...
 
 
-_K = TypeVar("_K", bound=Kept)
+_K = TypeVar("_K", bound=PooledClient)
 
 
-class OpenClients(Generic[_K]):
+class ClientPool(Generic[_K]):
     """One client a group, opened at its first use; beyond the limit groups take turns."""
 
     def __init__(self, open_client: Callable[[str], _K]) -> None:
@@ -68,12 +68,12 @@ class OpenClients(Generic[_K]):
             self._clients.popitem()[1].close()
 
 
-class KeptGroups(Generic[_K]):
+class PooledGroupStore(Generic[_K]):
     """Base of the stores: the logs of a cluster, and a client for each of its groups."""
 
     def __init__(self, properties: Mapping[str, str], open_client: Callable[[str], _K]) -> None:
         self._logs = Logs(properties)
-        self._clients = OpenClients(open_client)
+        self._clients = ClientPool(open_client)
 
     def tend(self) -> None:
         """Serve the clients' callbacks: they pile up otherwise, and a member is taken for hung."""

@@ -54,7 +54,7 @@ _KINDS = {ConsumerGroupType.CLASSIC: "Classic", ConsumerGroupType.CONSUMER: "Con
 _T = TypeVar("_T")
 
 
-class Inspector:
+class ClusterDescriber:
     """Asks one cluster; each call takes at most `timeout` seconds. For one thread.
 
     Raises SettingsError for properties that librdkafka does not accept.

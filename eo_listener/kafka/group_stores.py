@@ -10,7 +10,7 @@ from eo_listener.client_config.validation import SERVERS, require_ports
 from eo_listener.kafka.client import MEMBER, OUTSIDER, Client, accepted
 from eo_listener.kafka.member_groups import MemberGroups
 from eo_listener.kafka.ownership import Ownership
-from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.kafka.transactional_groups import TransactionalGroups
 from eo_listener.kafka.transactional_producer import OffsetProducer
 from eo_listener.model.errors import SettingsError
@@ -19,7 +19,7 @@ from eo_listener.model.protocols import GroupStore
 _GROUP = "eo-listener-check"
 
 MODES: Mapping[str, Callable[[Mapping[str, str]], GroupStore]] = {
-    "simple": ConfluentGroups,
+    "simple": SimpleGroups,
     "member": MemberGroups,
     "transactional": TransactionalGroups,
 }

@@ -19,7 +19,7 @@ from typing import Any, Final
 from eo_listener.model.errors import JvmError, KafkaError, SettingsError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import Hands, Look
+from eo_listener.model.protocols import GroupSnapshot, ShimClient
 
 FORMAT: Final = 1
 UNANSWERED: Final = "REQUEST_TIMED_OUT"  # of unknown outcome: it may land yet
@@ -29,7 +29,7 @@ _GRACE = 0.5  # seconds that the JVM's answer may come later than its own time l
 _FAREWELL = 1.5  # seconds to close in; the Admin takes one of them
 
 
-class JvmGroups:
+class JavaGroups:
     """The consumer groups of one cluster: the `GroupStore` of the simple mode, inside the JVM.
 
     `properties` have Java's names, as the Spark source has them. However many groups there are,
@@ -37,7 +37,7 @@ class JvmGroups:
     thread. Brokers from 3.0.
     """
 
-    def __init__(self, hands: Hands, properties: Mapping[str, str]) -> None:
+    def __init__(self, hands: ShimClient, properties: Mapping[str, str]) -> None:
         self._calls = _Calls(hands)
         self._servers = properties.get("bootstrap.servers", "")
         self._client = uuid.uuid4().hex[:12]
@@ -63,7 +63,9 @@ class JvmGroups:
             if (partition := str(tp.partition)) in (codes := topics.get(tp.topic, {}))
         }
 
-    def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
+    def look(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout: float
+    ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError."""
         topics: dict[str, list[int]] = {}
         for tp in partitions:
@@ -76,7 +78,7 @@ class JvmGroups:
             for partition, start, end in log["partitions"]
         ]
         ids = {topic: log["id"] for topic, log in answer["logs"].items()}
-        return Look(
+        return GroupSnapshot(
             held=_unpacked(answer),
             starts={tp: start for tp, start, _ in edges},
             ends={tp: end for tp, _, end in edges},
@@ -135,7 +137,7 @@ class _Calls:
     not go out beside an older one, which could land last and take the group back.
     """
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, hands: ShimClient) -> None:
         self._hands = hands
         self._last: Future[str] | None = None
         self._orders: SimpleQueue[tuple[str, str, Future[str]] | None] = SimpleQueue()

@@ -23,7 +23,7 @@ from eo_listener.kafka.client import TIMED_OUT, Client, answer_of, is_local, ope
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_error_names import LEADER_MOVES, NO_TOPIC
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 UNREADABLE = "(not readable)"
 _AT_ONCE = 5000  # partitions, or topics, in one request
@@ -74,7 +74,7 @@ class Logs:
         held: Held,
         partitions: Collection[TopicPartition],
         deadline: float,
-    ) -> Look:
+    ) -> GroupSnapshot:
         """What a group holds, beside what its logs and topics are."""
         found, errors = self._described({tp.topic for tp in partitions}, deadline)
         errors |= held.errors
@@ -83,7 +83,7 @@ class Logs:
         ends, refused_too = self._edges("end", OFFSET_END, there, deadline)
         errors |= refused | refused_too
         told = {name: topic for name, topic in found.items() if name not in errors}
-        return Look(
+        return GroupSnapshot(
             held={tp: at for tp, at in held.positions.items() if tp.topic not in errors},
             starts={tp: start for tp, start in starts.items() if tp.topic not in errors},
             ends={tp: end for tp, end in ends.items() if tp.topic not in errors},

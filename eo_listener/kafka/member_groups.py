@@ -13,13 +13,13 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.kafka.client import MEMBER, TIMED_OUT
-from eo_listener.kafka.client_pool import KeptGroups
+from eo_listener.kafka.client_pool import PooledGroupStore
 from eo_listener.kafka.group_client import GroupClient
 from eo_listener.kafka.logs import Held
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 _STEP = 0.05
 _PATIENCE = 3.0  # seconds for a member that is there to take up further topics
@@ -34,7 +34,7 @@ _REBALANCE = "REBALANCE_IN_PROGRESS"
 _LEFT_BEHIND = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
 
 
-class MemberGroups(KeptGroups["_Member"]):
+class MemberGroups(PooledGroupStore["_Member"]):
     """The consumer groups of one cluster: the `GroupStore` of the member commit mode.
 
     One member a group, with a fixed `group.instance.id`. It subscribes to the topics that it
@@ -53,7 +53,9 @@ class MemberGroups(KeptGroups["_Member"]):
         """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
         return self._clients.of(group).commit(positions, time.monotonic() + timeout)
 
-    def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
+    def look(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout: float
+    ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError.
 
         Joins first: what an older driver has under way would land after the look.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from eo_listener.client_config.key_stores import REQUEST, Store
+from eo_listener.client_config.key_stores import REQUEST, KeyStore
 from eo_listener.commit.groups.policy import CommitMode
 from eo_listener.commit.tracking.routing import Cluster
 from eo_listener.kafka.group_stores import open_groups
-from eo_listener.kafka.java_groups import JvmGroups
+from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.model.errors import FormatError, JvmError, KafkaError, SettingsError
 from eo_listener.model.kafka_errors import NO_JAVA, NO_STORE, ONLY_SIMPLE
-from eo_listener.model.protocols import GroupStore, Hands
+from eo_listener.model.protocols import GroupStore, ShimClient
 
 
-def open_cluster(cluster: Cluster, mode: str, hands: Hands | None) -> GroupStore:
+def open_cluster(cluster: Cluster, mode: str, hands: ShimClient | None) -> GroupStore:
     """The groups of a cluster in this commit mode; asks Java where its key stores are needed.
 
     For the thread that will use them. Raises KafkaError where that cannot be had now, which a
@@ -23,7 +23,7 @@ def open_cluster(cluster: Cluster, mode: str, hands: Hands | None) -> GroupStore
     return open_groups(librdkafka_properties(cluster, hands), mode)
 
 
-def librdkafka_properties(cluster: Cluster, hands: Hands | None) -> dict[str, str]:
+def librdkafka_properties(cluster: Cluster, hands: ShimClient | None) -> dict[str, str]:
     """librdkafka's properties for a cluster, key stores as PEM. Raises KafkaError."""
     properties = dict(cluster.properties)
     for store in cluster.stores:
@@ -31,7 +31,7 @@ def librdkafka_properties(cluster: Cluster, hands: Hands | None) -> dict[str, st
     return properties
 
 
-def _by_java(cluster: Cluster, mode: str, hands: Hands | None) -> GroupStore:
+def _by_java(cluster: Cluster, mode: str, hands: ShimClient | None) -> GroupStore:
     if mode != CommitMode.SIMPLE.value:
         raise KafkaError(
             f"the groups at {cluster} cannot be committed to in mode {mode!r}",
@@ -40,10 +40,10 @@ def _by_java(cluster: Cluster, mode: str, hands: Hands | None) -> GroupStore:
         )
     if hands is None:
         raise _no_java(cluster.why_java)
-    return JvmGroups(hands, dict(cluster.properties))
+    return JavaGroups(hands, dict(cluster.properties))
 
 
-def _read(store: Store, hands: Hands | None) -> dict[str, str]:
+def _read(store: KeyStore, hands: ShimClient | None) -> dict[str, str]:
     if hands is None:
         raise _no_java(f"the key store {store.location} is of type {store.type}")
     try:

@@ -20,7 +20,7 @@ from eo_listener.audit.intervals import Runs, of_offsets, runs
 from eo_listener.kafka.client import (
     SILENT,
     TIMED_OUT,
-    Complaints,
+    ConnectionErrors,
     accepted,
     answer_of,
     common,
@@ -54,7 +54,7 @@ class RecordReader:
         self._timeout = timeout
         self._logs = Logs(properties)
         self._admin = open_admin(self._properties)
-        self._complaints = Complaints(properties.get("bootstrap.servers", ""))
+        self._complaints = ConnectionErrors(properties.get("bootstrap.servers", ""))
         self._consumers: dict[bool, Consumer] = {}
 
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 
-from eo_listener.kafka.client_pool import KeptGroups
+from eo_listener.kafka.client_pool import PooledGroupStore
 from eo_listener.kafka.group_client import GroupClient
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 
-class ConfluentGroups(KeptGroups[GroupClient]):
+class SimpleGroups(PooledGroupStore[GroupClient]):
     """The consumer groups of one cluster: the `GroupStore` of the simple commit mode.
 
     Keeps one client for each group, opened at its first use. Kafka refuses such commits
@@ -27,7 +27,9 @@ class ConfluentGroups(KeptGroups[GroupClient]):
         """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
         return self._clients.of(group).commit(positions, time.monotonic() + timeout)
 
-    def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
+    def look(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout: float
+    ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError."""
         deadline = time.monotonic() + timeout
         held = self._clients.of(group).held(partitions, deadline)

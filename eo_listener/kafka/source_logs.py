@@ -9,16 +9,16 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from eo_listener.commit.tracking.group_names import GROUP_OPTION, OWN_GROUP_OPTION, LeftOut
-from eo_listener.commit.tracking.routing import Cluster, Rules
+from eo_listener.commit.tracking.group_names import GROUP_OPTION, OWN_GROUP_OPTION, NotCommitted
+from eo_listener.commit.tracking.routing import Cluster, GroupRouting
 from eo_listener.kafka.group_stores import has_gssapi
-from eo_listener.kafka.java_groups import JvmGroups
+from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.kafka.open_cluster import librdkafka_properties
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.kafka_error_names import NO_TOPIC, PASSING
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.protocols import Hands, Look
+from eo_listener.model.protocols import GroupSnapshot, ShimClient
 
 PATIENCE: Final = 60.0
 """Seconds that a batch waits for a Kafka that is away, before it fails."""
@@ -32,7 +32,7 @@ _PAUSE: Final = 0.5
 _GROUPS: Final = (GROUP_OPTION, OWN_GROUP_OPTION, "kafka.group.id")
 _PREFIX: Final = "groupidprefix"
 
-_Asker: TypeAlias = "Logs | JvmGroups"
+_Asker: TypeAlias = "Logs | JavaGroups"
 
 
 class SourceLogs:
@@ -44,12 +44,12 @@ class SourceLogs:
 
     def __init__(
         self,
-        hands: Hands | None = None,
+        hands: ShimClient | None = None,
         *,
         kafka: Mapping[str, str] = MappingProxyType({}),
         patience: float = PATIENCE,
     ) -> None:
-        self._rules = Rules(kafka=kafka, gssapi=has_gssapi())
+        self._rules = GroupRouting(kafka=kafka, gssapi=has_gssapi())
         self._hands = hands
         self._patience = patience
         # By process too: librdkafka's threads do not come along where one is forked off, and
@@ -57,7 +57,9 @@ class SourceLogs:
         self._clients: dict[tuple[int, Cluster], _Asker] = {}
         weakref.finalize(self, _close, self._clients)
 
-    def look(self, options: Mapping[str, str], partitions: Collection[TopicPartition]) -> Look:
+    def look(
+        self, options: Mapping[str, str], partitions: Collection[TopicPartition]
+    ) -> GroupSnapshot:
         """Say where the logs of a source stand; `options` are its reader's, keys in lower case.
 
         Waits `patience` seconds for a Kafka, or a leader, that is away. Raises KafkaError after
@@ -84,7 +86,7 @@ class SourceLogs:
         """The cluster that a source reads. Raises SettingsError."""
         try:
             return self._rules.cluster(options)
-        except LeftOut as why:
+        except NotCommitted as why:
             raise SettingsError(why.problem, cause=why.cause, fix=why.fix) from None
 
     def close(self) -> None:
@@ -106,7 +108,7 @@ class SourceLogs:
                 f"the cluster at {cluster} cannot be asked without Spark's JVM",
                 cause=cluster.why_java,
             )
-        return JvmGroups(self._hands, dict(cluster.properties))
+        return JavaGroups(self._hands, dict(cluster.properties))
 
 
 def _group(options: Mapping[str, str]) -> str:

@@ -10,13 +10,13 @@ from confluent_kafka import KafkaError as Answer
 
 from eo_listener.client_config.identities import transactional_id
 from eo_listener.kafka.client import STABLE, TIMED_OUT, Client
-from eo_listener.kafka.client_pool import KeptGroups
+from eo_listener.kafka.client_pool import PooledGroupStore
 from eo_listener.kafka.logs import Held, group_offsets
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.transactional_producer import OffsetProducer, Stage
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 _FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
@@ -27,7 +27,7 @@ _PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that t
 _STUCK = 10.0  # seconds that a producer may stay silent although its group can be read
 
 
-class TransactionalGroups(KeptGroups["_Transactions"]):
+class TransactionalGroups(PooledGroupStore["_Transactions"]):
     """The consumer groups of one cluster: the `GroupStore` of the transactional commit mode.
 
     Each group has a producer with a `transactional.id` of its own, always the same. Its first use
@@ -86,7 +86,9 @@ class TransactionalGroups(KeptGroups["_Transactions"]):
             raise error
         return answer
 
-    def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
+    def look(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout: float
+    ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError.
 
         Takes the group over first: what an older driver has under way would land after the look.

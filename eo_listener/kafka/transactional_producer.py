@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka import TopicPartition as Wire
 
-from eo_listener.kafka.client import SILENT, Complaints, accepted, answer_of, common
+from eo_listener.kafka.client import SILENT, ConnectionErrors, accepted, answer_of, common
 from eo_listener.kafka.ownership import Ownership
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.fault_points import reached
@@ -54,7 +54,7 @@ class OffsetProducer:
     def __init__(
         self, properties: Mapping[str, str], transactional_id: str, ownership: Ownership
     ) -> None:
-        self.complaints = Complaints(properties.get("bootstrap.servers", ""))
+        self.complaints = ConnectionErrors(properties.get("bootstrap.servers", ""))
         self._producer = accepted(
             Producer,
             {

@@ -11,7 +11,7 @@ from typing import Protocol
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.waiting import Groups, Waiting
 from eo_listener.commit.tracking.routing import Cluster
-from eo_listener.commit.tracking.tracker_thread import Router
+from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.kafka.group_stores import check, has_gssapi
 from eo_listener.kafka.open_cluster import librdkafka_properties, open_cluster
 from eo_listener.listener.settings import Settings
@@ -19,15 +19,15 @@ from eo_listener.model.errors import FormatError, UnavailableError
 from eo_listener.model.events import Event, Observer
 from eo_listener.model.fault_points import reached
 from eo_listener.model.progress import Progress
-from eo_listener.model.protocols import GroupStore, Hands, QueryReader
-from eo_listener.observers.log import Logbook
+from eo_listener.model.protocols import GroupStore, QueryReader, ShimClient
+from eo_listener.observers.log import EventLogger
 from eo_listener.observers.metrics.serve import open_metrics
 from eo_listener.preflight.start_check import StartCheck
 
 logger = logging.getLogger("eo_listener")
 
 
-class Assistant(Protocol):
+class ClosableObserver(Protocol):
     """An observer of our own, with something to let go of."""
 
     def __call__(self, event: Event) -> None:
@@ -39,7 +39,7 @@ class Assistant(Protocol):
         ...
 
 
-class Engine:
+class CommitService:
     """The router and the committer of one driver, wired by its settings.
 
     `queries` answers for running queries; `observers` see every event, after the log; `hands` do
@@ -53,7 +53,7 @@ class Engine:
         queries: QueryReader,
         observers: Iterable[Observer] = (),
         *,
-        hands: Hands | None = None,
+        hands: ShimClient | None = None,
     ) -> None:
         self._mode, self._hands = settings.mode.value, hands
         check(settings.kafka, self._mode)
@@ -61,9 +61,11 @@ class Engine:
         self._clusters: dict[str, Cluster] = {}  # those in use, by the name that events give them
         self._assistants = tuple(self._open_assistants(settings))
         self._committer = Committer(
-            self._open, observers=(Logbook(), *self._assistants, *observers), policy=settings.policy
+            self._open,
+            observers=(EventLogger(), *self._assistants, *observers),
+            policy=settings.policy,
         )
-        self._router = Router(
+        self._router = TrackerThread(
             rules,
             queries,
             self._committer,
@@ -71,7 +73,7 @@ class Engine:
             recommit_interval=settings.recommit_interval,
         )
 
-    def _open_assistants(self, settings: Settings) -> Iterator[Assistant]:
+    def _open_assistants(self, settings: Settings) -> Iterator[ClosableObserver]:
         if settings.metrics_port is not None:
             try:
                 yield open_metrics(settings.metrics_port, settings.metrics_address)

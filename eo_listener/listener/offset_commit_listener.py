@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import (
 
 from eo_listener.commit.tracking.group_names import Groups
 from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
-from eo_listener.listener.commit_service import Engine
+from eo_listener.listener.commit_service import CommitService
 from eo_listener.listener.settings import (
     FLUSH_TIMEOUT,
     Guarding,
@@ -52,7 +52,7 @@ _open: set[OffsetCommitListener] = set()
 class _Intake:
     """What Spark's one thread for all listeners calls: hands over, and returns at once."""
 
-    def __init__(self, driver: Driver | None, engine: Engine) -> None:
+    def __init__(self, driver: Driver | None, engine: CommitService) -> None:
         self._driver = driver
         self._engine = engine
 
@@ -166,7 +166,7 @@ class OffsetCommitListener(StreamingQueryListener):
         self._flush_timeout = flush_timeout
         self._process = os.getpid()
         self._driver = driver = _driver()
-        self._engine = Engine(
+        self._engine = CommitService(
             settings,
             NoQueries() if driver is None else driver.queries,
             observers,

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, TypeVar
 
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import GroupNames, Groups
-from eo_listener.commit.tracking.routing import Rules
-from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.tracking.routing import GroupRouting
+from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.events import Observer
@@ -49,7 +49,7 @@ class Settings:
     group_template: str | None = None
     kafka: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     mode: CommitMode = CommitMode.SIMPLE
-    guard: Guard = Guard.WITHHOLD
+    guard: GuardMode = GuardMode.WITHHOLD
     on_rewind: OnRewind = OnRewind.REFUSE
     recommit_interval: float = RECOMMIT_INTERVAL
     flush_timeout: float = FLUSH_TIMEOUT
@@ -99,7 +99,7 @@ class Settings:
         return cls(
             kafka=MappingProxyType(properties),
             mode=_choice(CommitMode, "mode", mode),
-            guard=_choice(Guard, "guard", guard),
+            guard=_choice(GuardMode, "guard", guard),
             on_rewind=_choice(OnRewind, "on_rewind", on_rewind),
             **given,
         )
@@ -126,19 +126,19 @@ class Settings:
         return cls.of(kafka=kafka, **given)
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> GroupRouting:
         """Where to commit. Raises SettingsError for a group that cannot be used."""
         names = GroupNames(
             groups=self.groups,
             template=self.group_template,
             only_ascii=self.mode is CommitMode.TRANSACTIONAL,
         )
-        return Rules(names=names, kafka=self.kafka)
+        return GroupRouting(names=names, kafka=self.kafka)
 
     @property
     def policy(self) -> Policy:
         """What a commit must never do."""
-        return Policy(on_rewind=self.on_rewind, accept_marks=self.guard is not Guard.WITHHOLD)
+        return Policy(on_rewind=self.on_rewind, accept_marks=self.guard is not GuardMode.WITHHOLD)
 
 
 def require_seconds(name: str, value: object, *, least: float = 0.0) -> float:

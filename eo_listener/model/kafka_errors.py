@@ -12,7 +12,7 @@ from eo_listener.model.kafka_error_names import COORDINATOR_MOVES, LEADER_MOVES,
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class ErrorMeaning:
     """The meaning of one error name.
 
     `refused` is an answer that lasts until somebody changes something. `unknown` is a request
@@ -37,59 +37,61 @@ NO_JAVA = "_NO_JAVA"
 ONLY_SIMPLE = "_ONLY_SIMPLE"
 NO_STORE = "_NO_STORE"
 
-_UNREACHABLE = Reason(
+_UNREACHABLE = ErrorMeaning(
     "the broker is down, slow, or not at this address",
     "nothing to do if it comes back: the commit is kept and repeated; "
     "else check kafka.bootstrap.servers",
     unknown=True,
 )
-_COORDINATOR = Reason(
+_COORDINATOR = ErrorMeaning(
     "the group's coordinator is being elected or is loading", "nothing to do: it passes"
 )
-_MEMBERS = Reason(
+_MEMBERS = ErrorMeaning(
     "the group has live members (a consumer uses the same group id), so Kafka refuses "
     "commits from outside",
     "give the query a group of its own, or stop that consumer",
     refused=True,
 )
-_FENCED = Reason(
+_FENCED = ErrorMeaning(
     "another driver or listener has taken over this group with the same identity",
     "let only one commit to a group, or give this query a group of its own; this one has stopped "
     "committing to the group until it is started anew",
     refused=True,
     final=True,
 )
-_LEADER = Reason("a partition's leader is being elected or has moved", "nothing to do: it passes")
-_ENDED = Reason(
+_LEADER = ErrorMeaning(
+    "a partition's leader is being elected or has moved", "nothing to do: it passes"
+)
+_ENDED = ErrorMeaning(
     "Kafka does not know this committer's transaction (any more)",
     "nothing to do: the group is read, and the commit repeated by a new producer",
     unknown=True,
 )
-_REFUSED_LOGIN = Reason(
+_REFUSED_LOGIN = ErrorMeaning(
     "the broker refused the client's credentials",
     "check the source's kafka.sasl.* and kafka.ssl.* options, or the client settings given to the "
     "listener (kafka={...}; follow: -X)",
     refused=True,
 )
-_LOCAL = Reason(
+_LOCAL = ErrorMeaning(
     "Kafka's client gave the request up (see the error name)",
     "nothing to do if it passes: the commit is kept and repeated",
     unknown=True,
 )
-_UNLISTED = Reason(
+_UNLISTED = ErrorMeaning(
     "see the Kafka error name",
     "check the broker's log for this request",
     refused=True,
     unknown=True,
 )
-_FAULT = Reason(
+_FAULT = ErrorMeaning(
     "the broker failed at the request and does not say why; Kafka from 4.0 answers so too when the "
     "offsets of one request are larger than max.message.bytes of __consumer_offsets",
     "nothing to do if it passes: where it comes back, fewer partitions are sent at a time; else "
     "check the broker's log",
     unknown=True,
 )
-_NO_PARTITION = Reason(
+_NO_PARTITION = ErrorMeaning(
     "the topic was deleted or recreated with fewer partitions",
     "nothing can be committed for it; when it is gone for good, restart the driver",
     refused=True,
@@ -107,25 +109,25 @@ _REASONS = {
     "_RESOLVE": _UNREACHABLE,
     "REQUEST_TIMED_OUT": _UNREACHABLE,
     "NETWORK_EXCEPTION": _UNREACHABLE,
-    "_MISSING_ANSWER": Reason(
+    "_MISSING_ANSWER": ErrorMeaning(
         "the broker's answer left this partition out",
         "nothing to do: it is asked again",
         unknown=True,
     ),
-    "INVALID_COMMIT_OFFSET_SIZE": Reason(
+    "INVALID_COMMIT_OFFSET_SIZE": ErrorMeaning(
         "the offsets of one request are larger than max.message.bytes of __consumer_offsets",
         "nothing to do if it passes: fewer partitions are sent at a time; else raise that setting",
     ),
     "UNKNOWN": _FAULT,
     "UNKNOWN_SERVER_ERROR": _FAULT,
-    "UNSTABLE_OFFSET_COMMIT": Reason(
+    "UNSTABLE_OFFSET_COMMIT": ErrorMeaning(
         "a transaction on the group's offsets is still open, of an earlier driver most likely",
         "nothing to do: it ends by itself, at the latest after its transaction.timeout.ms",
     ),
-    "CONCURRENT_TRANSACTIONS": Reason(
+    "CONCURRENT_TRANSACTIONS": ErrorMeaning(
         "the last transaction is still being completed", "nothing to do: it passes"
     ),
-    "REBALANCE_IN_PROGRESS": Reason(
+    "REBALANCE_IN_PROGRESS": ErrorMeaning(
         "the group is rebalancing, or has not let the committer in yet", "nothing to do: it passes"
     ),
     "INVALID_TXN_STATE": _ENDED,
@@ -137,116 +139,118 @@ _REASONS = {
     "PRODUCER_FENCED": _FENCED,
     "INVALID_PRODUCER_EPOCH": _FENCED,
     "FENCED_INSTANCE_ID": _FENCED,
-    "UNRELEASED_INSTANCE_ID": Reason(
+    "UNRELEASED_INSTANCE_ID": ErrorMeaning(
         "another driver or listener is this group's fixed member (group.instance.id); one that was "
         "killed counts as there until its session has ended (45 s)",
         "nothing to do when it was killed: this one takes its place then; else stop it, or give "
         "this query a group of its own",
         refused=True,
     ),
-    "FENCED_MEMBER_EPOCH": Reason(
+    "FENCED_MEMBER_EPOCH": ErrorMeaning(
         "the group has gone on without this member, which was cut off or stood still",
         "nothing to do: it joins again",
     ),
-    "INCONSISTENT_GROUP_PROTOCOL": Reason(
+    "INCONSISTENT_GROUP_PROTOCOL": ErrorMeaning(
         "the group's other members use another protocol or other partition.assignment.strategy",
         "give the query a group of its own",
         refused=True,
     ),
-    "GROUP_MAX_SIZE_REACHED": Reason(
+    "GROUP_MAX_SIZE_REACHED": ErrorMeaning(
         "the group has as many members as the broker's group.max.size allows",
         "give the query a group of its own",
         refused=True,
     ),
-    "UNSUPPORTED_VERSION": Reason(
+    "UNSUPPORTED_VERSION": ErrorMeaning(
         "the broker is too old for what was asked for (group.protocol=consumer needs Kafka 4.0)",
         "leave that setting out",
         refused=True,
     ),
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": Reason(
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": ErrorMeaning(
         "the client may not use this transactional id",
         "add an ACL: operations Write and Describe on the transactional id eo-listener-<group>, "
         "or use mode='simple'",
         refused=True,
     ),
-    "INVALID_TRANSACTION_TIMEOUT": Reason(
+    "INVALID_TRANSACTION_TIMEOUT": ErrorMeaning(
         "the broker's transaction.max.timeout.ms is below this client's transaction.timeout.ms",
         "set 'transaction.timeout.ms' in the client settings (kafka={...}; follow: -X) to less",
         refused=True,
     ),
-    "_UNSUPPORTED_FEATURE": Reason(
+    "_UNSUPPORTED_FEATURE": ErrorMeaning(
         "the broker has no transactions", "use mode='simple' or mode='member'", refused=True
     ),
     "UNKNOWN_MEMBER_ID": _MEMBERS,
     "ILLEGAL_GENERATION": _MEMBERS,
     "STALE_MEMBER_EPOCH": _MEMBERS,
-    "GROUP_ID_NOT_FOUND": Reason(
+    "GROUP_ID_NOT_FOUND": ErrorMeaning(
         "the group was deleted, or is not of the kind that the client takes it for",
         "nothing to do when it was deleted: the next commit recreates it",
     ),
-    "GROUP_AUTHORIZATION_FAILED": Reason(
+    "GROUP_AUTHORIZATION_FAILED": ErrorMeaning(
         "the client may not use this group",
         "add an ACL: operation Read on the group",
         refused=True,
     ),
-    "TOPIC_AUTHORIZATION_FAILED": Reason(
+    "TOPIC_AUTHORIZATION_FAILED": ErrorMeaning(
         "the client may not commit for this topic",
         "add an ACL: operation Read on the topic",
         refused=True,
     ),
-    "CLUSTER_AUTHORIZATION_FAILED": Reason(
+    "CLUSTER_AUTHORIZATION_FAILED": ErrorMeaning(
         "the client may not use this cluster", "ask for the right to connect", refused=True
     ),
     "_AUTHENTICATION": _REFUSED_LOGIN,
     "SASL_AUTHENTICATION_FAILED": _REFUSED_LOGIN,
     "UNSUPPORTED_SASL_MECHANISM": _REFUSED_LOGIN,
-    "_SSL": Reason(
+    "_SSL": ErrorMeaning(
         "the TLS handshake failed: this side does not trust the broker's certificate, or the "
         "broker not this side's",
         "check the source's kafka.ssl.* options; where it names no truststore, the machine's own "
         "authorities count here, not those of the JVM",
         refused=True,
     ),
-    "_JVM": Reason(
+    "_JVM": ErrorMeaning(
         "Spark's JVM, by which this cluster is reached, did not do what it was asked for",
         "nothing to do if it passes: the commit is kept and repeated",
         unknown=True,
     ),
-    NO_STORE: Reason(
+    NO_STORE: ErrorMeaning(
         "a key store of the source could not be turned into PEM for librdkafka",
         "check kafka.ssl.keystore.* and kafka.ssl.truststore.*; else give PEM files, or the client "
         "settings in librdkafka's names (kafka={...}; follow: -X)",
         refused=True,
     ),
-    NO_JAVA: Reason(
+    NO_JAVA: ErrorMeaning(
         "the source's security settings need Spark's own Kafka client, and there is no JVM here "
         "that could be asked",
         "give the client settings in librdkafka's names (kafka={...}; follow: -X)",
         refused=True,
     ),
-    ONLY_SIMPLE: Reason(
+    ONLY_SIMPLE: ErrorMeaning(
         "the source's security settings need Spark's own Kafka client, which can commit in the "
         "simple mode alone",
         "use mode='simple', or give the client settings in librdkafka's names (kafka={...})",
         refused=True,
     ),
-    "INVALID_GROUP_ID": Reason("Kafka does not accept this group id", "rename it", refused=True),
+    "INVALID_GROUP_ID": ErrorMeaning(
+        "Kafka does not accept this group id", "rename it", refused=True
+    ),
     "UNKNOWN_TOPIC_ID": _NO_PARTITION,
-    "OFFSET_METADATA_TOO_LARGE": Reason(
+    "OFFSET_METADATA_TOO_LARGE": ErrorMeaning(
         "the broker's offset.metadata.max.bytes is below the 120 bytes a commit carries",
         "raise offset.metadata.max.bytes",
         refused=True,
     ),
-    STOOD_STILL: Reason(
+    STOOD_STILL: ErrorMeaning(
         "this process, or its machine, stood still just before the request",
         "nothing to do: the group is looked at again first",
     ),
-    "_MALFUNCTION": Reason(
+    "_MALFUNCTION": ErrorMeaning(
         "a fault in eo_listener or in its Kafka client; the log has the traceback",
         "report it; the commit is kept and repeated",
         unknown=True,
     ),
-    "_INVALID_ARG": Reason(
+    "_INVALID_ARG": ErrorMeaning(
         "the Kafka client does not accept its settings: those of the source, or those given to "
         "the listener",
         "check the source's kafka.ssl.* and kafka.sasl.* options, and the client settings "
@@ -256,7 +260,7 @@ _REASONS = {
 }
 
 
-def explain(code: str) -> Reason:
+def explain(code: str) -> ErrorMeaning:
     """Return the meaning of an error name.
 
     One that is not listed counts as refused when a broker sent it, and as passing when it is

@@ -17,7 +17,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 FORMAT = 1
 
 
-class Verdict(Enum):
+class BatchVerdict(Enum):
     """How a range continues what was applied before it."""
 
     FIRST = "first"
@@ -62,7 +62,7 @@ class Move(NamedTuple):
     source: int
     span: OffsetRange
     topic_id: str | None
-    verdict: Verdict | None
+    verdict: BatchVerdict | None
     found: Head | None
     gap: OffsetRange | None = None
 

@@ -10,7 +10,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PlannedBatch:
     """The offset ranges of one batch, by the index of the source, empty ones included.
 
     `query` is the query's name, None when it has none; `others` are the indices of sources that are
@@ -37,7 +37,7 @@ class Plan:
     deterministic: bool = True
     continued: frozenset[TopicPartition] = frozenset()
 
-    def began_at(self, initial: Mapping[TopicPartition, int]) -> Plan:
+    def began_at(self, initial: Mapping[TopicPartition, int]) -> PlannedBatch:
         """The plan without those `continued` that still start where the checkpoint began to read.
 
         Earlier batches have planned these, and read nothing of them.

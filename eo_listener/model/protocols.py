@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class GroupSnapshot:
     """What Kafka says of one group, and of the logs behind it.
 
     `held` leaves out partitions for which the group has no offset; `starts` (the first offset
@@ -31,7 +31,7 @@ class Look:
     topic_ids: Mapping[str, str]
     errors: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
-    def whole(self) -> Look:
+    def whole(self) -> GroupSnapshot:
         """Itself. Raises KafkaError where a topic was refused."""
         for topic, code in sorted(self.errors.items()):
             raise KafkaError(f"reading topic {topic} failed: {code}", code=code)
@@ -51,7 +51,9 @@ class GroupStore(Protocol):
         """
         ...
 
-    def look(self, group: str, partitions: Collection[TopicPartition], *, timeout: float) -> Look:
+    def look(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout: float
+    ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand; changes nothing.
 
         Raises KafkaError when any part of it could not be read within `timeout` seconds. A topic
@@ -120,7 +122,7 @@ class QueryReader(Protocol):
         ...
 
 
-class Hands(Protocol):
+class ShimClient(Protocol):
     """What the shim does for us inside Spark's JVM, over whichever way leads there."""
 
     def call(self, what: str, argument: str) -> str:
@@ -134,14 +136,14 @@ class Hands(Protocol):
 class PlanReader(Protocol):
     """What Spark has planned for the batch that is being written."""
 
-    def plan(self, frame: Any, batch_id: int) -> Plan:
+    def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """Read it; `frame` is the DataFrame that foreachBatch was given.
 
         Raises JvmError, StorageError or KafkaError when it cannot be known.
         """
         ...
 
-    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+    def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         """Where the checkpoint of the newest plan's query began to read.
 
         Leaves out partitions that came later. Raises JvmError, StorageError, CheckpointError or
@@ -185,7 +187,7 @@ class Sink(Protocol):
         """
         ...
 
-    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` (a DataFrame) and `entry` in one transaction.
 
         Each head is moved by compare-and-set, and the number of rows changed is checked. Every

@@ -61,7 +61,7 @@ class _Trouble:
     failures: int = 0
 
 
-class Logbook:
+class EventLogger:
     """An observer that writes to the logger `eo_listener`.
 
     Commits that fail are said when that begins, again when the cause changes, and when it ends;

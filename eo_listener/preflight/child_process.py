@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from eo_listener.model.errors import FormatError, UnavailableError
-from eo_listener.preflight.findings import Finding
+from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
 
 LONGEST = 90.0  # seconds; a cluster that is away takes the child about 8
@@ -48,7 +48,7 @@ class BrokenOffError(UnavailableError):
 class Answer:
     """What a child has found, and whether it reached the cluster."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     reached: bool
 
 
@@ -102,11 +102,11 @@ def ask(child: subprocess.Popen[str], request: Request, longest: float) -> Answe
     return Answer(findings=read(told), reached=child.returncode != UNREACHABLE)
 
 
-def read(told: str) -> tuple[Finding, ...]:
+def read(told: str) -> tuple[CheckFinding, ...]:
     """What `preflight --json` has printed. Raises FormatError."""
     try:
         documents = json.loads(told)["findings"]
-        return tuple(Finding.parse(document) for document in documents)
+        return tuple(CheckFinding.parse(document) for document in documents)
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(
             f"the preflight's answer cannot be read ({type(error).__name__})"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from eo_listener.client_config import acls
 from eo_listener.model.commit_metadata import MAX_BYTES
-from eo_listener.preflight.facts import ClusterFacts, Plan
-from eo_listener.preflight.findings import Finding, fine, note, problem, warning
+from eo_listener.preflight.facts import CheckPlan, ClusterFacts
+from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
 
 _RETENTION = "offsets.retention.minutes"
 _CHECK = "offsets.retention.check.interval.ms"
@@ -17,7 +17,7 @@ _PROTOCOLS = "group.coordinator.rebalance.protocols"
 _TRANSACTION_TIMEOUT = 60_000  # what the committer asks for, as librdkafka does by itself
 
 
-def judge_cluster(facts: ClusterFacts, plan: Plan) -> Iterator[Finding]:
+def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
     """Say what is right and wrong with it."""
     about = f"cluster {facts.servers}"
     brokers = "1 broker" if facts.brokers == 1 else f"{facts.brokers} brokers"
@@ -34,7 +34,7 @@ def judge_cluster(facts: ClusterFacts, plan: Plan) -> Iterator[Finding]:
     yield from _limits(about, facts, plan)
 
 
-def _retention(about: str, facts: ClusterFacts, plan: Plan) -> Iterator[Finding]:
+def _retention(about: str, facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
     minutes = facts.number(_RETENTION)
     if minutes is None:
         yield note(about, f"{_RETENTION} is not told by this broker")
@@ -62,7 +62,7 @@ def _retention(about: str, facts: ClusterFacts, plan: Plan) -> Iterator[Finding]
         yield fine(about, told + checked)
 
 
-def _limits(about: str, facts: ClusterFacts, plan: Plan) -> Iterator[Finding]:
+def _limits(about: str, facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
     longest = facts.number(_METADATA)
     if longest is not None and longest < MAX_BYTES:
         yield problem(

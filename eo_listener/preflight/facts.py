@@ -73,7 +73,7 @@ class TopicFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CheckPlan:
     """What is to be done with the cluster: by whom (as ACLs name the client), and how.
 
     `running` says that a committer of ours is at it already, so that its own traces are no news.

@@ -19,7 +19,7 @@ class Level(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckFinding:
     """One thing that was looked at: `about` names it, `advice` says what to do, "" for nothing.
 
     A PROBLEM keeps commits from landing, or offsets from being there when they are needed; a
@@ -46,7 +46,7 @@ class Finding:
         }
 
     @classmethod
-    def parse(cls, document: Mapping[str, object]) -> Finding:
+    def parse(cls, document: Mapping[str, object]) -> CheckFinding:
         """Read that form back. Raises FormatError."""
         try:
             return cls(
@@ -62,26 +62,26 @@ class Finding:
             ) from error
 
 
-def fine(about: str, what: str) -> Finding:
+def fine(about: str, what: str) -> CheckFinding:
     """All is well."""
-    return Finding(level=Level.FINE, about=about, what=what)
+    return CheckFinding(level=Level.FINE, about=about, what=what)
 
 
-def note(about: str, what: str, advice: str = "") -> Finding:
+def note(about: str, what: str, advice: str = "") -> CheckFinding:
     """This could not be looked at, or is good to know."""
-    return Finding(level=Level.NOTE, about=about, what=what, advice=advice)
+    return CheckFinding(level=Level.NOTE, about=about, what=what, advice=advice)
 
 
-def warning(about: str, what: str, advice: str) -> Finding:
+def warning(about: str, what: str, advice: str) -> CheckFinding:
     """This may go wrong."""
-    return Finding(level=Level.WARNING, about=about, what=what, advice=advice)
+    return CheckFinding(level=Level.WARNING, about=about, what=what, advice=advice)
 
 
-def problem(about: str, what: str, advice: str) -> Finding:
+def problem(about: str, what: str, advice: str) -> CheckFinding:
     """This is wrong."""
-    return Finding(level=Level.PROBLEM, about=about, what=what, advice=advice)
+    return CheckFinding(level=Level.PROBLEM, about=about, what=what, advice=advice)
 
 
-def to_act_on(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def to_act_on(findings: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:
     """Those that matter."""
     return tuple(finding for finding in findings if finding.matters)

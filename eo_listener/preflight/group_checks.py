@@ -11,16 +11,16 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import few
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.preflight import rights
-from eo_listener.preflight.facts import GroupFacts, Plan, TopicFacts
-from eo_listener.preflight.findings import Finding, fine, note, problem, warning
+from eo_listener.preflight.facts import CheckPlan, GroupFacts, TopicFacts
+from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
 
 _OWN_GROUP = "give the query a group of its own"
 _NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
 
 
 def judge_group(
-    group: GroupFacts, topics: Mapping[str, TopicFacts], servers: str, plan: Plan
-) -> Iterator[Finding]:
+    group: GroupFacts, topics: Mapping[str, TopicFacts], servers: str, plan: CheckPlan
+) -> Iterator[CheckFinding]:
     """Say what is right and wrong with it; `topics` are those that it holds offsets of."""
     about = f"group {group.name}"
     yield from _rights(about, group, servers, plan)
@@ -51,7 +51,7 @@ def judge_group(
         yield _transactional_id(about, group.name, servers, plan)
 
 
-def _rights(about: str, group: GroupFacts, servers: str, plan: Plan) -> Iterator[Finding]:
+def _rights(about: str, group: GroupFacts, servers: str, plan: CheckPlan) -> Iterator[CheckFinding]:
     resource = ["--group", group.name]
     if _NO_RIGHT in (group.error, group.held_error):
         yield rights.refused(about, servers, plan.principal, ["READ"], resource)
@@ -65,7 +65,7 @@ def _rights(about: str, group: GroupFacts, servers: str, plan: Plan) -> Iterator
         yield note(about, "Kafka does not tell what the client may do with it")
 
 
-def _transactional_id(about: str, name: str, servers: str, plan: Plan) -> Finding:
+def _transactional_id(about: str, name: str, servers: str, plan: CheckPlan) -> CheckFinding:
     """A client can only ask for it by taking it, which would stop the driver that has it."""
     own = transactional_id(name)
     command = acls.command(
@@ -78,7 +78,7 @@ def _transactional_id(about: str, name: str, servers: str, plan: Plan) -> Findin
     )
 
 
-def _members(about: str, group: GroupFacts, plan: Plan) -> Iterator[Finding]:
+def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
     strangers = tuple(one for one in group.members if one.instance != INSTANCE_ID)
     if group.members and plan.running and plan.mode == "member" and not strangers:
         yield fine(about, "its one member is the committer's")
@@ -97,7 +97,7 @@ def _members(about: str, group: GroupFacts, plan: Plan) -> Iterator[Finding]:
         yield fine(about, f"it has no members ({group.state})")
 
 
-def _with_members(about: str, group: GroupFacts, plan: Plan) -> Finding:
+def _with_members(about: str, group: GroupFacts, plan: CheckPlan) -> CheckFinding:
     ours = [member for member in group.members if member.instance == INSTANCE_ID]
     who = few(f"{member.client} at {member.host}" for member in group.members)
     if ours and plan.mode == "member":
@@ -121,7 +121,7 @@ def _with_members(about: str, group: GroupFacts, plan: Plan) -> Finding:
 
 def _held(
     about: str, held: Mapping[TopicPartition, Position], topics: Mapping[str, TopicFacts]
-) -> Iterator[Finding]:
+) -> Iterator[CheckFinding]:
     written = {tp: CommitMetadata.parse(position.metadata) for tp, position in held.items()}
     strange = sorted(tp for tp, writer in written.items() if writer is None)
     marked = sorted(tp for tp, writer in written.items() if writer and writer.withheld)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eo_listener.model.errors import EoListenerError, install
-from eo_listener.preflight.findings import Finding, fine, note, problem, warning
+from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
 
 _ABOUT: Final = "this machine"
 _CONNECTOR: Final = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)[-:](\d[^,\s]*?)(?:\.jar)?")
@@ -41,7 +41,7 @@ class LocalFacts:
     shim_error: EoListenerError | None = None
 
 
-def judge_local(facts: LocalFacts) -> Iterator[Finding]:
+def judge_local(facts: LocalFacts) -> Iterator[CheckFinding]:
     """Say what is right and wrong with them."""
     yield fine(
         _ABOUT,
@@ -66,7 +66,7 @@ def judge_local(facts: LocalFacts) -> Iterator[Finding]:
     yield from _shim(facts)
 
 
-def _spark(facts: LocalFacts) -> Iterator[Finding]:
+def _spark(facts: LocalFacts) -> Iterator[CheckFinding]:
     yield fine(_ABOUT, f"Spark {facts.spark} (Scala {facts.scala}) in {facts.home}")
     if facts.pyspark is not None and facts.pyspark != facts.spark:
         yield warning(
@@ -96,7 +96,7 @@ def _spark(facts: LocalFacts) -> Iterator[Finding]:
         )
 
 
-def _shim(facts: LocalFacts) -> Iterator[Finding]:
+def _shim(facts: LocalFacts) -> Iterator[CheckFinding]:
     if facts.shim_error is not None:
         yield _failed(facts.shim_error)
     elif facts.shim is not None:
@@ -117,7 +117,7 @@ def _shim(facts: LocalFacts) -> Iterator[Finding]:
         )
 
 
-def _failed(error: EoListenerError) -> Finding:
+def _failed(error: EoListenerError) -> CheckFinding:
     return problem(_ABOUT, _text(error), error.fix or "")
 
 

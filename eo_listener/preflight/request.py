@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from eo_listener.client_config.translate import principal
 from eo_listener.model.errors import SettingsError
 from eo_listener.preflight.cluster_checks import judge_cluster
-from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Plan, TopicFacts
-from eo_listener.preflight.findings import Finding
+from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, TopicFacts
+from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.group_checks import judge_group
 from eo_listener.preflight.topic_checks import judge_topic
 
@@ -47,9 +47,9 @@ class Request:
     running: bool = False
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> CheckPlan:
         """How commits will be made, and by whom."""
-        return Plan(
+        return CheckPlan(
             mode=self.mode,
             recommit_interval=self.recommit_interval,
             protocol=self.properties.get("group.protocol", "classic"),
@@ -57,7 +57,7 @@ class Request:
             running=self.running,
         )
 
-    def findings(self, cluster: Cluster) -> Iterator[Finding]:
+    def findings(self, cluster: Cluster) -> Iterator[CheckFinding]:
         """Look at all of it, and judge. Raises KafkaError when nothing can be reached."""
         facts, plan = cluster.cluster(), self.plan
         yield from judge_cluster(facts, plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from eo_listener.client_config.acls import command
-from eo_listener.preflight.findings import Finding, problem
+from eo_listener.preflight.findings import CheckFinding, problem
 
 # What implies another right, in Kafka's AclAuthorizer.
 _IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
@@ -28,7 +28,7 @@ def refused(
     principal: str | None,
     operations: Collection[str],
     resource: Collection[str],
-) -> Finding:
+) -> CheckFinding:
     """Say which right is missing on a `resource`, which is an option of kafka-acls and a name."""
     words = [operation.title() for operation in operations]
     return problem(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from eo_listener.model.errors import EoListenerError
 from eo_listener.model.events import Event, RunGroupsChanged
 from eo_listener.preflight.child_process import LONGEST, ask, start
-from eo_listener.preflight.findings import Finding
+from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
 
 GATHER = 10.0  # seconds: the queries of a driver tend to start together
@@ -40,7 +40,7 @@ class StartCheck:
         self._changed = threading.Condition()
         self._waiting: dict[str, set[str]] = {}
         self._known: set[tuple[str, str]] = set()
-        self._told: set[Finding] = set()  # of a cluster with many groups the same comes again
+        self._told: set[CheckFinding] = set()  # of a cluster with many groups the same comes again
         self._child: subprocess.Popen[str] | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -111,7 +111,7 @@ class StartCheck:
             tell(finding for finding in findings if finding not in self._told)
             self._told.update(findings)
 
-    def _ask(self, request: Request) -> tuple[Finding, ...]:
+    def _ask(self, request: Request) -> tuple[CheckFinding, ...]:
         with self._changed:
             if self._closed:
                 return ()
@@ -124,7 +124,7 @@ class StartCheck:
             self._child = None
 
 
-def tell(findings: Iterable[Finding]) -> None:
+def tell(findings: Iterable[CheckFinding]) -> None:
     """Log what matters, a line each."""
     for finding in findings:
         advice = f". Fix: {finding.advice}" if finding.advice else ""

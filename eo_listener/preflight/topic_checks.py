@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from eo_listener.client_config import acls
 from eo_listener.preflight import rights
-from eo_listener.preflight.facts import Plan, TopicFacts
-from eo_listener.preflight.findings import Finding, fine, note, problem
+from eo_listener.preflight.facts import CheckPlan, TopicFacts
+from eo_listener.preflight.findings import CheckFinding, fine, note, problem
 
 _UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PARTITION"})
 # Commits need Read; where the logs start and end, which each commit is held against, Describe.
 _NEEDED = ("READ", "DESCRIBE")
 
 
-def judge_topic(topic: TopicFacts, servers: str, plan: Plan) -> Iterator[Finding]:
+def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Iterator[CheckFinding]:
     """Say what is right and wrong with it."""
     about = f"topic {topic.name}"
     resource = ["--topic", topic.name]

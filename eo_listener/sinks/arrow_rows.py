@@ -26,7 +26,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from eo_listener.model.errors import RetriableSinkError, SinkError
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.arrow_schema import arrow_schema
 from eo_listener.sinks.fetch_plan import TASK_ROWS, Fetch, fetch, next_count, tasks_wanted
 
@@ -42,7 +42,7 @@ class TooManyBytesError(SinkError):
 
 def stream(
     frame: Any,
-    plan: Plan,
+    plan: PlannedBatch,
     *,
     task_rows: int = TASK_ROWS,
     at_once: bool = False,

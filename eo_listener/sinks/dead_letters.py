@@ -88,7 +88,7 @@ class Why(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sieve:
+class RowFilter:
     """Which columns of a frame are written, and which rows are not.
 
     `columns` are those to write, in the frame's order; `marked` says whether the frame has the
@@ -102,7 +102,7 @@ class Sieve:
     @classmethod
     def of(
         cls, names: Sequence[str], target: Collection[str] | None, version: str | None = None
-    ) -> Sieve:
+    ) -> RowFilter:
         """For a frame's columns and a target's (None: it is still to be made).
 
         `eo_poison` is never written; topic, partition and offset are dropped where the target

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
 TASK_ROWS: Final = 25_000
 """How many planned rows a task may have, and a batch that comes as one."""
@@ -57,7 +57,7 @@ def next_count(count: int, size: int, limit: int = 0) -> int:
     return max(1, min(_GROWTH * count, most * count // max(size, 1)))
 
 
-def tasks_wanted(plan: Plan, partitions: int, task_rows: int) -> int | None:
+def tasks_wanted(plan: PlannedBatch, partitions: int, task_rows: int) -> int | None:
     """Return into how many tasks a frame of so many partitions is to be cut; None: not at all.
 
     A task may have a whole partition of Kafka, and, after a shuffle, its part of all of them.
@@ -69,10 +69,10 @@ def tasks_wanted(plan: Plan, partitions: int, task_rows: int) -> int | None:
     return -(-planned // task_rows)
 
 
-def planned_rows(plan: Plan) -> int:
+def planned_rows(plan: PlannedBatch) -> int:
     """Return how many offsets a batch has; transaction markers and gaps count too."""
     return sum(_lengths(plan))
 
 
-def _lengths(plan: Plan) -> Iterator[int]:
+def _lengths(plan: PlannedBatch) -> Iterator[int]:
     return (it.until - it.start for spans in plan.sources.values() for it in spans.values())

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from eo_listener.model.errors import ForeignWriterError, FormatError
-from eo_listener.model.ledger import FORMAT, Entry, Head, LedgerKey, Move, Verdict
+from eo_listener.model.ledger import FORMAT, BatchVerdict, Entry, Head, LedgerKey, Move
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 HEADS: Final = "eo_ledger"
@@ -39,7 +39,7 @@ class Many(NamedTuple):
     rows: list[tuple[Any, ...]]
 
 
-class Standing(NamedTuple):
+class LedgerRow(NamedTuple):
     """Where a partition stands in the ledger, and since when (a moment as the store spells it)."""
 
     partition: TopicPartition
@@ -221,10 +221,10 @@ def verdict(move: Move) -> str | None:
         return "gap accepted"
     if move.verdict is not None:
         return move.verdict.value
-    return Verdict.FIRST.value if move.found is None else None
+    return BatchVerdict.FIRST.value if move.found is None else None
 
 
-def standing(row: Sequence[Any]) -> Standing:
+def standing(row: Sequence[Any]) -> LedgerRow:
     """Read a row of `LedgerSql.heads`.
 
     Raises FormatError for a format that is not ours.
@@ -243,7 +243,7 @@ def standing(row: Sequence[Any]) -> Standing:
         run_id=run_id,
         batch_id=batch_id,
     )
-    return Standing(TopicPartition(topic, partition), head, moved_at)
+    return LedgerRow(TopicPartition(topic, partition), head, moved_at)
 
 
 def moved(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition, Head]]:
@@ -256,7 +256,7 @@ def moved(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition,
 
 
 def foreign_writer(
-    label: str, entry: Entry, there: Mapping[TopicPartition, Standing]
+    label: str, entry: Entry, there: Mapping[TopicPartition, LedgerRow]
 ) -> ForeignWriterError:
     """Say that `entry` does not fit what is now in the ledger of the sink `label`."""
     heads = {tp: there[tp].head if tp in there else None for tp in entry.moves}
@@ -279,7 +279,7 @@ def foreign_writer(
     )
 
 
-def _who(tp: TopicPartition, there: Standing | None) -> str:
+def _who(tp: TopicPartition, there: LedgerRow | None) -> str:
     if there is None:
         return f"{tp} is not there"
     head = there.head

@@ -11,7 +11,7 @@ from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit
-from eo_listener.sinks.ledger_sql import HEADS, HISTORY, Standing
+from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerRow
 
 STAGED: Final = "eo_batch"
 """The table in which `apply=` finds the batch's rows, there for one transaction only."""
@@ -164,7 +164,7 @@ def _checked(apply: object) -> tuple[str, ...] | Function | None:
 
 
 def refuse_dropped(
-    label: str, key: str, query: str, heads: Mapping[TopicPartition, Standing]
+    label: str, key: str, query: str, heads: Mapping[TopicPartition, LedgerRow]
 ) -> None:
     """Raise SettingsError for a table that is not there, where the ledger says that it has rows.
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from eo_listener.model.errors import RetriableSinkError
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.arrow_rows import TooManyBytesError, stream
 from eo_listener.sinks.fetch_plan import TASK_BYTES, TASK_ROWS, planned_rows
 
@@ -33,7 +33,7 @@ class TaskSize:
         self.rows = rows
         self._last: int | None = None  # bytes
 
-    def stream(self, frame: Any, plan: Plan) -> Generator[pa.RecordBatch, None, None]:
+    def stream(self, frame: Any, plan: PlannedBatch) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of `frame` as `rows.stream` does, and learn how large they are.
 
         Raises RetriableSinkError, besides what that raises, where smaller tasks may help and some
@@ -59,7 +59,7 @@ class TaskSize:
                     ) from error
         self.learn(planned, size)
 
-    def at_once(self, plan: Plan) -> bool:
+    def at_once(self, plan: PlannedBatch) -> bool:
         """Whether the rows of a batch are surely few enough to come together.
 
         What a query keeps in its state may become many rows in any batch.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from eo_listener.model.ledger import Entry, Head, Move, Verdict
+from eo_listener.model.ledger import BatchVerdict, Entry, Head, Move
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
 Row: TypeAlias = tuple[str, int, int, str]
 """One row of a test: topic, partition, offset, word."""
@@ -67,15 +67,15 @@ def rows_of(entry: Entry, word: str = "") -> list[Row]:
     ]
 
 
-def _verdict(span: OffsetRange, found: Head | None) -> Verdict | None:
+def _verdict(span: OffsetRange, found: Head | None) -> BatchVerdict | None:
     if span.start == span.until:
         return None
-    return Verdict.FIRST if found is None else Verdict.NEXT
+    return BatchVerdict.FIRST if found is None else BatchVerdict.NEXT
 
 
-def plan_of(entry: Entry) -> Plan:
+def plan_of(entry: Entry) -> PlannedBatch:
     """Return the plan that `entry` fits."""
-    return Plan(
+    return PlannedBatch(
         query_id=entry.query_id,
         run_id=entry.run_id,
         query=entry.query,

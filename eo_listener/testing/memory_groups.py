@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 Fault = Callable[
     [str, Mapping[TopicPartition, Position]], "Mapping[TopicPartition, str | None] | None"
@@ -65,7 +65,7 @@ class MemoryGroups:
         partitions: Collection[TopicPartition],
         *,
         timeout: float,  # noqa: ARG002  # part of the protocol; memory answers at once
-    ) -> Look:
+    ) -> GroupSnapshot:
         """Show the group, and logs that hold everything."""
         errors = {tp.topic: self.refused[tp.topic] for tp in partitions if tp.topic in self.refused}
         partitions = [tp for tp in partitions if tp.topic not in errors]
@@ -74,7 +74,7 @@ class MemoryGroups:
         with self._lock:
             self.looks += 1
             held = self.groups.get(group, {})
-            return Look(
+            return GroupSnapshot(
                 held={tp: held[tp] for tp in partitions if tp in held},
                 starts={tp: self.starts.get(tp, 0) for tp in here},
                 ends={tp: self.ends.get(tp, _ENDLESS) for tp in here},

@@ -18,7 +18,7 @@ from eo_listener.model.errors import (
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.testing.memory_store import MemoryStore, Transaction
 
 
@@ -82,7 +82,7 @@ class MemorySink:
         """Read what a query id has moved."""
         return self.store.moved_by(query_id)
 
-    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:  # noqa: ARG002  # the protocol's
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # the protocol's
         """Write the rows and the entry, in one transaction or one a partition."""
         rows = frame.collect() if hasattr(frame, "collect") else list(frame)
         if not self._per_partition:

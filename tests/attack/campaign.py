@@ -4,8 +4,8 @@ What must hold whatever happens: the group ends at the last offer, it never hold
 offered, it never goes back, an offer never waits, and `close` ends in its time. The one exception
 is declared (docs/guarantees.md): a commit that its client has given up may arrive after its
 successor, in a transaction as part of a later one of the same producer. The group is then back
-until it is committed again, `Retry.doubt` seconds later at the latest; a commit that is held up for
-longer than that takes it back until the query moves on.
+until it is committed again, `Backoff.doubt` seconds later at the latest; a commit that is held up
+for longer than that takes it back until the query moves on.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.groups.policy import Policy, Retry
-from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.commit.groups.policy import Backoff, Policy
+from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import CommitFailed, Committed, Event
@@ -28,7 +28,7 @@ from tests.attack.replies import ERRORS
 from tests.attack.wire_faults import Action, Armed, Cut, Drop, Duplicate, Hold, Moment, Refuse, Way
 from tests.topics import unique
 
-RETRY: Final = Retry(first=0.05, longest=0.5, refused_first=0.1, refused_longest=0.5, doubt=6.0)
+RETRY: Final = Backoff(first=0.05, longest=0.5, refused_first=0.1, refused_longest=0.5, doubt=6.0)
 POLICY: Final = Policy(look_every=0.5)
 # Shorter than the product's, so that a lost reply is noticed while the run lasts.
 IMPATIENT: Final = {"socket.timeout.ms": "1000", "socket.connection.setup.timeout.ms": "1000"}
@@ -233,7 +233,9 @@ class Attack:
         positions = {tp: Position(offset=offset, metadata=metadata) for tp in self._partitions}
         self._offers.append((time.time(), offset))
         started = time.monotonic()
-        self._committer.offer(Commit(cluster=self._cluster, group=self._group, positions=positions))
+        self._committer.offer(
+            GroupOffsets(cluster=self._cluster, group=self._group, positions=positions)
+        )
         took = time.monotonic() - started
         self.outcome.slowest_offer = max(self.outcome.slowest_offer, took)
         time.sleep(PACE)

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.groups.policy import Policy, Retry
-from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.commit.groups.policy import Backoff, Policy
+from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import Event
@@ -54,7 +54,7 @@ class Offerer:
         self._committer = Committer(
             lambda cluster: open_groups(dict(cluster.properties), settings.mode),
             observers=[self._told],
-            retry=Retry(**settings.retry),
+            retry=Backoff(**settings.retry),
             policy=Policy(look_every=settings.look_every),
         )
 
@@ -72,7 +72,7 @@ class Offerer:
             case _:
                 raise ValueError(line)
 
-    def _commit(self, offset: int) -> Commit:
+    def _commit(self, offset: int) -> GroupOffsets:
         metadata = CommitMetadata.of(
             name="offerer", query_id="q" * 36, run_id=self._settings.run_id, batch_id=offset
         ).text()
@@ -80,7 +80,7 @@ class Offerer:
             TopicPartition(self._settings.topic, number): Position(offset=offset, metadata=metadata)
             for number in range(self._settings.partitions)
         }
-        return Commit(cluster=self._cluster, group=self._settings.group, positions=positions)
+        return GroupOffsets(cluster=self._cluster, group=self._settings.group, positions=positions)
 
     def _told(self, event: Event) -> None:
         offsets = getattr(event, "offsets", None) or getattr(event, "offered", None)

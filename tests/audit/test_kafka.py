@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     NewTopic,
 )
 
-from eo_listener.audit import Claim, Finding, Gravity, Kind, prove
+from eo_listener.audit import AppliedRange, AuditFinding, AuditFindingKind, Gravity, prove
 from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.record_reader import RecordReader
 from eo_listener.model.errors import KafkaError
@@ -23,7 +23,7 @@ from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka
 
-Answer = dict[Kind, int]  # how many offsets of each kind
+Answer = dict[AuditFindingKind, int]  # how many offsets of each kind
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def produce(servers: str, topic: str, keys: Iterable[object], *, then: str = "co
     return producer
 
 
-def counted(findings: Iterable[Finding]) -> Answer:
+def counted(findings: Iterable[AuditFinding]) -> Answer:
     found: Answer = {}
     for finding in findings:
         size = finding.span.until - finding.span.start
@@ -106,27 +106,30 @@ def test_transactions(servers: str) -> None:
         (facts,) = reader.facts([tp]).values()
         assert (facts.start, facts.stable, facts.end) == (0, 27, 30)
         assert facts.compacted is False
-        claim = {tp: Claim(span=OffsetRange(0, 27), topic_id=facts.topic_id)}
+        claim = {tp: AppliedRange(span=OffsetRange(0, 27), topic_id=facts.topic_id)}
         good = rows(topic, (0, 10), (17, 27))
         healthy = prove(claim, good, reader, read_committed=True)
-        assert counted(healthy) == {Kind.MARKER: 2, Kind.ABORTED: 5}
+        assert counted(healthy) == {AuditFindingKind.MARKER: 2, AuditFindingKind.ABORTED: 5}
         assert {finding.gravity for finding in healthy} == {Gravity.EXPLAINED}
         lost = [row for row in good if row[2] not in {4, 25, 26}]
         assert counted(prove(claim, lost, reader, read_committed=True)) == {
-            Kind.MARKER: 2,
-            Kind.ABORTED: 5,
-            Kind.MISSING: 1,
-            Kind.TAIL: 2,
+            AuditFindingKind.MARKER: 2,
+            AuditFindingKind.ABORTED: 5,
+            AuditFindingKind.MISSING: 1,
+            AuditFindingKind.TAIL: 2,
         }
-        assert counted(prove(claim, good, reader)) == {Kind.MARKER: 2, Kind.MISSING: 5}
+        assert counted(prove(claim, good, reader)) == {
+            AuditFindingKind.MARKER: 2,
+            AuditFindingKind.MISSING: 5,
+        }
         every = rows(topic, (0, 10), (11, 16), (17, 27))
-        assert counted(prove(claim, every, reader)) == {Kind.MARKER: 2}
-        beyond = {tp: Claim(span=OffsetRange(0, 32))}
+        assert counted(prove(claim, every, reader)) == {AuditFindingKind.MARKER: 2}
+        beyond = {tp: AppliedRange(span=OffsetRange(0, 32))}
         assert counted(prove(beyond, good, reader, read_committed=True)) == {
-            Kind.MARKER: 2,
-            Kind.ABORTED: 5,
-            Kind.OPEN: 3,
-            Kind.MOVED_BACK: 2,
+            AuditFindingKind.MARKER: 2,
+            AuditFindingKind.ABORTED: 5,
+            AuditFindingKind.OPEN: 3,
+            AuditFindingKind.MOVED_BACK: 2,
         }
     left_open.abort_transaction(30)
 
@@ -140,15 +143,19 @@ def test_retention_and_a_topic_made_anew(servers: str) -> None:
     topics.forget_before(topic, {0: 4})
     with reading(servers) as reader:
         (facts,) = reader.facts([tp]).values()
-        claim = {tp: Claim(span=OffsetRange(0, 10), topic_id=facts.topic_id)}
+        claim = {tp: AppliedRange(span=OffsetRange(0, 10), topic_id=facts.topic_id)}
         assert prove(claim, rows(topic, (0, 10)), reader) == ()
-        assert counted(prove(claim, rows(topic, (2, 10)), reader)) == {Kind.RETENTION: 2}
+        assert counted(prove(claim, rows(topic, (2, 10)), reader)) == {
+            AuditFindingKind.RETENTION: 2
+        }
         topics.delete(topic)
-        gone = {TopicPartition("nosuch", 0): Claim(span=OffsetRange(0, 2))}
-        assert counted(prove(gone, [], reader)) == {Kind.GONE: 2}
+        gone = {TopicPartition("nosuch", 0): AppliedRange(span=OffsetRange(0, 2))}
+        assert counted(prove(gone, [], reader)) == {AuditFindingKind.GONE: 2}
         topics.create_as(topic, partitions=1)
         topics.fill(topic, 10)
-        assert counted(prove(claim, rows(topic, (0, 10)), reader)) == {Kind.RECREATED: 10}
+        assert counted(prove(claim, rows(topic, (0, 10)), reader)) == {
+            AuditFindingKind.RECREATED: 10
+        }
 
 
 @pytest.mark.slow
@@ -177,7 +184,8 @@ def test_a_compacted_topic(servers: str) -> None:
         while True:
             findings = {topic: judged(reader, topic) for topic in (plain, mixed)}
             if all(
-                counted(found).get(Kind.MARKER_OR_COMPACTED, 0) > 3 for found in findings.values()
+                counted(found).get(AuditFindingKind.MARKER_OR_COMPACTED, 0) > 3
+                for found in findings.values()
             ):
                 break
             assert time.monotonic() < deadline, findings
@@ -186,14 +194,14 @@ def test_a_compacted_topic(servers: str) -> None:
             grave = {finding.gravity for finding in found}
             assert Gravity.UNPROVABLE in grave
             assert Gravity.WRONG not in grave
-        assert counted(judged(sure, plain)).keys() == {Kind.COMPACTED}
+        assert counted(judged(sure, plain)).keys() == {AuditFindingKind.COMPACTED}
 
 
-def judged(reader: RecordReader, topic: str) -> tuple[Finding, ...]:
+def judged(reader: RecordReader, topic: str) -> tuple[AuditFinding, ...]:
     """A query that begins now and reads committed: its rows are what it is shown."""
     tp = TopicPartition(topic, 0)
     (facts,) = reader.facts([tp]).values()
-    claim = {tp: Claim(span=OffsetRange(0, facts.end), topic_id=facts.topic_id)}
+    claim = {tp: AppliedRange(span=OffsetRange(0, facts.end), topic_id=facts.topic_id)}
     shown = reader.seen(tp, (OffsetRange(0, facts.end),), committed=True)
     return prove(claim, rows(topic, *shown), reader, read_committed=True)
 

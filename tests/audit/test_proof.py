@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.audit import Claim, Gravity, Kind, LogFacts, prove, read_rows
+from eo_listener.audit import AppliedRange, AuditFindingKind, Gravity, LogFacts, prove, read_rows
 from eo_listener.audit.intervals import Runs, of_offsets
 from eo_listener.model.errors import FormatError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 TP = TopicPartition("t", 0)
-CLAIM = Claim(span=OffsetRange(0, 10), topic_id="one")
+CLAIM = AppliedRange(span=OffsetRange(0, 10), topic_id="one")
 LOG = LogFacts(start=0, stable=10, end=10, topic_id="one", compacted=False)
 ALL = frozenset(range(10))
 
@@ -42,8 +42,8 @@ class Log:
 
 
 def found(
-    offsets: Iterable[int], log: Log, claim: Claim = CLAIM, *, read_committed: bool = True
-) -> list[tuple[Kind, OffsetRange]]:
+    offsets: Iterable[int], log: Log, claim: AppliedRange = CLAIM, *, read_committed: bool = True
+) -> list[tuple[AuditFindingKind, OffsetRange]]:
     rows = [(TP.topic, TP.partition, offset) for offset in offsets]
     findings = prove({TP: claim}, rows, log, read_committed=read_committed)
     assert all(finding.partition == TP for finding in findings)
@@ -60,57 +60,61 @@ def test_nothing_to_explain() -> None:
 @pytest.mark.parametrize(
     ("rows", "log", "expected"),
     [
-        (ALL - {4, 9}, Log(LOG, ALL - {4, 9}), [(Kind.MARKER, (4, 5)), (Kind.MARKER, (9, 10))]),
-        (ALL - {4, 5}, Log(LOG, ALL, ALL - {4, 5}), [(Kind.ABORTED, (4, 6))]),
-        (ALL - {0}, Log(LOG, ALL, ALL - {0}), [(Kind.ABORTED, (0, 1))]),
+        (
+            ALL - {4, 9},
+            Log(LOG, ALL - {4, 9}),
+            [(AuditFindingKind.MARKER, (4, 5)), (AuditFindingKind.MARKER, (9, 10))],
+        ),
+        (ALL - {4, 5}, Log(LOG, ALL, ALL - {4, 5}), [(AuditFindingKind.ABORTED, (4, 6))]),
+        (ALL - {0}, Log(LOG, ALL, ALL - {0}), [(AuditFindingKind.ABORTED, (0, 1))]),
         (
             ALL - {8, 9},
             Log(replace(LOG, stable=8), ALL, ALL - {8, 9}),
-            [(Kind.OPEN, (8, 10))],
+            [(AuditFindingKind.OPEN, (8, 10))],
         ),
         (
             ALL - {4},
             Log(replace(LOG, compacted=True), ALL - {4}),
-            [(Kind.MARKER_OR_COMPACTED, (4, 5))],
+            [(AuditFindingKind.MARKER_OR_COMPACTED, (4, 5))],
         ),
         (
             ALL - {4},
             Log(replace(LOG, compacted=None), ALL - {4}),
-            [(Kind.MARKER_OR_COMPACTED, (4, 5))],
+            [(AuditFindingKind.MARKER_OR_COMPACTED, (4, 5))],
         ),
         (
             ALL - {4},
             Log(replace(LOG, compacted=True, transactional=False), ALL - {4}),
-            [(Kind.COMPACTED, (4, 5))],
+            [(AuditFindingKind.COMPACTED, (4, 5))],
         ),
         (
             ALL - {4},
             Log(replace(LOG, transactional=False), ALL - {4}),
-            [(Kind.UNEXPLAINED, (4, 5))],
+            [(AuditFindingKind.UNEXPLAINED, (4, 5))],
         ),
-        (ALL - {0, 1}, Log(replace(LOG, start=2)), [(Kind.RETENTION, (0, 2))]),
-        (ALL - {4}, Log(LOG), [(Kind.MISSING, (4, 5))]),
-        (ALL - {8, 9}, Log(LOG), [(Kind.TAIL, (8, 10))]),
+        (ALL - {0, 1}, Log(replace(LOG, start=2)), [(AuditFindingKind.RETENTION, (0, 2))]),
+        (ALL - {4}, Log(LOG), [(AuditFindingKind.MISSING, (4, 5))]),
+        (ALL - {8, 9}, Log(LOG), [(AuditFindingKind.TAIL, (8, 10))]),
         (
             ALL - {7, 8, 9},
             Log(LOG, ALL - {9}),
-            [(Kind.TAIL, (7, 9)), (Kind.MARKER, (9, 10))],
+            [(AuditFindingKind.TAIL, (7, 9)), (AuditFindingKind.MARKER, (9, 10))],
         ),
-        (range(8), Log(replace(LOG, end=8, stable=8)), [(Kind.MOVED_BACK, (8, 10))]),
-        (range(10), Log(replace(LOG, end=8, stable=8)), [(Kind.MOVED_BACK, (8, 10))]),
-        (range(10), Log(replace(LOG, topic_id="two")), [(Kind.RECREATED, (0, 10))]),
+        (range(8), Log(replace(LOG, end=8, stable=8)), [(AuditFindingKind.MOVED_BACK, (8, 10))]),
+        (range(10), Log(replace(LOG, end=8, stable=8)), [(AuditFindingKind.MOVED_BACK, (8, 10))]),
+        (range(10), Log(replace(LOG, topic_id="two")), [(AuditFindingKind.RECREATED, (0, 10))]),
         ([*range(10)], Log(None), []),
-        ([*range(9)], Log(None), [(Kind.GONE, (9, 10))]),
+        ([*range(9)], Log(None), [(AuditFindingKind.GONE, (9, 10))]),
         (
             [0, 1, 1, 1, 2, 2, *range(3, 10), 10, 11],
             Log(replace(LOG, end=12, stable=12)),
-            [(Kind.DUPLICATE, (1, 3)), (Kind.UNCLAIMED, (10, 12))],
+            [(AuditFindingKind.DUPLICATE, (1, 3)), (AuditFindingKind.UNCLAIMED, (10, 12))],
         ),
-        ([], Log(LOG), [(Kind.TAIL, (0, 10))]),
+        ([], Log(LOG), [(AuditFindingKind.TAIL, (0, 10))]),
     ],
 )
 def test_each_kind(
-    rows: Iterable[int], log: Log, expected: list[tuple[Kind, tuple[int, int]]]
+    rows: Iterable[int], log: Log, expected: list[tuple[AuditFindingKind, tuple[int, int]]]
 ) -> None:
     """A table of stores beside logs, and what each finding is called."""
     assert found(sorted(rows), log) == [(kind, OffsetRange(*span)) for kind, span in expected]
@@ -119,7 +123,7 @@ def test_each_kind(
 def test_a_topic_made_anew_is_not_read() -> None:
     """Its records are others than those whose rows are looked for."""
     log = Log(replace(LOG, topic_id="two"))
-    assert found(range(9), log) == [(Kind.RECREATED, OffsetRange(0, 10))]
+    assert found(range(9), log) == [(AuditFindingKind.RECREATED, OffsetRange(0, 10))]
     assert log.asked == []
 
 
@@ -127,7 +131,7 @@ def test_an_unknown_topic_id_is_no_other_topic() -> None:
     """A claim without an id, or a log without one, is judged by its offsets."""
     unknown = replace(CLAIM, topic_id=None)
     assert found(range(10), Log(LOG), unknown) == []
-    assert found(range(9), Log(LOG), unknown) == [(Kind.TAIL, OffsetRange(9, 10))]
+    assert found(range(9), Log(LOG), unknown) == [(AuditFindingKind.TAIL, OffsetRange(9, 10))]
     assert found(range(10), Log(replace(LOG, topic_id=None))) == []
 
 
@@ -135,16 +139,21 @@ def test_an_accepted_gap_is_explained() -> None:
     """Also at the claim's beginning and its end; what is lost beside it is not."""
     gaps = (OffsetRange(0, 2), OffsetRange(8, 10))
     claim = replace(CLAIM, gaps=gaps)
-    accepted = [(Kind.ACCEPTED, gap) for gap in gaps]
+    accepted = [(AuditFindingKind.ACCEPTED, gap) for gap in gaps]
     assert found(range(2, 8), Log(LOG), claim) == accepted
-    assert found([2, 3, 5, 6, 7], Log(LOG), claim) == [*accepted, (Kind.MISSING, OffsetRange(4, 5))]
+    assert found([2, 3, 5, 6, 7], Log(LOG), claim) == [
+        *accepted,
+        (AuditFindingKind.MISSING, OffsetRange(4, 5)),
+    ]
     assert found(range(10), Log(LOG), claim) == []  # what is there in spite of it is no fault
 
 
 def test_what_the_query_reads_decides() -> None:
     """A query that reads uncommitted must have the records of aborted transactions too."""
     log = Log(LOG, ALL, ALL - {4})
-    assert found(ALL - {4}, log, read_committed=False) == [(Kind.MISSING, OffsetRange(4, 5))]
+    assert found(ALL - {4}, log, read_committed=False) == [
+        (AuditFindingKind.MISSING, OffsetRange(4, 5))
+    ]
 
 
 def test_what_is_read_of_kafka() -> None:
@@ -170,7 +179,7 @@ def test_memory_grows_with_the_gaps_alone() -> None:
 
     def peak(step: int, rows: int) -> int:
         tracemalloc.start()
-        claim = {TP: Claim(span=OffsetRange(0, step * rows))}
+        claim = {TP: AppliedRange(span=OffsetRange(0, step * rows))}
         read_rows(claim, (("t", 0, step * number) for number in range(rows)))
         taken = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -184,8 +193,8 @@ def test_accepted_gaps() -> None:
     """What the ledger has recorded as lost is told as that, and nothing beside it."""
     claim = replace(CLAIM, gaps=(OffsetRange(2, 4),))
     assert found(ALL - {2, 3, 6}, Log(LOG), claim) == [
-        (Kind.ACCEPTED, OffsetRange(2, 4)),
-        (Kind.MISSING, OffsetRange(6, 7)),
+        (AuditFindingKind.ACCEPTED, OffsetRange(2, 4)),
+        (AuditFindingKind.MISSING, OffsetRange(6, 7)),
     ]
 
 
@@ -194,8 +203,8 @@ def test_partitions_without_a_claim_or_without_rows() -> None:
     other = TopicPartition("u", 3)
     findings = prove({TP: CLAIM}, [("u", 3, 5)], Log(LOG))
     assert [(f.kind, f.partition, f.span) for f in findings] == [
-        (Kind.TAIL, TP, OffsetRange(0, 10)),
-        (Kind.UNCLAIMED, other, OffsetRange(5, 6)),
+        (AuditFindingKind.TAIL, TP, OffsetRange(0, 10)),
+        (AuditFindingKind.UNCLAIMED, other, OffsetRange(5, 6)),
     ]
 
 
@@ -214,19 +223,28 @@ def test_rows_out_of_order(rows: list[tuple[str, int, int]]) -> None:
 
 def test_gravity() -> None:
     """What Kafka explains is fine, what it may have lost is unprovable, the rest is wrong."""
-    by = {kind: kind.gravity for kind in Kind}
+    by = {kind: kind.gravity for kind in AuditFindingKind}
     explained = {kind for kind, gravity in by.items() if gravity is Gravity.EXPLAINED}
-    assert explained == {Kind.MARKER, Kind.ABORTED, Kind.ACCEPTED}
-    assert by[Kind.RETENTION] is by[Kind.GONE] is by[Kind.COMPACTED] is Gravity.UNPROVABLE
-    assert by[Kind.MARKER_OR_COMPACTED] is Gravity.UNPROVABLE
+    assert explained == {
+        AuditFindingKind.MARKER,
+        AuditFindingKind.ABORTED,
+        AuditFindingKind.ACCEPTED,
+    }
+    assert (
+        by[AuditFindingKind.RETENTION]
+        is by[AuditFindingKind.GONE]
+        is by[AuditFindingKind.COMPACTED]
+        is Gravity.UNPROVABLE
+    )
+    assert by[AuditFindingKind.MARKER_OR_COMPACTED] is Gravity.UNPROVABLE
     wrong = {kind for kind, gravity in by.items() if gravity is Gravity.WRONG}
     assert wrong == {
-        Kind.MISSING,
-        Kind.OPEN,
-        Kind.TAIL,
-        Kind.UNEXPLAINED,
-        Kind.DUPLICATE,
-        Kind.UNCLAIMED,
-        Kind.RECREATED,
-        Kind.MOVED_BACK,
+        AuditFindingKind.MISSING,
+        AuditFindingKind.OPEN,
+        AuditFindingKind.TAIL,
+        AuditFindingKind.UNEXPLAINED,
+        AuditFindingKind.DUPLICATE,
+        AuditFindingKind.UNCLAIMED,
+        AuditFindingKind.RECREATED,
+        AuditFindingKind.MOVED_BACK,
     }

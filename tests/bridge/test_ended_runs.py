@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from eo_listener.bridge.ended_runs import LONGEST, SHORTEST, Settler
-from eo_listener.commit.groups.cluster_state import Board
-from eo_listener.commit.groups.group_state import Inspection
+from eo_listener.commit.groups.cluster_state import ClusterState
+from eo_listener.commit.groups.group_state import SnapshotRequest
 from eo_listener.commit.groups.waiting import Groups, Waiting
 from eo_listener.model.events import (
     CommitAbandoned,
@@ -19,7 +19,7 @@ from eo_listener.model.events import (
     RunGroupsChanged,
 )
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 K = "k:9092"
@@ -33,7 +33,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.board = Board(K)
+        self.board = ClusterState(K)
         self.settled: list[str] = []
         self.settler = Settler(self.settled.append)
         self.codes: dict[str, str] = {}
@@ -81,9 +81,9 @@ class Driver:
         self.requests[request.group] += 1
         code = self.codes.get(request.group)
         held = self.held.setdefault(request.group, {})
-        if isinstance(request, Inspection):
+        if isinstance(request, SnapshotRequest):
             here = [tp for tp in request.partitions if tp in held]
-            look = Look(
+            look = GroupSnapshot(
                 held={tp: held[tp] for tp in here},
                 starts={},
                 ends=dict.fromkeys(request.partitions, 1000),

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from eo_listener.bridge.jvm_client import Pipe
+from eo_listener.bridge.jvm_client import JvmClient
 from eo_listener.bridge.messages import Answer
-from eo_listener.bridge.questions import PipeHands, PipeQueries
+from eo_listener.bridge.questions import BridgeQueries, BridgeShimClient
 from eo_listener.model.errors import JvmError
 from eo_listener.model.protocols import QueryMode
 
@@ -23,7 +23,7 @@ class Answering(io.BytesIO):
 
     def __init__(self, answer: Callable[[dict[str, Any]], Answer | None]) -> None:
         super().__init__()
-        self.pipe: Pipe | None = None
+        self.pipe: JvmClient | None = None
         self.asked: list[dict[str, Any]] = []
         self._answer = answer
 
@@ -36,9 +36,9 @@ class Answering(io.BytesIO):
         return len(line)
 
 
-def connected(answer: Callable[[dict[str, Any]], Answer | None]) -> tuple[Pipe, Answering]:
+def connected(answer: Callable[[dict[str, Any]], Answer | None]) -> tuple[JvmClient, Answering]:
     output = Answering(answer)
-    output.pipe = Pipe(output)
+    output.pipe = JvmClient(output)
     return output.pipe, output
 
 
@@ -56,7 +56,7 @@ def test_an_answer() -> None:
 def test_hands() -> None:
     """What hands are to do goes over with its argument, and the answer comes back as it is."""
     pipe, output = connected(ok('{"v":1}'))
-    assert PipeHands(pipe).call("stores.pem", '{"password":"x"}') == '{"v":1}'
+    assert BridgeShimClient(pipe).call("stores.pem", '{"password":"x"}') == '{"v":1}'
     assert output.asked[0]["what"] == "call"
     assert output.asked[0]["call"] == "stores.pem"
     assert output.asked[0]["argument"] == '{"password":"x"}'
@@ -66,7 +66,7 @@ def test_a_failure_is_an_error() -> None:
     """Why the JVM could not answer is the cause of the error."""
     pipe, _ = connected(lambda told: Answer(number=told["ask"], text=None, failed="no such query"))
     with pytest.raises(JvmError, match="no such query"):
-        PipeQueries(pipe, lambda run: None).position("q", "r")
+        BridgeQueries(pipe, lambda run: None).position("q", "r")
 
 
 def test_no_answer_in_time() -> None:
@@ -94,7 +94,7 @@ def test_nobody_reads() -> None:
     os.close(incoming)
     output = os.fdopen(outgoing, "wb", buffering=0)
     with output, pytest.raises(JvmError, match="closed the pipe"):
-        Pipe(output).ask("mode", timeout=5)
+        JvmClient(output).ask("mode", timeout=5)
 
 
 def test_what_the_shim_says_is_read() -> None:
@@ -119,7 +119,7 @@ def test_what_the_shim_says_is_read() -> None:
         return Answer(number=told["ask"], text=answers[told["what"]], failed=None)
 
     pipe, _ = connected(answer)
-    queries = PipeQueries(pipe, forgotten.append)
+    queries = BridgeQueries(pipe, forgotten.append)
     assert queries.options("q", "r") == {1: {"subscribe": "t"}}
     assert queries.mode("q", "r") is QueryMode.REAL_TIME
     assert queries.position("q", "r") is None

@@ -13,7 +13,7 @@ import pytest
 
 from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
@@ -34,7 +34,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def commit(servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
     metadata = CommitMetadata.of(name=NAME, query_id="q" * 36, run_id="r" * 36, batch_id=7).text()
-    store = ConfluentGroups({"bootstrap.servers": servers})
+    store = SimpleGroups({"bootstrap.servers": servers})
     wanted = {
         TopicPartition(topic, partition): Position(offset=offset, metadata=metadata)
         for partition, offset in offsets.items()
@@ -45,7 +45,7 @@ def commit(servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> 
     store.close()
 
 
-def landed(store: ConfluentGroups, group: str, wanted: Mapping[TopicPartition, Position]) -> bool:
+def landed(store: SimpleGroups, group: str, wanted: Mapping[TopicPartition, Position]) -> bool:
     """Commit once; a broker that has just started has no coordinator yet, and refuses the whole."""
     try:
         return set(store.commit(group, wanted, timeout=10).values()) == {None}

@@ -10,15 +10,15 @@ from typing import TypeVar
 import pytest
 
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.groups.policy import Retry
+from eo_listener.commit.groups.policy import Backoff
 from eo_listener.commit.tracking.group_names import GroupNames
-from eo_listener.commit.tracking.routing import Commit, Rules
+from eo_listener.commit.tracking.routing import GroupOffsets, GroupRouting
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.open_cluster import open_cluster
 from eo_listener.model.events import CommitFailed, Committed, Event
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
-from eo_listener.observers.log import Logbook
+from eo_listener.observers.log import EventLogger
 from tests.secured import PASSWORDS, PLANTED, Secured, log_lines
 from tests.token_server import token_server
 from tests.topics import Topics, unique
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kafka
 
 _E = TypeVar("_E", bound=Event)
 
-QUICK = Retry(first=0.1, longest=0.2, refused_first=0.1, refused_longest=0.2)
+QUICK = Backoff(first=0.1, longest=0.2, refused_first=0.1, refused_longest=0.2)
 
 
 def new_topic(secured: Secured) -> str:
@@ -38,13 +38,15 @@ def new_topic(secured: Secured) -> str:
     return name
 
 
-def commit_of(options: Mapping[str, str], topic: str, group: str, own: Mapping[str, str]) -> Commit:
+def commit_of(
+    options: Mapping[str, str], topic: str, group: str, own: Mapping[str, str]
+) -> GroupOffsets:
     """What a source with these options has to commit, by the way that Spark's events go."""
     source = SourceProgress(index=0, description="", start=None, end=Offsets.of({topic: {0: 5}}))
     progress = Progress(
         query_id="1", run_id="2", name="q", batch_id=7, timestamp="", sources=(source,)
     )
-    rules = Rules(names=GroupNames(groups={"q": group}), kafka=own)
+    rules = GroupRouting(names=GroupNames(groups={"q": group}), kafka=own)
     route = rules.route(progress, {0: options})
     assert not route.ignored
     (commit,) = route.commits
@@ -65,7 +67,7 @@ class Try:
         self.events: list[Event] = []
         self.committer = Committer(
             lambda cluster: open_cluster(cluster, mode, None),
-            observers=[Logbook(), self.events.append],
+            observers=[EventLogger(), self.events.append],
             retry=QUICK,
         )
         self.committer.offer(commit_of(options, topic, self.group, own))

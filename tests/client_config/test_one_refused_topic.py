@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.java_groups import JvmGroups
+from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.open_cluster import open_cluster
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.events import CommitFailed, Event
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
-from eo_listener.spark.jvm.shim_client import JvmHands
+from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.client_config.test_locked_doors import MODES, QUICK
 from tests.secured import PASSWORDS, PLAIN_MODULE, Secured, jaas
 from tests.topics import Topics, unique
@@ -86,7 +86,7 @@ def test_the_others_are_committed(secured: Secured, mode: str) -> None:
         lambda cluster: open_cluster(cluster, mode, None), observers=[events.append], retry=QUICK
     )
     try:
-        committer.offer(Commit(cluster=cluster, group=place.group, positions=place.wanted))
+        committer.offer(GroupOffsets(cluster=cluster, group=place.group, positions=place.wanted))
         place.until(place.free)
         told = [one for one in events if isinstance(one, CommitFailed)]
         denied = [one for one in told if one.code == "TOPIC_AUTHORIZATION_FAILED"]
@@ -103,8 +103,8 @@ def test_the_others_are_committed(secured: Secured, mode: str) -> None:
 
 @pytest.fixture
 def java(secured: Secured, spark: SparkSession) -> Iterator[GroupStore]:  # its JVM
-    store = JvmGroups(
-        JvmHands(),
+    store = JavaGroups(
+        JvmShimClient(),
         {
             "bootstrap.servers": secured.broker.addresses("PLAIN"),
             "security.protocol": "SASL_PLAINTEXT",

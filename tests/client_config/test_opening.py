@@ -12,15 +12,15 @@ import pytest
 from eo_listener.client_config.key_stores import REQUEST
 from eo_listener.client_config.translate import translate
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.groups.policy import Retry
-from eo_listener.commit.tracking.routing import Cluster, Commit
-from eo_listener.kafka.java_groups import JvmGroups
+from eo_listener.commit.groups.policy import Backoff
+from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
+from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.open_cluster import open_cluster
-from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import JvmError, KafkaError
 from eo_listener.model.events import CommitFailed, Committed, Event
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import GroupStore, Hands
+from eo_listener.model.protocols import GroupStore, ShimClient
 from eo_listener.testing import MemoryGroups
 from tests.client_config.test_accepted import Nowhere
 from tests.secured import PLANTED, Keys, Secured
@@ -60,7 +60,7 @@ def test_stores_are_read_by_java(ways: Mapping[str, dict[str, str]], keys: Keys)
     hands = Says(lambda argument: json.dumps(answers[json.loads(argument)["use"]]))
     groups = open_cluster(cluster_of(ways["mutual-jks"]), "simple", hands)
     groups.close()
-    assert isinstance(groups, ConfluentGroups)
+    assert isinstance(groups, SimpleGroups)
     assert [what for what, _ in hands.asked] == [REQUEST, REQUEST]
     assert json.loads(hands.asked[1][1]) == {
         "use": "key",
@@ -99,7 +99,7 @@ def test_only_java_can_do_it() -> None:
     """A cluster that needs Java's client is committed to by that, in the source's own words."""
     groups = open_cluster(cluster_of(JAVA), "simple", Says("{}"))
     groups.close()
-    assert isinstance(groups, JvmGroups)
+    assert isinstance(groups, JavaGroups)
 
 
 @pytest.mark.parametrize("mode", ["member", "transactional"])
@@ -125,7 +125,7 @@ def committing(
     open_store: Callable[[Cluster], GroupStore],
 ) -> Iterator[tuple[Committer, list[Event]]]:
     events: list[Event] = []
-    retry = Retry(first=0.05, longest=0.05, refused_first=0.05, refused_longest=0.05)
+    retry = Backoff(first=0.05, longest=0.05, refused_first=0.05, refused_longest=0.05)
     committer = Committer(open_store, observers=[events.append], retry=retry)
     yield committer, events
     committer.close(1.0)
@@ -133,7 +133,7 @@ def committing(
 
 def test_a_cluster_that_cannot_be_opened_is_tried_again(ways: Mapping[str, dict[str, str]]) -> None:
     """The failure is told with its cause and what to do, and the commit is made when it opens."""
-    hands: list[Hands] = [Says(JvmError("it is gone"))] * 3
+    hands: list[ShimClient] = [Says(JvmError("it is gone"))] * 3
     groups = MemoryGroups()
 
     def open_store(cluster: Cluster) -> GroupStore:
@@ -141,7 +141,7 @@ def test_a_cluster_that_cannot_be_opened_is_tried_again(ways: Mapping[str, dict[
 
     position = {TopicPartition("t", 0): Position(offset=5, metadata="")}
     with committing(open_store) as (committer, events):
-        commit = Commit(cluster=cluster_of(ways["tls-jks"]), group="g", positions=position)
+        commit = GroupOffsets(cluster=cluster_of(ways["tls-jks"]), group="g", positions=position)
         committer.offer(commit)
         deadline = time.monotonic() + 20
         while "g" not in groups.groups and time.monotonic() < deadline:

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from eo_listener.preflight.findings import Finding, Level, to_act_on
+from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
 from tests.preflight.looking import look
 from tests.secured import PASSWORDS, Secured
 from tests.topics import Topics, unique
@@ -14,7 +14,7 @@ from tests.topics import Topics, unique
 pytestmark = pytest.mark.kafka
 
 
-def look_as_bob(secured: Secured, group: str, topic: str) -> list[Finding]:
+def look_as_bob(secured: Secured, group: str, topic: str) -> list[CheckFinding]:
     properties = {
         "bootstrap.servers": secured.broker.addresses("PLAIN"),
         "security.protocol": "sasl_plaintext",

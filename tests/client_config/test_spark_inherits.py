@@ -21,7 +21,7 @@ from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.open_cluster import open_cluster
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.events import Committed, Event
-from eo_listener.spark.jvm.shim_client import JvmHands
+from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.client_config.test_jaas import PLAIN, READ, REFUSED
 from tests.secured import PASSWORDS, PLAIN_MODULE, PLANTED, TRUST, Secured, log_lines
 from tests.topics import Topics, unique
@@ -205,7 +205,7 @@ def test_a_store_that_java_cannot_read(
     options = {k: v.replace(old, new) for k, v in secured.ways()["tls-jks"].items()}
     cluster = Cluster.of({"bootstrap.servers": "127.0.0.1:9"}, translate(options))
     with pytest.raises(KafkaError, match="could not be read") as caught:
-        open_cluster(cluster, "simple", JvmHands())
+        open_cluster(cluster, "simple", JvmShimClient())
     assert caught.value.code == "_NO_STORE"
     assert why in (caught.value.cause or "")
     assert PLANTED not in repr(caught.value) + repr(caught.value.__cause__)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from eo_listener.client_config.key_stores import Store
-from eo_listener.client_config.translate import Access, principal, translate
+from eo_listener.client_config.key_stores import KeyStore
+from eo_listener.client_config.translate import ClientAccess, principal, translate
 from eo_listener.model.errors import SettingsError
 
 KAFKA = "org.apache.kafka.common.security"
@@ -130,7 +130,7 @@ CHECKED = {"ssl.endpoint.identification.algorithm": "https"}
 )  # fmt: skip  # one case a line
 def test_what_librdkafka_is_told(options: dict[str, str], properties: dict[str, str]) -> None:
     """Each way into a cluster has its properties, and nothing else goes along."""
-    assert translate(source(options), gssapi=True) == Access(properties=properties)
+    assert translate(source(options), gssapi=True) == ClientAccess(properties=properties)
 
 
 @pytest.mark.parametrize("kind", ["JKS", "jks", "PKCS12", None])
@@ -148,12 +148,12 @@ def test_stores_that_only_java_reads(kind: str | None) -> None:
         options |= {"ssl.truststore.type": kind, "ssl.keystore.type": kind}
     access = translate(source(options))
     spelt = (kind or "JKS").upper()
-    trust = Store(use="trust", location="/trust", type=spelt, password=SECRET)
+    trust = KeyStore(use="trust", location="/trust", type=spelt, password=SECRET)
     if kind == "PKCS12":
         assert access.stores == (trust,)
         assert access.properties["ssl.keystore.location"] == "/own"
         return
-    own = Store(
+    own = KeyStore(
         use="key", location="/own", type=spelt, password=SECRET, key_password="inner"  # noqa: S106
     )  # fmt: skip
     assert access.stores == (trust, own)
@@ -325,7 +325,7 @@ def test_what_the_user_gives_is_not_translated(own: str, gone: list[str]) -> Non
 def test_a_protocol_of_the_users_replaces_all() -> None:
     """Who names the protocol himself inherits nothing, whatever the source says."""
     odd = {"security.protocol": "rubbish", "sasl.jaas.config": "rubbish"}
-    assert translate(source(odd), own=["security.protocol"]) == Access(properties={})
+    assert translate(source(odd), own=["security.protocol"]) == ClientAccess(properties={})
 
 
 def test_settings_of_two_clients_are_not_mixed() -> None:
@@ -419,14 +419,14 @@ def test_a_login_that_java_fills_in_is_not_read() -> None:
 
 def test_a_store_shows_no_password() -> None:
     """Neither its own nor that of its key."""
-    store = Store(use="key", location="/k", type="JKS", password=SECRET, key_password=SECRET)
+    store = KeyStore(use="key", location="/k", type="JKS", password=SECRET, key_password=SECRET)
     assert SECRET not in repr(store)
     assert SECRET in store.argument()
 
 
 def test_a_store_of_a_key_without_a_key() -> None:
     """It is refused by its place, whatever the JVM said of it."""
-    store = Store(use="key", location="/k.jks", type="JKS")
+    store = KeyStore(use="key", location="/k.jks", type="JKS")
     chain = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
     with pytest.raises(SettingsError, match=r"/k\.jks"):
         store.properties(json.dumps({"v": 1, "certificates": chain, "key": None}))

@@ -8,20 +8,20 @@ from dataclasses import replace
 import pytest
 
 from eo_listener.commit.tracking.routing import Cluster
-from eo_listener.commit.tracking.sequence_guard import Guard
-from eo_listener.follow import Notice, NoticeKind, Target
-from eo_listener.follow.checkpoint_tracker import Step, Watch
-from eo_listener.follow.reading import Sight
+from eo_listener.commit.tracking.sequence_guard import GuardMode
+from eo_listener.follow import FollowedCheckpoint, Notice, NoticeKind
+from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Step
+from eo_listener.follow.reading import Reading
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import StorageError
 from eo_listener.model.events import GuardViolation, ViolationKind
 from eo_listener.model.offsets import Offsets, TopicPartition
-from eo_listener.spark.checkpoint import BatchOffsets, Finding, FindingKind, SourceOffsets
+from eo_listener.spark.checkpoint import BatchOffsets, FileFinding, FileFindingKind, SourceOffsets
 
 ID, OTHER = "95fa6369-814d-497b-9a53-78b7f7efdd1a", "11111111-814d-497b-9a53-78b7f7efdd1a"
 CLUSTER = Cluster.of({"bootstrap.servers": "h:1"})
-TARGET = Target(location="/c", cluster=CLUSTER, groups={"*": "g"})
-TORN = Finding(file="offsets/8", kind=FindingKind.EMPTY)
+TARGET = FollowedCheckpoint(location="/c", cluster=CLUSTER, groups={"*": "g"})
+TORN = FileFinding(file="offsets/8", kind=FileFindingKind.EMPTY)
 
 
 def batch(number: int, *sources: Mapping[int, int], topic: str = "t") -> BatchOffsets:
@@ -36,12 +36,14 @@ def batch(number: int, *sources: Mapping[int, int], topic: str = "t") -> BatchOf
     )
 
 
-def at(number: int, *sources: Mapping[int, int], query: str = ID, topic: str = "t") -> Sight:
-    return Sight(query_id=query, durable=batch(number, *sources, topic=topic))
+def at(number: int, *sources: Mapping[int, int], query: str = ID, topic: str = "t") -> Reading:
+    return Reading(query_id=query, durable=batch(number, *sources, topic=topic))
 
 
-def watch(target: Target = TARGET, guard: Guard = Guard.WITHHOLD) -> Watch:
-    return Watch(target, "/c", guard=guard, interval=5.0, recommit_interval=3600.0)
+def watch(
+    target: FollowedCheckpoint = TARGET, guard: GuardMode = GuardMode.WITHHOLD
+) -> CheckpointTracker:
+    return CheckpointTracker(target, "/c", guard=guard, interval=5.0, recommit_interval=3600.0)
 
 
 def committed(step: Step) -> dict[str, dict[int, int]]:
@@ -108,14 +110,14 @@ def test_topics_have_groups_of_their_own() -> None:
 def test_a_missing_checkpoint_is_waited_for_and_told_once() -> None:
     """Absent, there, gone, there again: one notice each."""
     one = watch()
-    assert kinds(one.saw(Sight(), 0.0)) == [NoticeKind.ABSENT]
-    assert kinds(one.saw(Sight(), 5.0)) == []
+    assert kinds(one.saw(Reading(), 0.0)) == [NoticeKind.ABSENT]
+    assert kinds(one.saw(Reading(), 5.0)) == []
     assert kinds(one.saw(at(0, {0: 1}), 10.0)) == [NoticeKind.RECOVERED, NoticeKind.FOLLOWING]
-    assert kinds(one.saw(Sight(), 15.0)) == []  # one look may meet it in the middle of a change
-    gone = one.saw(Sight(), 20.0)
+    assert kinds(one.saw(Reading(), 15.0)) == []  # one look may meet it in the middle of a change
+    gone = one.saw(Reading(), 20.0)
     assert kinds(gone) == [NoticeKind.GONE]
     assert gone.released
-    assert kinds(one.saw(Sight(), 25.0)) == []
+    assert kinds(one.saw(Reading(), 25.0)) == []
     assert kinds(one.saw(at(0, {0: 1}), 30.0)) == [NoticeKind.RECOVERED]
 
 
@@ -158,7 +160,7 @@ def test_a_checkpoint_taken_back_is_told_and_offered() -> None:
     step = one.saw(at(5, {0: 30}), 10.0)
     assert kinds(step) == [NoticeKind.REWOUND]
     assert committed(step) == {"g": {0: 30}}
-    emptied = Sight(query_id=ID)
+    emptied = Reading(query_id=ID)
     one.saw(emptied, 15.0)
     assert kinds(one.saw(emptied, 20.0)) == [NoticeKind.REWOUND]
     assert one.saw(emptied, 25.0).events == ()
@@ -198,8 +200,8 @@ def test_the_guard_withholds_a_source(ends: Mapping[int, int], kind: ViolationKi
     assert len(beat.withheld) == 1
 
 
-@pytest.mark.parametrize(("guard", "told"), [(Guard.WARN, 1), (Guard.OFF, 0)])
-def test_a_guard_that_does_not_withhold(guard: Guard, told: int) -> None:
+@pytest.mark.parametrize(("guard", "told"), [(GuardMode.WARN, 1), (GuardMode.OFF, 0)])
+def test_a_guard_that_does_not_withhold(guard: GuardMode, told: int) -> None:
     """With warn it is told, with off it is not; both commit."""
     one = watch(guard=guard)
     one.saw(at(1, {0: 50}), 0.0)
@@ -221,7 +223,7 @@ def test_a_storage_out_of_reach_is_asked_less_and_less() -> None:
     """Told once, with growing pauses of at most a minute; told again when it is over."""
     one = watch()
     words = (StorageError("s3://b/c cannot be read", cause=f"request {n}") for n in range(8))
-    steps = [one.saw(Sight(unreachable=error), float(now)) for now, error in enumerate(words)]
+    steps = [one.saw(Reading(unreachable=error), float(now)) for now, error in enumerate(words)]
     assert [step.pause for step in steps] == [10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 60.0, 60.0]
     assert [kinds(step) for step in steps] == [[NoticeKind.UNREACHABLE], *[[]] * 7]
     back = one.saw(at(1, {0: 5}), 9.0)
@@ -238,11 +240,11 @@ def test_a_query_of_another_kind_is_told_once() -> None:
         sources=(SourceOffsets(id="0", text="5", offsets=None),),
     )
     one = watch()
-    step = one.saw(Sight(query_id=ID, durable=other), 0.0)
+    step = one.saw(Reading(query_id=ID, durable=other), 0.0)
     assert kinds(step) == [NoticeKind.FOLLOWING, NoticeKind.NO_KAFKA]
-    later = one.saw(Sight(query_id=ID, durable=replace(other, batch=2)), 5.0)
+    later = one.saw(Reading(query_id=ID, durable=replace(other, batch=2)), 5.0)
     assert (later.commits, later.events) == ((), ())
-    epochs = Sight(query_id=ID, durable=replace(batch(4, {0: 5}), metadata=""))
+    epochs = Reading(query_id=ID, durable=replace(batch(4, {0: 5}), metadata=""))
     (notice,) = watch().saw(epochs, 0.0).events
     assert "continuous processing" in str(notice)
 
@@ -250,7 +252,7 @@ def test_a_query_of_another_kind_is_told_once() -> None:
 def test_before_the_first_batch() -> None:
     """A query that has not finished one is told once, and committed when it has."""
     one = watch()
-    planned = Sight(query_id=ID)
+    planned = Reading(query_id=ID)
     assert kinds(one.saw(planned, 0.0)) == [NoticeKind.NOTHING_DURABLE]
     assert kinds(one.saw(planned, 5.0)) == []
     assert committed(one.saw(at(0, {0: 5}), 10.0)) == {"g": {0: 5}}
@@ -261,18 +263,20 @@ def test_a_source_that_gets_its_first_offset_has_no_past() -> None:
     empty = SourceOffsets(id="1", text="-", offsets=None)
     one = watch()
     first = batch(1, {0: 50})
-    one.saw(Sight(query_id=ID, durable=replace(first, sources=(*first.sources, empty))), 0.0)
+    one.saw(Reading(query_id=ID, durable=replace(first, sources=(*first.sources, empty))), 0.0)
     step = one.saw(at(2, {0: 60}, {5: 7}), 5.0)
     assert step.events == ()
     assert committed(step) == {"g": {0: 60, 5: 7}}
     gone = batch(3, {0: 70})
-    step = one.saw(Sight(query_id=ID, durable=replace(gone, sources=(*gone.sources, empty))), 10.0)
+    step = one.saw(
+        Reading(query_id=ID, durable=replace(gone, sources=(*gone.sources, empty))), 10.0
+    )
     assert committed(step) == {"g": {0: 70}}
 
 
 def test_a_damaged_file_before_the_first_batch_is_told_and_waited_for() -> None:
     """Nothing is durable, and something cannot be read: that is said, and not that it is new."""
-    torn = Sight(query_id=ID, findings=(TORN,))
+    torn = Reading(query_id=ID, findings=(TORN,))
     one = watch()
     one.saw(torn, 0.0)
     step = one.saw(torn, 5.0)
@@ -305,7 +309,7 @@ def test_a_checkpoint_that_is_gone_has_no_say_any_more() -> None:
     """Not there twice: its groups stay, and others that share them are let go on."""
     one = watch()
     one.saw(at(8, {0: 60}), 0.0)
-    absent = Sight()
+    absent = Reading()
     first = one.saw(absent, 5.0)
     assert (first.released, first.events) == (False, ())
     second = one.saw(absent, 10.0)

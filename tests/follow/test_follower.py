@@ -15,7 +15,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from eo_listener.commit.tracking.routing import Cluster
-from eo_listener.follow import Follower, Notice, NoticeKind, Target
+from eo_listener.follow import FollowedCheckpoint, Follower, Notice, NoticeKind
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.events import Event, PartitionsShared
 from eo_listener.model.offsets import TopicPartition
@@ -35,7 +35,7 @@ class Watched:
         self.events: list[Event] = []
         self._open: list[Follower] = []
 
-    def follower(self, *targets: Target, **settings: Any) -> Follower:
+    def follower(self, *targets: FollowedCheckpoint, **settings: Any) -> Follower:
         made = Follower(
             targets,
             lambda cluster: self.groups,
@@ -45,7 +45,7 @@ class Watched:
         self._open.append(made)
         return made
 
-    def start(self, *targets: Target, **settings: Any) -> Follower:
+    def start(self, *targets: FollowedCheckpoint, **settings: Any) -> Follower:
         made = self.follower(*targets, **settings)
         made.start()
         return made
@@ -84,8 +84,8 @@ def watched() -> Iterator[Watched]:
         watched.end()
 
 
-def target(folder: Path | str, group: str = "g") -> Target:
-    return Target(location=str(folder), cluster=CLUSTER, groups={"*": group})
+def target(folder: Path | str, group: str = "g") -> FollowedCheckpoint:
+    return FollowedCheckpoint(location=str(folder), cluster=CLUSTER, groups={"*": group})
 
 
 def three(batch: int) -> dict[str, int]:

@@ -11,7 +11,7 @@ from typing import Any
 from eo_listener.model.errors import ForeignWriterError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
 Held = tuple[list[tuple[Any, ...]], dict[str, dict[TopicPartition, Head]]]
 
@@ -45,7 +45,7 @@ class FileSink:
             if any(head.query_id == query_id for head in heads.values())
         }
 
-    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         new = [tuple(row) for row in frame.collect()]
         rows, ledger = self.read()
         heads = ledger.setdefault(entry.query, {})

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.frames import Frames
 from eo_listener.foreach_batch.ledger_names import Runs
 from eo_listener.model.events import Event
@@ -50,7 +50,7 @@ class Overlap:
         assert not second.is_alive()
 
     def _thread(self, who: str, sinks: Sequence[Sink], frame: Any, number: int) -> threading.Thread:
-        steps = Batches(
+        steps = BatchRunner(
             Run(self.plans, len(who) + number * 100 + (who == _NEW)),
             sinks,
             self.frames,

@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from eo_listener.foreach_batch.batch_guard import Judgement, judge_batch
+from eo_listener.foreach_batch.batch_guard import judge_batch
+from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
 P0, P1, P2 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 U0 = TopicPartition("u", 0)
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
-def plan_of(ranges: Ranges, *, batch_id: int = 7, **how: Any) -> Plan:
+def plan_of(ranges: Ranges, *, batch_id: int = 7, **how: Any) -> PlannedBatch:
     """A plan of one source; `how` are other fields of it."""
-    plan = Plan(
+    plan = PlannedBatch(
         query_id="q",
         run_id="r2",
         query="flights",
@@ -38,6 +39,6 @@ def head_of(start: int, until: int, *, batch_id: int = 6, **how: Any) -> Head:
     return replace(head, **how)
 
 
-def judged(plan: Plan, heads: Mapping[TopicPartition, Head], **how: Any) -> Judgement:
+def judged(plan: PlannedBatch, heads: Mapping[TopicPartition, Head], **how: Any) -> Judgement:
     """The judgement, for query `flights` and sink `table delays`."""
     return judge_batch(plan, heads, name="flights", sink="table delays", **how)

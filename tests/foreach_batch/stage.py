@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.ledger_names import Runs
-from eo_listener.foreach_batch.retry import Retry
+from eo_listener.foreach_batch.retry import RetryLimits
 from eo_listener.model import fault_points
 from eo_listener.model.errors import StorageError
 from eo_listener.model.events import Event
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -88,17 +88,17 @@ class Plans:
     asked: int = 0
     drivers: int = 0
 
-    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+    def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         """Where the checkpoint began to read; counts how often it was asked."""
         self.asked += 1
         if self.unreadable:
             raise StorageError("sources/0/0 cannot be read")
         return self.initial
 
-    def plan(self, frame: Any, batch_id: int) -> Plan:
+    def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """The plan of that number."""
         planned = self.ranges[batch_id]
-        return Plan(
+        return PlannedBatch(
             query_id=self.query_id,
             run_id=self.run_id,
             query=self.query,
@@ -130,12 +130,12 @@ class Run:
     plans: Plans
     number: int
 
-    def plan(self, frame: Any, batch_id: int) -> Plan:
+    def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """The plan of that number, with the id of this run."""
         plan = self.plans.plan(frame, batch_id)
         return replace(plan, run_id=f"{plan.run_id}.{self.number}")
 
-    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+    def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         """As the plans say."""
         return self.plans.began(plan)
 
@@ -155,11 +155,11 @@ class Stage:
     took: float = 0.0
     runs: Runs = field(default_factory=Runs)
 
-    def batches(self, **how: Any) -> Batches:
+    def batches(self, **how: Any) -> BatchRunner:
         """The steps, as a driver that starts now would have them."""
-        how = {"retry": Retry(timeout=6.0, first=1.0, longest=3.0)} | how
+        how = {"retry": RetryLimits(timeout=6.0, first=1.0, longest=3.0)} | how
         self.plans.drivers += 1
-        return Batches(
+        return BatchRunner(
             Run(self.plans, self.plans.drivers),
             self.sinks,
             self.frames,

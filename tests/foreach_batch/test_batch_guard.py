@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from eo_listener import exactly_once, starting_offsets
-from eo_listener.foreach_batch.batch_errors import Breaches, Kind
+from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
 from eo_listener.foreach_batch.first_batch import Elsewhere
 from eo_listener.model.errors import (
     GapError,
@@ -23,7 +23,7 @@ from eo_listener.model.errors import (
     SettingsError,
     TopicRecreatedError,
 )
-from eo_listener.model.ledger import Head, Verdict
+from eo_listener.model.ledger import BatchVerdict, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from tests.foreach_batch.plans import P0, P1, P2, U0, Ranges, head_of, judged, plan_of
 
@@ -31,15 +31,15 @@ from tests.foreach_batch.plans import P0, P1, P2, U0, Ranges, head_of, judged, p
 @pytest.mark.parametrize(
     ("head", "planned", "verdict"),
     [
-        (None, (0, 5), Verdict.FIRST),
-        (None, (3, 5), Verdict.FIRST),
-        ((0, 5), (5, 9), Verdict.NEXT),
-        ((5, 5), (5, 9), Verdict.NEXT),  # a head that was made or marked by an empty range
-        ((0, 5), (0, 5), Verdict.REPLAY),
+        (None, (0, 5), BatchVerdict.FIRST),
+        (None, (3, 5), BatchVerdict.FIRST),
+        ((0, 5), (5, 9), BatchVerdict.NEXT),
+        ((5, 5), (5, 9), BatchVerdict.NEXT),  # a head that was made or marked by an empty range
+        ((0, 5), (0, 5), BatchVerdict.REPLAY),
     ],
 )
 def test_what_continues_or_repeats_is_told_by_its_range(
-    head: tuple[int, int] | None, planned: tuple[int, int], verdict: Verdict
+    head: tuple[int, int] | None, planned: tuple[int, int], verdict: BatchVerdict
 ) -> None:
     """First, next and replayed ranges are recognised, whatever the batch's number is."""
     heads = {} if head is None else {P0: head_of(*head)}
@@ -47,7 +47,7 @@ def test_what_continues_or_repeats_is_told_by_its_range(
         found = judged(plan_of({P0: planned}, batch_id=batch_id), heads)
         assert found.verdict is verdict
         moves = found.entry.moves
-        if verdict is Verdict.REPLAY:
+        if verdict is BatchVerdict.REPLAY:
             assert not moves
             assert found.replayed == {P0: OffsetRange(*planned)}
         else:
@@ -89,7 +89,7 @@ def test_whatever_does_not_continue_is_an_error_of_its_kind(
 def test_only_a_gap_can_be_accepted() -> None:
     """With on_gap="accept" the head moves over the gap; all else stays an error."""
     found = judged(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, on_gap="accept")
-    assert found.verdict is Verdict.NEXT
+    assert found.verdict is BatchVerdict.NEXT
     assert found.entry.moves[P0].gap == OffsetRange(5, 7)
     assert found.gaps == {P0: OffsetRange(5, 7)}
     for planned in ((3, 9), (0, 4), (5, 3)):
@@ -124,7 +124,7 @@ def test_records_that_kafka_deleted_unread_are_a_gap(
 def test_a_replay_needs_no_log() -> None:
     """Records of an applied range may be deleted: nothing of it is read any more."""
     plan = plan_of({P0: (0, 5)}, log_starts={P0: 5}, log_ends={P0: 5})
-    assert judged(plan, {P0: head_of(0, 5)}).verdict is Verdict.REPLAY
+    assert judged(plan, {P0: head_of(0, 5)}).verdict is BatchVerdict.REPLAY
 
 
 def test_a_plan_beyond_the_end_of_the_log_is_refused() -> None:
@@ -134,7 +134,7 @@ def test_a_plan_beyond_the_end_of_the_log_is_refused() -> None:
         with pytest.raises(RegressionError, match="truncated") as raised:
             judged(plan, {P0: head_of(0, 5)}, on_gap=on_gap)
         assert raised.value.ranges == {P0: OffsetRange(8, 9)}
-    assert judged(replace(plan, log_ends={P0: 9}), {P0: head_of(0, 5)}).verdict is Verdict.NEXT
+    assert judged(replace(plan, log_ends={P0: 9}), {P0: head_of(0, 5)}).verdict is BatchVerdict.NEXT
 
 
 def test_empty_ranges_have_no_verdict() -> None:
@@ -165,21 +165,21 @@ def test_a_topic_that_kafka_no_longer_has_is_refused() -> None:
     """Asked and not there is another answer than not asked; what is not read needs no log."""
     heads = {P0: head_of(0, 5)}
     plan = plan_of({P0: (5, 9)}, topic_ids={})
-    assert judged(plan, heads).verdict is Verdict.NEXT
+    assert judged(plan, heads).verdict is BatchVerdict.NEXT
     gone = replace(plan, asked=True)
     for known in (heads, {}):
         with pytest.raises(PartitionVanishedError, match="no longer has") as raised:
             judged(gone, known, on_gap="accept")
         assert raised.value.ranges == {P0: OffsetRange(5, 9)}
-    assert judged(replace(gone, log_ends={P0: 9}), heads).verdict is Verdict.NEXT
+    assert judged(replace(gone, log_ends={P0: 9}), heads).verdict is BatchVerdict.NEXT
     replay = plan_of({P0: (0, 5), P1: (3, 3)}, topic_ids={}, asked=True)
-    assert judged(replay, heads).verdict is Verdict.REPLAY
+    assert judged(replay, heads).verdict is BatchVerdict.REPLAY
 
 
 def test_a_new_partition_does_not_make_a_replay_mixed() -> None:
     """An empty range without a head says nothing of whether the batch was applied."""
     found = judged(plan_of({P0: (0, 5), P1: (3, 3)}), {P0: head_of(0, 5)})
-    assert found.verdict is Verdict.REPLAY
+    assert found.verdict is BatchVerdict.REPLAY
     assert not found.entry.moves
 
 
@@ -188,27 +188,32 @@ def test_a_new_partition_that_is_alone_gets_its_head_after_the_others() -> None:
     plan, heads = plan_of({P0: (0, 5), P1: (3, 3)}, batch_id=0), {P0: head_of(0, 5)}
     found = judged(plan, heads, per_partition=True)
     assert list(found.entry.moves) == [P1]
-    assert found.verdict is Verdict.NEXT
+    assert found.verdict is BatchVerdict.NEXT
     assert found.replayed == {P0: OffsetRange(0, 5)}
     after = heads | {P1: found.entry.head(P1)}
-    assert judged(plan, after, per_partition=True).verdict is Verdict.REPLAY
+    assert judged(plan, after, per_partition=True).verdict is BatchVerdict.REPLAY
 
 
 @pytest.mark.parametrize(
     ("heads", "batch_id", "verdict", "moved"),
     [
-        ({}, 0, Verdict.FIRST, [P0, P1]),
-        ({P0: head_of(0, 5), P1: head_of(0, 3, batch_id=2)}, 7, Verdict.NEXT, [P0, P1]),
-        ({P0: head_of(5, 5, batch_id=7), P1: head_of(3, 3, batch_id=7)}, 7, Verdict.REPLAY, []),
-        ({P0: head_of(5, 5, batch_id=7)}, 7, Verdict.REPLAY, []),
-        ({P0: head_of(0, 5, query_id="old", batch_id=90)}, 0, Verdict.NEXT, [P0, P1]),
-        ({P0: head_of(0, 4), P1: head_of(0, 3)}, 7, Verdict.NEXT, [P1]),
+        ({}, 0, BatchVerdict.FIRST, [P0, P1]),
+        ({P0: head_of(0, 5), P1: head_of(0, 3, batch_id=2)}, 7, BatchVerdict.NEXT, [P0, P1]),
+        (
+            {P0: head_of(5, 5, batch_id=7), P1: head_of(3, 3, batch_id=7)},
+            7,
+            BatchVerdict.REPLAY,
+            [],
+        ),
+        ({P0: head_of(5, 5, batch_id=7)}, 7, BatchVerdict.REPLAY, []),
+        ({P0: head_of(0, 5, query_id="old", batch_id=90)}, 0, BatchVerdict.NEXT, [P0, P1]),
+        ({P0: head_of(0, 4), P1: head_of(0, 3)}, 7, BatchVerdict.NEXT, [P1]),
     ],
 )
 def test_a_batch_without_offsets_is_told_by_its_number(
     heads: dict[TopicPartition, Head],
     batch_id: int,
-    verdict: Verdict,
+    verdict: BatchVerdict,
     moved: list[TopicPartition],
 ) -> None:
     """Its rows come from Spark's state: heads are marked with the number, which tells a replay."""
@@ -225,7 +230,7 @@ def test_half_of_a_batch_without_offsets_is_finished() -> None:
     heads = {P0: head_of(0, 5, batch_id=7), P1: head_of(0, 3)}
     plan = plan_of({P0: (5, 5), P1: (3, 3)}, batch_id=7, stateful=True)
     found = judged(plan, heads, per_partition=True)
-    assert (found.verdict, list(found.entry.moves)) == (Verdict.NEXT, [P1])
+    assert (found.verdict, list(found.entry.moves)) == (BatchVerdict.NEXT, [P1])
     with pytest.raises(PartialReplayError) as raised:
         judged(plan, heads)
     assert raised.value.ranges == {P0: OffsetRange(5, 5)}
@@ -262,7 +267,7 @@ def test_some_applied_and_some_not_is_an_error_of_its_own() -> None:
         judged(plan, heads)
     assert raised.value.ranges == {P0: OffsetRange(0, 5)}
     found = judged(plan, heads, per_partition=True)
-    assert found.verdict is Verdict.NEXT
+    assert found.verdict is BatchVerdict.NEXT
     assert list(found.entry.moves) == [P1, P2]
     assert found.replayed == {P0: OffsetRange(0, 5)}
 
@@ -284,15 +289,15 @@ def test_a_recreated_topic_may_be_taken_from_its_beginning() -> None:
     found = judged(plan, heads, on_recreated="restart")  # P2 is not in the new topic
     moves = found.entry.moves
     assert {tp: (move.verdict, move.topic_id, move.gap) for tp, move in moves.items()} == {
-        P0: (Verdict.FIRST, "T2", None),
+        P0: (BatchVerdict.FIRST, "T2", None),
         P1: (None, "T2", None),
-        U0: (Verdict.NEXT, "U", None),
+        U0: (BatchVerdict.NEXT, "U", None),
     }
     assert {tp: move.found for tp, move in moves.items()} == {tp: heads[tp] for tp in moves}
     later = heads | {tp: found.entry.head(tp) for tp in moves}
-    assert judged(plan, later).verdict is Verdict.REPLAY  # the consent is needed no more
+    assert judged(plan, later).verdict is BatchVerdict.REPLAY  # the consent is needed no more
     follows = plan_of({P0: (9, 10), P1: (0, 1)}, topic_ids=plan.topic_ids)
-    assert judged(follows, later).verdict is Verdict.NEXT
+    assert judged(follows, later).verdict is BatchVerdict.NEXT
 
 
 def test_a_recreated_topic_is_not_taken_from_its_middle() -> None:
@@ -303,7 +308,7 @@ def test_a_recreated_topic_is_not_taken_from_its_middle() -> None:
         judged(plan, heads, on_recreated="restart")
     assert raised.value.ranges == {P0: OffsetRange(0, 5)}
     plan = replace(plan, log_starts={P0: 5})
-    assert judged(plan, heads, on_recreated="restart").verdict is Verdict.FIRST
+    assert judged(plan, heads, on_recreated="restart").verdict is BatchVerdict.FIRST
     with pytest.raises(GapError):
         judged(replace(plan, log_starts={P0: 6}), heads, on_recreated="restart")
 
@@ -335,7 +340,7 @@ def test_a_partition_that_is_no_longer_read_is_refused() -> None:
     with pytest.raises(PartitionVanishedError) as raised:
         judged(plan_of({P0: (5, 9)}), heads)
     assert raised.value.ranges == {P1: OffsetRange(3, 3)}
-    assert judged(plan_of({P0: (5, 9), P1: (3, 3)}), heads).verdict is Verdict.NEXT
+    assert judged(plan_of({P0: (5, 9), P1: (3, 3)}), heads).verdict is BatchVerdict.NEXT
 
 
 def test_partitions_of_a_recreated_topic_are_let_go_with_it() -> None:
@@ -410,11 +415,11 @@ def test_an_error_says_what_to_type() -> None:
     assert error.exit_code == 1
 
 
-@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", BatchErrorKind, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("stateful", [False, True])
-def test_what_to_type_can_be_typed(kind: Kind, stateful: bool) -> None:
+def test_what_to_type_can_be_typed(kind: BatchErrorKind, stateful: bool) -> None:
     """Each call in a fix is one that Python takes, with arguments that the function has."""
-    breaches = Breaches()
+    breaches = BatchErrors()
     breaches.add(kind, P0, OffsetRange(0, 5))
     with pytest.raises(GuardError) as raised:
         breaches.raise_gravest(plan_of({}, stateful=stateful), name='a "b" {c}', sink="s")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from eo_listener.foreach_batch.batch_runner import Batches
-from eo_listener.foreach_batch.retry import Retry
+from eo_listener.foreach_batch.batch_runner import BatchRunner
+from eo_listener.foreach_batch.retry import RetryLimits
 from eo_listener.model.errors import (
     ForeignWriterError,
     GapError,
@@ -225,7 +225,7 @@ def test_nothing_is_repeated_where_the_user_says_so() -> None:
     stage = stage_of()
     one(stage).faults.append(SinkFault.TRY_AGAIN)
     with pytest.raises(RetriableSinkError):
-        stage.run(0, retry=Retry(timeout=0))
+        stage.run(0, retry=RetryLimits(timeout=0))
     assert stage.slept == []
 
 
@@ -439,7 +439,7 @@ def test_two_of_them_for_one_sink_in_one_run_are_told() -> None:
     stage = stage_of()
     plans = Run(stage.plans, 0)
     batches = [
-        Batches(plans, stage.sinks, stage.frames, name=name, observers=[stage.events.append])
+        BatchRunner(plans, stage.sinks, stage.frames, name=name, observers=[stage.events.append])
         for name in ("one", "one", "two")
     ]
     for number in (0, 1):
@@ -582,7 +582,7 @@ def test_an_observer_that_fails_fails_no_batch() -> None:
     assert len(stage.events) == 1
 
 
-def paused(retry: Retry, attempt: float = 0.0) -> list[float]:
+def paused(retry: RetryLimits, attempt: float = 0.0) -> list[float]:
     """The waits of `retry`, where each attempt takes so long."""
     now = [0.0]
     waits = []
@@ -594,11 +594,11 @@ def paused(retry: Retry, attempt: float = 0.0) -> list[float]:
 
 def test_pauses_double_up_to_a_limit() -> None:
     """Each wait is twice the last, none is too long, and the last one ends with the time."""
-    retry = Retry(timeout=20.0, first=1.0, longest=5.0)
+    retry = RetryLimits(timeout=20.0, first=1.0, longest=5.0)
     assert paused(retry) == [1.0, 2.0, 4.0, 5.0, 5.0, 3.0]
     assert paused(retry, attempt=6.0) == [1.0, 2.0, 4.0]
     assert paused(retry, attempt=60.0) == [1.0]
-    assert paused(Retry(timeout=0.0)) == []
-    assert sum(paused(Retry(timeout=0.5))) == pytest.approx(0.5)
-    usual = paused(Retry())
+    assert paused(RetryLimits(timeout=0.0)) == []
+    assert sum(paused(RetryLimits(timeout=0.5))) == pytest.approx(0.5)
+    usual = paused(RetryLimits())
     assert (sum(usual), usual[0], max(usual)) == (60.0, 0.1, 5.0)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.ledger_names import Runs
-from eo_listener.foreach_batch.plan_reader import Planning
+from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.model.errors import SettingsError
 from eo_listener.spark.checkpoint import Checkpoint
 from eo_listener.testing import MemorySink, MemoryStore
@@ -32,8 +32,13 @@ def function(folder: Path, *parts: tuple[MemorySink, str], runs: Runs) -> None:
     newest = Checkpoint(str(folder)).batches().planned[-1]
     for number, (sink, name) in enumerate(parts):
         spelled = f"file:{folder}/" if number else str(folder)
-        each = Batches(
-            Planning(spelled, {}), [sink], ListFrames(), name=name, on_first="accept", runs=runs
+        each = BatchRunner(
+            QueryPlanReader(spelled, {}),
+            [sink],
+            ListFrames(),
+            name=name,
+            on_first="accept",
+            runs=runs,
         )
         each.run(Frame([{"value": 1}]), newest)
 
@@ -57,13 +62,13 @@ def test_two_for_one_sink_and_name_are_refused(folder: Path) -> None:
 
 
 def tell_run(folder: str, batch: int, told: Connection) -> None:
-    told.send(Planning(folder, {}).plan("far", batch).run_id)
+    told.send(QueryPlanReader(folder, {}).plan("far", batch).run_id)
 
 
 def test_each_process_is_a_run(folder: Path) -> None:
     """Spark Connect starts one with each start of a query; a fork is another one too."""
     newest = Checkpoint(str(folder)).batches().planned[-1]
-    found = {Planning(str(folder), {}).plan("far", newest).run_id for _ in range(2)}
+    found = {QueryPlanReader(str(folder), {}).plan("far", newest).run_id for _ in range(2)}
     assert len(found) == 1
     for how in ("fork", "spawn"):
         context = multiprocessing.get_context(how)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.ledger_names import Runs
 from eo_listener.model.errors import NotInLedgerError
 from eo_listener.model.events import BatchApplied, BatchReplayed
@@ -171,7 +171,7 @@ def test_a_crash_between_two_functions_accuses_nobody(names: tuple[str, str]) ->
     def both(number: int) -> None:
         run = Run(stage.plans, number)
         for name in names:
-            each = Batches(run, stage.sinks, stage.frames, name=name, runs=stage.runs)
+            each = BatchRunner(run, stage.sinks, stage.frames, name=name, runs=stage.runs)
             each.run(frame_of(TWO[0]), 0)
 
     with crashing("batch.applied"), pytest.raises(Crash):

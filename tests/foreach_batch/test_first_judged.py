@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from eo_listener.foreach_batch.batch_guard import Judgement
 from eo_listener.foreach_batch.first_batch import Elsewhere, is_unknown
+from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.model.errors import GapError, NotInLedgerError
-from eo_listener.model.ledger import Head, LedgerKey, Verdict
+from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from tests.foreach_batch.plans import P0, P1, P2, Ranges, head_of, judged, plan_of
 
@@ -64,7 +64,7 @@ def test_where_a_query_begins_it_is_believed(
 def test_a_new_partition_is_believed_beside_others() -> None:
     """It begins at offset 0, and no earlier batch has read it."""
     found = first({P0: (5, 9), P2: (0, 3)}, heads={P0: head_of(0, 5)})
-    assert found.entry.moves[P2].verdict is Verdict.FIRST
+    assert found.entry.moves[P2].verdict is BatchVerdict.FIRST
     assert not found.skipped
 
 
@@ -108,7 +108,7 @@ def test_records_that_are_lost_besides_are_a_gap_of_their_own() -> None:
 def test_a_sink_without_a_ledger_is_not_doubted() -> None:
     """In mode idempotent no head is ever there, and nothing is judged by one."""
     plan = plan_of({P0: (5, 9)}, continued=frozenset([P0]))
-    assert judged(plan, {}).verdict is Verdict.FIRST
+    assert judged(plan, {}).verdict is BatchVerdict.FIRST
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_another_table_is_told_and_may_be_left() -> None:
     with pytest.raises(NotInLedgerError, match=r"of public\.old") as raised:
         first({P0: (5, 9)}, elsewhere=there)
     assert "UPDATE" not in str(raised.value)
-    assert first({P0: (5, 9)}, elsewhere=there, on_first="accept").verdict is Verdict.FIRST
+    assert first({P0: (5, 9)}, elsewhere=there, on_first="accept").verdict is BatchVerdict.FIRST
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_of_several_names_that_of_the_same_sink_counts() -> None:
 def test_another_name_of_other_partitions_says_nothing() -> None:
     """A head is compared with its own partition."""
     old = {OLD: {P2: head_of(0, 9, batch_id=9)}}
-    assert first({P0: (0, 5)}, continued=(), elsewhere=old).verdict is Verdict.FIRST
+    assert first({P0: (0, 5)}, continued=(), elsewhere=old).verdict is BatchVerdict.FIRST
 
 
 def test_only_what_the_ledger_lacks_is_asked_for() -> None:

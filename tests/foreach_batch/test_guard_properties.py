@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.foreach_batch.batch_guard import Judgement
+from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.model.errors import GapError, GuardError
-from eo_listener.model.ledger import Head, Verdict
+from eo_listener.model.ledger import BatchVerdict, Head
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from tests.foreach_batch.plans import P0, P1, head_of, judged, plan_of
 
 SPANS = st.tuples(st.integers(0, 6), st.integers(0, 6)).map(lambda pair: (min(pair), max(pair)))
@@ -48,7 +48,7 @@ def test_what_is_let_through_is_new_and_follows(
     assert not accepted
 
 
-def follows(found: Judgement, plan: Plan, heads: dict[TopicPartition, Head]) -> None:
+def follows(found: Judgement, plan: PlannedBatch, heads: dict[TopicPartition, Head]) -> None:
     """Every move begins where its head ended, and each offset is either read or in a gap."""
     for tp, move in found.entry.moves.items():
         start = move.span.start if tp not in heads else heads[tp].span.until
@@ -75,6 +75,6 @@ def test_what_was_applied_is_a_replay(
         return
     again = judged(plan, heads | {tp: entry.head(tp) for tp in entry.moves})
     assert not again.entry.moves
-    assert again.verdict is Verdict.REPLAY or not any(
+    assert again.verdict is BatchVerdict.REPLAY or not any(
         span.start != span.until for span in plan.ranges().values()
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.model.errors import ForeignWriterError, OverlapError, SettingsError, SinkError
 from eo_listener.model.events import BatchApplied, BatchReplayed
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
@@ -157,12 +157,14 @@ def test_what_a_function_that_tries_again_has_written_is_its_own(per_partition: 
     plans, frames = Plans(TWO), ListFrames()
     run = Run(plans, 1)
     sink = Meanwhile(store, per_partition=per_partition)
-    steps = Batches(run, [sink], frames, name="flights")
+    steps = BatchRunner(run, [sink], frames, name="flights")
     sink.faults.append(SinkFault.REFUSED)
     frame = frame_of(TWO[0])
     with pytest.raises(SinkError):
         steps.run(frame, 0)
     own = MemorySink(store, per_partition=per_partition)
-    sink.acts.append(lambda: Batches(run, [own], frames, name="flights").run(Frame(frame.rows), 0))
+    sink.acts.append(
+        lambda: BatchRunner(run, [own], frames, name="flights").run(Frame(frame.rows), 0)
+    )
     steps.run(frame, 0)
     assert len(store.rows["rows"]) == 3

@@ -13,14 +13,14 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eo_listener.commit.tracking.routing import TOKENS
-from eo_listener.foreach_batch.plan_reader import Planning
+from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.errors import JvmError, KafkaError, SettingsError
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.spark.checkpoint import Checkpoint, CheckpointPlans
 from eo_listener.spark.jvm.planned_batches import LivePlans
-from eo_listener.spark.jvm.shim_client import JvmHands
+from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.attack import surgery
 from tests.foreach_batch.conftest import Jobs
 from tests.spark.checkpoint.recorded import unpack
@@ -37,9 +37,9 @@ class Recorder:
     """A function for foreachBatch that records the plans of its batches, by both ways."""
 
     def __init__(self, checkpoint: Path) -> None:
-        self.plans: list[Plan] = []
-        self.files: list[Plan] = []
-        self.logs = SourceLogs(JvmHands())
+        self.plans: list[PlannedBatch] = []
+        self.files: list[PlannedBatch] = []
+        self.logs = SourceLogs(JvmShimClient())
         self._live = LivePlans(self.logs.look, initial)
         self._files = CheckpointPlans(str(checkpoint), "run")
 
@@ -57,7 +57,7 @@ def recorder(jobs: Jobs) -> Recorder:
     return Recorder(jobs.checkpoint())
 
 
-def by_partition(plan: Plan, source: int = 0) -> dict[int, OffsetRange]:
+def by_partition(plan: PlannedBatch, source: int = 0) -> dict[int, OffsetRange]:
     return {tp.partition: span for tp, span in plan.sources[source].items()}
 
 
@@ -91,7 +91,9 @@ def test_the_plan_of_each_batch(jobs: Jobs, topics: Topics, recorder: Recorder) 
     assert recorder.files[0].query_id == query.id
 
 
-def noting(planning: Planning, plans: list[Plan]) -> Callable[[DataFrame, int], None]:
+def noting(
+    planning: QueryPlanReader, plans: list[PlannedBatch]
+) -> Callable[[DataFrame, int], None]:
     """A function for foreachBatch that keeps the plan of each batch."""
     return lambda frame, batch_id: plans.append(planning.plan(frame, batch_id))
 
@@ -106,7 +108,7 @@ def test_what_spark_knows_of_rows_that_change(jobs: Jobs, topics: Topics) -> Non
     for number, frame in enumerate(
         (data, data.where("rand() < 0.5"), data.withColumn("value", once("value")))
     ):
-        planning, plans = Planning(None, {}), list[Plan]()
+        planning, plans = QueryPlanReader(None, {}), list[PlannedBatch]()
         jobs.drain(frame, noting(planning, plans), checkpoint=str(number))
         planning.close()
         assert [plan.deterministic for plan in plans] == [number == 0]
@@ -179,7 +181,7 @@ def test_each_query_finds_itself(jobs: Jobs, topics: Topics) -> None:
             together.wait()
 
             def ask() -> None:
-                plans = LivePlans(SourceLogs(JvmHands()).look, initial)
+                plans = LivePlans(SourceLogs(JvmShimClient()).look, initial)
                 found[name].append(plans.plan(frame, batch_id).run_id)
 
             thread = threading.Thread(target=ask)
@@ -213,13 +215,13 @@ def test_the_checkpoint_stands_in(
     surgery.before_commit(folder)
     far = "a DataFrame of Spark Connect"
     with caplog.at_level("INFO", "eo_listener"):
-        found = Planning(str(folder), {}).plan(far, newest)
+        found = QueryPlanReader(str(folder), {}).plan(far, newest)
     assert found.sources == CheckpointPlans(str(folder), "r").plan(far, newest).sources
     assert f"read from the checkpoint {folder}" in caplog.text
     with pytest.raises(JvmError, match="belongs to no running query"):
-        Planning(str(folder), {}).plan(spark.range(3), newest)
+        QueryPlanReader(str(folder), {}).plan(spark.range(3), newest)
     with pytest.raises(SettingsError, match="checkpoint="):
-        Planning(None, {}).plan(far, newest)
+        QueryPlanReader(None, {}).plan(far, newest)
 
 
 def near(data: DataFrame) -> DataFrame:
@@ -302,7 +304,7 @@ def test_both_ways_to_kafka_say_the_same(jobs: Jobs, topics: Topics) -> None:
     topics.forget_before(topic, {0: 3})
     asked = [TopicPartition(topic, 0), TopicPartition(topic, 1), TopicPartition("nosuch", 0)]
     options = {"kafka.bootstrap.servers": topics.servers}
-    logs = SourceLogs(JvmHands())
+    logs = SourceLogs(JvmShimClient())
     plain = logs.look(options, asked)
     # With delegation tokens Spark decides by itself how to log in.
     by_java = logs.look({**options, TOKENS: "one"}, asked)

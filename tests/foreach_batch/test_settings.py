@@ -14,12 +14,12 @@ from eo_listener import exactly_once
 from eo_listener.foreach_batch.transform import Batch, adapted
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.testing import MemorySink
 from tests.foreach_batch.file_sink import FileSink
 
 TP = TopicPartition("t", 0)
-PLAN = Plan(
+PLAN = PlannedBatch(
     query_id="i",
     run_id="r",
     query="q",

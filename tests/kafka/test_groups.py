@@ -14,7 +14,7 @@ from eo_listener.kafka import logs
 from eo_listener.kafka.client_pool import LIMIT
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import check, open_groups
-from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.offsets import TopicPartition
 from tests.store_facts import (
@@ -41,8 +41,8 @@ T = TopicPartition
 
 
 @pytest.fixture
-def store(broker: Broker) -> Iterator[ConfluentGroups]:
-    store = ConfluentGroups({"bootstrap.servers": broker.bootstrap_servers})
+def store(broker: Broker) -> Iterator[SimpleGroups]:
+    store = SimpleGroups({"bootstrap.servers": broker.bootstrap_servers})
     yield store
     store.close()
 
@@ -60,7 +60,7 @@ def topics(broker: Broker) -> Topics:
 
 
 def test_one_deleted_topic_does_not_hide_that_the_others_landed(
-    store: ConfluentGroups, reader: ClusterReader, topics: Topics
+    store: SimpleGroups, reader: ClusterReader, topics: Topics
 ) -> None:
     """The answer is told for each partition: librdkafka itself gives all the error of one."""
     kept, deleted, group = topics.create(), topics.create(), unique("g")
@@ -81,7 +81,7 @@ def test_one_deleted_topic_does_not_hide_that_the_others_landed(
 
 
 def test_a_look_at_more_than_one_request_takes(
-    store: ConfluentGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
+    store: SimpleGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partitions beyond those of the first request are all answered."""
     monkeypatch.setattr(logs, "_AT_ONCE", 30)
@@ -94,7 +94,7 @@ def test_a_look_at_more_than_one_request_takes(
 
 def test_a_look_at_nobody_is_an_error() -> None:
     """It raises within its time-out, with the reason, and says nothing of the group."""
-    store = ConfluentGroups({"bootstrap.servers": "127.0.0.1:1"})
+    store = SimpleGroups({"bootstrap.servers": "127.0.0.1:1"})
     started = time.monotonic()
     with pytest.raises(KafkaError) as failed:
         store.look("g", [T("t", 0)], timeout=3)
@@ -105,7 +105,7 @@ def test_a_look_at_nobody_is_an_error() -> None:
 
 def test_nobody_at_the_address_is_said_with_its_reason() -> None:
     """The error carries what the connection complained of, and closing does not wait for long."""
-    store = ConfluentGroups({"bootstrap.servers": "127.0.0.1:1"})
+    store = SimpleGroups({"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(KafkaError) as failed:
         store.commit("g", at(5, T("t", 0), T("t", 1)), timeout=8)
     assert failed.value.code == "_TRANSPORT"
@@ -122,7 +122,7 @@ def test_after_an_outage_no_old_complaint_remains(
     """A success ends the complaint: a later failure is not told with the reason of an earlier."""
     broker = start_broker()
     topic = Topics(broker.bootstrap_servers).create()
-    store = ConfluentGroups({"bootstrap.servers": broker.bootstrap_servers})
+    store = SimpleGroups({"bootstrap.servers": broker.bootstrap_servers})
     insist(store, "g", at(1, T(topic, 0)))
     broker.kill()
     with pytest.raises(KafkaError):
@@ -137,7 +137,7 @@ def test_after_an_outage_no_old_complaint_remains(
 
 
 def test_many_groups_keep_a_bounded_number_of_clients(
-    store: ConfluentGroups, topics: Topics, reader: ClusterReader
+    store: SimpleGroups, topics: Topics, reader: ClusterReader
 ) -> None:
     """Beyond the number that is kept, groups take turns, and each is committed all the same."""
     topic = topics.create()
@@ -196,7 +196,7 @@ def test_a_mode_that_there_is_not() -> None:
 def test_settings_that_no_client_takes() -> None:
     """Refused when the client is opened, without the value."""
     with pytest.raises(SettingsError) as refused:
-        ConfluentGroups({"bootstrap.servers": "x:1", "sasl.nosuch": "hunter2"}).commit(
+        SimpleGroups({"bootstrap.servers": "x:1", "sasl.nosuch": "hunter2"}).commit(
             "g", at(1, T("t", 0)), timeout=1
         )
     assert "hunter2" not in str(refused.value)

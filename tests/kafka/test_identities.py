@@ -26,7 +26,7 @@ from eo_listener.model import fault_points
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import GroupStore, Look
+from eo_listener.model.protocols import GroupSnapshot, GroupStore
 from tests.conftest import kafka_version
 from tests.topics import Topics, unique
 
@@ -114,7 +114,7 @@ def insist(
         time.sleep(0.1)
 
 
-def look(store: GroupStore, place: Place) -> Look:
+def look(store: GroupStore, place: Place) -> GroupSnapshot:
     """Look until it is answered: the log of transactions is made at its first use."""
     deadline = time.monotonic() + 60
     while True:

@@ -19,15 +19,15 @@ from eo_listener import OffsetCommitListener
 from eo_listener.commit.groups.worker import Worker
 from eo_listener.devtools.broker import Broker, Listener, parse_rows
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.java_groups import NO_JVM, UNANSWERED, JvmGroups
+from eo_listener.kafka.java_groups import NO_JVM, UNANSWERED, JavaGroups
 from eo_listener.kafka.logs import UNREADABLE
-from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import JvmError, KafkaError, SettingsError
 from eo_listener.model.events import Event
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
-from eo_listener.spark.jvm.shim_client import JvmHands
+from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.conftest import kafka_version
 from tests.store_facts import (
     at,
@@ -55,7 +55,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @pytest.fixture
 def store(spark: SparkSession, broker: Broker) -> Iterator[GroupStore]:
-    store = JvmGroups(JvmHands(), {"bootstrap.servers": broker.bootstrap_servers})
+    store = JavaGroups(JvmShimClient(), {"bootstrap.servers": broker.bootstrap_servers})
     yield store
     store.close()
 
@@ -115,7 +115,7 @@ def test_metadata_is_kept_as_it_is(store: GroupStore, topics: Topics, broker: Br
     wanted = {T(topic, p): Position(offset=p, metadata=text) for p, text in enumerate(texts)}
     insist(store, group, wanted)
     assert store.look(group, wanted, timeout=8).held == wanted
-    other = ConfluentGroups({"bootstrap.servers": broker.bootstrap_servers})
+    other = SimpleGroups({"bootstrap.servers": broker.bootstrap_servers})
     try:
         assert other.look(group, wanted, timeout=8).held == wanted
         insist(other, group, at(9, T(topic, 0)))
@@ -149,7 +149,7 @@ def test_a_group_with_members_refuses(
 
 def test_nobody_at_the_address(spark: SparkSession) -> None:
     """The error comes in time, and its code stands for an unknown outcome."""
-    store = JvmGroups(JvmHands(), {"bootstrap.servers": "127.0.0.1:1"})
+    store = JavaGroups(JvmShimClient(), {"bootstrap.servers": "127.0.0.1:1"})
     for ask in (
         lambda: store.commit("g", at(5, T("t", 0)), timeout=1.5),
         lambda: store.look("g", [T("t", 0)], timeout=1.5),
@@ -189,7 +189,7 @@ def test_no_error_holds_a_secret(
     code: str | None,
 ) -> None:
     """A bad setting, and a login at a listener that has none: neither error quotes a value."""
-    store = JvmGroups(JvmHands(), {"bootstrap.servers": broker.bootstrap_servers, **more})
+    store = JavaGroups(JvmShimClient(), {"bootstrap.servers": broker.bootstrap_servers, **more})
     with pytest.raises(error) as failed:
         store.commit("g", at(5, T("t", 0)), timeout=1.5)
     assert getattr(failed.value, "code", None) == code
@@ -251,12 +251,12 @@ def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Br
     """Where Spark has a token for the brokers, commits log in by it; nothing else is given."""
     topic = Topics(own_broker.bootstrap_servers).create()
     servers = own_broker.addresses("LOGIN")
-    without = JvmGroups(JvmHands(), {"bootstrap.servers": servers})
+    without = JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
     with pytest.raises(KafkaError):
         without.commit("tokens", at(1, T(topic, 0)), timeout=1)
     without.close()
     give_token(spark, servers)
-    store = JvmGroups(JvmHands(), {"bootstrap.servers": servers})
+    store = JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
     insist(store, "tokens", at(2, T(topic, 0)))
     assert store.look("tokens", [T(topic, 0)], timeout=8).held == at(2, T(topic, 0))
     store.close()
@@ -296,7 +296,7 @@ def test_a_query_that_logs_in_by_a_token(
 def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Broker) -> None:
     """One store goes on through a hung, a killed and a restarted broker, each call in its time."""
     topic = Topics(own_broker.bootstrap_servers).create()
-    store = JvmGroups(JvmHands(), {"bootstrap.servers": own_broker.bootstrap_servers})
+    store = JavaGroups(JvmShimClient(), {"bootstrap.servers": own_broker.bootstrap_servers})
     insist(store, "g", at(1, T(topic, 0)))
     own_broker.pause()
     try:
@@ -352,7 +352,7 @@ def test_the_committer_works_over_it(spark: SparkSession, topics: Topics, broker
     servers = {"bootstrap.servers": broker.bootstrap_servers}
     worker = Worker(
         "eo-listener-test",
-        lambda: JvmGroups(JvmHands(), servers),
+        lambda: JavaGroups(JvmShimClient(), servers),
         cluster=broker.bootstrap_servers,
         observe=told.append,
     )
@@ -361,7 +361,7 @@ def test_the_committer_works_over_it(spark: SparkSession, topics: Topics, broker
     worker.offer(group, at(10, T(topic, 0)))
     worker.flush(time.monotonic() + 10)
     worker.close(time.monotonic() + 10)
-    store = JvmGroups(JvmHands(), servers)
+    store = JavaGroups(JvmShimClient(), servers)
     assert store.look(group, [T(topic, 0), T(topic, 1)], timeout=8).held == at(
         20, T(topic, 0), T(topic, 1)
     )
@@ -408,7 +408,7 @@ class Slow:
 def test_a_newer_commit_waits_for_an_older_one() -> None:
     """While a call that was given up is still out, nothing else is asked of the JVM."""
     hands = Slow()
-    store = JvmGroups(hands, {})
+    store = JavaGroups(hands, {})
     for offset in (1, 2):
         with pytest.raises(KafkaError) as failed:
             store.commit("g", at(offset, T("t", 0)), timeout=0.2)
@@ -423,7 +423,7 @@ def test_a_newer_commit_waits_for_an_older_one() -> None:
 def test_closing_does_not_wait_for_ever() -> None:
     """A store whose JVM hangs closes within seconds, and leaves a daemon thread at most."""
     hands = Slow()
-    store = JvmGroups(hands, {})
+    store = JavaGroups(hands, {})
     with pytest.raises(KafkaError):
         store.commit("g", at(1, T("t", 0)), timeout=0.1)
     began = time.monotonic()
@@ -446,7 +446,7 @@ class Broken:
 
 def test_a_jvm_that_has_gone() -> None:
     """The committer is told a Kafka error of its own kind, of unknown outcome, with the reason."""
-    store = JvmGroups(Broken(None), {"bootstrap.servers": "x:1"})
+    store = JavaGroups(Broken(None), {"bootstrap.servers": "x:1"})
     with pytest.raises(KafkaError) as failed:
         store.commit("g", at(1, T("t", 0)), timeout=1)
     assert failed.value.code == NO_JVM
@@ -458,12 +458,12 @@ def test_a_jvm_that_has_gone() -> None:
 
 def test_answers_of_another_shim() -> None:
     """Another format is refused with what to do; a partition left out is not confirmed."""
-    store = JvmGroups(Broken('{"v":2}'), {})
+    store = JavaGroups(Broken('{"v":2}'), {})
     with pytest.raises(KafkaError, match="_JVM") as failed:
         store.commit("g", at(1, T("t", 0)), timeout=1)
     assert "`eo-listener jar`" in (failed.value.cause or "")
     store.close()
-    store = JvmGroups(Broken('{"v":1,"topics":{"t":{"1":null}}}'), {})
+    store = JavaGroups(Broken('{"v":1,"topics":{"t":{"1":null}}}'), {})
     assert store.commit("g", at(1, T("t", 0), T("t", 1)), timeout=1) == {T("t", 1): None}
     store.close()
 
@@ -476,7 +476,7 @@ def test_metadata_that_another_client_left_does_no_harm(
     What is read there is chance, so it is read often.
     """
     topic, group = Topics(broker.bootstrap_servers).create(partitions=1), unique("g")
-    hands = JvmHands()
+    hands = JvmShimClient()
     for offset, length in enumerate(range(8, 121, 8), 1):
         asked = {
             "client": "foreign",

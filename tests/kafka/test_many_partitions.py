@@ -11,16 +11,16 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pyspark.sql import SparkSession
 
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
 from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_groups
-from eo_listener.kafka.java_groups import JvmGroups
+from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.events import CommitFailed, Committed, Event
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
-from eo_listener.spark.jvm.shim_client import JvmHands
+from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.conftest import kafka_version
 from tests.spark_session import spark
 from tests.topics import Topics, unique
@@ -43,7 +43,7 @@ def commit_all(
     cluster = Cluster.of({"bootstrap.servers": servers})
     committer = Committer(lambda _: store(), observers=[events.append])
     try:
-        committer.offer(Commit(cluster=cluster, group=group, positions=positions))
+        committer.offer(GroupOffsets(cluster=cluster, group=group, positions=positions))
         assert committer.flush(180), [one for one in events if isinstance(one, CommitFailed)]
     finally:
         committer.close(1)
@@ -89,7 +89,7 @@ def test_by_java_too(
     """Spark's own client is told the same by its own name, and the parts get smaller."""
     servers, partitions = narrow
     events, held = commit_all(
-        servers, partitions, lambda: JvmGroups(JvmHands(), {"bootstrap.servers": servers})
+        servers, partitions, lambda: JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
     )
     assert held == 1500
     assert any(isinstance(one, CommitFailed) and "max.message" in one.cause for one in events)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from eo_listener import OffsetCommitListener
-from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import (
     CommitRefused,
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 def put(queries: Queries, group: str, at: dict[TopicPartition, Position]) -> None:
     """Commit as somebody else does."""
-    groups = ConfluentGroups({"bootstrap.servers": queries.broker.bootstrap_servers})
+    groups = SimpleGroups({"bootstrap.servers": queries.broker.bootstrap_servers})
     assert set(groups.commit(group, at, timeout=20).values()) == {None}
     groups.close()
 

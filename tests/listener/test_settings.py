@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from eo_listener.commit.groups.policy import CommitMode, OnRewind
-from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.listener.settings import (
     _ARGUMENTS,
     _OTHERS,
@@ -49,7 +49,7 @@ def test_every_argument_can_be_given_by_configuration() -> None:
         group_template="spark-{query_name}",
         kafka={"client.rack": "a", "bootstrap.servers": "localhost:9092"},
         mode=CommitMode.TRANSACTIONAL,
-        guard=Guard.WARN,
+        guard=GuardMode.WARN,
         on_rewind=OnRewind.ALLOW,
         recommit_interval=7200.0,
         flush_timeout=1.5,
@@ -139,7 +139,7 @@ def test_an_argument_of_a_wrong_kind_is_one_error(given: dict[str, Any], says: s
         {"metrics_port": 0, "metrics_address": "0.0.0.0"},  # noqa: S104  # spelled out, it is meant
         {"metrics_port": 65535},
         {"kafka": {"oauth_cb": print, "client.rack": ""}, "preflight": False},
-        {"mode": CommitMode.MEMBER, "guard": Guard.OFF},
+        {"mode": CommitMode.MEMBER, "guard": GuardMode.OFF},
     ],
 )
 def test_arguments_at_their_limits(given: dict[str, Any]) -> None:
@@ -159,7 +159,7 @@ def test_observers_are_a_list_of_functions(observers: Any) -> None:
 
 def test_the_choices_of_the_types_are_those_there_are() -> None:
     """What a type checker lets pass is what is accepted."""
-    for literal, choice in ((Mode, CommitMode), (Guarding, Guard), (Rewinding, OnRewind)):
+    for literal, choice in ((Mode, CommitMode), (Guarding, GuardMode), (Rewinding, OnRewind)):
         assert set(get_args(literal)) == {one.value for one in choice}
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError as Answer
 
-from eo_listener.model.kafka_errors import _REASONS, PERHAPS_TOO_LARGE, TOO_LARGE, Reason, explain
+from eo_listener.model.kafka_errors import (
+    _REASONS,
+    PERHAPS_TOO_LARGE,
+    TOO_LARGE,
+    ErrorMeaning,
+    explain,
+)
 
 # Lasts until somebody changes something; nothing has landed.
 REFUSED = """
@@ -42,7 +48,7 @@ NOT_LIBRDKAFKAS = """
 """
 
 
-def flags(reason: Reason) -> tuple[bool, bool, bool]:
+def flags(reason: ErrorMeaning) -> tuple[bool, bool, bool]:
     return reason.refused, reason.unknown, reason.final
 
 

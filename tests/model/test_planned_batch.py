@@ -8,10 +8,10 @@ import pytest
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan, spans
+from eo_listener.model.planned_batch import PlannedBatch, spans
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
-PLAN = Plan(
+PLAN = PlannedBatch(
     query_id="q",
     run_id="r",
     query=None,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 
 @dataclass(slots=True)
@@ -96,11 +96,11 @@ class Cluster:
             self.owners[group] = driver
         return True
 
-    def look(self, group: str, partitions: Collection[TopicPartition]) -> Look:
+    def look(self, group: str, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         """What a look shows."""
         held = self.groups.get(group, {})
         here = [tp for tp in partitions if self.exists(tp)]
-        return Look(
+        return GroupSnapshot(
             held={tp: held[tp] for tp in partitions if tp in held},
             starts={tp: self.topics[tp.topic].starts[tp.partition] for tp in here},
             ends={tp: self.topics[tp.topic].ends[tp.partition] for tp in here},

@@ -13,15 +13,15 @@ from unittest.mock import patch
 
 from eo_listener.commit.groups import group_state as lanes
 from eo_listener.commit.groups import partition_state as slots
-from eo_listener.commit.groups.cluster_state import Board
-from eo_listener.commit.groups.group_state import Lane
-from eo_listener.commit.groups.partition_state import Slot
+from eo_listener.commit.groups.cluster_state import ClusterState
+from eo_listener.commit.groups.group_state import GroupState
+from eo_listener.commit.groups.partition_state import PartitionState
 from eo_listener.commit.tracking import query_run
-from eo_listener.commit.tracking.query_run import Run
-from eo_listener.commit.tracking.routing import Rules
-from eo_listener.commit.tracking.sequence_guard import Guard, Sequence
-from eo_listener.commit.tracking.shared_partitions import Claims
-from eo_listener.commit.tracking.tracker import Desk
+from eo_listener.commit.tracking.query_run import QueryRun
+from eo_listener.commit.tracking.routing import GroupRouting
+from eo_listener.commit.tracking.sequence_guard import GuardMode, SequenceGuard
+from eo_listener.commit.tracking.shared_partitions import SharedPartitions
+from eo_listener.commit.tracking.tracker import QueryTracker
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.protocols import LivePosition
 from tests.model_checking.spark import Phase, Queries
@@ -45,12 +45,12 @@ def planted(bug: Bug) -> Iterator[None]:
         yield
 
 
-_offer, _settle, _see = Board.offer, Lane.settle, Slot.see
-_position, _route, _look = Queries.position, Rules.route, Desk._look
-_follow = Sequence.follow
+_offer, _settle, _see = ClusterState.offer, GroupState.settle, PartitionState.see
+_position, _route, _look = Queries.position, GroupRouting.route, QueryTracker._look
+_follow = SequenceGuard.follow
 
 
-def _one_more(self: Board, group: str, positions: Any, **how: Any) -> Any:
+def _one_more(self: ClusterState, group: str, positions: Any, **how: Any) -> Any:
     more = {tp: replace(one, offset=one.offset + 1) for tp, one in positions.items()}
     return _offer(self, group, more, **how)
 
@@ -62,32 +62,32 @@ def _planned_end(self: Queries, query_id: str, run_id: str) -> LivePosition | No
     return _position(self, query_id, run_id)
 
 
-def _start_offsets(self: Rules, progress: Any, options: Any) -> Any:
+def _start_offsets(self: GroupRouting, progress: Any, options: Any) -> Any:
     sources = tuple(replace(one, end=one.start or one.end) for one in progress.sources)
     return _route(self, replace(progress, sources=sources), options)
 
 
-def _all_or_nothing(self: Lane, attempt: Any, answer: Mapping[Any, Any], *rest: Any) -> Any:
+def _all_or_nothing(self: GroupState, attempt: Any, answer: Mapping[Any, Any], *rest: Any) -> Any:
     if None in answer.values():
         answer = dict.fromkeys(attempt.positions)
     return _settle(self, attempt, answer, *rest)
 
 
-def _never(self: Slot, policy: Any) -> float:
+def _never(self: PartitionState, policy: Any) -> float:
     return 1e12
 
 
-def _once(self: Slot, policy: Any) -> float:
+def _once(self: PartitionState, policy: Any) -> float:
     return 1e12 if self.looked is not None else self.not_before
 
 
-def _blind_to_group(self: Slot, found: Any, end: int, policy: Any) -> Any:
+def _blind_to_group(self: PartitionState, found: Any, end: int, policy: Any) -> Any:
     wanted = self.wanted
     lower = found is not None and wanted is not None and found.offset > wanted.offset
     return _see(self, None if lower else found, end, policy)
 
 
-def _endless(self: Slot, found: Any, end: int, policy: Any) -> Any:
+def _endless(self: PartitionState, found: Any, end: int, policy: Any) -> Any:
     return _see(self, found, 2**62, policy)
 
 
@@ -95,22 +95,22 @@ def _nothing(self: Any, *args: Any, **how: Any) -> Any:
     return ()
 
 
-def _no_repeat(self: Slot, position: Any, now: float, doubt: float) -> None:
+def _no_repeat(self: PartitionState, position: Any, now: float, doubt: float) -> None:
     _land(self, position, now, doubt)
     self.repeat = None
 
 
-def _repeat_forgotten(self: Slot, position: Any, now: float, doubt: float) -> None:
+def _repeat_forgotten(self: PartitionState, position: Any, now: float, doubt: float) -> None:
     """Doubt ends with the next commit."""
     doubtful = self.confirmed is None or (self.trouble is not None and self.trouble.unknown)
     _land(self, position, now, doubt)
     self.repeat = now + doubt if doubtful else None
 
 
-_land = Slot.land
+_land = PartitionState.land
 
 
-def _first_undoubted(self: Slot, position: Any, now: float, doubt: float) -> None:
+def _first_undoubted(self: PartitionState, position: Any, now: float, doubt: float) -> None:
     """The last request of a killed driver is not thought of."""
     doubtful = self.trouble is not None and self.trouble.unknown
     _land(self, position, now, doubt)
@@ -121,30 +121,30 @@ def _unrecorded(position: Any, held: int) -> Any:
     return position
 
 
-def _not_withheld(self: Slot, metadata: str) -> None:
+def _not_withheld(self: PartitionState, metadata: str) -> None:
     return None
 
 
-def _greatest(self: Claims, run_id: str, query: str, commit: Any) -> Any:
+def _greatest(self: SharedPartitions, run_id: str, query: str, commit: Any) -> Any:
     return commit, None
 
 
-def _of_nothing(self: Run, position: LivePosition) -> Any:
+def _of_nothing(self: QueryRun, position: LivePosition) -> Any:
     return replace(_at(self, position), sources=())
 
 
-_at = Run.at
+_at = QueryRun.at
 
 
-def _not_renewed(self: Board, group: str, positions: Any, **how: Any) -> Any:
+def _not_renewed(self: ClusterState, group: str, positions: Any, **how: Any) -> Any:
     return _offer(self, group, positions, **{**how, "renew": False})
 
 
-def _blind_guard(self: Sequence, progress: Any) -> Any:
+def _blind_guard(self: SequenceGuard, progress: Any) -> Any:
     return replace(_follow(self, progress), violations={})
 
 
-def _nervous_guard(self: Sequence, progress: Any) -> Any:
+def _nervous_guard(self: SequenceGuard, progress: Any) -> Any:
     """Batches whose events were lost count as gaps."""
     batch = self._batch
     if batch is not None and progress.batch_id > batch + 1:
@@ -159,27 +159,27 @@ def _never_final(code: str) -> Any:
 _explain = explain
 
 
-def _unlooked_repeat(self: Slot, now: float) -> Any:
+def _unlooked_repeat(self: PartitionState, now: float) -> Any:
     """A repeat does not wait for the look that failed."""
     if self.pending is not None:
         return self.pending if self.not_before <= now else None
     return self.confirmed if self.repeat is not None and self.repeat <= now else None
 
 
-def _unlooked_next(self: Slot, policy: Any) -> float | None:
+def _unlooked_next(self: PartitionState, policy: Any) -> float | None:
     if self.repeat is None or self.pending is not None:
         return _next_try(self, policy)
     return self.repeat
 
 
-_next_try = Slot.next_try
+_next_try = PartitionState.next_try
 
 
-def _repeat_of_what_is_gone(self: Slot) -> bool:
+def _repeat_of_what_is_gone(self: PartitionState) -> bool:
     return self.wanted is not None or self.mark is not None
 
 
-def _unforgetting(self: Sequence, progress: Any) -> Any:
+def _unforgetting(self: SequenceGuard, progress: Any) -> Any:
     """An event that comes again is a batch that comes again."""
     self._ranges = ()
     return _follow(self, progress)
@@ -189,74 +189,85 @@ def _never_at_end(position: LivePosition, event: Any) -> bool:
     return False
 
 
-def _no_losses(self: Desk, run: Run, progress: Any, moment: Any) -> Any:
+def _no_losses(self: QueryTracker, run: QueryRun, progress: Any, moment: Any) -> Any:
     return []
 
 
-def _newest_start(self: Slot, start: int, now: float) -> None:
+def _newest_start(self: PartitionState, start: int, now: float) -> None:
     """Only the last look is remembered."""
     self.log_starts = ((start, now),)
 
 
-def _other_guard(self: Desk, *about: Any) -> None:
+def _other_guard(self: QueryTracker, *about: Any) -> None:
     """Withholds where it is to warn, and warns where it is to withhold."""
     guard = self._guard
-    self._guard = Guard.WARN if guard is Guard.WITHHOLD else Guard.WITHHOLD
+    self._guard = GuardMode.WARN if guard is GuardMode.WITHHOLD else GuardMode.WITHHOLD
     _violated(self, *about)
     self._guard = guard
 
 
-_violated = Desk._violated
+_violated = QueryTracker._violated
 
 
-def _lives_for_ever(self: Desk, run: Run) -> bool:
+def _lives_for_ever(self: QueryTracker, run: QueryRun) -> bool:
     return False
 
 
-def _all_rivals(self: Lane, positions: Any, **how: Any) -> Any:
+def _all_rivals(self: GroupState, positions: Any, **how: Any) -> Any:
     """No query but the very same one may go back."""
     return _lane_offer(self, positions, **{**how, "rivals": positions})
 
 
-_lane_offer = Lane.offer
+_lane_offer = GroupState.offer
 
 
 BUGS = (
-    Bug("commit offset + 1", "calm", ((Board, "offer", _one_more),)),
+    Bug("commit offset + 1", "calm", ((ClusterState, "offer", _one_more),)),
     Bug("commit the planned end", "calm", ((Queries, "position", _planned_end),)),
-    Bug("commit start offsets", "calm", ((Rules, "route", _start_offsets),)),
-    Bug("errors of partitions ignored", "doubt", ((Lane, "settle", _all_or_nothing),)),
-    Bug("no look at all", "calm", ((Slot, "look_due", _never),)),
-    Bug("one look only", "zombie", ((Slot, "look_due", _once),)),
-    Bug("the group may go back", "rewind", ((Slot, "see", _blind_to_group),)),
-    Bug("the guard's mark is not read", "mark", ((Slot, "_see_mark", _nothing),)),
-    Bug("topic ids ignored", "topics", ((Lane, "_recreations", _nothing),)),
-    Bug("log end ignored", "topics", ((Slot, "see", _endless),)),
-    Bug("no repeat after doubt", "doubt", ((Slot, "land", _no_repeat),)),
-    Bug("doubt ends with the next commit", "doubt", ((Slot, "land", _repeat_forgotten),)),
-    Bug("late request of a dead driver", "replay", ((Slot, "land", _first_undoubted),)),
+    Bug("commit start offsets", "calm", ((GroupRouting, "route", _start_offsets),)),
+    Bug("errors of partitions ignored", "doubt", ((GroupState, "settle", _all_or_nothing),)),
+    Bug("no look at all", "calm", ((PartitionState, "look_due", _never),)),
+    Bug("one look only", "zombie", ((PartitionState, "look_due", _once),)),
+    Bug("the group may go back", "rewind", ((PartitionState, "see", _blind_to_group),)),
+    Bug("the guard's mark is not read", "mark", ((PartitionState, "_see_mark", _nothing),)),
+    Bug("topic ids ignored", "topics", ((GroupState, "_recreations", _nothing),)),
+    Bug("log end ignored", "topics", ((PartitionState, "see", _endless),)),
+    Bug("no repeat after doubt", "doubt", ((PartitionState, "land", _no_repeat),)),
+    Bug("doubt ends with the next commit", "doubt", ((PartitionState, "land", _repeat_forgotten),)),
+    Bug("late request of a dead driver", "replay", ((PartitionState, "land", _first_undoubted),)),
     Bug("rewind not in the metadata", "allow", ((slots, "_rewinding", _unrecorded),)),
-    Bug("guard withholds nothing", "guard", ((Slot, "withhold", _not_withheld),)),
-    Bug("greatest of shared offsets", "shared", ((Claims, "least", _greatest),)),
+    Bug("guard withholds nothing", "guard", ((PartitionState, "withhold", _not_withheld),)),
+    Bug("greatest of shared offsets", "shared", ((SharedPartitions, "least", _greatest),)),
     Bug("a fenced lane goes on", "fenced", ((lanes, "explain", _never_final),)),
-    Bug("no catch-up", "crash", ((Run, "at", _of_nothing),)),
-    Bug("no renewal", "expire", ((Board, "offer", _not_renewed),)),
-    Bug("guard sees nothing", "guard", ((Sequence, "follow", _blind_guard),)),
-    Bug("lost events are gaps", "guard", ((Sequence, "follow", _nervous_guard),)),
+    Bug("no catch-up", "crash", ((QueryRun, "at", _of_nothing),)),
+    Bug("no renewal", "expire", ((ClusterState, "offer", _not_renewed),)),
+    Bug("guard sees nothing", "guard", ((SequenceGuard, "follow", _blind_guard),)),
+    Bug("lost events are gaps", "guard", ((SequenceGuard, "follow", _nervous_guard),)),
     Bug(
         "repeat without its look",
         "blind",
-        ((Slot, "sendable", _unlooked_repeat), (Slot, "next_try", _unlooked_next)),
+        (
+            (PartitionState, "sendable", _unlooked_repeat),
+            (PartitionState, "next_try", _unlooked_next),
+        ),
     ),
-    Bug("repeat for a topic that is gone", "deleted", ((Slot, "miss", _repeat_of_what_is_gone),)),
-    Bug("what a look showed is forgotten", "standstill", ((Slot, "_keep_quiet", _nothing),)),
-    Bug("looks outlive a standstill", "zombie", ((Lane, "distrust", _nothing),)),
-    Bug("an event counts each time", "twice", ((Sequence, "follow", _unforgetting),)),
+    Bug(
+        "repeat for a topic that is gone",
+        "deleted",
+        ((PartitionState, "miss", _repeat_of_what_is_gone),),
+    ),
+    Bug(
+        "what a look showed is forgotten",
+        "standstill",
+        ((PartitionState, "_keep_quiet", _nothing),),
+    ),
+    Bug("looks outlive a standstill", "zombie", ((GroupState, "distrust", _nothing),)),
+    Bug("an event counts each time", "twice", ((SequenceGuard, "follow", _unforgetting),)),
     Bug("a position's number is exact", "behind", ((query_run, "_is_at_end", _never_at_end),)),
-    Bug("lost records are not looked for", "lossy", ((Desk, "_losses", _no_losses),)),
-    Bug("one start of a log is kept", "lossy", ((Slot, "see_start", _newest_start),)),
-    Bug("the guard withholds nothing", "guard", ((Desk, "_violated", _other_guard),)),
-    Bug("the guard withholds all the same", "warned", ((Desk, "_violated", _other_guard),)),
-    Bug("an end must be told", "mute", ((Desk, "_has_ended", _lives_for_ever),)),
-    Bug("a new checkpoint stays ahead", "anew", ((Lane, "offer", _all_rivals),)),
+    Bug("lost records are not looked for", "lossy", ((QueryTracker, "_losses", _no_losses),)),
+    Bug("one start of a log is kept", "lossy", ((PartitionState, "see_start", _newest_start),)),
+    Bug("the guard withholds nothing", "guard", ((QueryTracker, "_violated", _other_guard),)),
+    Bug("the guard withholds all the same", "warned", ((QueryTracker, "_violated", _other_guard),)),
+    Bug("an end must be told", "mute", ((QueryTracker, "_has_ended", _lives_for_ever),)),
+    Bug("a new checkpoint stays ahead", "anew", ((GroupState, "offer", _all_rivals),)),
 )

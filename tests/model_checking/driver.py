@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from eo_listener.commit.groups.cluster_state import STANDSTILL, Board
-from eo_listener.commit.groups.group_state import Attempt, Inspection
-from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
+from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
+from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.waiting import Groups
-from eo_listener.commit.tracking.event_buffer import Inbox, Started
-from eo_listener.commit.tracking.routing import Cluster, Commit, Rules
-from eo_listener.commit.tracking.sequence_guard import Guard
-from eo_listener.commit.tracking.tracker import Desk, Moment
+from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
+from eo_listener.commit.tracking.routing import Cluster, GroupOffsets, GroupRouting
+from eo_listener.commit.tracking.sequence_guard import GuardMode
+from eo_listener.commit.tracking.tracker import Moment, QueryTracker
 from eo_listener.model.events import Event
 from eo_listener.model.offsets import TopicPartition
 from tests.model_checking.spark import Phase, Queries, QueryRun
@@ -32,12 +32,12 @@ class Steady:
 class Front:
     """Where the router hands commits over: one cluster's board."""
 
-    board: Board
+    board: ClusterState
     events: list[Event] = field(default_factory=list)
     offered: dict[TopicPartition, int] = field(default_factory=dict)  # the furthest ever
     fresh: list[tuple[TopicPartition, int]] = field(default_factory=list)  # since it was cleared
 
-    def offer(self, commit: Commit, *, renew: bool = False) -> None:
+    def offer(self, commit: GroupOffsets, *, renew: bool = False) -> None:
         for tp, position in commit.positions.items():
             self.offered[tp] = max(position.offset, self.offered.get(tp, 0))
             self.fresh.append((tp, position.offset))
@@ -51,10 +51,10 @@ class Front:
         if refused is not None:
             self.events.append(refused)
 
-    def withhold(self, commit: Commit) -> None:
+    def withhold(self, commit: GroupOffsets) -> None:
         self.board.withhold(commit.group, commit.positions)
 
-    def log_starts(self, commit: Commit, by: float) -> Mapping[TopicPartition, int]:
+    def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
         return self.board.log_starts(commit.group, by)
 
     def feed(self, clusters: Collection[Cluster]) -> None:
@@ -72,8 +72,8 @@ class Setting:
     """What a user decides for a driver, and the times."""
 
     policy: Policy
-    retry: Retry
-    guard: Guard = Guard.WITHHOLD
+    retry: Backoff
+    guard: GuardMode = GuardMode.WITHHOLD
     recommit_interval: float = 1000.0
 
 
@@ -83,7 +83,7 @@ class Driver:
     def __init__(
         self,
         name: str,
-        rules: Rules,
+        rules: GroupRouting,
         setting: Setting,
         options: Mapping[str, Mapping[str, str]],
         *,
@@ -95,14 +95,14 @@ class Driver:
         self.stopped_at = 0.0
         self.fenced = False  # Kafka has told it so
         self.zombie = False  # was stopped once
-        self.outstanding: Attempt | Inspection | None = None
+        self.outstanding: CommitRequest | SnapshotRequest | None = None
         self.on_its_way = False  # the answer is lost, whatever becomes of the request
         self.queries = Queries(options, behind=behind)
         self.runs: dict[str, QueryRun] = {}
-        self.inbox = Inbox()
-        self.board = Board("k:9092", setting.retry, Steady(), setting.policy)  # type: ignore[arg-type]  # it draws one number
+        self.inbox = EventBuffer()
+        self.board = ClusterState("k:9092", setting.retry, Steady(), setting.policy)  # type: ignore[arg-type]  # it draws one number
         self.front = Front(self.board)
-        self.desk = Desk(
+        self.desk = QueryTracker(
             rules,
             self.queries,
             self.front,  # type: ignore[arg-type]  # of the committer it is what the desk uses
@@ -137,7 +137,7 @@ class Driver:
         """How long the worker has nothing to do."""
         return self.board.wait(now)
 
-    def request(self, now: float) -> Attempt | Inspection | None:
+    def request(self, now: float) -> CommitRequest | SnapshotRequest | None:
         """What the worker sends now."""
         return self.board.next(now)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eo_listener.commit.groups.group_state import Lane
+from eo_listener.commit.groups.group_state import GroupState
 from eo_listener.commit.groups.policy import OnRewind
 from eo_listener.model.offsets import TopicPartition
 from tests.model_checking.driver import Driver
@@ -121,7 +121,7 @@ def _bounded(world: World, driver: Driver) -> None:
         _done(world, driver, lane)
 
 
-def _done(world: World, driver: Driver, lane: Lane) -> None:
+def _done(world: World, driver: Driver, lane: GroupState) -> None:
     for tp in lane._due:
         require(
             lane._slots[tp].refused is not None or _said(world, driver, tp),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eo_listener.commit.groups.policy import OnRewind, Policy, Retry
-from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.groups.policy import Backoff, OnRewind, Policy
+from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.model.offsets import TopicPartition
 from tests.model_checking.driver import Setting
 from tests.model_checking.spark import PLANNED, Glitch
@@ -36,7 +36,7 @@ class Scope:
     queries: tuple[str, ...] = ("q1",)
     fencing: bool = False
     on_rewind: OnRewind = OnRewind.REFUSE
-    guard: Guard = Guard.WITHHOLD
+    guard: GuardMode = GuardMode.WITHHOLD
     glitches: tuple[Glitch, ...] = PLANNED
     doubt: float = 60.0
     look_every: float = 60.0
@@ -53,9 +53,9 @@ class Scope:
             policy=Policy(
                 on_rewind=self.on_rewind,
                 look_every=self.look_every,
-                accept_marks=self.guard is not Guard.WITHHOLD,
+                accept_marks=self.guard is not GuardMode.WITHHOLD,
             ),
-            retry=Retry(
+            retry=Backoff(
                 first=1.0, longest=1.0, refused_first=4.0, refused_longest=30.0, doubt=self.doubt
             ),
             guard=self.guard,

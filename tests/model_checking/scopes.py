@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eo_listener.commit.groups.policy import OnRewind
-from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.tracking.sequence_guard import GuardMode
 from tests.model_checking.scope import P0, P1, Scope
 
 _TWO = ({P0: 2, P1: 2}, {P0: 2})
@@ -43,7 +43,7 @@ SMALL = {
         Scope("twice", {"twice": 2, "drop": 1}, batches=2, steps=_TWO, ticks=0),
         Scope("behind", {"crash": 1, "glitch": 1}, batches=2, steps=_TWO, ticks=1, behind=True),
         Scope("lossy", {"forget": 1}, batches=2, steps=_TWO, ticks=2, lossy=True),
-        Scope("warned", {"glitch": 1}, batches=2, steps=_TWO, ticks=0, guard=Guard.WARN),
+        Scope("warned", {"glitch": 1}, batches=2, steps=_TWO, ticks=0, guard=GuardMode.WARN),
         Scope("mute", {"mute": 1, "fresh": 1}, batches=2, steps=_TWO, ticks=1),
         Scope(
             "anew",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from eo_listener.commit.groups.policy import OnRewind
-from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.tracking.sequence_guard import GuardMode
 from tests.model_checking.moves import choose, endless
 from tests.model_checking.rest import rest
 from tests.model_checking.scope import Scope
@@ -35,7 +35,7 @@ KINDS = (
     endless(Scope("untold", {}), "mute", "fresh", "twice", "crash", *_ANSWERS),
     endless(Scope("behind", {}, behind=True), "glitch", "drop", "crash", "restart", "twice"),
     endless(Scope("lossy", {}, lossy=True), "forget", "drop", "crash", "restart", *_ANSWERS),
-    endless(Scope("guard warns", {}, guard=Guard.WARN), "glitch", "drop", *_PROCESS, *_ANSWERS),
+    endless(Scope("guard warns", {}, guard=GuardMode.WARN), "glitch", "drop", *_PROCESS, *_ANSWERS),
     endless(Scope("two queries", {}, queries=("q1", "q2")), "crash", "drop", "pause", *_ANSWERS),
 )
 

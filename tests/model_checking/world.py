@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from eo_listener.commit.groups.cluster_state import STANDSTILL
-from eo_listener.commit.groups.group_state import Attempt, Inspection
+from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
 from eo_listener.commit.tracking.group_names import GroupNames
-from eo_listener.commit.tracking.routing import Rules
-from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.tracking.routing import GroupRouting
+from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.model.events import Committed, GuardViolation
 from eo_listener.model.offsets import Position, TopicPartition
 from tests.model_checking.broker import Cluster, Request
@@ -26,7 +26,7 @@ from tests.model_checking.spark import Batch, Checkpoint, Glitch, Phase, QueryRu
 
 Step = tuple[str, ...]
 
-RULES = Rules(names=GroupNames(groups={}), kafka={})
+RULES = GroupRouting(names=GroupNames(groups={}), kafka={})
 REQUEST = 8.0  # a request that is not answered takes so long
 _PATIENCE = 60  # requests at one instant: more is a driver that turns on the spot
 
@@ -178,7 +178,7 @@ class World:
             return [("send", driver.name)] if driver.wait(self.now) == 0.0 else []
         if driver.on_its_way:
             return [("answer", driver.name, "gone")]
-        kinds = ("look",) if isinstance(out, Inspection) else _ANSWERS
+        kinds = ("look",) if isinstance(out, SnapshotRequest) else _ANSWERS
         faults = [kind for kind in kinds if self.left.get(kind)]
         if len(getattr(out, "positions", ())) < 2:
             faults = [kind for kind in faults if kind != "partial"]
@@ -251,7 +251,7 @@ class World:
             if isinstance(event, Committed):
                 self._confirmed(event)
             if isinstance(event, GuardViolation):
-                withheld = self.scope.guard is Guard.WITHHOLD
+                withheld = self.scope.guard is GuardMode.WITHHOLD
                 require(event.withheld == withheld, f"{driver.name}: withheld={event.withheld}")
                 if not withheld:
                     continue
@@ -374,12 +374,12 @@ class World:
     def _do_answer(self, driver: str, how: str) -> None:
         its = self.drivers[driver]
         request, its.outstanding = its.outstanding, None
-        if isinstance(request, Inspection):
+        if isinstance(request, SnapshotRequest):
             self._answer_look(its, request, how)
-        elif isinstance(request, Attempt):
+        elif isinstance(request, CommitRequest):
             self._answer_commit(its, request, how)
 
-    def _answer_look(self, driver: Driver, request: Inspection, how: str) -> None:
+    def _answer_look(self, driver: Driver, request: SnapshotRequest, how: str) -> None:
         if how == "look":
             self._spend("look")
         if how != "well":
@@ -396,7 +396,7 @@ class World:
                 self.truth.taken_back.difference_update(request.partitions)
             driver.front.events += driver.board.looked(request, look, self.now)
 
-    def _answer_commit(self, driver: Driver, request: Attempt, how: str) -> None:
+    def _answer_commit(self, driver: Driver, request: CommitRequest, how: str) -> None:
         group, positions = request.group, dict(request.positions)
         if how in self.left:
             self._spend(how)
@@ -451,7 +451,7 @@ class World:
             held[tp] = position
             self.truth.changed(by, tp)
 
-    def _delay(self, driver: Driver, request: Attempt) -> None:
+    def _delay(self, driver: Driver, request: CommitRequest) -> None:
         self.kafka.delayed.append(
             Request(
                 driver.name,
@@ -480,7 +480,7 @@ class World:
 
     def _leave(self, driver: Driver) -> None:
         """What the driver has sent may still land, whatever becomes of the driver."""
-        if isinstance(driver.outstanding, Attempt) and not driver.on_its_way:
+        if isinstance(driver.outstanding, CommitRequest) and not driver.on_its_way:
             self._delay(driver, driver.outstanding)
             driver.on_its_way = True
 

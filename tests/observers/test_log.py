@@ -31,7 +31,7 @@ from eo_listener.model.events import (
     TopicRecreated,
 )
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
-from eo_listener.observers.log import LONGEST, Logbook
+from eo_listener.observers.log import LONGEST, EventLogger
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -58,7 +58,7 @@ def committed(*partitions: TopicPartition) -> Committed:
 
 
 def told(caplog: pytest.LogCaptureFixture, *events: Event) -> list[tuple[int, str]]:
-    logbook = Logbook()
+    logbook = EventLogger()
     with caplog.at_level(logging.INFO, "eo_listener"):
         for event in events:
             logbook(event)
@@ -174,7 +174,7 @@ def test_what_ends_commits_is_an_error(
 
 def test_commits_are_told_to_begin_once(caplog: pytest.LogCaptureFixture) -> None:
     """Of each group by itself; every later one is there on level DEBUG."""
-    logbook = Logbook()
+    logbook = EventLogger()
     with caplog.at_level(logging.DEBUG, "eo_listener"):
         for event in (committed(), committed(), replace(committed(), group="h")):
             logbook(event)
@@ -190,7 +190,7 @@ def test_commits_are_told_to_begin_once(caplog: pytest.LogCaptureFixture) -> Non
 def test_an_end_says_how_long_it_took(caplog: pytest.LogCaptureFixture) -> None:
     """From the first failure, of however many partitions, to the last that is committed."""
     now = [100.0]
-    logbook = Logbook(lambda: now[0])
+    logbook = EventLogger(lambda: now[0])
     with caplog.at_level(logging.INFO, "eo_listener"):
         for event in (failed(tp=P0), failed(tp=P1), committed(P0), committed(P1)):
             logbook(event)
@@ -208,7 +208,7 @@ def test_what_comes_back_after_a_while_is_news(
 ) -> None:
     """A fight that goes on is one line; the same trouble some weeks later is another."""
     now = [0.0]
-    logbook = Logbook(lambda: now[0])
+    logbook = EventLogger(lambda: now[0])
     for minute in range(120):
         now[0] = minute * 60.0
         logbook(event)
@@ -225,7 +225,7 @@ def test_a_thousand_troubles_do_not_silence_the_next(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What was met last is remembered; new trouble is always told."""
-    logbook = Logbook(lambda: 0.0)
+    logbook = EventLogger(lambda: 0.0)
     for number in range(3_000):
         logbook(refused(f"k{number}:9092"))
     assert len(caplog.records) == 3_000

@@ -16,7 +16,7 @@ from eo_listener.client_config.acls import right_to_add
 from eo_listener.model import events
 from eo_listener.model.events import CommitAbandoned, CommitFailed, Committed, Event
 from eo_listener.model.offsets import Offsets, TopicPartition
-from eo_listener.observers.log import LONGEST, Logbook
+from eo_listener.observers.log import LONGEST, EventLogger
 
 
 def kinds() -> list[type[Event]]:
@@ -81,7 +81,7 @@ def test_no_line_is_long(
 ) -> None:
     """With thousands of partitions, the longest names, and texts of any length."""
     with caplog.at_level(logging.DEBUG, "eo_listener"):
-        Logbook()(Filled(partitions, letters).event(kind))
+        EventLogger()(Filled(partitions, letters).event(kind))
     assert all(len(record.getMessage()) <= LONGEST for record in caplog.records)
 
 
@@ -96,7 +96,7 @@ def test_every_kind_of_event_is_met() -> None:
         level = log.level
         log.setLevel(logging.DEBUG)
         try:
-            Logbook()(Filled(5, 5).event(kind))
+            EventLogger()(Filled(5, 5).event(kind))
         finally:
             log.removeHandler(handler)
             log.setLevel(level)
@@ -114,7 +114,7 @@ def test_a_long_line_keeps_what_happened_and_what_to_do(caplog: pytest.LogCaptur
     command = right_to_add(failed, "User:al")
     assert command is None
     with caplog.at_level(logging.DEBUG, "eo_listener"):
-        Logbook()(failed)
+        EventLogger()(failed)
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("group xxx")
     assert line.endswith("the newest offsets are kept and committed again")
@@ -124,8 +124,8 @@ def test_a_few_partitions_are_named(caplog: pytest.LogCaptureFixture) -> None:
     """The first five and how many more; all of them where there are no more."""
     many = Offsets({TopicPartition("t", number): number for number in range(7)})
     with caplog.at_level(logging.DEBUG, "eo_listener"):
-        Logbook()(CommitAbandoned(cluster="k:9092", group="g", offsets=many))
-        Logbook()(Committed(cluster="k:9092", group="g", offsets=Offsets(), seconds=0.1))
+        EventLogger()(CommitAbandoned(cluster="k:9092", group="g", offsets=many))
+        EventLogger()(Committed(cluster="k:9092", group="g", offsets=Offsets(), seconds=0.1))
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0].endswith(": t-0: 0, t-1: 1, t-2: 2, t-3: 3, t-4: 4 and 2 more")
     assert lines[-1].endswith("committed none")

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from eo_listener.devtools.broker import Broker
 from eo_listener.preflight import child_process
-from eo_listener.preflight.findings import Finding
+from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
 
 
@@ -18,7 +18,7 @@ def look(
     mode: str = "simple",
     recommit_interval: float = 3600.0,
     properties: Mapping[str, str] = MappingProxyType({}),
-) -> list[Finding]:
+) -> list[CheckFinding]:
     """All findings."""
     request = Request(
         properties={"bootstrap.servers": broker.bootstrap_servers, **properties},

@@ -14,8 +14,8 @@ from eo_listener.model.errors import FormatError, JavaError, SettingsError
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.preflight import rights
 from eo_listener.preflight.cluster_checks import judge_cluster
-from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Member, Plan, TopicFacts
-from eo_listener.preflight.findings import Finding, Level, to_act_on
+from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, Member, TopicFacts
+from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
 from eo_listener.preflight.group_checks import judge_group
 from eo_listener.preflight.local_checks import LocalFacts, judge_local
 from eo_listener.preflight.request import Request
@@ -25,7 +25,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LOGS = {"t": TopicFacts(name="t", has_id=True, ends={0: 9, 1: 9})}
 
 
-def cluster(settings: dict[str, str], plan: Plan) -> tuple[Finding, ...]:
+def cluster(settings: dict[str, str], plan: CheckPlan) -> tuple[CheckFinding, ...]:
     facts = ClusterFacts(servers="k:9092", brokers=3, settings=settings)
     return to_act_on(judge_cluster(facts, plan))
 
@@ -33,31 +33,31 @@ def cluster(settings: dict[str, str], plan: Plan) -> tuple[Finding, ...]:
 @pytest.mark.parametrize(
     ("settings", "plan", "words"),
     [
-        ({"offset.metadata.max.bytes": "100"}, Plan(), "a commit carries up to 120"),
+        ({"offset.metadata.max.bytes": "100"}, CheckPlan(), "a commit carries up to 120"),
         (
             {"transaction.max.timeout.ms": "30000"},
-            Plan(mode="transactional"),
+            CheckPlan(mode="transactional"),
             "below the client's transaction.timeout.ms",
         ),
         (
             {"group.coordinator.rebalance.protocols": "classic"},
-            Plan(mode="member", protocol="consumer"),
+            CheckPlan(mode="member", protocol="consumer"),
             "has not the new protocol on",
         ),
     ],
 )
-def test_limits_of_a_broker(settings: dict[str, str], plan: Plan, words: str) -> None:
+def test_limits_of_a_broker(settings: dict[str, str], plan: CheckPlan, words: str) -> None:
     """What would refuse every commit is a problem, and only for the mode that meets it."""
     (found,) = cluster(settings, plan)
     assert (found.level, words in found.what) == (Level.PROBLEM, True)
     if plan.mode != "simple":
-        assert not cluster(settings, Plan())
+        assert not cluster(settings, CheckPlan())
 
 
 def test_settings_that_may_not_be_read_are_no_finding() -> None:
     """Most clients may not; what is compared with them is left out, and said."""
     facts = ClusterFacts(servers="k:9092", brokers=1, refused="CLUSTER_AUTHORIZATION_FAILED")
-    found = list(judge_cluster(facts, Plan(principal="User:al")))
+    found = list(judge_cluster(facts, CheckPlan(principal="User:al")))
     assert not to_act_on(found)
     assert found[1].advice.endswith(
         "--allow-principal User:al --operation DescribeConfigs --cluster"
@@ -69,8 +69,8 @@ def held(offset: int = 5, **metadata: object) -> Position:
     return Position(offset=offset, metadata=CommitMetadata(**writer).text())  # type: ignore[arg-type]  # as a test gives them
 
 
-def group(facts: GroupFacts, mode: str = "simple") -> tuple[Finding, ...]:
-    return to_act_on(judge_group(facts, LOGS, "k:9092", Plan(mode=mode)))
+def group(facts: GroupFacts, mode: str = "simple") -> tuple[CheckFinding, ...]:
+    return to_act_on(judge_group(facts, LOGS, "k:9092", CheckPlan(mode=mode)))
 
 
 EMPTY = GroupFacts(name="g", state="Empty", kind="Classic", simple=True, held={})
@@ -114,7 +114,7 @@ def test_at_a_start_the_committers_own_traces_are_no_news() -> None:
         facts = GroupFacts(
             name="g", state="Stable", kind="Classic", simple=True, members=members, unstable=True
         )
-        found = judge_group(facts, LOGS, "k:9092", Plan(mode=mode, running=True))
+        found = judge_group(facts, LOGS, "k:9092", CheckPlan(mode=mode, running=True))
         assert bool(to_act_on(found)) is told
 
 
@@ -128,7 +128,7 @@ def test_a_group_that_was_left_is_no_trap_where_offsets_go_one_by_one(kind: str,
 def test_a_group_that_cannot_be_read_is_no_finding_of_its_own() -> None:
     """Kafka's error is noted, as a passing fault is nothing to act on."""
     facts = GroupFacts(name="g", error="_TIMED_OUT", held_error="_TIMED_OUT")
-    found = list(judge_group(facts, {}, "k:9092", Plan()))
+    found = list(judge_group(facts, {}, "k:9092", CheckPlan()))
     assert {one.level for one in found} == {Level.NOTE}
 
 
@@ -156,7 +156,7 @@ def test_names_in_a_command_are_quoted() -> None:
 def test_a_topic_without_an_id_is_noted() -> None:
     """Brokers before 2.8 cannot tell one that was made anew."""
     facts = TopicFacts(name="t", operations=frozenset({"READ"}), ends={0: 1})
-    levels = [one.level for one in judge_topic(facts, "k:9092", Plan())]
+    levels = [one.level for one in judge_topic(facts, "k:9092", CheckPlan())]
     assert levels == [Level.FINE, Level.NOTE]
 
 
@@ -212,12 +212,12 @@ def test_what_fits_on_this_machine(changed: dict[str, object]) -> None:
 
 def test_findings_are_read_as_they_were_written() -> None:
     """By the same class; anything else is refused."""
-    finding = Finding(level=Level.NOTE, about="a", what="b", advice="c")
-    assert Finding.parse(json.loads(json.dumps(finding.document()))) == finding
+    finding = CheckFinding(level=Level.NOTE, about="a", what="b", advice="c")
+    assert CheckFinding.parse(json.loads(json.dumps(finding.document()))) == finding
     broken: tuple[Any, ...] = ({}, {**finding.document(), "level": "bad"}, [])
     for one in broken:
         with pytest.raises(FormatError):
-            Finding.parse(one)
+            CheckFinding.parse(one)
 
 
 def test_a_request_travels_whole_and_shows_no_secret() -> None:

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.devtools.broker import Broker
-from eo_listener.preflight.findings import Finding, Level, to_act_on
+from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
 from tests.cli.test_status import commit
 from tests.conftest import kafka_version
 from tests.preflight.looking import look
@@ -59,7 +59,7 @@ def member(request: pytest.FixtureRequest, broker: Broker, topic: str) -> Iterat
     consumer.close()
 
 
-def of(findings: list[Finding], level: Level) -> list[str]:
+def of(findings: list[CheckFinding], level: Level) -> list[str]:
     return [one.what for one in findings if one.level is level]
 
 

@@ -10,7 +10,7 @@ from eo_listener.model.errors import ForeignWriterError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.testing import MemorySink, MemoryStore, Transaction
 
 
@@ -21,7 +21,7 @@ class Broken(MemorySink):
         super().__init__(store, key=key)
         self.transaction: Transaction | None = None
 
-    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """One transaction."""
         rows = list(frame)
         transaction = self.store.begin()
@@ -137,7 +137,7 @@ class InsertsOver(Broken):
 class NoRowsNoMove(Broken):
     """A batch without rows is not written down."""
 
-    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         return super().apply(frame, entry, plan) if list(frame) else Applied(rows=0)
 
 
@@ -238,7 +238,7 @@ class ForgetsTheTopicId(Broken):
 class SwallowsRefusal(Broken):
     """A head that was moved is taken for a batch that is done."""
 
-    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         try:
             return super().apply(frame, entry, plan)
         except ForeignWriterError:
@@ -248,7 +248,7 @@ class SwallowsRefusal(Broken):
 class CountsWrong(Broken):
     """It says that it has written nothing."""
 
-    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         super().apply(frame, entry, plan)
         return Applied(rows=0)
 
@@ -263,7 +263,7 @@ class WritesOneChunk(Broken):
 class DropsOtherHeads(Broken):
     """Only the partitions of the last batch keep a head."""
 
-    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         applied = super().apply(frame, entry, plan)
         heads = self.store.heads[self.key, entry.query]
         for tp in set(heads) - set(entry.moves):

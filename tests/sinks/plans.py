@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
-EMPTY = Plan(
+EMPTY = PlannedBatch(
     query_id="q",
     run_id="r",
     query="flights",
@@ -19,7 +19,7 @@ EMPTY = Plan(
 )
 
 
-def planned(*counts: int) -> Plan:
+def planned(*counts: int) -> PlannedBatch:
     """A batch with so many offsets in each of its partitions."""
     spans = {
         TopicPartition("flights", at): OffsetRange(7, 7 + count) for at, count in enumerate(counts)

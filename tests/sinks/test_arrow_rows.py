@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from eo_listener.model.errors import RetriableSinkError
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks import arrow_rows, fetch_plan, task_size
 from eo_listener.sinks.arrow_rows import stream
 from eo_listener.sinks.task_size import TaskSize
@@ -27,7 +27,7 @@ from tests.sinks.plans import planned
 ROOT = Path(__file__).parents[2]
 
 
-def numbers(frame: DataFrame, plan: Plan, **given: Any) -> list[int]:
+def numbers(frame: DataFrame, plan: PlannedBatch, **given: Any) -> list[int]:
     """The numbers of a frame, as they come."""
     with closing(stream(frame, plan, **given)) as batches:
         return [one for batch in batches for one in batch.column("id").to_pylist()]

@@ -15,7 +15,7 @@ import pytest
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.arrow_schema import arrow_schema
-from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql, Sieve
+from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql, RowFilter
 from eo_listener.testing.made_up_entries import entry_of
 
 UTC = timezone.utc
@@ -24,20 +24,20 @@ UTC = timezone.utc
 def test_columns_are_chosen_by_name() -> None:
     """The mark never, the origin where there is room, all others always."""
     names = ("topic", "v", "offset", "eo_poison")
-    assert Sieve.of(names, None) == Sieve(columns=("topic", "v", "offset"), marked=True)
-    assert Sieve.of(names, ("offset", "v", "more")).columns == ("v", "offset")
-    assert Sieve.of(("v",), ("v",)).marked is False
+    assert RowFilter.of(names, None) == RowFilter(columns=("topic", "v", "offset"), marked=True)
+    assert RowFilter.of(names, ("offset", "v", "more")).columns == ("v", "offset")
+    assert RowFilter.of(("v",), ("v",)).marked is False
     with pytest.raises(SettingsError, match="no column 'v'"):
-        Sieve.of(names, ("V", "topic", "offset"))
+        RowFilter.of(names, ("V", "topic", "offset"))
     with pytest.raises(SettingsError, match="no column that could"):
-        Sieve.of(("topic", "eo_poison"), ("v",))
+        RowFilter.of(("topic", "eo_poison"), ("v",))
 
 
 def test_a_mark_in_another_case_is_refused() -> None:
     """It would be data, and its rows would pass for fine."""
     for target in (None, ("v", "EO_POISON")):
         with pytest.raises(SettingsError, match=r"'EO_POISON'.*eo_poison"):
-            Sieve.of(("v", "EO_POISON"), target)
+            RowFilter.of(("v", "EO_POISON"), target)
 
 
 def test_a_reason_may_hold_anything() -> None:
@@ -47,7 +47,7 @@ def test_a_reason_may_hold_anything() -> None:
         for values in ([b"bad: \xff", b"bad: \x00"], [b"t\xff", b"t\x00"])
     )
     rows = pa.record_batch({"topic": topics, "v": [1, 2], "eo_poison": reasons})
-    good, dead = Sieve.of(rows.schema.names, None).sift(rows)
+    good, dead = RowFilter.of(rows.schema.names, None).sift(rows)
     assert good.num_rows == 0
     assert [(one.reason, one.topic) for one in dead] == [
         ("bad: \\xff", None),
@@ -71,7 +71,7 @@ def test_a_struct_with_a_name_twice_is_refused() -> None:
 def test_marked_rows_are_sifted_out() -> None:
     """An empty reason is a reason; null is none; all other rows keep their order."""
     rows = pa.record_batch({"v": [1, 2, 3, 4], "eo_poison": [None, "odd", "", None]})
-    good, dead = Sieve.of(rows.schema.names, None).sift(rows)
+    good, dead = RowFilter.of(rows.schema.names, None).sift(rows)
     assert good.column("v").to_pylist() == [1, 4]
     assert [(one.reason, one.row, one.topic) for one in dead] == [
         ("odd", '{"v": 2}', None),
@@ -93,7 +93,7 @@ def test_a_dead_row_is_whole() -> None:
             "tags": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
         }
     )
-    letter = Sieve.of(rows.schema.names, None).letter(rows, 0, "why")
+    letter = RowFilter.of(rows.schema.names, None).letter(rows, 0, "why")
     assert (letter.topic, letter.partition, letter.offset) == ("t", 3, 2**40)
     assert json.loads(letter.row) == {
         "topic": "t",
@@ -112,7 +112,7 @@ def test_a_dead_row_is_whole() -> None:
 def test_an_error_holds_no_value_of_the_row(origin: dict[str, list[Any]]) -> None:
     """Errors are logged; where the row came from is told as far as it is known."""
     rows = pa.record_batch({"v": ["secret"], **origin})
-    error = Sieve.of(rows.schema.names, None).letter(rows, 0, "too long").error("the table")
+    error = RowFilter.of(rows.schema.names, None).letter(rows, 0, "too long").error("the table")
     assert "secret" not in str(error)
     assert "too long" in str(error)
     assert ("offset 7 of t-1" in str(error)) is bool(origin)
@@ -125,7 +125,7 @@ def test_text_that_is_no_text_is_sifted_out() -> None:
     nested = pa.StructArray.from_arrays([broken], ["inner"])
     for column in (broken, nested):
         rows = pa.record_batch({"id": [1, 2], "v": column})
-        good, (dead,) = Sieve.of(rows.schema.names, None).sift(rows)
+        good, (dead,) = RowFilter.of(rows.schema.names, None).sift(rows)
         assert good.column("id").to_pylist() == [1]
         assert dead.reason == "the text in column 'v' is not UTF-8"
         assert json.loads(dead.row)["id"] == 2
@@ -158,34 +158,34 @@ def test_the_reason_for_logs_is_another_one() -> None:
 def test_a_row_without_a_version_is_sifted_out() -> None:
     """Where there is a version column; the others keep their order."""
     rows = pa.record_batch({"k": [1, 2, 3], "v": [None, 5, None]})
-    good, dead = Sieve.of(("k", "v"), None, "v").sift(rows)
+    good, dead = RowFilter.of(("k", "v"), None, "v").sift(rows)
     assert good.column("k").to_pylist() == [2]
     assert [(one.reason, one.row) for one in dead] == [
         ("version column 'v' is null", '{"k": 1, "v": null}'),
         ("version column 'v' is null", '{"k": 3, "v": null}'),
     ]
-    assert Sieve.of(("k", "v"), None).sift(rows)[0].num_rows == 3
+    assert RowFilter.of(("k", "v"), None).sift(rows)[0].num_rows == 3
     for target in (None, ("k",)):
         with pytest.raises(SettingsError, match="version_column names"):
-            Sieve.of(("k",), target, "v")
+            RowFilter.of(("k",), target, "v")
 
 
 def test_a_mark_is_a_text() -> None:
     """Any other column of that name would mark nothing, or everything."""
     rows = pa.record_batch({"v": [1], "eo_poison": [True]})
     with pytest.raises(SettingsError, match="holds bool, not text"):
-        Sieve.of(rows.schema.names, None).sift(rows)
+        RowFilter.of(rows.schema.names, None).sift(rows)
     large = pa.record_batch({"v": [1, 2], "eo_poison": pa.array([None, "odd"], pa.large_string())})
-    assert len(Sieve.of(large.schema.names, None).sift(large)[1]) == 1
+    assert len(RowFilter.of(large.schema.names, None).sift(large)[1]) == 1
     none = pa.record_batch({"v": [1], "eo_poison": pa.array([None], pa.string())})
-    good, dead = Sieve.of(none.schema.names, None).sift(none)
+    good, dead = RowFilter.of(none.schema.names, None).sift(none)
     assert (good.num_rows, dead) == (1, [])
 
 
 def test_names_that_differ_in_case_are_refused() -> None:
     """A store may take them for one column."""
     with pytest.raises(SettingsError, match="'A', 'a', which a store cannot tell apart"):
-        Sieve.of(("a", "b", "A"), None)
+        RowFilter.of(("a", "b", "A"), None)
 
 
 @pytest.mark.parametrize("told", [False, True])

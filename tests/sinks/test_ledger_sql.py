@@ -13,7 +13,7 @@ import pytest
 from eo_listener.model.errors import FormatError
 from eo_listener.model.ledger import Entry, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.ledger_sql import LedgerSql, Standing, foreign_writer, moved, standing
+from eo_listener.sinks.ledger_sql import LedgerRow, LedgerSql, foreign_writer, moved, standing
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 
 LEDGER = LedgerSql(placeholder="?", moment="text")
@@ -182,13 +182,13 @@ def test_only_what_does_not_fit_is_told() -> None:
     seen = heads_of(entry_of({}, dict.fromkeys((ours, found, moved_on, gone), OffsetRange(0, 3))))
     entry = entry_of(seen, dict.fromkeys(seen, OffsetRange(3, 9)), batch_id=8)
     there = seen | {ours: entry.head(ours), moved_on: replace(seen[moved_on], batch_id=5)}
-    standings = {tp: Standing(tp, head, "now") for tp, head in there.items() if tp != gone}
+    standings = {tp: LedgerRow(tp, head, "now") for tp, head in there.items() if tp != gone}
     error = foreign_writer("the table", entry, standings)
     assert error.ranges == {moved_on: OffsetRange(3, 9), gone: OffsetRange(3, 9)}
     assert (
         "(flights-2 stands at 3, moved by run run-1 in batch 5 at now; flights-3 is not there)"
         in str(error)
     )
-    fitting = {tp: Standing(tp, entry.head(tp), "now") for tp in seen}
+    fitting = {tp: LedgerRow(tp, entry.head(tp), "now") for tp in seen}
     assert foreign_writer("the table", entry, fitting).ranges.keys() == seen.keys()
     assert "; and 1 more)" in str(foreign_writer("the table", entry, {}))

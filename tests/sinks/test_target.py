@@ -9,7 +9,7 @@ import pytest
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.ledger_sql import Standing
+from eo_listener.sinks.ledger_sql import LedgerRow
 from eo_listener.sinks.target import Mode, Target, refuse_dotted, refuse_dropped
 
 
@@ -84,7 +84,7 @@ def test_a_name_with_a_dot_is_not_made(name: str, has_schemas: bool, fix: str) -
     refuse_dotted("table", "delays", has_schemas=has_schemas)
 
 
-def heads(**held: int) -> dict[TopicPartition, Standing]:
+def heads(**held: int) -> dict[TopicPartition, LedgerRow]:
     """What the ledger has: an offset for each topic."""
     found = {}
     for topic, until in held.items():
@@ -92,7 +92,7 @@ def heads(**held: int) -> dict[TopicPartition, Standing]:
         head = Head(
             span=OffsetRange(0, until), topic_id=None, query_id="id", run_id="run", batch_id=1
         )
-        found[tp] = Standing(tp, head, "now")
+        found[tp] = LedgerRow(tp, head, "now")
     return found
 
 

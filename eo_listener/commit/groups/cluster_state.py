@@ -9,14 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Mapping
 
-from eo_listener.commit.groups.due_times import Agenda
+from eo_listener.commit.groups.due_times import DueTimes
 from eo_listener.commit.groups.group_events import Positions
-from eo_listener.commit.groups.group_state import Attempt, Inspection, Lane
-from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.groups.group_state import CommitRequest, GroupState, SnapshotRequest
+from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.waiting import Waiting
 from eo_listener.model.events import CommitAbandoned, CommitRefused, Event
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 # The worker asks at least every 5 s, or when a request of at most 8 s is over. Where it did not,
 # the process stood still, and a successor may be at work: nothing that was seen before counts.
@@ -25,23 +25,23 @@ STANDSTILL = 15.0
 OUT_OF_TURN = 10  # requests in a row that may go before the group that has waited longest
 
 
-class Board:
+class ClusterState:
     """The lanes of one cluster. Not thread-safe: the worker holds a lock around it."""
 
     def __init__(
         self,
         cluster: str,
-        retry: Retry | None = None,
+        retry: Backoff | None = None,
         randomness: random.Random | None = None,
         policy: Policy | None = None,
     ) -> None:
         self._cluster = cluster
-        self._retry = retry or Retry()
+        self._retry = retry or Backoff()
         self._policy = policy or Policy()
         self._random = randomness or random.Random()  # noqa: S311  # spreads retries, guards no secret
-        self._lanes: dict[str, Lane] = {}
-        self._active: dict[str, Lane] = {}  # with a thousand groups, most have nothing to do
-        self._agenda = Agenda()
+        self._lanes: dict[str, GroupState] = {}
+        self._active: dict[str, GroupState] = {}  # with a thousand groups, most have nothing to do
+        self._agenda = DueTimes()
         self._asked: float | None = None
         self._out_of_turn = 0
 
@@ -54,17 +54,17 @@ class Board:
         lossy: bool = False,
         rivals: Collection[TopicPartition] = (),
     ) -> CommitRefused | None:
-        """Take positions in; see `Lane.offer`."""
+        """Take positions in; see `GroupState.offer`."""
         return self._wake(group).offer(positions, renew=renew, lossy=lossy, rivals=rivals)
 
     def withhold(self, group: str, positions: Positions) -> None:
-        """Take in that the guard holds positions back; see `Lane.withhold`."""
+        """Take in that the guard holds positions back; see `GroupState.withhold`."""
         self._wake(group).withhold(positions)
 
-    def _wake(self, group: str) -> Lane:
+    def _wake(self, group: str) -> GroupState:
         lane = self._lanes.get(group)
         if lane is None:
-            lane = Lane(self._cluster, group, self._retry, self._policy, self._random)
+            lane = GroupState(self._cluster, group, self._retry, self._policy, self._random)
             self._lanes[group] = lane
         self._active[group] = lane
         self._agenda.stir(group)
@@ -77,7 +77,7 @@ class Board:
             self._active.pop(group, None)
         return time
 
-    def next(self, now: float) -> Attempt | Inspection | None:
+    def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
         """Take out the request to send now; it must come back through an answer.
 
         Of several groups the one with the fewest failures goes first, so that those that do not
@@ -110,24 +110,26 @@ class Board:
         soonest = min(self._agenda.times(self._next_try).values(), default=None)
         return None if soonest is None else max(0.0, soonest - now)
 
-    def looked(self, inspection: Inspection, look: Look, now: float) -> tuple[Event, ...]:
-        """Record what a look showed; see `Lane.looked`."""
+    def looked(
+        self, inspection: SnapshotRequest, look: GroupSnapshot, now: float
+    ) -> tuple[Event, ...]:
+        """Record what a look showed; see `GroupState.looked`."""
         return self._wake(inspection.group).looked(inspection, look, now)
 
     def unseen(
-        self, inspection: Inspection, code: str, now: float, detail: str | None = None
+        self, inspection: SnapshotRequest, code: str, now: float, detail: str | None = None
     ) -> tuple[Event, ...]:
-        """Record that a look failed; see `Lane.unseen`."""
+        """Record that a look failed; see `GroupState.unseen`."""
         return self._wake(inspection.group).unseen(inspection, code, now, detail)
 
     def settle(
         self,
-        attempt: Attempt,
+        attempt: CommitRequest,
         answer: Mapping[TopicPartition, str | None],
         now: float,
         detail: str | None = None,
     ) -> tuple[Event, ...]:
-        """Record the answer to a commit; see `Lane.settle`.
+        """Record the answer to a commit; see `GroupState.settle`.
 
         `detail` is what the connection complained of, if it did.
         """
@@ -154,7 +156,7 @@ class Board:
         return all(lane.idle() for lane in self._active.values())
 
     def complete(self) -> bool:
-        """True when every group stands where its queries do; see `Lane.complete`."""
+        """True when every group stands where its queries do; see `GroupState.complete`."""
         return all(lane.complete() for lane in self._lanes.values())
 
     def stuck(self, now: float) -> bool:

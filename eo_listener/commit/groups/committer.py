@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from eo_listener.client_config.acls import right_to_add
-from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.waiting import Groups, Waiting
 from eo_listener.commit.groups.worker import Worker
-from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
 from eo_listener.model.errors import few
 from eo_listener.model.events import CommitFailed, CommitterFenced, Event, Observer
 from eo_listener.model.offsets import TopicPartition
@@ -38,7 +38,7 @@ class Committer:
         open_store: Callable[[Cluster], GroupStore],
         *,
         observers: Iterable[Observer] = (),
-        retry: Retry | None = None,
+        retry: Backoff | None = None,
         policy: Policy | None = None,
         rest: float = REST,
     ) -> None:
@@ -53,7 +53,7 @@ class Committer:
         self._lock = threading.Lock()
         self._closed = False
 
-    def offer(self, commit: Commit, *, renew: bool = False) -> None:
+    def offer(self, commit: GroupOffsets, *, renew: bool = False) -> None:
         """Hand positions over for committing. After `close` they are refused with a log line.
 
         `renew` commits once more what is committed already, so that it does not expire.
@@ -68,7 +68,7 @@ class Committer:
                 rivals=commit.rivals,
             )
 
-    def withhold(self, commit: Commit) -> None:
+    def withhold(self, commit: GroupOffsets) -> None:
         """Hand over that the guard holds these positions back, and all newer ones.
 
         The guard's mark is left in the metadata of what the group holds, for the next driver.
@@ -77,13 +77,13 @@ class Committer:
         if worker is not None:
             worker.withhold(commit.group, commit.positions)
 
-    def log_starts(self, commit: Commit, by: float) -> Mapping[TopicPartition, int]:
+    def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
         """The first offset of each log of a group, as it was known by then (monotonic clock)."""
         with self._lock:
             worker = self._workers.get(commit.cluster)
         return {} if worker is None else worker.log_starts(commit.group, by)
 
-    def _worker(self, commit: Commit) -> Worker | None:
+    def _worker(self, commit: GroupOffsets) -> Worker | None:
         with self._lock:
             if self._closed:
                 logger.warning(

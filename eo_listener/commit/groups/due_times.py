@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 
-class Agenda:
+class DueTimes:
     """Times by name. With a thousand of them, only those that were stirred are asked again."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from eo_listener.commit.groups.partition_state import Sight, Trouble
+from eo_listener.commit.groups.partition_state import Discrepancy, RetryState
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import (
     CommitAbandoned,
@@ -21,19 +21,19 @@ from eo_listener.model.events import (
 )
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 Positions = Mapping[TopicPartition, Position]
 
 _REFUSALS = {
-    Sight.WITHHELD_BEFORE: Refusal.WITHHELD_BEFORE,
-    Sight.BEYOND_LOG_END: Refusal.BEYOND_LOG_END,
-    Sight.BELOW_GROUP: Refusal.BELOW_GROUP,
+    Discrepancy.WITHHELD_BEFORE: Refusal.WITHHELD_BEFORE,
+    Discrepancy.BEYOND_LOG_END: Refusal.BEYOND_LOG_END,
+    Discrepancy.BELOW_GROUP: Refusal.BELOW_GROUP,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class GroupEvents:
     """Builds the events of one group of one cluster."""
 
     cluster: str
@@ -48,7 +48,7 @@ class Teller:
     def failed(
         self,
         errors: Mapping[TopicPartition, str],
-        troubles: Mapping[TopicPartition, Trouble],
+        troubles: Mapping[TopicPartition, RetryState],
         now: float,
         detail: str | None,
     ) -> CommitFailed:
@@ -110,9 +110,9 @@ class Teller:
 
     def seen(
         self,
-        sight: Sight,
+        sight: Discrepancy,
         partitions: list[TopicPartition],
-        look: Look,
+        look: GroupSnapshot,
         wanted: Positions,
         ours: Positions,
     ) -> Iterable[Event]:
@@ -120,13 +120,13 @@ class Teller:
 
         `wanted` is what was to be committed to them, `ours` what had been confirmed.
         """
-        if sight is Sight.VANISHED:
+        if sight is Discrepancy.VANISHED:
             lost = Offsets({tp: ours[tp].offset for tp in partitions})
             yield GroupOffsetsMissing(cluster=self.cluster, group=self.group, offsets=lost)
-        elif sight is Sight.FOREIGN:
+        elif sight is Discrepancy.FOREIGN:
             yield from self._strangers(partitions, look, ours)
         else:
-            beyond = sight is Sight.BEYOND_LOG_END
+            beyond = sight is Discrepancy.BEYOND_LOG_END
             held = {tp: look.ends[tp] if beyond else look.held[tp].offset for tp in partitions}
             first = look.held.get(min(partitions))
             writer = CommitMetadata.parse(first.metadata) if first and not beyond else None
@@ -135,7 +135,7 @@ class Teller:
             )
 
     def _strangers(
-        self, partitions: list[TopicPartition], look: Look, ours: Positions
+        self, partitions: list[TopicPartition], look: GroupSnapshot, ours: Positions
     ) -> Iterable[Event]:
         by_writer: dict[tuple[str, str] | None, list[TopicPartition]] = {}
         for tp in partitions:

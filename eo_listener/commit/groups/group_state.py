@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
-from eo_listener.commit.groups.group_events import Positions, Teller, as_offsets
-from eo_listener.commit.groups.partition_state import Sight, Slot, Trouble
-from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.groups.group_events import GroupEvents, Positions, as_offsets
+from eo_listener.commit.groups.partition_state import Discrepancy, PartitionState, RetryState
+from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.request_size import PartSize, fitting
 from eo_listener.model.events import CommitAbandoned, CommitFailed, CommitRefused, Event, Refusal
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 MISSING = "_MISSING_ANSWER"
 NO_PARTITION = "UNKNOWN_TOPIC_OR_PART"
@@ -26,7 +26,7 @@ LOOKED_AT = 2000  # partitions in one look, which must be over in seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class CommitRequest:
     """One commit request that is to be sent now."""
 
     group: str
@@ -35,7 +35,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
+class SnapshotRequest:
     """One look at a group that is to be taken now, before anything is committed to it."""
 
     group: str
@@ -43,16 +43,16 @@ class Inspection:
     started: float
 
 
-class Lane:
+class GroupState:
     """One group of one cluster. Not thread-safe: the worker holds a lock around it."""
 
     def __init__(
-        self, cluster: str, group: str, retry: Retry, policy: Policy, randomness: random.Random
+        self, cluster: str, group: str, retry: Backoff, policy: Policy, randomness: random.Random
     ) -> None:
         self._group = group
-        self._tell = Teller(cluster, group)
+        self._tell = GroupEvents(cluster, group)
         self._retry, self._policy, self._random = retry, policy, randomness
-        self._slots: dict[TopicPartition, Slot] = {}
+        self._slots: dict[TopicPartition, PartitionState] = {}
         # When something is to be done for each, or may be; what waits longest stands first.
         self._due: dict[TopicPartition, float] = {}
         self._failing: dict[TopicPartition, int] = {}  # failures in a row of those
@@ -99,12 +99,12 @@ class Lane:
             slot.withhold(positions[tp].metadata)
             self._plan(tp)
 
-    def _open(self, positions: Positions) -> Iterable[tuple[TopicPartition, Slot]]:
+    def _open(self, positions: Positions) -> Iterable[tuple[TopicPartition, PartitionState]]:
         for tp in positions:
             if not self._fenced and tp.topic not in self._recreated:
-                yield tp, self._slots.setdefault(tp, Slot())
+                yield tp, self._slots.setdefault(tp, PartitionState())
 
-    def next(self, now: float) -> Attempt | Inspection | None:
+    def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
         """Take out the request to send now; it must come back through an answer."""
         if self.in_flight or self._fenced:
             return None
@@ -112,12 +112,14 @@ class Lane:
         stale, ready = self._first(now)
         if stale:
             self.in_flight = True
-            return Inspection(
+            return SnapshotRequest(
                 group=self._group, partitions=self._seen_with(stale, now), started=now
             )
         if ready:
             self.in_flight = True
-            return Attempt(group=self._group, positions=fitting(self._group, ready), started=now)
+            return CommitRequest(
+                group=self._group, positions=fitting(self._group, ready), started=now
+            )
         return None
 
     def _first(self, now: float) -> tuple[set[TopicPartition], Positions]:
@@ -195,7 +197,7 @@ class Lane:
             if tp in self._slots:
                 self._plan(tp)
 
-    def _lull(self, tp: TopicPartition, slot: Slot) -> None:
+    def _lull(self, tp: TopicPartition, slot: PartitionState) -> None:
         """Lay down what has nothing to do, or nothing but to be repeated: that may be many."""
         if slot.repeat is not None and self._asleep.get(tp) != slot.repeat:
             self._asleep.pop(tp, None)  # to the end: no other is to be repeated later
@@ -204,12 +206,14 @@ class Lane:
         if slot.is_busy:
             self._plan(tp)  # behind all others
 
-    def looked(self, inspection: Inspection, look: Look, now: float) -> tuple[Event, ...]:
+    def looked(
+        self, inspection: SnapshotRequest, look: GroupSnapshot, now: float
+    ) -> tuple[Event, ...]:
         """Record what Kafka holds, and decide what may be committed over it."""
         self.in_flight = False
         events = [*self._recreations(inspection, look)]
         missing: dict[str, dict[TopicPartition, str]] = {}  # by the error
-        sights: dict[Sight, list[TopicPartition]] = {}
+        sights: dict[Discrepancy, list[TopicPartition]] = {}
         wanted: dict[TopicPartition, Position] = {}
         ours: dict[TopicPartition, Position] = {}
         for tp in inspection.partitions:
@@ -240,7 +244,7 @@ class Lane:
         return tuple(events)
 
     def unseen(
-        self, inspection: Inspection, code: str, now: float, detail: str | None = None
+        self, inspection: SnapshotRequest, code: str, now: float, detail: str | None = None
     ) -> tuple[Event, ...]:
         """Record that a look failed: nothing is committed without one."""
         self.in_flight = False
@@ -271,7 +275,7 @@ class Lane:
             self._plan(tp)
         return NO_PARTITION if missed else None
 
-    def _recreations(self, inspection: Inspection, look: Look) -> Iterable[Event]:
+    def _recreations(self, inspection: SnapshotRequest, look: GroupSnapshot) -> Iterable[Event]:
         for topic in sorted({tp.topic for tp in inspection.partitions}):
             now = look.topic_ids.get(topic)
             was = self._topic_ids.setdefault(topic, now) if now is not None else None
@@ -290,7 +294,7 @@ class Lane:
 
     def settle(
         self,
-        attempt: Attempt,
+        attempt: CommitRequest,
         answer: Mapping[TopicPartition, str | None],
         now: float,
         detail: str | None = None,
@@ -327,10 +331,10 @@ class Lane:
         self, errors: Mapping[TopicPartition, str], now: float, detail: str | None
     ) -> CommitFailed:
         spread = self._random.random()  # one for all, so that they are tried in one request again
-        troubles: dict[TopicPartition, Trouble] = {}
+        troubles: dict[TopicPartition, RetryState] = {}
         for tp, error in errors.items():
             reason, slot = explain(error), self._slots[tp]
-            trouble = troubles[tp] = slot.trouble = slot.trouble or Trouble()
+            trouble = troubles[tp] = slot.trouble = slot.trouble or RetryState()
             trouble.failures += 1
             trouble.refused = reason.refused
             trouble.unknown = trouble.unknown or reason.unknown

@@ -17,7 +17,7 @@ from eo_listener.model.offsets import Position
 _STARTS_KEPT = 20  # moves of a log's start: some minutes of them, where it moves at each look
 
 
-class Sight(Enum):
+class Discrepancy(Enum):
     """What a look at the group brought to light for one partition."""
 
     VANISHED = auto()
@@ -28,7 +28,7 @@ class Sight(Enum):
 
 
 @dataclass(slots=True)
-class Trouble:
+class RetryState:
     """Failures in a row of one partition, and when it may be tried again.
 
     `unknown` is set when one of them may have landed, or may still land.
@@ -41,7 +41,7 @@ class Trouble:
 
 
 @dataclass(slots=True)
-class Slot:
+class PartitionState:
     """State of one partition.
 
     A position goes from `pending` to `confirmed`. `refused` is one that must not be sent while
@@ -66,7 +66,7 @@ class Slot:
     watched: bool = False
     log_starts: tuple[tuple[int, float], ...] = ()
     stranger: Position | None = None
-    trouble: Trouble | None = None
+    trouble: RetryState | None = None
 
     @property
     def wanted(self) -> Position | None:
@@ -175,7 +175,7 @@ class Slot:
         self.repeat, self.watched = None, False
         return self.wanted is not None or self.mark is not None
 
-    def see(self, found: Position | None, end: int, policy: Policy) -> Iterator[Sight]:
+    def see(self, found: Position | None, end: int, policy: Policy) -> Iterator[Discrepancy]:
         """Take in what the group holds and where the log ends; say what is remarkable."""
         self.watched = False
         yield from self._compare(found)
@@ -185,14 +185,14 @@ class Slot:
             self._keep_quiet(found, end)
             return
         if wanted.offset > end:
-            yield from self._refuse(wanted, None, Sight.BEYOND_LOG_END)
+            yield from self._refuse(wanted, None, Discrepancy.BEYOND_LOG_END)
         elif found is None or found.offset <= wanted.offset:
             self.admit()
         elif self._may_rewind(policy):
             self.admit()
             self.pending = _rewinding(wanted, found.offset)
         else:
-            yield from self._refuse(wanted, found.offset, Sight.BELOW_GROUP)
+            yield from self._refuse(wanted, found.offset, Discrepancy.BELOW_GROUP)
 
     def see_start(self, start: int, now: float) -> None:
         """Take in where the log begins; a batch that lasts long is judged by earlier ones."""
@@ -211,13 +211,13 @@ class Slot:
         if over or self.confirmed.offset > end:
             self.repeat = self.looked = None
 
-    def _compare(self, found: Position | None) -> Iterator[Sight]:
+    def _compare(self, found: Position | None) -> Iterator[Discrepancy]:
         """What was confirmed and is no longer there is sent again, whoever it was."""
         if self.confirmed is None or found == self.confirmed:
             return
         if found is None:
             self.pending = self.pending or self.confirmed
-            yield Sight.VANISHED
+            yield Discrepancy.VANISHED
             return
         if found.offset < self.confirmed.offset:
             self.pending = self.pending or self.confirmed
@@ -225,9 +225,9 @@ class Slot:
         mine, theirs = _parse(self.confirmed), _parse(found)
         if found != self.stranger and (mine is None or not mine.same_writer(theirs)):
             self.stranger = found
-            yield Sight.FOREIGN
+            yield Discrepancy.FOREIGN
 
-    def _see_mark(self, found: Position | None, policy: Policy) -> Iterator[Sight]:
+    def _see_mark(self, found: Position | None, policy: Policy) -> Iterator[Discrepancy]:
         metadata = _parse(found) if found else None
         marked = metadata is not None and metadata.withheld
         if self.mark is not None:
@@ -238,7 +238,7 @@ class Slot:
             self.withheld = True
             self.confirmed = found
             self.pending = self.refused = self.obstacle = None
-            yield Sight.WITHHELD_BEFORE
+            yield Discrepancy.WITHHELD_BEFORE
 
     def _goes_beyond(self, found: Position | None) -> bool:
         """Whether something waits that a mark found in the group forbids."""
@@ -253,7 +253,9 @@ class Slot:
         first = self.confirmed is None
         return policy.on_rewind is OnRewind.ALLOW and (first or declared)
 
-    def _refuse(self, wanted: Position, obstacle: int | None, why: Sight) -> Iterator[Sight]:
+    def _refuse(
+        self, wanted: Position, obstacle: int | None, why: Discrepancy
+    ) -> Iterator[Discrepancy]:
         if self.refused is None:
             yield why
         self.pending = self.repeat = None

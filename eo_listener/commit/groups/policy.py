@@ -7,7 +7,7 @@ from enum import Enum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class Backoff:
     """How long a partition waits after a failed request, in seconds.
 
     The wait doubles with each failure in a row: after a passing fault from `first` up to

@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from eo_listener.commit.groups.cluster_state import STANDSTILL, Board
+from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
 from eo_listener.commit.groups.group_events import Positions
-from eo_listener.commit.groups.group_state import Attempt, Inspection
-from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
+from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.waiting import Waiting
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.events import Event, InternalError, Observer
@@ -43,7 +43,7 @@ class Worker:
         *,
         cluster: str,
         observe: Observer,
-        retry: Retry | None = None,
+        retry: Backoff | None = None,
         policy: Policy | None = None,
         request_timeout: float = REQUEST_TIMEOUT,
         may_end: Callable[[], bool] = lambda: False,
@@ -53,7 +53,7 @@ class Worker:
         self._open_store = open_store
         self._observe = observe
         self._request_timeout = request_timeout
-        self._board = Board(cluster, retry, policy=policy)
+        self._board = ClusterState(cluster, retry, policy=policy)
         self._changed = threading.Condition()
         self._asleep = _suspended()
         self._stopping = False
@@ -174,9 +174,9 @@ class Worker:
 
     def _step(self) -> None:
         match self._next():
-            case Inspection() as inspection:
+            case SnapshotRequest() as inspection:
                 self._look(inspection)
-            case Attempt() as attempt:
+            case CommitRequest() as attempt:
                 self._try(attempt)
 
     def _wait(self) -> bool:
@@ -187,7 +187,7 @@ class Worker:
                 self._changed.wait(_TEND_EVERY if wait is None else min(wait, _TEND_EVERY))
             return not self._stopping
 
-    def _next(self) -> Attempt | Inspection | None:
+    def _next(self) -> CommitRequest | SnapshotRequest | None:
         with self._changed:
             if self._was_suspended():
                 self._asleep = _suspended()
@@ -205,7 +205,7 @@ class Worker:
             # As in `_try`: whatever it is, the commits must go on.
             logger.exception("eo_listener could not look after its Kafka client")
 
-    def _look(self, inspection: Inspection) -> None:
+    def _look(self, inspection: SnapshotRequest) -> None:
         try:
             reached("look.before-request")
             look = self._opened().look(
@@ -223,7 +223,7 @@ class Worker:
                 self._changed.notify_all()
         self._tell(events)
 
-    def _try(self, attempt: Attempt) -> None:
+    def _try(self, attempt: CommitRequest) -> None:
         answer: Mapping[TopicPartition, str | None]
         detail = None
         try:
@@ -236,7 +236,7 @@ class Worker:
             self._changed.notify_all()
         self._tell(events)
 
-    def _commit(self, attempt: Attempt) -> Mapping[TopicPartition, str | None]:
+    def _commit(self, attempt: CommitRequest) -> Mapping[TopicPartition, str | None]:
         reached("commit.before-request")
         if time.monotonic() - attempt.started > STANDSTILL or self._was_suspended():
             raise KafkaError("this process stood still", code=STOOD_STILL)

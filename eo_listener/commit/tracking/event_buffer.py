@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from eo_listener.commit.tracking.sequence_guard import Sequence
+from eo_listener.commit.tracking.sequence_guard import SequenceGuard
 from eo_listener.model.errors import FormatError
 from eo_listener.model.events import Violation
 from eo_listener.model.progress import Progress
@@ -29,7 +29,7 @@ class Started:
 
 
 @dataclass(slots=True)
-class Mail:
+class RunEvents:
     """The events of one run since the router looked last: the newest, and what was wrong.
 
     The newest holds the whole of the offsets. `first` is the first event of the run, where it is
@@ -43,26 +43,26 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
+class BufferedEvents:
     """Everything that waited; `repeated` is one of the events that came a second time."""
 
     started: tuple[Started, ...]
-    mails: tuple[Mail, ...]
+    mails: tuple[RunEvents, ...]
     ended: tuple[str, ...]
     unreadable: FormatError | None
     repeated: Progress | None
 
 
-class Inbox:
+class EventBuffer:
     """Collects until somebody takes: of each run one piece of mail."""
 
     def __init__(self) -> None:
         self._started: list[Started] = []
-        self._mails: OrderedDict[str, Mail] = OrderedDict()
+        self._mails: OrderedDict[str, RunEvents] = OrderedDict()
         self._ended: list[str] = []
         self._unreadable: FormatError | None = None
         self._repeated: Progress | None = None
-        self._sequences: OrderedDict[str, Sequence] = OrderedDict()
+        self._sequences: OrderedDict[str, SequenceGuard] = OrderedDict()
 
     def __bool__(self) -> bool:
         waiting = self._started or self._mails or self._ended
@@ -77,7 +77,7 @@ class Inbox:
         sequence = self._sequences.get(progress.run_id)
         first = progress if sequence is None else None
         if sequence is None:
-            sequence = self._sequences[progress.run_id] = Sequence()
+            sequence = self._sequences[progress.run_id] = SequenceGuard()
             while len(self._sequences) > RUNS_KEPT:
                 self._sequences.popitem(last=False)
         verdict = sequence.follow(progress)
@@ -86,7 +86,7 @@ class Inbox:
             return
         mail = self._mails.get(progress.run_id)
         if mail is None:
-            mail = self._mails[progress.run_id] = Mail(newest=progress, first=first)
+            mail = self._mails[progress.run_id] = RunEvents(newest=progress, first=first)
         mail.newest = progress
         if verdict.missed_after is not None and len(mail.missed) < _FINDINGS_KEPT:
             mail.missed.append((verdict.missed_after, progress.batch_id))
@@ -102,9 +102,9 @@ class Inbox:
         """An event could not be read."""
         self._unreadable = error
 
-    def take(self) -> Post:
+    def take(self) -> BufferedEvents:
         """Take everything out."""
-        post = Post(
+        post = BufferedEvents(
             started=tuple(self._started),
             mails=tuple(self._mails.values()),
             ended=tuple(self._ended),

@@ -26,7 +26,7 @@ Groups = Mapping[str, "str | Mapping[str, str]"]
 """From the name (or id) of a query to a group; or from its topics to groups, `*` for the rest."""
 
 
-class LeftOut(Exception):  # noqa: N818  # not an error of ours: why a topic is not committed
+class NotCommitted(Exception):  # noqa: N818  # not an error of ours: why a topic is not committed
     """A topic has no place to be committed to; `misconfigured` tells a mistake from a choice."""
 
     def __init__(self, problem: str, cause: str, fix: str, *, misconfigured: bool = True) -> None:
@@ -85,15 +85,15 @@ class GroupNames:
             try:
                 self._require(group, "the group of this source")
             except SettingsError as why:
-                raise LeftOut(why.problem, why.cause or "", why.fix or "") from None
+                raise NotCommitted(why.problem, why.cause or "", why.fix or "") from None
             return group
         if options is None:
-            raise LeftOut(
+            raise NotCommitted(
                 "the options of this source could not be read, so its group is unknown",
                 "the query had ended, or Spark's JVM is out of reach (Spark Connect)",
                 "name the group: OffsetCommitListener(groups={'<query name>': '<group>'})",
             )
-        raise LeftOut(
+        raise NotCommitted(
             "no consumer group is named for this source, so it is left alone",
             f"neither {GROUP_OPTION} nor {OWN_GROUP_OPTION} is among its options",
             f"add .option('{GROUP_OPTION}', '<group>') to the reader to have it committed",
@@ -114,13 +114,13 @@ def _option(options: Mapping[str, str]) -> str | None:
     values = {name: options[name] for name in (GROUP_OPTION, OWN_GROUP_OPTION) if name in options}
     for name, value in values.items():
         if not value.strip():
-            raise LeftOut(
+            raise NotCommitted(
                 f"the source option {name} is empty",
                 "a variable in the job may be unset",
                 f"set .option('{name}', '<group>'), or leave the option out",
             )
     if len(set(values.values())) > 1:
-        raise LeftOut(
+        raise NotCommitted(
             f"the source options {GROUP_OPTION} and {OWN_GROUP_OPTION} name two groups, "
             f"{values[GROUP_OPTION]!r} and {values[OWN_GROUP_OPTION]!r}",
             "the job sets both",
@@ -136,7 +136,7 @@ def _refuse_near_miss(options: Iterable[str]) -> None:
     for name in options:
         own = name.startswith("eo.")
         if own or difflib.get_close_matches(name, (GROUP_OPTION, OWN_GROUP_OPTION), cutoff=0.8):
-            raise LeftOut(
+            raise NotCommitted(
                 f"the source option {name!r} names no group that eo_listener knows",
                 "the option may be misspelt",
                 f"write .option('{GROUP_OPTION}', '<group>')",
@@ -145,7 +145,7 @@ def _refuse_near_miss(options: Iterable[str]) -> None:
 
 def _filled(template: str, progress: Progress, topic: str) -> str:
     if progress.name is None and "{query_name}" in template:
-        raise LeftOut(
+        raise NotCommitted(
             f"the group template {template!r} needs the name of the query",
             "the query was started without queryName",
             "add .queryName('...') to the query, or use {query_id} in the template",

@@ -39,7 +39,7 @@ _MEANINGS = {
 
 
 @dataclass(slots=True)
-class Run:
+class QueryRun:
     """One run. `options` are None until they were read; `renewed` is on the monotonic clock."""
 
     query_id: str

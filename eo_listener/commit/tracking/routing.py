@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 
-from eo_listener.client_config.key_stores import Store
-from eo_listener.client_config.translate import Access, ClientKind, principal, translate
+from eo_listener.client_config.key_stores import KeyStore
+from eo_listener.client_config.translate import ClientAccess, ClientKind, principal, translate
 from eo_listener.client_config.validation import require_property
-from eo_listener.commit.tracking.group_names import GroupNames, LeftOut
+from eo_listener.commit.tracking.group_names import GroupNames, NotCommitted
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.events import PartitionsShared, SourceIgnored
@@ -33,17 +33,17 @@ class Cluster:
     """
 
     properties: tuple[tuple[str, str], ...] = field(repr=False)
-    stores: tuple[Store, ...] = field(default=(), repr=False)
+    stores: tuple[KeyStore, ...] = field(default=(), repr=False)
     client: ClientKind = "librdkafka"
     why_java: str | None = None
 
     @classmethod
-    def of(cls, properties: Mapping[str, str], access: Access | None = None) -> Cluster:
+    def of(cls, properties: Mapping[str, str], access: ClientAccess | None = None) -> Cluster:
         """Build from a mapping; equal mappings give equal clusters, and one client.
 
         `access` is what a source's options were translated to; `properties` go before its own.
         """
-        access = access or Access(properties={})
+        access = access or ClientAccess(properties={})
         return cls(
             properties=tuple(sorted({**access.properties, **properties}.items())),
             stores=access.stores,
@@ -68,7 +68,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class GroupOffsets:
     """Positions that are to be committed to one group of one cluster.
 
     `lossy` says that Spark was told to skip records that Kafka has deleted, in any of the
@@ -84,19 +84,19 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class RoutedOffsets:
     """What is to be committed for one progress event, and what is left out.
 
     `shared` tells of partitions that several sources of the query feed to the same group.
     """
 
-    commits: tuple[Commit, ...]
+    commits: tuple[GroupOffsets, ...]
     ignored: tuple[SourceIgnored, ...]
     shared: tuple[PartitionsShared, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class GroupRouting:
     """The user's settings of where to commit.
 
     `kafka` holds librdkafka properties that win over what the source was given; `gssapi` says
@@ -107,7 +107,9 @@ class Rules:
     kafka: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     gssapi: bool = False
 
-    def route(self, progress: Progress, options: Mapping[int, Mapping[str, str]] | None) -> Route:
+    def route(
+        self, progress: Progress, options: Mapping[int, Mapping[str, str]] | None
+    ) -> RoutedOffsets:
         """Give each Kafka source of an event its cluster and group.
 
         `options` are the reader options by source index, keys in lower case; None when the
@@ -115,7 +117,7 @@ class Rules:
         partition for the same group, the lesser offset counts.
         """
         if not progress.sources:
-            return Route(commits=(), ignored=(self._no_kafka(progress),))
+            return RoutedOffsets(commits=(), ignored=(self._no_kafka(progress),))
         found: dict[tuple[Cluster, str], _Gathered] = {}
         ignored = []
         metadata = CommitMetadata.of(
@@ -130,12 +132,14 @@ class Rules:
                 try:
                     group = self.names.find(progress, topic, given)
                     gathered = found.setdefault((self.cluster(given), group), _Gathered())
-                except LeftOut as why:
+                except NotCommitted as why:
                     ignored.append(_ignored(progress, source, topic, why))
                 else:
                     gathered.add(source, topic, metadata, lossy=skips_losses(given))
         commits = (
-            Commit(cluster=cluster, group=group, positions=gathered.positions, lossy=gathered.lossy)
+            GroupOffsets(
+                cluster=cluster, group=group, positions=gathered.positions, lossy=gathered.lossy
+            )
             for (cluster, group), gathered in found.items()
         )
         shared = (
@@ -148,7 +152,7 @@ class Rules:
             for (cluster, group), gathered in found.items()
             if gathered.shared
         )
-        return Route(commits=tuple(commits), ignored=tuple(ignored), shared=tuple(shared))
+        return RoutedOffsets(commits=tuple(commits), ignored=tuple(ignored), shared=tuple(shared))
 
     def _no_kafka(self, progress: Progress) -> SourceIgnored:
         return SourceIgnored(
@@ -169,7 +173,7 @@ class Rules:
         given = given or {}
         servers = self.kafka.get(_SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
         if not servers:
-            raise LeftOut(
+            raise NotCommitted(
                 "the bootstrap servers of this source are unknown",
                 "its options could not be read from the running query",
                 "give them: OffsetCommitListener(bootstrap_servers='host:port')",
@@ -179,7 +183,7 @@ class Rules:
             require_property(_SERVERS, servers)
             access = _access(source, frozenset(self.kafka), self.gssapi, TOKENS in given)
         except SettingsError as why:
-            raise LeftOut(why.problem, why.cause or "", why.fix or "") from None
+            raise NotCommitted(why.problem, why.cause or "", why.fix or "") from None
         if access.client == "java":
             return Cluster.of({_SERVERS: servers}, access)
         return Cluster.of({**self.kafka, _SERVERS: servers}, access)
@@ -188,7 +192,7 @@ class Rules:
 @lru_cache(maxsize=1024)  # asked at every event, and a truststore may be long
 def _access(
     source: tuple[tuple[str, str], ...], own: frozenset[str], gssapi: bool, tokens: bool
-) -> Access:
+) -> ClientAccess:
     return translate(dict(source), own=own, gssapi=gssapi, tokens=tokens)
 
 
@@ -223,7 +227,9 @@ def skips_losses(options: Mapping[str, str] | None) -> bool:
     return (options or {}).get("failondataloss", "true").lower() == "false"
 
 
-def _ignored(progress: Progress, source: SourceProgress, topic: str, why: LeftOut) -> SourceIgnored:
+def _ignored(
+    progress: Progress, source: SourceProgress, topic: str, why: NotCommitted
+) -> SourceIgnored:
     several = source.end is not None and len(source.end.topics()) > 1
     return SourceIgnored(
         query=progress.query,

@@ -6,26 +6,26 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 from eo_listener.commit.tracking.event_buffer import RUNS_KEPT
-from eo_listener.commit.tracking.query_run import Run
+from eo_listener.commit.tracking.query_run import QueryRun
 from eo_listener.model.progress import Progress
 
 
-class Succession:
+class RunOrder:
     """The runs of each query in their order, for one thread; `runs` are those that are there.
 
     Events may come late, when their run was followed by another or has ended.
     """
 
-    def __init__(self, runs: Mapping[str, Run]) -> None:
+    def __init__(self, runs: Mapping[str, QueryRun]) -> None:
         self._runs = runs
         self._newest: dict[str, str] = {}  # by query
         self._gone: OrderedDict[str, int] = OrderedDict()  # runs that ended, with the last batch
 
-    def newest(self, query_id: str) -> Run | None:
+    def newest(self, query_id: str) -> QueryRun | None:
         """The run of a query that began last, while it is there."""
         return self._runs.get(self._newest.get(query_id, ""))
 
-    def is_newest(self, run: Run) -> bool:
+    def is_newest(self, run: QueryRun) -> bool:
         """Whether no later run of its query is known: of two, Spark lets only one be active.
 
         So an earlier one is over. Spark drops the word of that too when its bus is full, and what
@@ -55,13 +55,13 @@ class Succession:
             return run_id not in self._runs and run_id not in self._gone
         return newest.run_id != run_id and progress.batch_id > newest.newest.batch_id
 
-    def end(self, run_id: str, run: Run | None) -> None:
+    def end(self, run_id: str, run: QueryRun | None) -> None:
         """A run has ended: late events must not bring it back."""
         self._gone[run_id] = -1 if run is None else run.last_batch
         while len(self._gone) > RUNS_KEPT:
             self._gone.popitem(last=False)
 
-    def drop(self, run: Run) -> None:
+    def drop(self, run: QueryRun) -> None:
         """A run is not there any more."""
         if self._newest.get(run.query_id) == run.run_id:
             del self._newest[run.query_id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from eo_listener.commit.tracking.routing import Commit, Rules
+from eo_listener.commit.tracking.routing import GroupOffsets, GroupRouting
 from eo_listener.model.events import QueryProgressed, RunGroupsChanged, SourceProgressed
 from eo_listener.model.offsets import Offsets
 from eo_listener.model.progress import Progress, SourceProgress
@@ -13,10 +13,10 @@ from eo_listener.model.progress import Progress, SourceProgress
 Options = Mapping[int, Mapping[str, str]] | None
 
 
-class Reporter:
+class RunReporter:
     """Builds these events, and keeps of each run what it takes to. For one thread."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: GroupRouting) -> None:
         self._rules = rules
         self._clusters: dict[tuple[str, int], str] = {}
         self._fed: dict[str, frozenset[tuple[str, str]]] = {}
@@ -41,7 +41,9 @@ class Reporter:
             sources=tuple(sources),
         )
 
-    def fed(self, query: str, run_id: str, commits: Iterable[Commit]) -> RunGroupsChanged | None:
+    def fed(
+        self, query: str, run_id: str, commits: Iterable[GroupOffsets]
+    ) -> RunGroupsChanged | None:
         """Say it when these commits go to a group that the run has not fed before."""
         known = self._fed.get(run_id, frozenset())
         groups = known.union((str(commit.cluster), commit.group) for commit in commits)

@@ -18,7 +18,7 @@ from eo_listener.model.progress import Progress
 _NO_STARTS: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
-class Guard(Enum):
+class GuardMode(Enum):
     """What a violation leads to."""
 
     WITHHOLD = "withhold"
@@ -47,7 +47,7 @@ def judge(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class SequenceVerdict:
     """What is wrong with one event: violations by the index of the source.
 
     `missed_after` is the last batch that was seen when events are missing before this one, so that
@@ -60,7 +60,7 @@ class Verdict:
     repeated: bool = False
 
 
-class Sequence:
+class SequenceGuard:
     """The progress events of one run, each judged by the one before it."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Sequence:
         self._ranges: tuple[tuple[int, Offsets | None, Offsets | None], ...] = ()
         self._ends: dict[int, Offsets] = {}
 
-    def follow(self, progress: Progress) -> Verdict:
+    def follow(self, progress: Progress) -> SequenceVerdict:
         """Judge the next event of the run.
 
         A listener that was added twice is given each event twice: one with the number and the
@@ -79,7 +79,7 @@ class Sequence:
         if before is not None and (
             progress.batch_id < before or (progress.batch_id, ranges) == (before, self._ranges)
         ):
-            return Verdict(violations={}, repeated=True)
+            return SequenceVerdict(violations={}, repeated=True)
         self._ranges = ranges
         jumped = before is not None and progress.batch_id > before + 1
         violations: dict[int, tuple[Violation, ...]] = {}
@@ -97,7 +97,7 @@ class Sequence:
                 violations[source.index] = found
             self._ends[source.index] = source.end
         self._batch = progress.batch_id
-        return Verdict(violations=violations, missed_after=before if skipped else None)
+        return SequenceVerdict(violations=violations, missed_after=before if skipped else None)
 
 
 def _of(

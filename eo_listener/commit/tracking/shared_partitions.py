@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from eo_listener.commit.tracking.routing import Cluster, Commit
+from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
 from eo_listener.model.events import PartitionsShared
 from eo_listener.model.offsets import Position, TopicPartition
 
@@ -15,14 +15,14 @@ class _Claim:
     """What one run has reached in one group."""
 
     query: str
-    commit: Commit
+    commit: GroupOffsets
 
     @property
     def positions(self) -> Mapping[TopicPartition, Position]:
         return self.commit.positions
 
 
-class Claims:
+class SharedPartitions:
     """What every live run has reached, by group. For one thread."""
 
     def __init__(self) -> None:
@@ -30,8 +30,8 @@ class Claims:
         self._said: set[tuple[Cluster, str]] = set()
 
     def least(
-        self, run_id: str, query: str, commit: Commit
-    ) -> tuple[Commit, PartitionsShared | None]:
+        self, run_id: str, query: str, commit: GroupOffsets
+    ) -> tuple[GroupOffsets, PartitionsShared | None]:
         """Take in how far a run is, and say what may be committed; and once, who shares it."""
         key = (commit.cluster, commit.group)
         claims = self._claims.setdefault(key, {})
@@ -49,7 +49,7 @@ class Claims:
         held_up = replace(commit, positions=least, rivals=frozenset(shared))
         return held_up, self._once(key, commit, shared)
 
-    def holds(self, run_id: str, commit: Commit) -> bool:
+    def holds(self, run_id: str, commit: GroupOffsets) -> bool:
         """Whether the run has fed this group before."""
         return run_id in self._claims.get((commit.cluster, commit.group), {})
 
@@ -58,7 +58,7 @@ class Claims:
         """Those that live runs feed."""
         return frozenset(cluster for cluster, _ in self._claims)
 
-    def rivals(self, run_id: str, commit: Commit) -> tuple[str, ...]:
+    def rivals(self, run_id: str, commit: GroupOffsets) -> tuple[str, ...]:
         """The other runs that feed one of these partitions."""
         claims = self._claims.get((commit.cluster, commit.group), {})
         return tuple(
@@ -68,7 +68,7 @@ class Claims:
         )
 
     def _once(
-        self, key: tuple[Cluster, str], commit: Commit, shared: set[TopicPartition]
+        self, key: tuple[Cluster, str], commit: GroupOffsets, shared: set[TopicPartition]
     ) -> PartitionsShared | None:
         if key in self._said:
             return None
@@ -80,9 +80,9 @@ class Claims:
             readers=tuple(sorted(claim.query for claim in self._claims[key].values())),
         )
 
-    def drop(self, run_id: str) -> tuple[Commit, ...]:
+    def drop(self, run_id: str) -> tuple[GroupOffsets, ...]:
         """Forget a run that has ended; say what those that it held up may commit now."""
-        freed: list[Commit] = []
+        freed: list[GroupOffsets] = []
         for key, claims in list(self._claims.items()):
             gone = claims.pop(run_id, None)
             if not claims:

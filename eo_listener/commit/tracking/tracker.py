@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.groups.due_times import Agenda
-from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Mail, Post
-from eo_listener.commit.tracking.query_run import UNKNOWN_MODE, Run
-from eo_listener.commit.tracking.routing import Route, Rules, skips_losses
-from eo_listener.commit.tracking.run_order import Succession
-from eo_listener.commit.tracking.run_reports import Reporter
-from eo_listener.commit.tracking.sequence_guard import Guard, judge
-from eo_listener.commit.tracking.shared_partitions import Claims
+from eo_listener.commit.groups.due_times import DueTimes
+from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, BufferedEvents, RunEvents
+from eo_listener.commit.tracking.query_run import UNKNOWN_MODE, QueryRun
+from eo_listener.commit.tracking.routing import GroupRouting, RoutedOffsets, skips_losses
+from eo_listener.commit.tracking.run_order import RunOrder
+from eo_listener.commit.tracking.run_reports import RunReporter
+from eo_listener.commit.tracking.sequence_guard import GuardMode, judge
+from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.model.errors import JvmError
 from eo_listener.model.events import (
     Event,
@@ -51,7 +51,7 @@ class Moment:
     wall: float
 
 
-class Desk:
+class QueryTracker:
     """Serves what the inbox brings. Not thread-safe: one thread calls all of it.
 
     What a query has made durable is also read from the query itself: when it starts (an event may
@@ -61,11 +61,11 @@ class Desk:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: GroupRouting,
         queries: QueryReader,
         committer: Committer,
         *,
-        guard: Guard,
+        guard: GuardMode,
         recommit_interval: float,
     ) -> None:
         self._rules = rules
@@ -73,11 +73,11 @@ class Desk:
         self._committer = committer
         self._guard = guard
         self._recommit_interval = recommit_interval
-        self._runs: OrderedDict[str, Run] = OrderedDict()
-        self._succession = Succession(self._runs)
-        self._agenda = Agenda()
-        self._claims = Claims()
-        self._reporter = Reporter(rules)
+        self._runs: OrderedDict[str, QueryRun] = OrderedDict()
+        self._succession = RunOrder(self._runs)
+        self._agenda = DueTimes()
+        self._claims = SharedPartitions()
+        self._reporter = RunReporter(rules)
         self._faulty: set[str] = set()
         self._told_repeated = False
         self.unserved: tuple[Progress, ...] = ()
@@ -95,7 +95,7 @@ class Desk:
         run = self._runs.get(run_id)
         return None if run is None else run.next_look
 
-    def serve(self, post: Post, moment: Moment, *, look_at_all: bool = False) -> None:
+    def serve(self, post: BufferedEvents, moment: Moment, *, look_at_all: bool = False) -> None:
         """Work off what came in, and look at the queries whose time has come."""
         for started in post.started:
             if started.run_id not in self._runs and not self._succession.is_gone(started.run_id):
@@ -119,12 +119,12 @@ class Desk:
             if was_over or (not run.ended and not self._succession.is_newest(run)):
                 self._end(run.run_id, moment.now)
 
-    def _read_all(self, mails: Iterable[Mail], moment: Moment) -> None:
+    def _read_all(self, mails: Iterable[RunEvents], moment: Moment) -> None:
         for mail in mails:
             self._contained(mail.newest.query, partial(self._read, mail, moment))
             self.unserved = self.unserved[1:]
 
-    def _tell_of(self, post: Post) -> None:
+    def _tell_of(self, post: BufferedEvents) -> None:
         """Say what was wrong with the events themselves."""
         if post.unreadable is not None:
             self._committer.observe(
@@ -151,10 +151,10 @@ class Desk:
                 InternalError(where=f"query {query}", problem=type(error).__name__)
             )
 
-    def _run_of(self, query_id: str, run_id: str, name: str | None, now: float) -> Run:
+    def _run_of(self, query_id: str, run_id: str, name: str | None, now: float) -> QueryRun:
         run = self._runs.get(run_id)
         if run is None:
-            run = Run(query_id=query_id, run_id=run_id, name=name, due=now + _FIRST_LOOK)
+            run = QueryRun(query_id=query_id, run_id=run_id, name=name, due=now + _FIRST_LOOK)
             self._runs[run_id] = run
             while len(self._runs) > RUNS_KEPT:
                 self._forget(*self._runs.popitem(last=False))
@@ -179,7 +179,7 @@ class Desk:
         self._succession.end(run_id, run)
         self._forget(run_id, run)
 
-    def _forget(self, run_id: str, run: Run | None) -> None:
+    def _forget(self, run_id: str, run: QueryRun | None) -> None:
         self._agenda.stir(run_id)
         if run is not None:
             self._succession.drop(run)
@@ -198,7 +198,7 @@ class Desk:
 
     # Events
 
-    def _read(self, mail: Mail, moment: Moment) -> None:
+    def _read(self, mail: RunEvents, moment: Moment) -> None:
         """Judge and offer what the events of one run say."""
         reached("router.before-route")
         progress = mail.newest
@@ -210,7 +210,7 @@ class Desk:
         offered = run.take(progress, moment.now)
         if progress.sources:
             self._inspect(run)
-        if self._guard is not Guard.OFF:
+        if self._guard is not GuardMode.OFF:
             self._judge(run, mail, moment)
         if run.follows_checkpoint:
             run.due = min(run.due, moment.now + _SOON)
@@ -219,7 +219,7 @@ class Desk:
         if progress.sources:
             self._committer.observe(self._reporter.progressed(progress, run.options))
 
-    def _judge(self, run: Run, mail: Mail, moment: Moment) -> None:
+    def _judge(self, run: QueryRun, mail: RunEvents, moment: Moment) -> None:
         for after, before in mail.missed:
             self._committer.observe(
                 ProgressEventsMissed(
@@ -236,7 +236,7 @@ class Desk:
             self._violated(run, mail.newest, batch_id, source, violations)
 
     def _losses(
-        self, run: Run, progress: Progress, moment: Moment
+        self, run: QueryRun, progress: Progress, moment: Moment
     ) -> list[tuple[int, int, tuple[Violation, ...]]]:
         """Records that Kafka had deleted before the newest batch could read them."""
         if progress.planned is None:
@@ -260,13 +260,13 @@ class Desk:
 
     def _violated(
         self,
-        run: Run,
+        run: QueryRun,
         progress: Progress,
         batch_id: int,
         source: int,
         violations: tuple[Violation, ...],
     ) -> None:
-        withheld = self._guard is Guard.WITHHOLD
+        withheld = self._guard is GuardMode.WITHHOLD
         if withheld and source not in run.withheld:
             run.withheld.add(source)
             for commit in self._route(run, progress.only([source])).commits:
@@ -284,7 +284,7 @@ class Desk:
 
     # The query itself
 
-    def _look(self, run: Run, now: float, *, last: bool) -> None:
+    def _look(self, run: QueryRun, now: float, *, last: bool) -> None:
         """Offer what a query has made durable by its own word.
 
         That may be ahead of the newest event, which the guard has not seen then: so its time is
@@ -311,14 +311,14 @@ class Desk:
             run.asked(now)
             self._let_go(run.run_id)
 
-    def _has_ended(self, run: Run) -> bool:
+    def _has_ended(self, run: QueryRun) -> bool:
         try:
             return self._queries.has_ended(run.query_id, run.run_id)
         except JvmError as error:
             logger.debug("query %s cannot be asked whether it runs: %s", run.query, error)
             return False
 
-    def _position(self, run: Run) -> LivePosition | None:
+    def _position(self, run: QueryRun) -> LivePosition | None:
         try:
             position = self._queries.position(run.query_id, run.run_id)
         except JvmError as error:
@@ -331,7 +331,7 @@ class Desk:
         run.unanswered = 0
         return position
 
-    def _inspect(self, run: Run) -> None:
+    def _inspect(self, run: QueryRun) -> None:
         """Read what does not change in a run, until it is known."""
         if run.options is not None or run.inspections >= _INSPECTIONS:
             return
@@ -355,7 +355,7 @@ class Desk:
 
     # Where to
 
-    def _offer(self, run: Run, progress: Progress, now: float, *, renew: bool) -> None:
+    def _offer(self, run: QueryRun, progress: Progress, now: float, *, renew: bool) -> None:
         if not progress.sources and (run.newest is None or run.newest.sources):
             return  # nothing is durable yet; only an event can say that it reads nothing from Kafka
         kept = progress.without(run.withheld)
@@ -364,7 +364,7 @@ class Desk:
         if renew and run.withheld:
             self._renew_marks(self._route(run, progress.only(run.withheld)))
 
-    def _offer_all(self, run: Run, route: Route, now: float, *, renew: bool) -> None:
+    def _offer_all(self, run: QueryRun, route: RoutedOffsets, now: float, *, renew: bool) -> None:
         for why in route.ignored:
             self._say_once(run, (why.source, why.problem), why)
         for overlap in route.shared:
@@ -382,16 +382,16 @@ class Desk:
                 self._committer.observe(shared)
             self._committer.offer(least, renew=renew)
 
-    def _renew_marks(self, route: Route) -> None:
+    def _renew_marks(self, route: RoutedOffsets) -> None:
         """Keep from expiring what a withheld source stands at, in partitions it got since too."""
         for commit in route.commits:
             self._committer.withhold(commit)
             self._committer.offer(commit, renew=True)
 
-    def _route(self, run: Run, progress: Progress) -> Route:
+    def _route(self, run: QueryRun, progress: Progress) -> RoutedOffsets:
         return self._rules.route(progress, run.options)
 
-    def _say_once(self, run: Run, key: tuple[int | None, str], event: Event) -> None:
+    def _say_once(self, run: QueryRun, key: tuple[int | None, str], event: Event) -> None:
         if key not in run.said:
             run.said.add(key)
             self._committer.observe(event)

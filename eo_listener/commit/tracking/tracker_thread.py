@@ -7,10 +7,10 @@ import threading
 import time
 
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.tracking.event_buffer import Inbox, Post, Started
-from eo_listener.commit.tracking.routing import Rules
-from eo_listener.commit.tracking.sequence_guard import Guard
-from eo_listener.commit.tracking.tracker import Desk, Moment
+from eo_listener.commit.tracking.event_buffer import BufferedEvents, EventBuffer, Started
+from eo_listener.commit.tracking.routing import GroupRouting
+from eo_listener.commit.tracking.sequence_guard import GuardMode
+from eo_listener.commit.tracking.tracker import Moment, QueryTracker
 from eo_listener.model.errors import FormatError
 from eo_listener.model.events import InternalError
 from eo_listener.model.progress import Progress
@@ -21,27 +21,27 @@ RECOMMIT_INTERVAL = 3600.0  # a small part of Kafka's default retention of 7 day
 logger = logging.getLogger("eo_listener")
 
 
-class Router:
+class TrackerThread:
     """Takes progress events over from Spark's thread, and offers their offsets for committing.
 
-    `Desk` decides what becomes of them; here are the thread and the clock.
+    `QueryTracker` decides what becomes of them; here are the thread and the clock.
     """
 
     def __init__(
         self,
-        rules: Rules,
+        rules: GroupRouting,
         queries: QueryReader,
         committer: Committer,
         *,
-        guard: Guard = Guard.WITHHOLD,
+        guard: GuardMode = GuardMode.WITHHOLD,
         recommit_interval: float = RECOMMIT_INTERVAL,
     ) -> None:
         self._committer = committer
-        self._desk = Desk(
+        self._desk = QueryTracker(
             rules, queries, committer, guard=guard, recommit_interval=recommit_interval
         )
         self._changed = threading.Condition()
-        self._inbox = Inbox()
+        self._inbox = EventBuffer()
         self._look_at_all = False
         self._busy = False
         self._stopping = False
@@ -108,7 +108,7 @@ class Router:
         with self._changed:
             self._stopping = True
             left = [*(() if done else self._desk.unserved), *self._inbox.waiting()]
-            self._inbox = Inbox()
+            self._inbox = EventBuffer()
             self._changed.notify_all()
         self._thread.join(max(0.1, deadline - time.monotonic()))
         why = "it came while the listener was closed" if done else "Spark did not answer in time"
@@ -128,7 +128,7 @@ class Router:
             moment = Moment(time.monotonic(), time.time())
             self._desk.serve(post, moment, look_at_all=look_at_all)
 
-    def _wait(self) -> tuple[Post | None, bool]:
+    def _wait(self) -> tuple[BufferedEvents | None, bool]:
         """Wait for something to do, and take it; nothing to stop."""
         with self._changed:
             self._busy = False

@@ -19,7 +19,7 @@ from eo_listener.devtools.broker.programs import Commands
 from eo_listener.devtools.broker.record import NodeRecord, Record
 from eo_listener.devtools.broker.storage import NodeFolder, Storage, make_folder, new_cluster_id
 from eo_listener.devtools.broker.versions import DEFAULT, Release
-from eo_listener.devtools.broker.watchdog import Guard
+from eo_listener.devtools.broker.watchdog import Watchdog
 from eo_listener.model.errors import BrokerError, SettingsError
 from eo_listener.spark import java
 
@@ -67,7 +67,7 @@ class Broker:
         self._say = on_progress
         self._data: Path | None = None
         self._commands: Commands | None = None
-        self._guard: Guard | None = None
+        self._guard: Watchdog | None = None
         self._ports: dict[int, dict[str, int]] = {}
         self._nodes: dict[int, Node] = {}
         self._owner = os.getpid()
@@ -127,7 +127,7 @@ class Broker:
         )
         self._data = self._kept or Path(tempfile.mkdtemp(prefix="eo-broker-"))
         try:
-            self._guard = Guard()
+            self._guard = Watchdog()
             atexit.register(self._at_exit)
             self._start_somewhere(assigned)
         except BrokerError:

@@ -25,7 +25,7 @@ NAME: Final = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class StartedBroker:
     """The broker that now runs, and whether it did so before."""
 
     record: Record
@@ -47,7 +47,7 @@ def start(
     port: int | None = None,
     properties: Mapping[str, str] | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
-) -> Started:
+) -> StartedBroker:
     """Start a broker on `data`, unless one runs there, and let it live on.
 
     What is None is of no matter to a broker that runs, and is the default of one that is started.
@@ -73,12 +73,12 @@ def start(
                     f"The broker on {data} runs already, {difference}",
                     fix=f"Stop it first: {stop_command(data)}",
                 )
-            return Started(record=earlier, already=True)
+            return StartedBroker(record=earlier, already=True)
         broker.start()
         record = broker.record()
         record.write()
         broker.detach()
-        return Started(record=record, already=False)
+        return StartedBroker(record=record, already=False)
 
 
 def stop(data: Path) -> tuple[NodeRecord, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from eo_listener.devtools.broker.storage import NodeFolder
-from eo_listener.devtools.broker.watchdog import Guard
+from eo_listener.devtools.broker.watchdog import Watchdog
 from eo_listener.model.errors import BrokerError
 
 _STANDSTILL = 5.0  # seconds
@@ -23,7 +23,7 @@ _THROWN = re.compile(r"^[\w.$]+(?:Exception|Error)\b")
 class Node:
     """A node of the broker, running or not; its folder stays the same all the while."""
 
-    def __init__(self, folder: NodeFolder, command: Sequence[str], guard: Guard) -> None:
+    def __init__(self, folder: NodeFolder, command: Sequence[str], guard: Watchdog) -> None:
         self.folder = folder
         self.number = folder.node
         self._command = list(command)

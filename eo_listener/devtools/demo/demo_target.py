@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eo_listener.devtools.demo.demo_settings import TABLE, DemoSettings, Store
+from eo_listener.devtools.demo.demo_settings import TABLE, DemoSettings, DemoStore
 from eo_listener.model.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ _PATIENCE: Final = 10  # seconds for whatever is asked of a database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class DemoTarget:
     """`where` is SQLite's file, or a DSN, which may hold a password; `label` is for people."""
 
-    store: Store
+    store: DemoStore
     where: str = field(repr=False)
     label: str
 
@@ -33,14 +33,14 @@ class Target:
         return json.dumps(asdict(self))
 
     @classmethod
-    def parse(cls, text: str) -> Target:
+    def parse(cls, text: str) -> DemoTarget:
         """Read what `text` wrote."""
         fields = json.loads(text)
-        return cls(store=Store(fields["store"]), where=fields["where"], label=fields["label"])
+        return cls(store=DemoStore(fields["store"]), where=fields["where"], label=fields["label"])
 
     def sink(self) -> Sink:
         """The sink that writes there."""
-        if self.store is Store.SQLITE:
+        if self.store is DemoStore.SQLITE:
             from eo_listener.sinks.sqlite import SqliteSink  # noqa: PLC0415  # one of two extras
 
             return SqliteSink(self.where, table=TABLE)
@@ -51,7 +51,7 @@ class Target:
     @contextlib.contextmanager
     def connection(self) -> Iterator[Any]:
         """A connection of one's own (DB-API), to look at what is there."""
-        if self.store is Store.SQLITE:
+        if self.store is DemoStore.SQLITE:
             opened: Any = sqlite3.connect(self.where, timeout=_PATIENCE, isolation_level=None)
         else:
             opened = _connect(self.where)
@@ -61,12 +61,12 @@ class Target:
     @property
     def place(self) -> str:
         """The kind of store, for people."""
-        return "SQLite" if self.store is Store.SQLITE else "PostgreSQL"
+        return "SQLite" if self.store is DemoStore.SQLITE else "PostgreSQL"
 
     @property
     def errors(self) -> type[Exception]:
         """What its connections raise."""
-        if self.store is Store.SQLITE:
+        if self.store is DemoStore.SQLITE:
             return sqlite3.Error
         import psycopg  # noqa: PLC0415  # only a demo on PostgreSQL needs it
 
@@ -75,38 +75,38 @@ class Target:
     @property
     def placeholder(self) -> str:
         """What stands for a parameter in its SQL."""
-        return "?" if self.store is Store.SQLITE else "%s"
+        return "?" if self.store is DemoStore.SQLITE else "%s"
 
 
 def require_reachable(settings: DemoSettings) -> None:
     """Raise UnavailableError when a PostgreSQL of the user's does not answer."""
-    if settings.store is Store.POSTGRES and settings.dsn is not None:
+    if settings.store is DemoStore.POSTGRES and settings.dsn is not None:
         _connect(settings.dsn).close()
 
 
 @contextlib.contextmanager
-def opened(settings: DemoSettings, folder: Path) -> Iterator[Target]:
+def opened(settings: DemoSettings, folder: Path) -> Iterator[DemoTarget]:
     """The target that was asked for; what was made for it alone is gone afterwards.
 
     In a database of the user's it is a schema, dropped at the end unless it is to be kept.
     Raises UnavailableError.
     """
-    if settings.store is not Store.POSTGRES:
+    if settings.store is not DemoStore.POSTGRES:
         file = folder / "flights.sqlite"
-        yield Target(store=Store.SQLITE, where=str(file), label=f"SQLite, {file}")
+        yield DemoTarget(store=DemoStore.SQLITE, where=str(file), label=f"SQLite, {file}")
     elif settings.dsn is None:
         from eo_listener.devtools.demo.postgres_server import PostgresServer  # noqa: PLC0415  # only here
 
         with contextlib.closing(PostgresServer()) as server:
             server.start()
-            yield Target(store=Store.POSTGRES, where=server.dsn(), label="PostgreSQL")
+            yield DemoTarget(store=DemoStore.POSTGRES, where=server.dsn(), label="PostgreSQL")
     else:
         with _schema(settings.dsn, keep=settings.keep) as target:
             yield target
 
 
 @contextlib.contextmanager
-def _schema(dsn: str, *, keep: bool) -> Iterator[Target]:
+def _schema(dsn: str, *, keep: bool) -> Iterator[DemoTarget]:
     """A schema of its own in the user's database, so that nothing of theirs is touched."""
     from psycopg import conninfo, sql  # noqa: PLC0415  # only this kind of demo needs it
 
@@ -116,8 +116,8 @@ def _schema(dsn: str, *, keep: bool) -> Iterator[Target]:
     given = conninfo.conninfo_to_dict(dsn).get("options")
     options = f"{given} -c search_path={name}" if given else f"-c search_path={name}"
     try:
-        yield Target(
-            store=Store.POSTGRES,
+        yield DemoTarget(
+            store=DemoStore.POSTGRES,
             where=conninfo.make_conninfo(dsn, options=options),
             label=f"PostgreSQL, schema {name}",
         )
@@ -131,9 +131,9 @@ def _connect(dsn: str) -> Any:
     """Raises UnavailableError and SettingsError, which do not show the DSN."""
     import psycopg  # noqa: PLC0415  # only a demo on PostgreSQL needs it
 
-    from eo_listener.sinks.postgres.conninfo import Access  # noqa: PLC0415  # the same
+    from eo_listener.sinks.postgres.conninfo import ConnectionSettings  # noqa: PLC0415  # the same
 
-    access = Access(
+    access = ConnectionSettings(
         dsn=dsn,
         schema=None,
         connect_timeout=_PATIENCE,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from eo_listener.devtools.demo.demo_settings import LOG
-from eo_listener.devtools.demo.demo_target import Target
+from eo_listener.devtools.demo.demo_target import DemoTarget
 from eo_listener.devtools.demo.job import CHECKPOINT, Job
 from eo_listener.devtools.demo.job_messages import News
 from eo_listener.devtools.demo.processes import kill_tree
@@ -28,7 +28,7 @@ class Driver:
     `hear` is told, on another thread, of batches and commits.
     """
 
-    def __init__(self, job: Job, target: Target, hear: Callable[[News], None]) -> None:
+    def __init__(self, job: Job, target: DemoTarget, hear: Callable[[News], None]) -> None:
         self.log = Path(job.folder) / LOG
         self.checkpoint = Path(job.folder) / CHECKPOINT
         self._job = job
@@ -81,7 +81,9 @@ class Driver:
 class _Life:
     """One process, from its start to its end."""
 
-    def __init__(self, job: Job, target: Target, hear: Callable[[News], None], log: Path) -> None:
+    def __init__(
+        self, job: Job, target: DemoTarget, hear: Callable[[News], None], log: Path
+    ) -> None:
         self.running = threading.Event()
         self._tell = hear
         self._log = log

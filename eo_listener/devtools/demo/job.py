@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.devtools.demo.demo_settings import LOG, QUERY
-from eo_listener.devtools.demo.demo_target import Target
+from eo_listener.devtools.demo.demo_target import DemoTarget
 from eo_listener.devtools.demo.flights import Flight
 from eo_listener.devtools.demo.job_messages import News
 from eo_listener.devtools.demo.screen import output_to
@@ -59,10 +59,10 @@ class Job:
         return cls(**json.loads(text))
 
 
-class Written:
+class RowsWritten:
     """Applies batches, and tells of each before and after."""
 
-    def __init__(self, target: Target, say: Callable[[News], None]) -> None:
+    def __init__(self, target: DemoTarget, say: Callable[[News], None]) -> None:
         self._say = say
         self._rows = 0
         self._apply = exactly_once(target.sink(), transform=flights, observers=[self._observe])
@@ -88,7 +88,7 @@ def flights(frame: DataFrame) -> DataFrame:
     )
 
 
-def start(spark: SparkSession, job: Job, written: Written) -> StreamingQuery:
+def start(spark: SparkSession, job: Job, written: RowsWritten) -> StreamingQuery:
     """Start the query."""
     return (
         records(spark, job.servers, job.most)
@@ -99,7 +99,7 @@ def start(spark: SparkSession, job: Job, written: Written) -> StreamingQuery:
     )
 
 
-def run(job: Job, target: Target, say: Callable[[News], None]) -> None:
+def run(job: Job, target: DemoTarget, say: Callable[[News], None]) -> None:
     """Run the query until the input ends. Raises EoListenerError."""
     folder = Path(job.folder)
     log = folder / LOG
@@ -112,7 +112,7 @@ def run(job: Job, target: Target, say: Callable[[News], None]) -> None:
         listener = OffsetCommitListener(observers=[observe], flush_timeout=_FLUSH)
         spark.streams.addListener(listener)
         try:
-            query = start(spark, job, Written(target, say))
+            query = start(spark, job, RowsWritten(target, say))
             say(News(what="running"))
             while not select.select([sys.stdin], [], [], _LOOK)[0]:
                 require_active(query, log)
@@ -123,7 +123,7 @@ def run(job: Job, target: Target, say: Callable[[News], None]) -> None:
 
 def main() -> None:
     """Read the two lines, and do it; exit status 1 after telling what went wrong."""
-    job, target = Job.parse(sys.stdin.readline()), Target.parse(sys.stdin.readline())
+    job, target = Job.parse(sys.stdin.readline()), DemoTarget.parse(sys.stdin.readline())
     with (
         os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1) as out,
         output_to(Path(job.folder, LOG)),

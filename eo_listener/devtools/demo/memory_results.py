@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eo_listener.devtools.demo.results import Batch, Delay, Results
+from eo_listener.devtools.demo.results import BatchResult, Delay, Results
 
 
-class Tally(Results):
+class MemoryResults(Results):
     """What the batches have written so far.
 
     A batch brings the new values of the keys it changed, not differences: writing one twice
@@ -19,4 +19,4 @@ class Tally(Results):
         before = self.counted
         whole = {(delay.origin, delay.hour): delay for delay in (*self.delays, *changed)}
         self.delays = tuple(whole.values())
-        self.add(Batch(number=number, rows=self.counted - before, seconds=seconds))
+        self.add(BatchResult(number=number, rows=self.counted - before, seconds=seconds))

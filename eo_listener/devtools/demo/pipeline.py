@@ -12,11 +12,11 @@ from eo_listener.devtools.demo.demo_settings import TOPIC, DemoSettings
 from eo_listener.devtools.demo.demo_target import opened
 from eo_listener.devtools.demo.flights_check import Proof
 from eo_listener.devtools.demo.group_readings import Repeater
-from eo_listener.devtools.demo.memory_results import Tally
+from eo_listener.devtools.demo.memory_results import MemoryResults
 from eo_listener.devtools.demo.query import FlightsQuery
 from eo_listener.devtools.demo.sink_pipeline import IntoSink
 from eo_listener.devtools.demo.snapshot import Scoreboard
-from eo_listener.devtools.demo.verdict import Verdict, judge
+from eo_listener.devtools.demo.verdict import DemoVerdict, judge
 
 
 class Query(Protocol):
@@ -56,7 +56,7 @@ class Course(Protocol):
 
     def judge(
         self, rows: Sequence[GroupRow], partitions: int, produced: int
-    ) -> tuple[Verdict, Proof | None]:
+    ) -> tuple[DemoVerdict, Proof | None]:
         """Judge it, and the last word of kafka-consumer-groups. Raises EoListenerError."""
         ...
 
@@ -67,7 +67,7 @@ class _InMemory:
     readings: Sequence[Repeater] = ()
 
     def __init__(self, servers: str, folder: Path, board: Scoreboard) -> None:
-        board.results = self._tally = Tally()
+        board.results = self._tally = MemoryResults()
         self.query: Query = FlightsQuery(servers, folder, self._tally, board.observe)
 
     def step(self) -> None:
@@ -75,7 +75,7 @@ class _InMemory:
 
     def judge(
         self, rows: Sequence[GroupRow], partitions: int, produced: int
-    ) -> tuple[Verdict, Proof | None]:
+    ) -> tuple[DemoVerdict, Proof | None]:
         counted = self._tally.counted
         return judge(
             rows, topic=TOPIC, partitions=partitions, produced=produced, counted=counted

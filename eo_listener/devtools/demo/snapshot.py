@@ -9,7 +9,7 @@ from typing import Final
 from eo_listener.devtools.broker import GroupRow
 from eo_listener.devtools.demo.group_readings import OurReading, ToolReading
 from eo_listener.devtools.demo.producer import Replay
-from eo_listener.devtools.demo.results import Batch, Delay, Results
+from eo_listener.devtools.demo.results import BatchResult, Delay, Results
 from eo_listener.model.events import Committed, Event
 from eo_listener.model.lag import PartitionLag
 
@@ -31,7 +31,7 @@ class Snapshot:
     place: str | None = None
     produced: int = 0
     counted: int = 0
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[BatchResult, ...] = ()
     partitions: tuple[PartitionLag, ...] = ()
     batch_count: int = 0
     commits: int = 0

@@ -11,13 +11,13 @@ from eo_listener.devtools.broker.record import Record
 from eo_listener.devtools.demo.demo_settings import GROUP, LOG, TOPIC, DemoSettings
 from eo_listener.devtools.demo.flights_check import Proof
 from eo_listener.devtools.demo.snapshot import Snapshot
-from eo_listener.devtools.demo.verdict import Verdict
+from eo_listener.devtools.demo.verdict import DemoVerdict
 
 _WORST: Final = 5  # delays that the document names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DemoSummary:
     """The verdict and what it rests on. `table` is what kafka-consumer-groups printed at the end.
 
     `proof` is there when the flights went into a sink. `drained` tells whether lag 0 was reached
@@ -26,7 +26,7 @@ class Outcome:
     """
 
     settings: DemoSettings
-    verdict: Verdict
+    verdict: DemoVerdict
     servers: str
     table: str
     last: Snapshot

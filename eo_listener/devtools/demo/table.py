@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eo_listener.devtools.demo.demo_settings import TABLE, TOPIC
-from eo_listener.devtools.demo.demo_target import Target
+from eo_listener.devtools.demo.demo_target import DemoTarget
 from eo_listener.devtools.demo.results import Delay, Results
 from eo_listener.model.errors import UnavailableError
 
@@ -28,7 +28,7 @@ class Rows:
 class Table(Results):
     """The flights in the table, as they were seen last."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: DemoTarget) -> None:
         super().__init__()
         self._target = target
 

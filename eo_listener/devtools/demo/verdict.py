@@ -18,7 +18,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class DemoVerdict:
     """The checks; the demo has passed when all of them have."""
 
     checks: tuple[Check, ...]
@@ -31,10 +31,10 @@ class Verdict:
 
 def judge(
     rows: Sequence[GroupRow], *, topic: str, partitions: int, produced: int, counted: int
-) -> Verdict:
+) -> DemoVerdict:
     """Judge the table of kafka-consumer-groups, and what the query has counted."""
     told = judge_group(rows, topic=topic, partitions=partitions)
-    return Verdict(checks=(*told, _all_counted(produced, counted)))
+    return DemoVerdict(checks=(*told, _all_counted(produced, counted)))
 
 
 def judge_group(rows: Sequence[GroupRow], *, topic: str, partitions: int) -> tuple[Check, ...]:

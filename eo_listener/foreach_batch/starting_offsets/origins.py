@@ -11,8 +11,8 @@ from eo_listener.model.protocols import Sink
 from eo_listener.spark.checkpoint import (
     Checkpoint,
     CheckpointError,
-    Finding,
-    FindingKind,
+    FileFinding,
+    FileFindingKind,
     has_scheme,
     shown,
 )
@@ -74,7 +74,7 @@ def of_checkpoint(location: str) -> Origin:
         )
     newest = checkpoint.batches().committed[-1]
     if durable.findings or durable.offsets.batch < newest:
-        lost = Finding(file=f"offsets/{newest}", kind=FindingKind.MISSING)
+        lost = FileFinding(file=f"offsets/{newest}", kind=FileFindingKind.MISSING)
         raise CheckpointError(shown(location), durable.findings[0] if durable.findings else lost)
     offsets: dict[TopicPartition, int] = {}
     for held in durable.offsets.kafka().values():

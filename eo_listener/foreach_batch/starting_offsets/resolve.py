@@ -18,7 +18,7 @@ from eo_listener.model.errors import (
     few,
 )
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 EARLIEST: Final = -2  # as Spark spells them (JsonUtils)
 LATEST: Final = -1
@@ -62,7 +62,7 @@ class Origin:
 def choose(
     origin: Origin,
     partitions: Collection[TopicPartition],
-    logs: Look,
+    logs: GroupSnapshot,
     *,
     missing: Policy,
     out_of_range: Policy,
@@ -136,19 +136,19 @@ def _missing(origin: Origin, tp: TopicPartition, policy: Policy) -> int:
     return _WISHES[policy]
 
 
-def _made_anew(origin: Origin, there: Collection[TopicPartition], logs: Look) -> set[str]:
+def _made_anew(origin: Origin, there: Collection[TopicPartition], logs: GroupSnapshot) -> set[str]:
     gone = origin.offsets.keys() - set(there)
     return {tp.topic for tp in (*_of_older(origin, there, logs), *gone)}
 
 
-def _of_now(origin: Origin, logs: Look) -> set[TopicPartition]:
+def _of_now(origin: Origin, logs: GroupSnapshot) -> set[TopicPartition]:
     """Positions that are known to be those of the topic that there is."""
     known = ((tp, origin.topic_ids.get(tp)) for tp in origin.offsets)
     return {tp for tp, was in known if was is not None and was == logs.topic_ids.get(tp.topic)}
 
 
 def _of_older(
-    origin: Origin, partitions: Collection[TopicPartition], logs: Look
+    origin: Origin, partitions: Collection[TopicPartition], logs: GroupSnapshot
 ) -> dict[TopicPartition, OffsetRange]:
     """Positions that are those of another topic of the same name."""
     wrong = {}
@@ -159,7 +159,9 @@ def _of_older(
     return wrong
 
 
-def _refuse_recreated(origin: Origin, partitions: Collection[TopicPartition], logs: Look) -> None:
+def _refuse_recreated(
+    origin: Origin, partitions: Collection[TopicPartition], logs: GroupSnapshot
+) -> None:
     wrong = _of_older(origin, partitions, logs)
     if wrong:
         raise TopicRecreatedError(

@@ -7,15 +7,15 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
-from eo_listener.foreach_batch.starting_offsets.subscription import Wanted
+from eo_listener.foreach_batch.starting_offsets.subscription import Subscription
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.kafka.open_cluster import librdkafka_properties
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.errors import SettingsError, few
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.protocols import Look
-from eo_listener.spark.jvm.shim_client import JvmHands
+from eo_listener.model.protocols import GroupSnapshot
+from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 _TIMEOUT: Final = 30.0  # seconds for each question
 
@@ -28,7 +28,7 @@ class SourceCluster:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        hands = JvmHands()
+        hands = JvmShimClient()
         cluster = SourceLogs(hands).cluster(options)
         if cluster.client == "java":
             raise SettingsError(
@@ -41,7 +41,7 @@ class SourceCluster:
         self._reader = ClusterReader(properties, timeout=_TIMEOUT)
         self._logs = Logs(properties)
 
-    def partitions(self, wanted: Wanted | None) -> tuple[TopicPartition, ...]:
+    def partitions(self, wanted: Subscription | None) -> tuple[TopicPartition, ...]:
         """All partitions of the topics wanted; without that all there are, but Kafka's own.
 
         Raises SettingsError for a topic or a partition that does not exist, and for a pattern
@@ -88,7 +88,7 @@ class SourceCluster:
         found = self._logs.at(timestamp_ms, partitions, deadline)
         return Origin(what=f"the time {timestamp_ms} ms", offsets={**ends, **found})
 
-    def look(self, partitions: Collection[TopicPartition]) -> Look:
+    def look(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         """Where the logs of these partitions stand."""
         return self._logs.look(NOTHING_HELD, partitions, time.monotonic() + _TIMEOUT).whole()
 

@@ -18,7 +18,7 @@ from eo_listener.foreach_batch.starting_offsets.resolve import (
     text,
 )
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
-from eo_listener.foreach_batch.starting_offsets.subscription import Wanted
+from eo_listener.foreach_batch.starting_offsets.subscription import Subscription
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import Sink
@@ -73,7 +73,7 @@ def starting_offsets(
     _require_one(ledger, group, checkpoint, timestamp)
     rules = _rules(missing, out_of_range, recreated)
     given = _options(options, bootstrap_servers)
-    wanted = Wanted.of(topics, given)
+    wanted = Subscription.of(topics, given)
     when = None if timestamp is None else _milliseconds(timestamp, wanted)
     _refuse_existing(checkpoint_location)
     cluster = SourceCluster(given)
@@ -94,7 +94,7 @@ def starting_offsets(
 
 def _begun(
     cluster: SourceCluster,
-    wanted: Wanted | None,
+    wanted: Subscription | None,
     there: tuple[TopicPartition, ...],
     origin: Origin,
     rules: Mapping[str, Any],
@@ -146,7 +146,7 @@ def _options(options: Mapping[str, str], servers: str | None) -> dict[str, str]:
     return given
 
 
-def _milliseconds(timestamp: object, wanted: Wanted | None) -> int:
+def _milliseconds(timestamp: object, wanted: Subscription | None) -> int:
     if wanted is None:
         raise SettingsError(
             "a timestamp alone does not say which topics to read", fix="Name them in topics="

@@ -17,7 +17,7 @@ _ASSIGN: Final = "assign"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Subscription:
     """Topics by their names, or all that match a pattern as a whole; or single partitions."""
 
     topics: frozenset[str] | None = None
@@ -25,7 +25,9 @@ class Wanted:
     assigned: frozenset[TopicPartition] | None = None
 
     @classmethod
-    def of(cls, topics: str | Iterable[str] | None, options: Mapping[str, str]) -> Wanted | None:
+    def of(
+        cls, topics: str | Iterable[str] | None, options: Mapping[str, str]
+    ) -> Subscription | None:
         """Read what is asked for; None where nobody says. `options` have keys in lower case.
 
         Raises SettingsError for what names nothing, or partitions and topics at once.

@@ -67,7 +67,7 @@ _OfGroup = (
 _OfSinks = BatchApplied | BatchReplayed | BatchFailed | QueryStateLost
 
 
-class Tally:
+class EventCounters:
     """An observer that counts. Groups and queries beyond `limit` count together, as OTHER."""
 
     def __init__(

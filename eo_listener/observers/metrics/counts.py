@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from eo_listener.model.events import BatchMetrics, SourceProgressed
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.observers.metrics.time_lag import CaughtUp
+from eo_listener.observers.metrics.time_lag import TimeLag
 
 LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -110,7 +110,7 @@ class RunTally:
     batch_id: int | None = None
     metrics: BatchMetrics = field(default_factory=BatchMetrics)
     sources: dict[int, SourceProgressed] = field(default_factory=dict)
-    caught_up: dict[int, CaughtUp] = field(default_factory=dict)
+    caught_up: dict[int, TimeLag] = field(default_factory=dict)
     lags: dict[int, float] = field(default_factory=dict)
     withheld: set[int] = field(default_factory=set)
     groups: frozenset[GroupKey] = frozenset()
@@ -138,7 +138,7 @@ class RunTally:
         started, done = self.metrics.started, self.done
         if source.log_ends is None or started is None or done is None:
             return
-        known = self.caught_up.setdefault(source.source, CaughtUp())
+        known = self.caught_up.setdefault(source.source, TimeLag())
         known.progressed(started, source.ends, source.log_ends)
         lag = known.lag(done)
         if lag is not None:
@@ -157,7 +157,7 @@ class Numbers:
 
 
 @dataclass(slots=True)
-class Room:
+class SeriesBudget:
     """How many partitions may still have series; `beyond` is how many have found no room."""
 
     left: int

@@ -25,8 +25,8 @@ from eo_listener.observers.metrics.counts import (
     GroupKey,
     GroupTally,
     Numbers,
-    Room,
     RunTally,
+    SeriesBudget,
     by_topic,
 )
 from eo_listener.observers.metrics.query_families import of_queries
@@ -60,7 +60,7 @@ class Families:
         yield InfoMetricFamily(
             "eo_listener_build", "Version of eo_listener, as a label.", {"version": __version__}
         )
-        of_applied = Room(self._limit)
+        of_applied = SeriesBudget(self._limit)
         applied = applied_offsets(numbers, of_applied)
         yield from self._offsets(numbers.groups, log_ends, of_applied.beyond)
         yield from _commits(numbers)
@@ -94,7 +94,7 @@ class Families:
             "eo_listener_partitions_without_series",
             "Partitions that have no series of their own, because of the limit of series.",
         )
-        room = Room(self._limit, beyond)
+        room = SeriesBudget(self._limit, beyond)
         for (cluster, group), tally in groups.items():
             ends = log_ends.get(cluster, {})
             for topic, offsets in by_topic(tally.held).items():
@@ -119,7 +119,7 @@ class Families:
             "Log end offset when the newest batch was planned, by partition.",
             labels=_LOG,
         )
-        room = Room(self._limit)
+        room = SeriesBudget(self._limit)
         for cluster, ends in log_ends.items():
             for topic, offsets in by_topic(ends).items():
                 if room.takes(len(offsets)):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from eo_listener.model.errors import MissingExtraError, SettingsError, UnavailableError
 from eo_listener.model.events import Event
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
-from eo_listener.observers.metrics.counters import Tally
+from eo_listener.observers.metrics.counters import EventCounters
 
 try:
     from prometheus_client import CollectorRegistry, Metric
@@ -34,7 +34,7 @@ class Prometheus(Collector):
     def __init__(
         self, registry: CollectorRegistry | None = None, *, partitions: int = PARTITIONS
     ) -> None:
-        self._tally = Tally(_GROUPS)
+        self._tally = EventCounters(_GROUPS)
         self._families = Families(partitions)
         self._registry = CollectorRegistry() if registry is None else registry
         try:
@@ -57,7 +57,7 @@ class Prometheus(Collector):
 
     def describe(self) -> Iterable[Metric]:
         """The families without numbers: the registry needs the names, for `?name[]=`."""
-        return list(Families(0).draw(Tally(0).numbers()))
+        return list(Families(0).draw(EventCounters(0).numbers()))
 
     @property
     def port(self) -> int | None:

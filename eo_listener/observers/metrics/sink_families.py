@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from eo_listener.observers.metrics.counts import Numbers, Room, SinkTally, by_topic
+from eo_listener.observers.metrics.counts import Numbers, SeriesBudget, SinkTally, by_topic
 
 
 def of_sinks(numbers: Numbers) -> Iterator[Metric]:
@@ -36,7 +36,7 @@ def of_sinks(numbers: Numbers) -> Iterator[Metric]:
         yield family
 
 
-def applied_offsets(numbers: Numbers, room: Room) -> list[Metric]:
+def applied_offsets(numbers: Numbers, room: SeriesBudget) -> list[Metric]:
     """Draw where the sinks stand, as far as there is room."""
     name = "eo_listener_sink_applied_offset"
     meaning = "Next offset to apply, by partition; of several sinks the lowest."

@@ -15,7 +15,7 @@ from eo_listener.model.offsets import Offsets
 _KEPT = 64  # looks at the logs that are not reached yet; of more, every other is forgotten
 
 
-class CaughtUp:
+class TimeLag:
     """One source of one run. `since` is None until it has reached what was there at first."""
 
     def __init__(self) -> None:

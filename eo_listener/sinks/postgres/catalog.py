@@ -12,8 +12,8 @@ from eo_listener.sinks.postgres.types import Existing
 from eo_listener.sinks.target import refuse_dotted
 
 if TYPE_CHECKING:
-    from eo_listener.sinks.postgres.columns import Layout
-    from eo_listener.sinks.postgres.connection import Cursor, Link
+    from eo_listener.sinks.postgres.columns import ColumnLayout
+    from eo_listener.sinks.postgres.connection import Connection, Cursor
 
 _COLUMNS: Final = """
 SELECT a.attname, CASE b.typtype WHEN 'e' THEN 'enum' ELSE b.typname END,
@@ -63,7 +63,7 @@ class Found:
     fleeting: str | None
 
 
-def look(link: Link, schema: str | None, names: Sequence[str]) -> dict[str, Found]:
+def look(link: Connection, schema: str | None, names: Sequence[str]) -> dict[str, Found]:
     """Look at tables, those that are there, in one round trip."""
     asked: list[tuple[Cursor, Cursor, Cursor]] = []
     with link.pipeline():
@@ -84,13 +84,13 @@ def look(link: Link, schema: str | None, names: Sequence[str]) -> dict[str, Foun
     return found
 
 
-def columns(link: Link, schema: str | None, table: str) -> dict[str, Existing] | None:
+def columns(link: Connection, schema: str | None, table: str) -> dict[str, Existing] | None:
     """Return the columns of a table, None where there is no such table."""
     found = look(link, schema, [table]).get(table)
     return None if found is None else found.columns
 
 
-def check_durable(link: Link, schema: str | None, table: str, found: Found) -> None:
+def check_durable(link: Connection, schema: str | None, table: str, found: Found) -> None:
     """Raise SettingsError for a table that a crash, or the end of a connection, empties."""
     if found.fleeting is not None:
         name = identifier(schema, table).as_string(link)
@@ -102,8 +102,8 @@ def check_durable(link: Link, schema: str | None, table: str, found: Found) -> N
 
 
 def make_target(
-    link: Link,
-    layout: Layout,
+    link: Connection,
+    layout: ColumnLayout,
     keys: tuple[str, ...],
     where: tuple[str | None, str],
     *,

@@ -9,9 +9,9 @@ from typing import Any, Final
 from psycopg import sql
 
 from eo_listener.model.errors import SettingsError
-from eo_listener.sinks.dead_letters import Sieve
+from eo_listener.sinks.dead_letters import RowFilter
 from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, unordered
-from eo_listener.sinks.postgres.types import Existing, Form, Spelling, form
+from eo_listener.sinks.postgres.types import ColumnFormat, Encoding, Existing, form
 from eo_listener.sinks.target import Target
 
 NUMBER, PLACE, TIED, TURN, ATTEMPT, ALIAS, *_ = RESERVED = (
@@ -27,9 +27,9 @@ NUMBER, PLACE, TIED, TURN, ATTEMPT, ALIAS, *_ = RESERVED = (
 
 _ORIGINS: Final = {"topic": "string", "partition": "integer", "offset": "long"}
 _ORIGIN_FORMS: Final = (
-    ("topic", Form(postgres="text", spelling=Spelling.TEXT)),
-    ("partition", Form(postgres="integer", spelling=Spelling.PLAIN)),
-    ("offset", Form(postgres="bigint", spelling=Spelling.PLAIN)),
+    ("topic", ColumnFormat(postgres="text", spelling=Encoding.TEXT)),
+    ("partition", ColumnFormat(postgres="integer", spelling=Encoding.PLAIN)),
+    ("offset", ColumnFormat(postgres="bigint", spelling=Encoding.PLAIN)),
 )
 _WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
 _TELLS: Final = {
@@ -48,7 +48,7 @@ _LONGEST: Final = 63  # bytes; PostgreSQL cuts a longer name, and two of them ma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class ColumnLayout:
     """The columns of a line, in order, with their forms.
 
     `forms` are of the columns that the target takes. `sieve` parts the rows that are marked.
@@ -57,8 +57,8 @@ class Layout:
     them too, as what they are.
     """
 
-    forms: tuple[tuple[str, Form], ...]
-    sieve: Sieve
+    forms: tuple[tuple[str, ColumnFormat], ...]
+    sieve: RowFilter
     traced: bool
     located: bool
 
@@ -70,7 +70,7 @@ class Layout:
         target: Target,
         *,
         direct: bool,
-    ) -> Layout:
+    ) -> ColumnLayout:
         """From a frame's schema (`schema.jsonValue()`) and the columns that the target has.
 
         `existing` is None where the target is to be made, or is `apply=`, which has none. `direct`
@@ -79,7 +79,7 @@ class Layout:
         """
         kinds = {one["name"]: one["type"] for one in schema["fields"]}
         names = [str(one["name"]) for one in schema["fields"]]
-        sieve = Sieve.of(names, existing, target.version_column)
+        sieve = RowFilter.of(names, existing, target.version_column)
         check_names(names)
         taken = sorted(set(names) & set(RESERVED))
         if taken:
@@ -111,7 +111,7 @@ class Layout:
         return self.sieve.columns
 
     @property
-    def fields(self) -> tuple[tuple[str, Form], ...]:
+    def fields(self) -> tuple[tuple[str, ColumnFormat], ...]:
         """The frame's columns that a line is made of, in order."""
         return (*self.forms, *(_ORIGIN_FORMS if self.traced else ()))
 
@@ -170,7 +170,7 @@ def listed(names: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(sql.Identifier(name) for name in names)
 
 
-def type_name(made: Form) -> sql.SQL:
+def type_name(made: ColumnFormat) -> sql.SQL:
     """Return a type that we make a column of; only ever one of `types`."""
     return sql.SQL(made.postgres)
 

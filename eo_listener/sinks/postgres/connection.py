@@ -14,7 +14,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from eo_listener.model.errors import OutcomeUnknownError, SinkError
 from eo_listener.model.fault_points import reached
-from eo_listener.sinks.postgres.conninfo import Access
+from eo_listener.sinks.postgres.conninfo import ConnectionSettings
 from eo_listener.sinks.postgres.errors import on_standby, said, standby, translated, unreachable
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Identity(NamedTuple):
         return self[:2] != other[:2]
 
 
-class Link(psycopg.Connection[Row]):
+class Connection(psycopg.Connection[Row]):
     """One connection to the server, in the hands of one thread.
 
     `on_stall` is called each `patience` seconds of one wait, and may raise. A wait of more than
@@ -152,7 +152,7 @@ class Link(psycopg.Connection[Row]):
             )
 
 
-def connect(access: Access, label: str, application: str) -> Link:
+def connect(access: ConnectionSettings, label: str, application: str) -> Connection:
     """Open a connection in autocommit; transactions are begun by `begin`.
 
     Raises SinkError, which holds no secret; RetriableSinkError where the server may be away only
@@ -162,7 +162,9 @@ def connect(access: Access, label: str, application: str) -> Link:
     access = access.now()
     try:
         # A pooler may give the next transaction to a backend that has not prepared a statement.
-        link = Link.connect(access.conninfo(application), autocommit=True, prepare_threshold=None)
+        link = Connection.connect(
+            access.conninfo(application), autocommit=True, prepare_threshold=None
+        )
         limit(link, access)
         row = link.execute(_SESSION).fetchone()
     except psycopg.Error as error:
@@ -177,13 +179,13 @@ def connect(access: Access, label: str, application: str) -> Link:
     return link
 
 
-def limit(link: Link, access: Access) -> None:
+def limit(link: Connection, access: ConnectionSettings) -> None:
     """Have a connection wait as long as `access` says."""
     link.limit = access.statement_timeout + access.lock_timeout + _GRACE
     link.patience = access.lock_timeout
 
 
-def usable(link: Link | None) -> bool:
+def usable(link: Connection | None) -> bool:
     """Tell whether a kept connection may be used; whether it still answers shows when it is."""
     return (
         link is not None
@@ -192,7 +194,7 @@ def usable(link: Link | None) -> bool:
     )
 
 
-def answers(link: Link | None) -> bool:
+def answers(link: Connection | None) -> bool:
     """Ask whether a kept connection still answers."""
     if link is None or not usable(link):
         return False
@@ -204,7 +206,9 @@ def answers(link: Link | None) -> bool:
     return True
 
 
-def begin(link: Link, access: Access, first: Callable[[], Cursor] | None = None) -> Cursor | None:
+def begin(
+    link: Connection, access: ConnectionSettings, first: Callable[[], Cursor] | None = None
+) -> Cursor | None:
     """Begin a transaction with our own limits, whatever the role's are; all in one round trip.
 
     `first` runs a statement in it, whose answer is returned.
@@ -221,7 +225,7 @@ def begin(link: Link, access: Access, first: Callable[[], Cursor] | None = None)
     return answer
 
 
-def roll_back(link: Link, after: psycopg.Error | None = None) -> None:
+def roll_back(link: Connection, after: psycopg.Error | None = None) -> None:
     """Give the transaction up; a connection that cannot is closed, which does the same.
 
     So is one on which, as `after` says, nothing can be written: the next may lead to the primary.
@@ -236,7 +240,7 @@ def roll_back(link: Link, after: psycopg.Error | None = None) -> None:
         link.close()
 
 
-def commit(link: Link, label: str, wait: float) -> None:
+def commit(link: Connection, label: str, wait: float) -> None:
     """Send COMMIT, and read the answer within `wait` seconds.
 
     Raises OutcomeUnknownError where no answer came, RetriableSinkError or SinkError where the

@@ -29,7 +29,7 @@ _LIVENESS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class ConnectionSettings:
     """A server, a database, and how long to wait for them (seconds).
 
     `dsn` is a connection string or URI, and secret, or a function that returns one: it is called
@@ -72,7 +72,7 @@ class Access:
         database = str(given.get("dbname") or "")
         return self._text().startswith(_URI) and ("@" in database or "/" in database)
 
-    def now(self) -> Access:
+    def now(self) -> ConnectionSettings:
         """Have the dsn as text, as it is to be used now and no later.
 
         Raises SettingsError, and RetriableSinkError where the function failed: neither holds what

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import psycopg
     import pyarrow as pa
 
-    from eo_listener.sinks.postgres.columns import Layout
-    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.columns import ColumnLayout
+    from eo_listener.sinks.postgres.connection import Connection
     from eo_listener.sinks.postgres.dead_letters import DeadLetters
 
 CHUNK_BYTES: Final = 8 << 20
@@ -57,7 +57,9 @@ class Chunk:
         return Chunk(parts=(first,)), Chunk(parts=(second,))
 
 
-def chunks(batches: Iterable[pa.RecordBatch], layout: Layout, end: str = "\n") -> Iterator[Chunk]:
+def chunks(
+    batches: Iterable[pa.RecordBatch], layout: ColumnLayout, end: str = "\n"
+) -> Iterator[Chunk]:
     """Gather record batches, spelt, to what is worth a COPY of its own; `end` is a line's."""
     parts: list[Lines] = []
     marked: list[DeadLetter] = []
@@ -87,9 +89,9 @@ class Copier:
     for all: raises RefusedLateError for a row that is refused in another.
     """
 
-    link: Link
+    link: Connection
     statement: bytes
-    layout: Layout
+    layout: ColumnLayout
     aside: DeadLetters
     savepoints: int | None
     rows: int = 0

@@ -16,12 +16,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eo_listener.sinks.postgres.types import Form, Spelling
+from eo_listener.sinks.postgres.types import ColumnFormat, Encoding
 
 _TEXT: Final = pa.large_string()
 _SPECIAL: Final = re.compile(rb"[\\\n\r\t]")
 _ESCAPES: Final = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
-_BY_SPARK: Final = (Spelling.TEXT, Spelling.JSON, Spelling.ARRAY, Spelling.WORD, Spelling.STAMP)
+_BY_SPARK: Final = (Encoding.TEXT, Encoding.JSON, Encoding.ARRAY, Encoding.WORD, Encoding.STAMP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,9 @@ class Lines:
     until: int
 
     @classmethod
-    def of(cls, batch: pa.RecordBatch, forms: Sequence[tuple[str, Form]], end: str = "\n") -> Lines:
+    def of(
+        cls, batch: pa.RecordBatch, forms: Sequence[tuple[str, ColumnFormat]], end: str = "\n"
+    ) -> Lines:
         """Spell the columns in `forms`, in that order; nested ones are texts already.
 
         `end` is what each line ends with, and may hold further columns, the same for all.
@@ -67,14 +69,14 @@ def _joined(fields: Sequence[Any], sign: str) -> pa.Array:
     )
 
 
-def _field(column: pa.Array, form: Form) -> pa.Array:
+def _field(column: pa.Array, form: ColumnFormat) -> pa.Array:
     if form.spelling in _BY_SPARK:
         return _escaped(column.cast(_TEXT))
-    if form.spelling is Spelling.HEX:
+    if form.spelling is Encoding.HEX:
         return _hexadecimal(column)
-    if form.spelling in (Spelling.MOMENT, Spelling.UTC):
+    if form.spelling in (Encoding.MOMENT, Encoding.UTC):
         text = column.cast(pa.int64()).cast(pa.timestamp("us")).cast(_TEXT)
-        if form.spelling is Spelling.UTC:
+        if form.spelling is Encoding.UTC:
             return text
         return pc.binary_join_element_wise(text, _literal("+00"), _literal(""))
     return column.cast(_TEXT)

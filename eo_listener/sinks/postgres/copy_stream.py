@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from psycopg.abc import PQGen
     from psycopg.pq.abc import PGconn, PGresult
 
-    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.connection import Connection
 
 _SLICE: Final = 1 << 20
 """Bytes that libpq takes into its own buffer at once; it would grow to hold them all."""
 
 
-def send(link: Link, statement: bytes, data: Iterable[memoryview]) -> None:
+def send(link: Connection, statement: bytes, data: Iterable[memoryview]) -> None:
     """Send a COPY FROM STDIN and all its lines. Nothing else may be asked before `answer`.
 
     Other statements may stand before and behind it, with semicolons between: they cost no wait.
@@ -39,7 +39,7 @@ def send(link: Link, statement: bytes, data: Iterable[memoryview]) -> None:
     link.wait(_ended(wire))
 
 
-def answer(link: Link) -> int:
+def answer(link: Connection) -> int:
     """Wait for the server to have taken them all, and return how many rows it says there were.
 
     Raises what psycopg raises for a refusal.

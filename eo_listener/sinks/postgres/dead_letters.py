@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from eo_listener.model.ledger import Entry
     from eo_listener.sinks.dead_letter_limit import Refusals
-    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.connection import Connection
 
 
 @dataclass(kw_only=True)
@@ -30,7 +30,7 @@ class DeadLetters:
     letters are brought into the user's later.
     """
 
-    link: Link
+    link: Connection
     label: str
     schema: str | None
     table: str | None
@@ -62,14 +62,14 @@ class DeadLetters:
 
 
 def statements_on(
-    link: Link, schema: str | None, table: str, *, staged: bool = False
+    link: Connection, schema: str | None, table: str, *, staged: bool = False
 ) -> DeadLetterSql:
     """Return the statements on a table of dead letters."""
     name = spelt(link, schema, table)
     return DeadLetterSql(table=name, placeholder=PLACE, moment=MOMENT, told=staged)
 
 
-def make(link: Link, schema: str | None, table: str, *, create: bool) -> None:
+def make(link: Connection, schema: str | None, table: str, *, create: bool) -> None:
     """Make the table where it is missing; without `create` raise SettingsError instead."""
     if oid(link, schema, table) is not None:
         return

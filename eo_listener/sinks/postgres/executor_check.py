@@ -18,8 +18,8 @@ from eo_listener.sinks.postgres.write_methods import Choice, Proved
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from eo_listener.sinks.postgres.connection import Link
-    from eo_listener.sinks.postgres.transaction import Writer
+    from eo_listener.sinks.postgres.connection import Connection
+    from eo_listener.sinks.postgres.transaction import TransactionWriter
 
 NEEDED: Final = ("psycopg", "pyarrow", "eo_listener")
 
@@ -67,7 +67,9 @@ class Against(NamedTuple):
     passing: bool = False
 
 
-def prove(session: SparkSession, writer: Writer, link: Link, choice: Choice) -> Proved:
+def prove(
+    session: SparkSession, writer: TransactionWriter, link: Connection, choice: Choice
+) -> Proved:
     """Find out what keeps the executors from writing: modules, what must be sent to them, a
     connection of their own, as many as run at once, and the right to make a table.
 
@@ -112,7 +114,7 @@ def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
     return None
 
 
-def reach(writer: Writer, ours: tuple[str, str, int]) -> Against | None:
+def reach(writer: TransactionWriter, ours: tuple[str, str, int]) -> Against | None:
     """Connect from here; say what is wrong, None if it is where `ours` has come from."""
     try:
         with writer.open() as link:
@@ -129,7 +131,9 @@ def reach(writer: Writer, ours: tuple[str, str, int]) -> Against | None:
     return None if row[2] else Against("they reach another server by the dsn than the driver does")
 
 
-def _asked(session: SparkSession, writer: Writer, ours: Any, tasks: int) -> Against | None:
+def _asked(
+    session: SparkSession, writer: TransactionWriter, ours: Any, tasks: int
+) -> Against | None:
     """Ask as many tasks as run at once, so that every executor is likely to be asked."""
     from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
 
@@ -170,7 +174,7 @@ def _asked(session: SparkSession, writer: Writer, ours: Any, tasks: int) -> Agai
     return Against(*min(found, key=lambda one: one[1])) if found else None
 
 
-def unsent(writer: Writer, error: Exception) -> str:
+def unsent(writer: TransactionWriter, error: Exception) -> str:
     """Say what of `writer` cannot be sent to executors; not in its own words, which may hold a
     secret.
     """

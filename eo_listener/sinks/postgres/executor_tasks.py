@@ -22,7 +22,7 @@ from eo_listener.sinks.postgres.task_results import (
     COLUMNS,
     NoConnectionError,
     NotSentError,
-    Outcome,
+    TaskResult,
 )
 from eo_listener.sinks.postgres.worker_connections import borrowed
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eo_listener.sinks.postgres.connection import Link
-    from eo_listener.sinks.postgres.transaction import Writer
+    from eo_listener.sinks.postgres.connection import Connection
+    from eo_listener.sinks.postgres.transaction import TransactionWriter
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -50,7 +50,7 @@ _OUTCOME: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class TaskAttempt:
     """One attempt of a task. `number` is Spark's for attempts of all tasks; `is_first`: of this
     one; `is_last`: after it Spark would give the job up.
     """
@@ -61,11 +61,11 @@ class Attempt:
     is_last: bool
 
 
-Work = Callable[[Attempt, Batches], tuple[int, int]]
+Work = Callable[[TaskAttempt, Batches], tuple[int, int]]
 """From an attempt and its rows to (rows written, rows put aside)."""
 
 
-def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list[Outcome]:
+def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list[TaskResult]:
     """Do `work` in each task of `rows`, and return what the attempts that counted have done.
 
     With `at_most` no more tasks run at a time, by a job for so many. What may pass (a server that
@@ -80,15 +80,15 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
         done: dict[str, Any]
         try:
             written, dead = work(attempt, batches)
-            told = Outcome(
+            told = TaskResult(
                 task=attempt.task, attempt=attempt.number, rows=written, dead_letters=dead
             )
         except (RetriableSinkError, OutcomeUnknownError) as error:
             if not attempt.is_last:
                 raise
-            told = Outcome(task=attempt.task, attempt=attempt.number, failure=_repeated(error))
+            told = TaskResult(task=attempt.task, attempt=attempt.number, failure=_repeated(error))
         except EoListenerError as error:
-            told = Outcome(task=attempt.task, attempt=attempt.number, failure=error)
+            told = TaskResult(task=attempt.task, attempt=attempt.number, failure=error)
         done = told.row()
         yield pa.RecordBatch.from_pydict(done, schema=_OUTCOME)
 
@@ -101,9 +101,9 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
             "connection or a lock",
             fix="Make that in the function, each time that it is called",
         ) from None
-    found: list[Outcome] = []
+    found: list[TaskResult] = []
     for part in _parts(told, at_most):
-        found += map(Outcome.of, part)
+        found += map(TaskResult.of, part)
         _raise_gravest([one.failure for one in found if one.failure is not None])
     return found
 
@@ -115,7 +115,7 @@ def begun(batches: Batches) -> Generator[pa.RecordBatch, None, None]:
     return (one for one in chain([] if first is None else [first], rest))
 
 
-def connection(writer: Writer) -> AbstractContextManager[Link]:
+def connection(writer: TransactionWriter) -> AbstractContextManager[Connection]:
     """Return a connection for a task, kept from an earlier one if there is one.
 
     Waits for a server that starts, or has no room. Raises NoConnectionError.
@@ -139,11 +139,11 @@ def _attempts(rows: DataFrame) -> int:
     return int(scheduler.maxTaskFailures())
 
 
-def _this(attempts: int) -> Attempt:
+def _this(attempts: int) -> TaskAttempt:
     context = TaskContext.get()
     if context is None:
-        return Attempt(task=0, number=0, is_first=True, is_last=True)
-    return Attempt(
+        return TaskAttempt(task=0, number=0, is_first=True, is_last=True)
+    return TaskAttempt(
         task=context.partitionId(),
         number=context.taskAttemptId(),
         is_first=context.attemptNumber() == 0,

@@ -13,8 +13,8 @@ from eo_listener.model.fault_points import reached
 from eo_listener.sinks.ledger_sql import (
     HEADS,
     HISTORY,
+    LedgerRow,
     LedgerSql,
-    Standing,
     Statement,
     foreign_writer,
     moved,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from eo_listener.model.ledger import Entry, Head, LedgerKey
     from eo_listener.model.offsets import TopicPartition
-    from eo_listener.sinks.postgres.connection import Cursor, Link, Row
+    from eo_listener.sinks.postgres.connection import Connection, Cursor, Row
 
 MOMENT: Final = "timestamp with time zone"
 PLACE: Final = "%s"
@@ -51,14 +51,14 @@ class Ledger:
     schema: str
     prunes: bool = True
 
-    def make(self, link: Link, *, create: bool) -> None:
+    def make(self, link: Connection, *, create: bool) -> None:
         """Make the tables where they are missing; without `create` raise SettingsError instead."""
         if not self._check_all(link, run(link, self._there()).fetchall(), create=create):
             with making(link):
                 for one in self._sql().create():
                     run(link, Statement(one))
 
-    def _check_all(self, link: Link, found: Sequence[Row], *, create: bool) -> bool:
+    def _check_all(self, link: Connection, found: Sequence[Row], *, create: bool) -> bool:
         """Tell whether both tables are there; raise SettingsError where they cannot be used."""
         if len(found) == len(_GRANTS):
             for name, kept, granted in found:
@@ -77,7 +77,7 @@ class Ledger:
             _THERE, (self.schema, *(text for pair in _GRANTS.items() for text in pair))
         )
 
-    def _check(self, link: Link, name: str, *, kept: bool, granted: bool) -> None:
+    def _check(self, link: Connection, name: str, *, kept: bool, granted: bool) -> None:
         table = identifier(self.schema, name).as_string(link)
         if not kept:
             raise SettingsError(
@@ -92,7 +92,7 @@ class Ledger:
                 fix=f"GRANT {_GRANTS[name]} ON {table} TO the role of the dsn",
             )
 
-    def applied(self, link: Link, query: str, *, create: bool) -> dict[TopicPartition, Head]:
+    def applied(self, link: Connection, query: str, *, create: bool) -> dict[TopicPartition, Head]:
         """Read the heads of `query`, in one round trip where the ledger is there.
 
         Otherwise it is made, or SettingsError is raised, as `make` does.
@@ -109,17 +109,19 @@ class Ledger:
         return {one.partition: one.head for one in map(standing, heads.fetchall())}
 
     def read(
-        self, link: Link, query: str, only: TopicPartition | None = None
-    ) -> dict[TopicPartition, Standing]:
+        self, link: Connection, query: str, only: TopicPartition | None = None
+    ) -> dict[TopicPartition, LedgerRow]:
         """Read the heads of `query`, or that of one partition."""
         rows = run(link, self._heads(query, only)).fetchall()
         return {found.partition: found for found in map(standing, rows)}
 
-    def moved_by(self, link: Link, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
+    def moved_by(
+        self, link: Connection, query_id: str
+    ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
         """Read all heads that `query_id` has moved last, of any sink and query."""
         return moved(run(link, self._sql().moved_by(query_id)).fetchall())
 
-    def hold(self, link: Link, entry: Entry) -> Cursor:
+    def hold(self, link: Connection, entry: Entry) -> Cursor:
         """Lock the heads of `entry`, and compare them with what it has found; `held` reads that.
 
         So a driver that has lost finds out before it writes much. Locks are taken in one order
@@ -128,13 +130,13 @@ class Ledger:
         """
         return run(link, self._arrays().hold(self.key, entry))
 
-    def held(self, link: Link, entry: Entry, answer: Cursor) -> None:
+    def held(self, link: Connection, entry: Entry, answer: Cursor) -> None:
         """Raise ForeignWriterError where the heads are not what `entry` has found."""
         found = sum(move.found is not None for move in entry.moves.values())
         if answer.fetchone() != (found, found):
             raise foreign_writer(self.label, entry, self.read(link, entry.query))
 
-    def move(self, link: Link, entry: Entry, *, rows: int) -> None:
+    def move(self, link: Connection, entry: Entry, *, rows: int) -> None:
         """Move the heads by compare-and-set, and write the history, in one round trip.
 
         Raises ForeignWriterError where not exactly one row changed for each partition.

@@ -18,7 +18,7 @@ from eo_listener.model.errors import SinkError, SinkLockedError
 from eo_listener.sinks.postgres.statements import identifier
 
 if TYPE_CHECKING:
-    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.connection import Connection
 
 logger = logging.getLogger("eo_listener")
 
@@ -57,7 +57,7 @@ class Blocker(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class LockWatch:
     """What is done when a wait for a lock has taken long enough.
 
     A connection by the same name, thus of the same sink and query, that holds the ledger and waits
@@ -71,7 +71,7 @@ class Patience:
     schema: str | None
     ledger: str | None
     waited: float
-    open_second: Callable[[], Link]
+    open_second: Callable[[], Connection]
 
     def look(self, waiting: int, *, may_end: bool) -> None:
         """End what blocks the backend `waiting`, or raise SinkLockedError that names it.
@@ -109,7 +109,7 @@ class Patience:
     def _is_ours(self, found: Blocker) -> bool:
         return found.application == self.application and (found.ledger or self.ledger is None)
 
-    def _end(self, second: Link, found: Blocker) -> None:
+    def _end(self, second: Connection, found: Blocker) -> None:
         try:
             # The server does not tell other roles since when a backend runs, nor lets them end it.
             if found.since is not None:

@@ -20,7 +20,7 @@ from eo_listener.sinks.postgres.columns import (
     RESERVED,
     TIED,
     TURN,
-    Layout,
+    ColumnLayout,
     listed,
 )
 from eo_listener.sinks.postgres.errors import REFUSED, left_out
@@ -28,7 +28,7 @@ from eo_listener.sinks.target import Mode, Target
 
 if TYPE_CHECKING:
     from eo_listener.model.errors import SettingsError
-    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.connection import Connection
     from eo_listener.sinks.postgres.dead_letters import DeadLetters
 
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class Merge:
     """Moves rows from `staged` into `table`; `which` limits `staged` to the rows that count."""
 
-    link: Link
-    layout: Layout
+    link: Connection
+    layout: ColumnLayout
     target: Target
     staged: sql.Identifier
     table: sql.Identifier

@@ -26,9 +26,9 @@ from eo_listener.spark.jvm.task_ranges import task_ranges
 
 if TYPE_CHECKING:
     from eo_listener.model.ledger import Entry
-    from eo_listener.model.planned_batch import Plan
-    from eo_listener.sinks.postgres.connection import Link
-    from eo_listener.sinks.postgres.transaction import Writer
+    from eo_listener.model.planned_batch import PlannedBatch
+    from eo_listener.sinks.postgres.connection import Connection
+    from eo_listener.sinks.postgres.transaction import TransactionWriter
 
 logger = logging.getLogger("eo_listener")
 
@@ -57,7 +57,15 @@ class Choosing:
         self._again_at = 0.0
         self._told: set[str] = set()
 
-    def way(self, frame: Any, entry: Entry, plan: Plan, *, writer: Writer, link: Link) -> Chosen:
+    def way(
+        self,
+        frame: Any,
+        entry: Entry,
+        plan: PlannedBatch,
+        *,
+        writer: TransactionWriter,
+        link: Connection,
+    ) -> Chosen:
         """Return the way of a batch.
 
         The executors are tried with the first one, however small it is, and what may pass is tried
@@ -106,7 +114,7 @@ class Choosing:
         self._say(label, f"rows go through the driver {since}: {error}")
         return True
 
-    def _prove(self, frame: Any, writer: Writer, link: Link, wanted: Way) -> None:
+    def _prove(self, frame: Any, writer: TransactionWriter, link: Connection, wanted: Way) -> None:
         if self._choice.write_method == "driver":
             return
         if self._proved is not None:
@@ -125,7 +133,7 @@ class Choosing:
         self._again_at = monotonic() + _PAUSES[min(self._failed, len(_PAUSES) - 1)]
         self._failed += 1
 
-    def _ranges(self, frame: Any, plan: Plan, label: str, *, rest: bool) -> Ranges | None:
+    def _ranges(self, frame: Any, plan: PlannedBatch, label: str, *, rest: bool) -> Ranges | None:
         """Return the offsets of each task, None where a task is not one partition.
 
         Where only the `rest` of a batch is to be written, raises SettingsError instead.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.sinks.postgres.types import Form, Spelling
+from eo_listener.sinks.postgres.types import ColumnFormat, Encoding
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,7 +26,7 @@ _JSON_OPTIONS: Final = (
 )
 
 
-def told(frame: DataFrame, forms: Sequence[tuple[str, Form]]) -> DataFrame:
+def told(frame: DataFrame, forms: Sequence[tuple[str, ColumnFormat]]) -> DataFrame:
     """Return `frame` with its nested columns as texts, the others as they are.
 
     Structs, maps and arrays of such become JSON, other arrays PostgreSQL's array literals.
@@ -42,29 +42,29 @@ def told(frame: DataFrame, forms: Sequence[tuple[str, Form]]) -> DataFrame:
     return spelt.toDF(*names)
 
 
-def _text(value: str, form: Form) -> str | None:
-    if form.spelling is Spelling.WORD:
+def _text(value: str, form: ColumnFormat) -> str | None:
+    if form.spelling is Encoding.WORD:
         return f"cast({value} AS string)"
-    if form.spelling is Spelling.STAMP:
+    if form.spelling is Encoding.STAMP:
         return f"concat({_utc(value)}, '+00')"
-    if form.spelling is Spelling.JSON:
+    if form.spelling is Encoding.JSON:
         return f"to_json({value}, {_JSON_OPTIONS})"
-    if form.spelling is Spelling.ARRAY:
-        items = f"transform({value}, x -> {_item(form.element or Spelling.PLAIN)})"
+    if form.spelling is Encoding.ARRAY:
+        items = f"transform({value}, x -> {_item(form.element or Encoding.PLAIN)})"
         return f"concat('{{', array_join({items}, ',', 'NULL'), '}}')"
     return None
 
 
-def _item(spelling: Spelling) -> str:
+def _item(spelling: Encoding) -> str:
     """The element x of an array literal."""
     text = "cast(x AS string)"
-    if spelling is Spelling.PLAIN:
+    if spelling is Encoding.PLAIN:
         return text
-    if spelling is Spelling.HEX:
+    if spelling is Encoding.HEX:
         text = f"concat({_BACKSLASH}, 'x', hex(x))"
-    if spelling is Spelling.UTC:
+    if spelling is Encoding.UTC:
         text = _utc("x")
-    if spelling is Spelling.MOMENT:
+    if spelling is Encoding.MOMENT:
         text = f"concat({_utc('x')}, '+00')"
     for sign in (_BACKSLASH, _DOUBLE):
         text = f"replace({text}, {sign}, concat({_BACKSLASH}, {sign}))"

@@ -12,15 +12,21 @@ from pyspark.sql import functions
 from eo_listener.model.errors import ForeignWriterError
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.postgres.errors import translated
-from eo_listener.sinks.postgres.executor_tasks import Attempt, Batches, begun, connection, outcomes
+from eo_listener.sinks.postgres.executor_tasks import (
+    Batches,
+    TaskAttempt,
+    begun,
+    connection,
+    outcomes,
+)
 from eo_listener.sinks.postgres.write_methods import Ranges, of_each_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from eo_listener.sinks.postgres.columns import Layout
-    from eo_listener.sinks.postgres.connection import Link
-    from eo_listener.sinks.postgres.transaction import Writer
+    from eo_listener.sinks.postgres.columns import ColumnLayout
+    from eo_listener.sinks.postgres.connection import Connection
+    from eo_listener.sinks.postgres.transaction import TransactionWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +36,11 @@ class PartitionTask:
     `entries` are by the number of the task; a task without one has nothing to write.
     """
 
-    writer: Writer
-    layout: Layout
+    writer: TransactionWriter
+    layout: ColumnLayout
     entries: Mapping[int, Entry]
 
-    def __call__(self, attempt: Attempt, batches: Batches) -> tuple[int, int]:
+    def __call__(self, attempt: TaskAttempt, batches: Batches) -> tuple[int, int]:
         """Write, unless an earlier attempt of this task has: then its head is where ours would
         be.
 
@@ -57,7 +63,7 @@ class PartitionTask:
                 raise
             return done.rows, done.dead_letters
 
-    def _writer(self, attempt: Attempt) -> Writer:
+    def _writer(self, attempt: TaskAttempt) -> TransactionWriter:
         """With a savepoint for each COPY where a row that is refused late would end the batch: an
         attempt's rows come once.
         """
@@ -67,7 +73,7 @@ class PartitionTask:
         savepoints = self.writer.savepoints if again else None
         return replace(self.writer, ledger=ledger, savepoints=savepoints)
 
-    def _done(self, link: Link, entry: Entry) -> bool:
+    def _done(self, link: Connection, entry: Entry) -> bool:
         (tp,) = entry.moves
         try:
             there = self.writer.ledger.read(link, entry.query, tp)
@@ -83,12 +89,12 @@ class Partitions:
     `at_most`: how many tasks, and so connections, there may be at a time.
     """
 
-    writer: Writer
-    layout: Layout
+    writer: TransactionWriter
+    layout: ColumnLayout
     ranges: Ranges
     at_most: int | None
 
-    def write(self, link: Link, rows: DataFrame, entry: Entry) -> Applied:
+    def write(self, link: Connection, rows: DataFrame, entry: Entry) -> Applied:
         """Write each partition of `entry` that has a task there, and move the other heads here."""
         read = of_each_task(self.ranges, entry)
         tasks = {number: replace(entry, moves={tp: entry.moves[tp]}) for number, tp in read.items()}
@@ -101,7 +107,7 @@ class Partitions:
             rows=sum(one.rows for one in done), dead_letters=sum(one.dead_letters for one in done)
         )
 
-    def _move_empty(self, link: Link, entry: Entry) -> None:
+    def _move_empty(self, link: Connection, entry: Entry) -> None:
         there = self.writer.ledger.read(link, entry.query)
         moves = {
             tp: move

@@ -20,14 +20,14 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.dead_letter_limit import SHARE
 from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.postgres import dead_letters as letters_table
 from eo_listener.sinks.postgres.catalog import check_durable, look, make_target
-from eo_listener.sinks.postgres.columns import Layout, check_names
-from eo_listener.sinks.postgres.connection import Identity, Link, answers, connect, usable
-from eo_listener.sinks.postgres.conninfo import Access
+from eo_listener.sinks.postgres.columns import ColumnLayout, check_names
+from eo_listener.sinks.postgres.connection import Connection, Identity, answers, connect, usable
+from eo_listener.sinks.postgres.conninfo import ConnectionSettings
 from eo_listener.sinks.postgres.copy import RefusedLateError
 from eo_listener.sinks.postgres.errors import lost, translated
 from eo_listener.sinks.postgres.ledger import Ledger
@@ -37,7 +37,7 @@ from eo_listener.sinks.postgres.per_partition import Partitions, rows_of
 from eo_listener.sinks.postgres.staging import NoStagingError, Staging
 from eo_listener.sinks.postgres.statements import schema_of
 from eo_listener.sinks.postgres.task_results import NoConnectionError, NotSentError
-from eo_listener.sinks.postgres.transaction import Writer
+from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.sinks.postgres.user_sql import check_apply
 from eo_listener.sinks.postgres.write_methods import Choice, Way
 from eo_listener.sinks.target import Apply, Target, refuse_dropped
@@ -83,7 +83,7 @@ class PostgresSink:
     at most. Time-outs are in seconds. Raises SettingsError.
     """
 
-    _link: Link | None = None  # also where the constructor has refused
+    _link: Connection | None = None  # also where the constructor has refused
     _owner = 0
 
     def __init__(
@@ -122,7 +122,7 @@ class PostgresSink:
         named = (schema, dead_letters)
         check_names([table, *self._target.keys, *(one for one in named if one is not None)])
         check_apply(self._target)
-        self._access = Access(
+        self._access = ConnectionSettings(
             dsn=dsn,
             schema=schema,
             connect_timeout=connect_timeout,
@@ -140,7 +140,7 @@ class PostgresSink:
         self._size = TaskSize(task_rows)
         self._logged = logged_staging
         self._query: str | None = None
-        self._located: Access | None = None
+        self._located: ConnectionSettings | None = None
         self._doubt: Identity | None = None
 
     def __repr__(self) -> str:
@@ -181,11 +181,11 @@ class PostgresSink:
         except psycopg.Error as error:
             raise translated(error, self.label, "reading its ledger") from error
 
-    def _heads(self, link: Link, writer: Writer) -> Mapping[TopicPartition, Head]:
+    def _heads(self, link: Connection, writer: TransactionWriter) -> Mapping[TopicPartition, Head]:
         self._settle(link)
         return writer.ledger.applied(link, writer.query, create=self._target.create)
 
-    def apply(self, frame: DataFrame, entry: Entry, plan: Plan) -> Applied:
+    def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` and `entry` in one transaction."""
         try:
             return self._written(self._writer(entry.query), frame, entry, plan)
@@ -196,7 +196,9 @@ class PostgresSink:
         except psycopg.Error as error:
             raise translated(error, self.label, "looking at the table") from error
 
-    def _written(self, writer: Writer, frame: DataFrame, entry: Entry, plan: Plan) -> Applied:
+    def _written(
+        self, writer: TransactionWriter, frame: DataFrame, entry: Entry, plan: PlannedBatch
+    ) -> Applied:
         chosen = self._asked(
             writer, lambda link: self._choosing.way(frame, entry, plan, writer=writer, link=link)
         )
@@ -214,7 +216,12 @@ class PostgresSink:
         return self._write(chosen._replace(way=Way.DRIVER), writer, frame, entry, plan)
 
     def _write(
-        self, chosen: Chosen, writer: Writer, frame: DataFrame, entry: Entry, plan: Plan
+        self,
+        chosen: Chosen,
+        writer: TransactionWriter,
+        frame: DataFrame,
+        entry: Entry,
+        plan: PlannedBatch,
     ) -> Applied:
         way, ranges = chosen
         direct = writer.direct and way is not Way.STAGING
@@ -250,11 +257,11 @@ class PostgresSink:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_link": None}
 
-    def _writer(self, query: str) -> Writer:
+    def _writer(self, query: str) -> TransactionWriter:
         access = self._placed()
         schema = access.schema or ""
         ledger = Ledger(key=_named(schema, self._target.table), label=self.label, schema=schema)
-        return Writer(
+        return TransactionWriter(
             access=access,
             ledger=ledger,
             target=self._target,
@@ -263,7 +270,7 @@ class PostgresSink:
             keeps=self._choice.connections is None,
         )
 
-    def _placed(self) -> Access:
+    def _placed(self) -> ConnectionSettings:
         """Return how to get in with the schema that is meant, which is found out once.
 
         So neither a search_path that is changed later, by apply= too, nor a table of the same name
@@ -282,7 +289,7 @@ class PostgresSink:
             self._located = access
         return self._located
 
-    def _connection(self, writer: Writer) -> Link:
+    def _connection(self, writer: TransactionWriter) -> Connection:
         link = self._link
         known = self._owner == os.getpid() and self._query == writer.query
         if link is None or not known or not usable(link):
@@ -292,7 +299,7 @@ class PostgresSink:
             self._query = writer.query
         return link
 
-    def _asked(self, writer: Writer, ask: Callable[[Link], _Answer]) -> _Answer:
+    def _asked(self, writer: TransactionWriter, ask: Callable[[Connection], _Answer]) -> _Answer:
         """Ask on the kept connection, and on a new one if that turns out to have ended meanwhile.
 
         A firewall, a pooler or the server ends connections that are idle between two batches.
@@ -307,10 +314,10 @@ class PostgresSink:
         self.close()
         return ask(self._connection(writer))
 
-    def _remember_doubt(self, link: Link) -> None:
+    def _remember_doubt(self, link: Connection) -> None:
         self._doubt = link.identity if link.closed else None
 
-    def _settle(self, link: Link) -> None:
+    def _settle(self, link: Connection) -> None:
         """Wait until the backend whose COMMIT was not answered is gone; end it if it stays."""
         begun, patience = monotonic(), self._access.lock_timeout
         while self._doubt is not None:
@@ -329,7 +336,9 @@ class PostgresSink:
                 link.execute(_END, self._doubt)
             sleep(0.05)
 
-    def _layout(self, link: Link, frame: DataFrame, entry: Entry, *, direct: bool) -> Layout:
+    def _layout(
+        self, link: Connection, frame: DataFrame, entry: Entry, *, direct: bool
+    ) -> ColumnLayout:
         target, schema = self._target, self._placed().schema
         main = None if target.apply else target.table
         found = look(link, schema, [one for one in (main, target.dead_letters) if one is not None])
@@ -337,7 +346,7 @@ class PostgresSink:
             check_durable(link, schema, name, table)
         there = found.get(main) if main is not None else None
         columns = None if there is None else there.columns
-        layout = Layout.of(frame.schema.jsonValue(), columns, target, direct=direct)
+        layout = ColumnLayout.of(frame.schema.jsonValue(), columns, target, direct=direct)
         if main is not None and there is None:
             ledger = self._writer(entry.query).ledger
             heads = ledger.read(link, entry.query) if target.has_ledger else {}

@@ -29,7 +29,7 @@ from eo_listener.sinks.postgres.connection import begin, commit, roll_back
 from eo_listener.sinks.postgres.copy import SAVEPOINTS, Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import statements_on
 from eo_listener.sinks.postgres.errors import left_out, translated
-from eo_listener.sinks.postgres.executor_tasks import Attempt, Batches, connection, outcomes
+from eo_listener.sinks.postgres.executor_tasks import Batches, TaskAttempt, connection, outcomes
 from eo_listener.sinks.postgres.statements import identifier, run
 from eo_listener.sinks.postgres.user_sql import apply_users
 from eo_listener.sinks.target import STAGED
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eo_listener.sinks.dead_letter_limit import Refusals
-    from eo_listener.sinks.postgres.columns import Layout
-    from eo_listener.sinks.postgres.connection import Link
-    from eo_listener.sinks.postgres.task_results import Outcome
-    from eo_listener.sinks.postgres.transaction import Tally, Writer
+    from eo_listener.sinks.postgres.columns import ColumnLayout
+    from eo_listener.sinks.postgres.connection import Connection
+    from eo_listener.sinks.postgres.task_results import TaskResult
+    from eo_listener.sinks.postgres.transaction import TransactionWriter, WriteCounts
 
 _SETTING: Final = "eo.attempt"
 _LEFT_OVER: Final = """
@@ -60,12 +60,12 @@ class NoStagingError(SinkError):
 class StageTask:
     """What one task does: its rows into the staging table. Is sent out."""
 
-    writer: Writer
-    layout: Layout
+    writer: TransactionWriter
+    layout: ColumnLayout
     stage: str
     entry: Entry
 
-    def __call__(self, attempt: Attempt, batches: Batches) -> tuple[int, int]:
+    def __call__(self, attempt: TaskAttempt, batches: Batches) -> tuple[int, int]:
         """Write. What an attempt that fails has left behind is not counted."""
         gathered = chunks(batches, self.layout, end=f"\t{attempt.number}\n")
         first = next(gathered, None)
@@ -93,12 +93,12 @@ class StageTask:
                 raise translated(error, self.writer.label, "staging rows") from None
             return copier.rows, aside.count
 
-    def _begin(self, link: Link, attempt: int) -> None:
+    def _begin(self, link: Connection, attempt: int) -> None:
         begin(link, self.writer.access)
         if self.writer.target.dead_letters is not None:
             link.execute("SELECT set_config(%s, %s, true)", (_SETTING, str(attempt)))
 
-    def _end(self, link: Link, copier: Copier) -> None:
+    def _end(self, link: Connection, copier: Copier) -> None:
         copier.settle()
         commit(link, self.writer.label, link.limit)
 
@@ -107,12 +107,12 @@ class StageTask:
 class Staging:
     """One batch by a staging table; `at_most` connections of executors are open at a time."""
 
-    writer: Writer
-    layout: Layout
+    writer: TransactionWriter
+    layout: ColumnLayout
     logged: bool
     at_most: int | None
 
-    def write(self, link: Link, rows: DataFrame, entry: Entry) -> Applied:
+    def write(self, link: Connection, rows: DataFrame, entry: Entry) -> Applied:
         """Stage `rows` by the executors, then move them with the ledger in one transaction."""
         dead = self.writer.target.dead_letters is not None
         stage = f"{self._prefix()}{entry.batch_id}_{secrets.token_hex(4)}"
@@ -141,7 +141,7 @@ class Staging:
         name = f"{self.writer.ledger.key}\x00{self.writer.query}"
         return f"eo_stage_{hashlib.sha256(name.encode()).hexdigest()[:12]}_"
 
-    def _prepare(self, link: Link, entry: Entry, stage: str, aside: str | None) -> None:
+    def _prepare(self, link: Connection, entry: Entry, stage: str, aside: str | None) -> None:
         """Find out whether this driver still has the word, clean up, and make the tables."""
         schema, target = self.writer.access.schema, self.writer.target
         try:
@@ -175,12 +175,12 @@ class Staging:
 
     def _move(
         self,
-        link: Link,
+        link: Connection,
         stage: str,
         aside: str | None,
-        done: Sequence[Outcome],
+        done: Sequence[TaskResult],
         entry: Entry,
-        tally: Tally,
+        tally: WriteCounts,
     ) -> None:
         schema, target = self.writer.access.schema, self.writer.target
         staged = identifier(schema, stage)
@@ -214,7 +214,7 @@ class Staging:
 
     def _move_dead(
         self,
-        link: Link,
+        link: Connection,
         staged: sql.Identifier,
         name: str,
         which: sql.Composable,
@@ -248,7 +248,7 @@ class Staging:
             fix="The batch is staged again; logged_staging=True keeps the rows over a crash",
         )
 
-    def _drop(self, link: Link, names: Sequence[str], schema: str | None = None) -> None:
+    def _drop(self, link: Connection, names: Sequence[str], schema: str | None = None) -> None:
         """Drop staging tables; one that a stopped task still holds is left for a later batch."""
         wait = max(1, int(min(1.0, link.patience) * 500))  # less than it takes to ask who holds it
         for name in names:
@@ -268,7 +268,7 @@ def _add_attempt(table: sql.Identifier, default: sql.Composable) -> sql.Composed
     return sql.SQL(text).format(table, sql.Identifier(ATTEMPT), default)
 
 
-def _count(link: Link, staged: sql.Identifier, which: sql.Composable) -> int:
+def _count(link: Connection, staged: sql.Identifier, which: sql.Composable) -> int:
     query = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(staged, which)
     row = link.execute(query).fetchone()
     return 0 if row is None else int(row[0])

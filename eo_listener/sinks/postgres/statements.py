@@ -10,19 +10,19 @@ from psycopg import sql
 
 if TYPE_CHECKING:
     from eo_listener.sinks.ledger_sql import Many, Statement
-    from eo_listener.sinks.postgres.connection import Cursor, Link
+    from eo_listener.sinks.postgres.connection import Connection, Cursor
 
 _MAKING: Final = 0x656F5F6C  # the key of an advisory lock: any number that is ours
 
 
-def run(link: Link, statement: Statement) -> Cursor:
+def run(link: Connection, statement: Statement) -> Cursor:
     """Run one statement; in its text a percent sign that is no parameter's is doubled."""
     if not statement.values:  # then psycopg leaves the text as it is
         return link.execute(statement.text.replace("%%", "%").encode())
     return link.execute(statement.text.encode(), statement.values)
 
 
-def run_many(link: Link, many: Many) -> int:
+def run_many(link: Connection, many: Many) -> int:
     """Run one statement for each row of parameters, and return how many rows they changed."""
     if not many.rows:
         return 0
@@ -36,12 +36,12 @@ def identifier(schema: str | None, name: str) -> sql.Identifier:
     return sql.Identifier(name) if schema is None else sql.Identifier(schema, name)
 
 
-def spelt(link: Link, schema: str | None, name: str) -> str:
+def spelt(link: Connection, schema: str | None, name: str) -> str:
     """Return a name as it is written in a statement that takes parameters."""
     return identifier(schema, name).as_string(link).replace("%", "%%")
 
 
-def schema_of(link: Link, table: str | None) -> str | None:
+def schema_of(link: Connection, table: str | None) -> str | None:
     """Return the schema in which `table` is seen; without one, the first of the search_path.
 
     None where the search_path has no schema that exists.
@@ -54,7 +54,7 @@ def schema_of(link: Link, table: str | None) -> str | None:
     return None if row is None else row[0]
 
 
-def oid(link: Link, schema: str | None, name: str) -> int | None:
+def oid(link: Connection, schema: str | None, name: str) -> int | None:
     """Return the table's number, None where there is no such table."""
     query = "SELECT to_regclass(%s)::oid::bigint"
     row: tuple[Any, ...] | None = link.execute(
@@ -64,7 +64,7 @@ def oid(link: Link, schema: str | None, name: str) -> int | None:
 
 
 @contextmanager
-def making(link: Link) -> Iterator[None]:
+def making(link: Connection) -> Iterator[None]:
     """A transaction in which tables are made: IF NOT EXISTS alone fails when two do it at once."""
     with link.transaction():
         link.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))

@@ -53,7 +53,7 @@ _KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TaskResult:
     """One attempt of one task; `failure` is None where it has done its work."""
 
     task: int
@@ -74,7 +74,7 @@ class Outcome:
         return {**{name: [value] for name, value in values.items()}, "failure": [said]}
 
     @classmethod
-    def of(cls, row: Any) -> Outcome:
+    def of(cls, row: Any) -> TaskResult:
         """Read a row of COLUMNS."""
         failure = None if row["failure"] is None else _read(json.loads(row["failure"]))
         return cls(

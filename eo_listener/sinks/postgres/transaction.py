@@ -17,21 +17,21 @@ from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.dead_letter_limit import Refusals
 from eo_listener.sinks.ledger_sql import HEADS
-from eo_listener.sinks.postgres.columns import Layout
+from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.connection import (
-    Link,
+    Connection,
     begin,
     commit,
     connect,
     limit,
     roll_back,
 )
-from eo_listener.sinks.postgres.conninfo import Access, application_name
+from eo_listener.sinks.postgres.conninfo import ConnectionSettings, application_name
 from eo_listener.sinks.postgres.copy import SAVEPOINTS, Chunk, Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import DeadLetters
 from eo_listener.sinks.postgres.errors import translated
 from eo_listener.sinks.postgres.ledger import Ledger
-from eo_listener.sinks.postgres.lock_watch import Patience
+from eo_listener.sinks.postgres.lock_watch import LockWatch
 from eo_listener.sinks.postgres.merge import Merge
 from eo_listener.sinks.postgres.statements import identifier
 from eo_listener.sinks.postgres.user_sql import apply_users
@@ -46,7 +46,7 @@ _STAGE: Final = sql.Identifier("pg_temp", STAGED)
 
 
 @dataclass(kw_only=True)
-class Tally:
+class WriteCounts:
     """What one transaction has written so far, and how many rows it was given."""
 
     aside: DeadLetters
@@ -59,7 +59,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writer:
+class TransactionWriter:
     """Writes batches of one sink and query. Holds no connection, so it may travel to executors.
 
     `alone`: no other transaction of the same sink and query may be open beside it. `savepoints` is
@@ -67,7 +67,7 @@ class Writer:
     for the next one.
     """
 
-    access: Access
+    access: ConnectionSettings
     ledger: Ledger
     target: Target
     query: str
@@ -102,17 +102,17 @@ class Writer:
         """The name of all connections of this sink and query."""
         return application_name(self.ledger.key, self.query)
 
-    def open(self) -> Link:
+    def open(self) -> Connection:
         """Open a connection that looks after itself when it has to wait for a lock."""
         link = connect(self.access, self.label, self.application)
         self.attend(link)
         return link
 
-    def attend(self, link: Link) -> None:
+    def attend(self, link: Connection) -> None:
         """Have a connection do what this writer says when it has to wait for a lock."""
         application = self.application
         limit(link, self.access)
-        patience = Patience(
+        patience = LockWatch(
             label=self.label,
             application=application,
             schema=self.access.schema,
@@ -126,8 +126,8 @@ class Writer:
 
     def write(
         self,
-        link: Link,
-        layout: Layout,
+        link: Connection,
+        layout: ColumnLayout,
         batches: Generator[pa.RecordBatch, None, None],
         entry: Entry,
     ) -> Applied:
@@ -143,7 +143,7 @@ class Writer:
                 tally.rows = self._rows(link, layout, rows, tally, entry)
         return tally.applied()
 
-    def begin(self, link: Link, entry: Entry) -> None:
+    def begin(self, link: Connection, entry: Entry) -> None:
         """Begin a transaction, and lock the heads of `entry` in it.
 
         Raises ForeignWriterError where they are not what it has found.
@@ -156,12 +156,12 @@ class Writer:
             self.ledger.held(link, entry, answer)
 
     @contextmanager
-    def transaction(self, link: Link, entry: Entry) -> Iterator[Tally]:
+    def transaction(self, link: Connection, entry: Entry) -> Iterator[WriteCounts]:
         """Everything between BEGIN and COMMIT but the rows.
 
         Nothing is written if it is left by an error, but for OutcomeUnknownError.
         """
-        tally = Tally(aside=self.aside(link, entry))
+        tally = WriteCounts(aside=self.aside(link, entry))
         try:
             link.may_end = True
             self.begin(link, entry)
@@ -182,7 +182,7 @@ class Writer:
             raise
         reached("sink.committed")
 
-    def aside(self, link: Link, entry: Entry, *, staged: bool = False) -> DeadLetters:
+    def aside(self, link: Connection, entry: Entry, *, staged: bool = False) -> DeadLetters:
         """Return what takes the rows that cannot be written."""
         return DeadLetters(
             link=link,
@@ -195,7 +195,7 @@ class Writer:
         )
 
     def merge(
-        self, link: Link, layout: Layout, staged: sql.Identifier, which: sql.Composable
+        self, link: Connection, layout: ColumnLayout, staged: sql.Identifier, which: sql.Composable
     ) -> Merge:
         """Return what moves rows that lie in `staged` into the target."""
         return Merge(
@@ -208,7 +208,12 @@ class Writer:
         )
 
     def _rows(
-        self, link: Link, layout: Layout, rows: Iterable[Chunk], tally: Tally, entry: Entry
+        self,
+        link: Connection,
+        layout: ColumnLayout,
+        rows: Iterable[Chunk],
+        tally: WriteCounts,
+        entry: Entry,
     ) -> int:
         if not self.direct:
             shape = layout.shape(None if self.target.apply is not None else self.table)

@@ -11,7 +11,7 @@ from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.arrow_schema import check_structs
 
 
-class Spelling(Enum):
+class Encoding(Enum):
     """How a value is written in a line of COPY."""
 
     PLAIN = "as Arrow casts it to a string"
@@ -42,14 +42,14 @@ class Existing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class ColumnFormat:
     """How values of a Spark type reach a column: its type, and the spelling of them (of arrays:
     of their elements too).
     """
 
     postgres: str
-    spelling: Spelling
-    element: Spelling | None = None
+    spelling: Encoding
+    element: Encoding | None = None
 
 
 _TEXTS: Final = frozenset({"text", "varchar", "bpchar"})
@@ -70,27 +70,27 @@ _JSON: Final = frozenset({"json", "jsonb"})
 _LOSSLESS_MOMENT: Final = 6  # digits of a second that Spark has
 
 _FAR: Final = {
-    "date": Spelling.WORD,
-    "timestamp": Spelling.STAMP,
-    "timestamp_ntz": Spelling.WORD,
+    "date": Encoding.WORD,
+    "timestamp": Encoding.STAMP,
+    "timestamp_ntz": Encoding.WORD,
 }
 # Spark's name: (type of a new column, spelling, types that an existing column may have)
-_SIMPLE: Final[dict[str, tuple[str, Spelling, frozenset[str]]]] = {
-    "byte": ("smallint", Spelling.PLAIN, _WHOLE | _TEXTS),
-    "short": ("smallint", Spelling.PLAIN, _WHOLE | _TEXTS),
-    "integer": ("integer", Spelling.PLAIN, _WHOLE | _TEXTS),
-    "long": ("bigint", Spelling.PLAIN, _WHOLE | _TEXTS),
-    "float": ("real", Spelling.PLAIN, frozenset({"float4", "float8", "numeric"}) | _TEXTS),
-    "double": ("double precision", Spelling.PLAIN, frozenset({"float8", "numeric"}) | _TEXTS),
-    "boolean": ("boolean", Spelling.PLAIN, frozenset({"bool"}) | _TEXTS),
-    "binary": ("bytea", Spelling.HEX, frozenset({"bytea"})),
-    "date": ("date", Spelling.PLAIN, frozenset({"date", "timestamp"}) | _TEXTS),
-    "timestamp": ("timestamp with time zone", Spelling.MOMENT, frozenset({"timestamptz"}) | _TEXTS),
-    "timestamp_ntz": ("timestamp", Spelling.PLAIN, frozenset({"timestamp"}) | _TEXTS),
+_SIMPLE: Final[dict[str, tuple[str, Encoding, frozenset[str]]]] = {
+    "byte": ("smallint", Encoding.PLAIN, _WHOLE | _TEXTS),
+    "short": ("smallint", Encoding.PLAIN, _WHOLE | _TEXTS),
+    "integer": ("integer", Encoding.PLAIN, _WHOLE | _TEXTS),
+    "long": ("bigint", Encoding.PLAIN, _WHOLE | _TEXTS),
+    "float": ("real", Encoding.PLAIN, frozenset({"float4", "float8", "numeric"}) | _TEXTS),
+    "double": ("double precision", Encoding.PLAIN, frozenset({"float8", "numeric"}) | _TEXTS),
+    "boolean": ("boolean", Encoding.PLAIN, frozenset({"bool"}) | _TEXTS),
+    "binary": ("bytea", Encoding.HEX, frozenset({"bytea"})),
+    "date": ("date", Encoding.PLAIN, frozenset({"date", "timestamp"}) | _TEXTS),
+    "timestamp": ("timestamp with time zone", Encoding.MOMENT, frozenset({"timestamptz"}) | _TEXTS),
+    "timestamp_ntz": ("timestamp", Encoding.PLAIN, frozenset({"timestamp"}) | _TEXTS),
 }
 
 
-def form(column: str, spark: Any, existing: Existing | None = None) -> Form:
+def form(column: str, spark: Any, existing: Existing | None = None) -> ColumnFormat:
     """Return how `spark`, a Spark type as its `jsonValue()`, is written.
 
     `existing` is the column that is there, None where it is to be made. Raises SettingsError for a
@@ -105,10 +105,10 @@ def form(column: str, spark: Any, existing: Existing | None = None) -> Form:
         return _nested(column, spark, existing)
     made, spelling, fits, scale = _simple(column, str(spark))
     if existing is None:
-        return Form(postgres=made, spelling=spelling)
+        return ColumnFormat(postgres=made, spelling=spelling)
     base = existing.base
-    if spelling is Spelling.MOMENT and base == "timestamp":
-        spelling = Spelling.UTC
+    if spelling is Encoding.MOMENT and base == "timestamp":
+        spelling = Encoding.UTC
     elif base not in fits:
         raise _unfit(column, str(spark), existing)
     if base in _TEXTS and str(spark) in _FAR:
@@ -116,10 +116,10 @@ def form(column: str, spark: Any, existing: Existing | None = None) -> Form:
         spelling = _FAR[str(spark)]
     if not _exact(str(spark), scale, existing):
         raise _unfit(column, str(spark), existing, "its values would be rounded")
-    return Form(postgres=existing.spelt, spelling=spelling)
+    return ColumnFormat(postgres=existing.spelt, spelling=spelling)
 
 
-def _simple(column: str, spark: str) -> tuple[str, Spelling, frozenset[str], int | None]:
+def _simple(column: str, spark: str) -> tuple[str, Encoding, frozenset[str], int | None]:
     """Type to make, spelling, types that fit, digits to keep (None: it cannot be told)."""
     if spark in _SIMPLE:
         made, spelling, fits = _SIMPLE[spark]
@@ -129,18 +129,18 @@ def _simple(column: str, spark: str) -> tuple[str, Spelling, frozenset[str], int
     if decimal is not None:
         scale = int(decimal[2])
         made = f"numeric({decimal[1]}, {scale})"
-        return made, Spelling.PLAIN, frozenset({"numeric"}) | _TEXTS, scale
+        return made, Encoding.PLAIN, frozenset({"numeric"}) | _TEXTS, scale
     if _STRING.fullmatch(spark):
-        return "text", Spelling.TEXT, _READS_TEXT, None
+        return "text", Encoding.TEXT, _READS_TEXT, None
     if _TIME.fullmatch(spark):
-        return "time", Spelling.WORD, frozenset({"time"}) | _TEXTS, None
+        return "time", Encoding.WORD, frozenset({"time"}) | _TEXTS, None
     raise SettingsError(
         f"column {column!r} is of Spark's type {spark}, which PostgresSink cannot write",
         fix="Cast it in the transform (to string, to a number), or drop it",
     )
 
 
-def _nested(column: str, spark: dict[str, Any], existing: Existing | None) -> Form:
+def _nested(column: str, spark: dict[str, Any], existing: Existing | None) -> ColumnFormat:
     kind = spark.get("type")
     if kind == "udt":
         raise SettingsError(
@@ -153,19 +153,19 @@ def _nested(column: str, spark: dict[str, Any], existing: Existing | None) -> Fo
     if flat and (existing is None or existing.base not in _JSON):
         made, spelling, fits, scale = _simple(column, str(inner))
         if existing is None:
-            return Form(postgres=f"{made}[]", spelling=Spelling.ARRAY, element=spelling)
-        if spelling is Spelling.MOMENT and existing.element == "timestamp":
-            spelling = Spelling.UTC
+            return ColumnFormat(postgres=f"{made}[]", spelling=Encoding.ARRAY, element=spelling)
+        if spelling is Encoding.MOMENT and existing.element == "timestamp":
+            spelling = Encoding.UTC
         elif existing.element is None or existing.element not in fits:
             raise _unfit(column, f"array of {inner}", existing)
         if not _exact(str(inner), scale, replace(existing, base=existing.element)):
             raise _unfit(column, f"array of {inner}", existing, "its values would be rounded")
-        return Form(postgres=existing.spelt, spelling=Spelling.ARRAY, element=spelling)
+        return ColumnFormat(postgres=existing.spelt, spelling=Encoding.ARRAY, element=spelling)
     if existing is None:
-        return Form(postgres="jsonb", spelling=Spelling.JSON)
+        return ColumnFormat(postgres="jsonb", spelling=Encoding.JSON)
     if existing.base not in _JSON | _TEXTS:
         raise _unfit(column, str(kind), existing)
-    return Form(postgres=existing.spelt, spelling=Spelling.JSON)
+    return ColumnFormat(postgres=existing.spelt, spelling=Encoding.JSON)
 
 
 def _exact(spark: str, scale: int | None, existing: Existing) -> bool:

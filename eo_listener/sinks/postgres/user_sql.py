@@ -18,7 +18,7 @@ from eo_listener.sinks.target import Target
 
 if TYPE_CHECKING:
     from eo_listener.model.ledger import Entry
-    from eo_listener.sinks.postgres.connection import Link
+    from eo_listener.sinks.postgres.connection import Connection
 
 _ENDS: Final = ("COMMIT", "END", "ROLLBACK", "ABORT", "BEGIN", "START", "PREPARE")
 _SILENT: Final = re.compile(
@@ -52,7 +52,7 @@ def check_apply(target: Target) -> None:
             )
 
 
-def apply_users(link: Link, target: Target, entry: Entry, label: str) -> None:
+def apply_users(link: Connection, target: Target, entry: Entry, label: str) -> None:
     """Run what the user gave on the rows in `eo_batch`, in the transaction that is open.
 
     Raises SinkError where a statement is refused, or has ended the transaction.
@@ -111,7 +111,7 @@ class SealedCursor(psycopg.Cursor[Row]):
 
 
 @contextmanager
-def _sealed(link: Link) -> Iterator[None]:
+def _sealed(link: Connection) -> Iterator[None]:
     """Lend the connection out, and have it back as it was."""
     before = {name: getattr(link, name) for name in _KEPT}
     link.cursor_factory = SealedCursor
@@ -124,7 +124,7 @@ def _sealed(link: Link) -> Iterator[None]:
             setattr(link, name, value)
 
 
-def _transaction(link: Link) -> Any:
+def _transaction(link: Connection) -> Any:
     if link.info.transaction_status != TransactionStatus.INTRANS:
         return None
     row = link.execute("SELECT txid_current()").fetchone()

@@ -22,8 +22,8 @@ from eo_listener.sinks.postgres.connection import answers
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from eo_listener.sinks.postgres.connection import Link
-    from eo_listener.sinks.postgres.transaction import Writer
+    from eo_listener.sinks.postgres.connection import Connection
+    from eo_listener.sinks.postgres.transaction import TransactionWriter
 
 IDLE: Final = 10.0
 """Seconds after which a connection that no task has asked for is closed."""
@@ -42,14 +42,14 @@ class Key(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    link: Link
+    link: Connection
     closing: threading.Timer
 
 
 _kept: dict[Key, _Kept] = {}
 
 
-def borrowed(writer: Writer) -> AbstractContextManager[Link]:
+def borrowed(writer: TransactionWriter) -> AbstractContextManager[Connection]:
     """Return the connection that was kept for `writer`, or a new one; it is kept afterwards.
 
     Raises SinkError.
@@ -73,7 +73,7 @@ def borrowed(writer: Writer) -> AbstractContextManager[Link]:
 
 
 @contextmanager
-def _lent(key: Key, link: Link) -> Iterator[Link]:
+def _lent(key: Key, link: Connection) -> Iterator[Connection]:
     try:
         yield link
     except BaseException:
@@ -82,7 +82,7 @@ def _lent(key: Key, link: Link) -> Iterator[Link]:
     _keep(key, link)
 
 
-def _keep(key: Key, link: Link) -> None:
+def _keep(key: Key, link: Connection) -> None:
     if link.closed or link.info.transaction_status != TransactionStatus.IDLE or key in _kept:
         link.close()
         return
@@ -92,7 +92,7 @@ def _keep(key: Key, link: Link) -> None:
     closing.start()
 
 
-def _close(key: Key, link: Link) -> None:
+def _close(key: Key, link: Connection) -> None:
     kept = _kept.get(key)
     if kept is not None and kept.link is link and _kept.pop(key, None) is kept:
         try:

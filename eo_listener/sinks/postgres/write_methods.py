@@ -10,7 +10,7 @@ from typing import Final
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 
 STAGING_ROWS: Final = 2_000_000
 """From how many planned rows on the executors stage a batch that is one transaction."""
@@ -109,14 +109,14 @@ class Proved:
         return self.executors or (self.staging if way is Way.STAGING else None)
 
 
-def missing(plan: Plan, entry: Entry) -> bool:
+def missing(plan: PlannedBatch, entry: Entry) -> bool:
     """Whether `entry` lacks offsets of the batch: the sink has them already."""
     return any(
         span.start != span.until and tp not in entry.moves for tp, span in plan.ranges().items()
     )
 
 
-def fit(ranges: Ranges, plan: Plan) -> bool:
+def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
     """Whether each task reads what is planned of one partition, and all of them all of it."""
     read, planned = (
         {tp: span for tp, span in given if span.start != span.until}

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from eo_listener.model.errors import SettingsError
-from eo_listener.sinks.dead_letters import Sieve
+from eo_listener.sinks.dead_letters import RowFilter
 from eo_listener.sinks.ledger_sql import quoted
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.sqlite.merge import STAGE, Upsert, check_stage, collations
@@ -27,7 +27,7 @@ class Table:
     `upsert` brings them there.
     """
 
-    sieve: Sieve
+    sieve: RowFilter
     insert: str
     keys: tuple[str, ...]
     upsert: Upsert | None = None
@@ -45,12 +45,12 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
     Raises SettingsError where rows with this schema can never fit.
     """
     if target.apply is not None:
-        sieve = Sieve.of(schema.names, None)
+        sieve = RowFilter.of(schema.names, None)
         connection.execute(f"DROP TABLE IF EXISTS temp.{STAGED}")
         connection.execute(f"CREATE TEMP TABLE {STAGED} ({_columns(schema, sieve, ())})")
         return Table(sieve=sieve, insert=_insert(f"temp.{STAGED}", sieve.columns), keys=())
     there = columns_of(connection, target.table)
-    sieve = Sieve.of(schema.names, there or None, target.version_column)
+    sieve = RowFilter.of(schema.names, there or None, target.version_column)
     _check_keys(target, sieve)
     _check_types(target, there, [schema.field(one) for one in sieve.columns])
     name = in_file(target.table)
@@ -95,7 +95,7 @@ def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
     return found
 
 
-def _check_keys(target: Target, sieve: Sieve) -> None:
+def _check_keys(target: Target, sieve: RowFilter) -> None:
     missing = sorted(set(target.keys) - set(sieve.columns))
     if missing:
         raise SettingsError(
@@ -119,7 +119,7 @@ def _check_types(target: Target, there: Mapping[str, str], fields: Sequence[pa.F
         )
 
 
-def _columns(schema: pa.Schema, sieve: Sieve, keys: Sequence[str]) -> str:
+def _columns(schema: pa.Schema, sieve: RowFilter, keys: Sequence[str]) -> str:
     """The body of CREATE TABLE.
 
     The keys are unique, not a primary key: a lone INTEGER PRIMARY KEY makes a number of its own

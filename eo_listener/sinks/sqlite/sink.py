@@ -22,16 +22,16 @@ from eo_listener.model.errors import EoListenerError, SettingsError, SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.arrow_rows import schema_of
 from eo_listener.sinks.dead_letter_limit import SHARE, Refusals
 from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql
 from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.ledger_sql import (
     HEADS,
+    LedgerRow,
     LedgerSql,
     Many,
-    Standing,
     foreign_writer,
     moved,
     standing,
@@ -155,7 +155,7 @@ class SqliteSink:
         except sqlite3.Error as error:
             raise self._explained(error) from error
 
-    def apply(self, frame: Any, entry: Entry, plan: Plan) -> Applied:
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` and `entry` in one transaction."""
         schema = schema_of(frame)
         with closing(self._size.stream(frame, plan)) as rows:
@@ -301,7 +301,7 @@ class SqliteSink:
         except sqlite3.Error as error:
             return self._explained(error)
 
-    def _standings(self, connection: Connection, query: str) -> Mapping[TopicPartition, Standing]:
+    def _standings(self, connection: Connection, query: str) -> Mapping[TopicPartition, LedgerRow]:
         found = map(standing, connection.execute(*_LEDGER.heads(self.key, query)))
         return {there.partition: there for there in found}
 

@@ -1,7 +1,7 @@
 """Read the checkpoint of a Spark query, wherever it lies; changes nothing."""
 
 from eo_listener.spark.checkpoint.checkpoint import Batches, Checkpoint, Durable
-from eo_listener.spark.checkpoint.errors import CheckpointError, Finding, FindingKind
+from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
 from eo_listener.spark.checkpoint.location import Location, has_scheme, shown
 from eo_listener.spark.checkpoint.offset_log import BatchOffsets, SourceOffsets
 from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans
@@ -13,8 +13,8 @@ __all__ = [
     "CheckpointError",
     "CheckpointPlans",
     "Durable",
-    "Finding",
-    "FindingKind",
+    "FileFinding",
+    "FileFindingKind",
     "Location",
     "SourceOffsets",
     "has_scheme",

@@ -11,7 +11,12 @@ from typing import Any, TypeVar
 from eo_listener.model.offsets import Offsets
 from eo_listener.spark.checkpoint import checksum, initial_offsets
 from eo_listener.spark.checkpoint.commit_log import check_commit
-from eo_listener.spark.checkpoint.errors import CheckpointError, Finding, FindingKind, Unreadable
+from eo_listener.spark.checkpoint.errors import (
+    CheckpointError,
+    FileFinding,
+    FileFindingKind,
+    Unreadable,
+)
 from eo_listener.spark.checkpoint.json_text import decode_object
 from eo_listener.spark.checkpoint.location import NONE, Location
 from eo_listener.spark.checkpoint.offset_log import BatchOffsets
@@ -43,7 +48,7 @@ class Durable:
     """
 
     offsets: BatchOffsets | None
-    findings: tuple[Finding, ...]
+    findings: tuple[FileFinding, ...]
 
 
 class Checkpoint:
@@ -69,7 +74,9 @@ class Checkpoint:
         if "metadata" not in names:
             ours = names & {"offsets", "commits", "sources"}
             detail = "nobody knows whose the rest is" if ours else "this is no checkpoint"
-            raise self._error(Finding(file="metadata", kind=FindingKind.MISSING, detail=detail))
+            raise self._error(
+                FileFinding(file="metadata", kind=FileFindingKind.MISSING, detail=detail)
+            )
         return True
 
     def query_id(self) -> str:
@@ -98,7 +105,7 @@ class Checkpoint:
         """
         done = self._numbers("commits")
         planned = self._numbers("offsets") if done else ()
-        findings: list[Finding] = []
+        findings: list[FileFinding] = []
         there = set(planned)
         for batch in reversed(done):
             if batch not in there:
@@ -114,7 +121,7 @@ class Checkpoint:
             else:
                 return Durable(offsets=found, findings=tuple(findings))
         if done and not findings:
-            findings.append(Finding(file=f"offsets/{done[-1]}", kind=FindingKind.MISSING))
+            findings.append(FileFinding(file=f"offsets/{done[-1]}", kind=FileFindingKind.MISSING))
         return Durable(offsets=None, findings=tuple(findings))
 
     def initial(self, source: int | str) -> Offsets | None:
@@ -126,7 +133,7 @@ class Checkpoint:
         try:
             return self._parsed(f"sources/{source}/0", initial_offsets.parse)
         except CheckpointError as error:
-            if error.finding.kind is FindingKind.MISSING:
+            if error.finding.kind is FileFindingKind.MISSING:
                 return None
             raise
 
@@ -146,9 +153,9 @@ class Checkpoint:
         count = len(found.sources)
         if count < self._lines:
             raise self._error(
-                Finding(
+                FileFinding(
                     file=f"offsets/{found.batch}",
-                    kind=FindingKind.LOST_SOURCE,
+                    kind=FileFindingKind.LOST_SOURCE,
                     detail=f"{count} of {self._lines}",
                 )
             )
@@ -174,19 +181,19 @@ class Checkpoint:
     def _whole(self, file: str, limit: int) -> bytes:
         held = self.location.read(file, limit + 1)
         if held is None:
-            raise Unreadable(FindingKind.MISSING)
+            raise Unreadable(FileFindingKind.MISSING)
         if not held:
-            raise Unreadable(FindingKind.EMPTY)
+            raise Unreadable(FileFindingKind.EMPTY)
         if len(held) > limit:
-            raise Unreadable(FindingKind.TOO_LARGE, f"more than {limit} bytes")
+            raise Unreadable(FileFindingKind.TOO_LARGE, f"more than {limit} bytes")
         if self.location.local:
             folder, slash, name = file.rpartition("/")
             sums = self.location.read(folder + slash + checksum.name(name), limit)
             if sums is not None and not checksum.matches(held, sums):
-                raise Unreadable(FindingKind.CHECKSUM)
+                raise Unreadable(FileFindingKind.CHECKSUM)
         return held
 
-    def _error(self, finding: Finding) -> CheckpointError:
+    def _error(self, finding: FileFinding) -> CheckpointError:
         return CheckpointError(str(self.location), finding)
 
 
@@ -195,7 +202,9 @@ def _text(held: bytes) -> str:
         return held.decode()
     except UnicodeDecodeError as error:
         ends = error.end >= len(held) and error.reason == "unexpected end of data"
-        raise Unreadable(FindingKind.CUT if ends else FindingKind.GARBLED, "no UTF-8") from None
+        raise Unreadable(
+            FileFindingKind.CUT if ends else FileFindingKind.GARBLED, "no UTF-8"
+        ) from None
 
 
 def _batch(number: int, held: bytes) -> BatchOffsets:
@@ -205,5 +214,5 @@ def _batch(number: int, held: bytes) -> BatchOffsets:
 def _query_id(held: bytes) -> str:
     query = decode_object(_text(held)).get("id")
     if not isinstance(query, str) or not _UUID.fullmatch(query):
-        raise Unreadable(FindingKind.GARBLED, "it holds no query id")
+        raise Unreadable(FileFindingKind.GARBLED, "it holds no query id")
     return query

@@ -5,7 +5,7 @@ Source: Spark's CommitLog; version 2 (4.0) adds ids of the state, version 3 (4.2
 
 from __future__ import annotations
 
-from eo_listener.spark.checkpoint.errors import FindingKind, Unreadable
+from eo_listener.spark.checkpoint.errors import FileFindingKind, Unreadable
 from eo_listener.spark.checkpoint.json_text import decode_object
 from eo_listener.spark.checkpoint.versions import check_version
 
@@ -17,5 +17,5 @@ def check_commit(text: str) -> None:
     first, line_feed, rest = text.partition("\n")
     check_version(first, newest=NEWEST, whole=bool(line_feed))
     if not rest:
-        raise Unreadable(FindingKind.CUT, "it ends after its first line")
+        raise Unreadable(FileFindingKind.CUT, "it ends after its first line")
     decode_object(rest)

@@ -8,7 +8,7 @@ from enum import Enum
 from eo_listener.model.errors import FormatError
 
 
-class FindingKind(Enum):
+class FileFindingKind(Enum):
     """What is wrong; the value completes a sentence that begins with the file's name."""
 
     MISSING = "is missing"
@@ -23,20 +23,20 @@ class FindingKind(Enum):
 
 
 _CAUSES = {
-    FindingKind.MISSING: "it was deleted, or copied without its neighbours",
-    FindingKind.EMPTY: "the machine or the disk failed while it was written",
-    FindingKind.CUT: "the machine or the disk failed while it was written or copied",
-    FindingKind.GARBLED: "it was damaged, edited, or written by something else",
-    FindingKind.OUT_OF_RANGE: "it was damaged or edited",
-    FindingKind.TOO_NEW: "a newer Spark runs the query",
-    FindingKind.TOO_LARGE: "it was damaged, or written by something else",
-    FindingKind.CHECKSUM: "it was damaged, or edited without removing its .crc file",
-    FindingKind.LOST_SOURCE: "it was cut off between two lines, or sources were taken away",
+    FileFindingKind.MISSING: "it was deleted, or copied without its neighbours",
+    FileFindingKind.EMPTY: "the machine or the disk failed while it was written",
+    FileFindingKind.CUT: "the machine or the disk failed while it was written or copied",
+    FileFindingKind.GARBLED: "it was damaged, edited, or written by something else",
+    FileFindingKind.OUT_OF_RANGE: "it was damaged or edited",
+    FileFindingKind.TOO_NEW: "a newer Spark runs the query",
+    FileFindingKind.TOO_LARGE: "it was damaged, or written by something else",
+    FileFindingKind.CHECKSUM: "it was damaged, or edited without removing its .crc file",
+    FileFindingKind.LOST_SOURCE: "it was cut off between two lines, or sources were taken away",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class FileFinding:
     """One file that cannot be used, and why.
 
     `file` is its path below the checkpoint, such as `offsets/7`. `detail` adds what was seen;
@@ -44,7 +44,7 @@ class Finding:
     """
 
     file: str
-    kind: FindingKind
+    kind: FileFindingKind
     detail: str = ""
 
     @property
@@ -59,7 +59,7 @@ class Finding:
 class CheckpointError(FormatError):
     """A file of a checkpoint cannot be used; `finding` says which and why."""
 
-    def __init__(self, where: str, finding: Finding) -> None:
+    def __init__(self, where: str, finding: FileFinding) -> None:
         self.finding = finding
         super().__init__(
             f"checkpoint {where}: {finding}",
@@ -71,11 +71,11 @@ class CheckpointError(FormatError):
 class Unreadable(Exception):  # noqa: N818  # not an error of ours: what a parser found in a text
     """A text is not what it should be; whoever knows its file makes a Finding of it."""
 
-    def __init__(self, kind: FindingKind, detail: str = "") -> None:
+    def __init__(self, kind: FileFindingKind, detail: str = "") -> None:
         super().__init__(kind, detail)
         self.kind = kind
         self.detail = detail
 
-    def of(self, file: str) -> Finding:
+    def of(self, file: str) -> FileFinding:
         """The same, with the name of the file."""
-        return Finding(file=file, kind=self.kind, detail=self.detail)
+        return FileFinding(file=file, kind=self.kind, detail=self.detail)

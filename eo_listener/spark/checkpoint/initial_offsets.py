@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from eo_listener.model.offsets import Offsets
 from eo_listener.spark.checkpoint import kafka_offsets
-from eo_listener.spark.checkpoint.errors import FindingKind, Unreadable
+from eo_listener.spark.checkpoint.errors import FileFindingKind, Unreadable
 from eo_listener.spark.checkpoint.versions import check_version
 
 NEWEST = 1
@@ -26,12 +26,12 @@ def parse(held: bytes) -> Offsets | None:
     try:
         text = held[len(_MARK) :].decode()
     except UnicodeDecodeError:
-        raise Unreadable(FindingKind.GARBLED, "it is no UTF-8") from None
+        raise Unreadable(FileFindingKind.GARBLED, "it is no UTF-8") from None
     first, line_feed, rest = text.partition("\n")
     check_version(first, newest=NEWEST, whole=bool(line_feed))
     if not rest.strip():
-        raise Unreadable(FindingKind.CUT, "it ends after its first line")
+        raise Unreadable(FileFindingKind.CUT, "it ends after its first line")
     found = kafka_offsets.parse(rest)
     if found is None:
-        raise Unreadable(FindingKind.GARBLED, "it holds no offsets of Kafka")
+        raise Unreadable(FileFindingKind.GARBLED, "it holds no offsets of Kafka")
     return found

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eo_listener.model.offsets import Offsets, TopicPartition
-from eo_listener.spark.checkpoint.errors import FindingKind, Unreadable
+from eo_listener.spark.checkpoint.errors import FileFindingKind, Unreadable
 from eo_listener.spark.checkpoint.json_text import decode
 
 _NUMBER = re.compile(r"-?[0-9]+")
@@ -49,21 +49,21 @@ def _numbered(value: Any) -> bool:
 
 def _inside(partitions: Any) -> Mapping[str, Any]:
     if not isinstance(partitions, dict):
-        raise Unreadable(FindingKind.GARBLED, "a topic holds something else than partitions")
+        raise Unreadable(FileFindingKind.GARBLED, "a topic holds something else than partitions")
     return partitions
 
 
 def _partition(topic: str, number: str) -> TopicPartition:
     if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
-        raise Unreadable(FindingKind.GARBLED, "Kafka has no topics of such a name")
+        raise Unreadable(FileFindingKind.GARBLED, "Kafka has no topics of such a name")
     if not _PARTITION.fullmatch(number) or int(number) > _MAX_PARTITION:
-        raise Unreadable(FindingKind.GARBLED, f"{topic} has a partition that is no number")
+        raise Unreadable(FileFindingKind.GARBLED, f"{topic} has a partition that is no number")
     return TopicPartition(topic, int(number))
 
 
 def _offset(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Unreadable(FindingKind.GARBLED, "an offset is no integer")
+        raise Unreadable(FileFindingKind.GARBLED, "an offset is no integer")
     if not 0 <= value <= _MAX_OFFSET:
-        raise Unreadable(FindingKind.OUT_OF_RANGE, f"{value}")
+        raise Unreadable(FileFindingKind.OUT_OF_RANGE, f"{value}")
     return value

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from eo_listener.model.offsets import Offsets
 from eo_listener.spark.checkpoint import kafka_offsets
-from eo_listener.spark.checkpoint.errors import FindingKind, Unreadable
+from eo_listener.spark.checkpoint.errors import FileFindingKind, Unreadable
 from eo_listener.spark.checkpoint.json_text import decode_object
 from eo_listener.spark.checkpoint.versions import check_version
 
@@ -40,7 +40,7 @@ class SourceOffsets:
         if text == _NOTHING:
             return cls(id=source, text=None, offsets=None)
         if not text:
-            raise Unreadable(FindingKind.CUT, f"source {source} has an empty line")
+            raise Unreadable(FileFindingKind.CUT, f"source {source} has an empty line")
         return cls(id=source, text=text, offsets=kafka_offsets.parse(text))
 
     @classmethod
@@ -95,18 +95,18 @@ class BatchOffsets:
         metadata, *lines = (line.removesuffix("\r") for line in rest)
         _check_metadata(metadata)
         if not lines:
-            raise Unreadable(FindingKind.CUT, "it has no source")
+            raise Unreadable(FileFindingKind.CUT, "it has no source")
         parts = enumerate(lines) if version == 1 else map(_split, lines)
         sources = tuple(SourceOffsets.parse(str(source), held) for source, held in parts)
         if len({source.id for source in sources}) < len(sources):
-            raise Unreadable(FindingKind.GARBLED, "a source stands there twice")
+            raise Unreadable(FileFindingKind.GARBLED, "a source stands there twice")
         return cls(batch=batch, version=version, metadata=metadata, sources=sources)
 
 
 def _split(line: str) -> tuple[str, str]:
     source, colon, held = line.partition(":")
     if not colon or not source:
-        raise Unreadable(FindingKind.CUT, "a line has no source id")
+        raise Unreadable(FileFindingKind.CUT, "a line has no source id")
     return source, held
 
 
@@ -115,4 +115,4 @@ def _check_metadata(line: str) -> None:
         return
     found = decode_object(line)
     if not all(isinstance(found.get(name, 0), int) for name in (_WATERMARK, _TIMESTAMP)):
-        raise Unreadable(FindingKind.GARBLED, "its watermark or its time is no number")
+        raise Unreadable(FileFindingKind.GARBLED, "its watermark or its time is no number")

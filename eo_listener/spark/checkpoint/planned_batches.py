@@ -11,13 +11,13 @@ from typing import Any
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
-from eo_listener.model.planned_batch import Plan, spans
-from eo_listener.model.protocols import Look
+from eo_listener.model.planned_batch import PlannedBatch, spans
+from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
-from eo_listener.spark.checkpoint.errors import CheckpointError, Finding, FindingKind
+from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
 from eo_listener.spark.checkpoint.offset_log import SourceOffsets
 
-_NO_LOGS = Look(held={}, starts={}, ends={}, topic_ids={})
+_NO_LOGS = GroupSnapshot(held={}, starts={}, ends={}, topic_ids={})
 
 
 class CheckpointPlans:
@@ -32,13 +32,13 @@ class CheckpointPlans:
         self,
         location: str,
         run_id: str,
-        look: Callable[[Collection[TopicPartition]], Look] | None = None,
+        look: Callable[[Collection[TopicPartition]], GroupSnapshot] | None = None,
     ) -> None:
         self._checkpoint = Checkpoint(location)
         self._run_id = run_id
         self._look = look
 
-    def plan(self, frame: Any, batch_id: int) -> Plan:  # noqa: ARG002  # the protocol's
+    def plan(self, frame: Any, batch_id: int) -> PlannedBatch:  # noqa: ARG002  # the protocol's
         """Read what was planned.
 
         Raises SettingsError for a batch that is not the one being written, StorageError,
@@ -59,7 +59,7 @@ class CheckpointPlans:
         logs = _NO_LOGS
         if self._look is not None:
             logs = self._look([tp for ranges in sources.values() for tp in ranges])
-        return Plan(
+        return PlannedBatch(
             query_id=self._checkpoint.query_id(),
             run_id=self._run_id,
             query=None,
@@ -74,7 +74,7 @@ class CheckpointPlans:
             continued=frozenset(tp for offsets in before.values() for tp in offsets),
         )
 
-    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+    def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         """Where the sources began to read. Raises StorageError, CheckpointError."""
         lines = self._lines(plan.batch_id, self._before(plan.batch_id))
         return {
@@ -124,7 +124,7 @@ class CheckpointPlans:
         if found is None and not line.id.isdigit():
             found = self._checkpoint.initial(line.id)  # a source with a name (Spark 4.2)
         if found is None:
-            where = Finding(file=f"sources/{index}/0", kind=FindingKind.MISSING)
+            where = FileFinding(file=f"sources/{index}/0", kind=FileFindingKind.MISSING)
             raise CheckpointError(str(self._checkpoint.location), where)
         return found
 

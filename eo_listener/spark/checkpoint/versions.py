@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from eo_listener.spark.checkpoint.errors import FindingKind, Unreadable
+from eo_listener.spark.checkpoint.errors import FileFindingKind, Unreadable
 
 _VERSION = re.compile(r"v([1-9][0-9]{0,8})")
 
@@ -16,10 +16,10 @@ def check_version(line: str, *, newest: int, whole: bool) -> int:
     """
     found = _VERSION.fullmatch(line)
     if not whole and (found or line in {"", "v"}):
-        raise Unreadable(FindingKind.CUT, "it ends within its first line")
+        raise Unreadable(FileFindingKind.CUT, "it ends within its first line")
     if found is None:
-        raise Unreadable(FindingKind.GARBLED, "its first line names no version")
+        raise Unreadable(FileFindingKind.GARBLED, "its first line names no version")
     version = int(found[1])
     if version > newest:
-        raise Unreadable(FindingKind.TOO_NEW, f"v{version}, known are v1 to v{newest}")
+        raise Unreadable(FileFindingKind.TOO_NEW, f"v{version}, known are v1 to v{newest}")
     return version

@@ -14,7 +14,7 @@ _KEPT: Final = 10_000  # as many as the shim keeps
 _RUN: Final = re.compile(r'"runId"\s*:\s*"([^"]+)"')
 
 
-class Claims:
+class RunClaims:
     """Tells the shim of each run once; without the shim there is nobody to tell.
 
     The shim waits a second for it when a run has begun, and lets go of one that was running

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from eo_listener.spark.jvm.bus import drain
 from eo_listener.spark.jvm.event_listener import Receiver, wrap
 from eo_listener.spark.jvm.query_reader import LiveQueries
-from eo_listener.spark.jvm.shim_client import JvmHands
+from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 
 class Driver:
@@ -17,7 +17,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.queries = LiveQueries()
-        self.hands = JvmHands()
+        self.hands = JvmShimClient()
         self._java_listener: Any = None
         self._session: SparkSession | None = None
 

@@ -16,7 +16,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import JvmError
-from eo_listener.spark.jvm.claims import Claims
+from eo_listener.spark.jvm.claims import RunClaims
 from eo_listener.spark.jvm.running_query import RunningQuery, shared_state
 
 logger = logging.getLogger("eo_listener")
@@ -90,7 +90,7 @@ class _Callback:
         self._receiver = receiver
         self._state = state
         self._jvm = jvm
-        self._claims = Claims(jvm)
+        self._claims = RunClaims(jvm)
         self._logged: set[tuple[str, type[Exception]]] = set()
 
     @_contained

@@ -14,15 +14,15 @@ from typing import Any, Final
 
 from eo_listener.model.errors import JvmError
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
-from eo_listener.model.planned_batch import Plan, spans
-from eo_listener.model.protocols import Look
+from eo_listener.model.planned_batch import PlannedBatch, spans
+from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.jvm.calls import FAILURES, asking, call
 from eo_listener.spark.jvm.running_query import RunningQuery
 from eo_listener.spark.jvm.source_options import source_options
 from eo_listener.spark.jvm.streams import distinct_streams, elements, is_kafka
 from eo_listener.spark.shim_answers import position_of
 
-LookAtLogs = Callable[[Mapping[str, str], Collection[TopicPartition]], Look]
+LookAtLogs = Callable[[Mapping[str, str], Collection[TopicPartition]], GroupSnapshot]
 """Gets a source's reader options and its partitions, and says where their logs stand.
 
 Raises KafkaError when Kafka does not say it in time, SettingsError for options it cannot use.
@@ -61,7 +61,7 @@ class LivePlans:
         self._initial = initial
         self._run: _Run | None = None
 
-    def plan(self, frame: Any, batch_id: int) -> Plan:
+    def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """Read what Spark has planned, and where Kafka's logs stand.
 
         Raises JvmError when the query cannot be asked or found, KafkaError and SettingsError as
@@ -72,7 +72,7 @@ class LivePlans:
             _check_batch(run.query, batch_id)
             sources, continued = self._sources(run, batch_id)
         looks = [self._look(run.options[index], ranges.keys()) for index, ranges in sources.items()]
-        return Plan(
+        return PlannedBatch(
             query_id=run.query.query_id,
             run_id=run.query.run_id,
             query=run.query.name,
@@ -88,7 +88,7 @@ class LivePlans:
             continued=continued,
         )
 
-    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+    def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         """Where the sources of the query that was planned last began to read.
 
         Raises JvmError, and what `initial` raises.

@@ -12,7 +12,7 @@ from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE
 
 
-class JvmHands:
+class JvmShimClient:
     """The `Hands` of classic PySpark: a method of the shim in the JVM of this process.
 
     One call is one round trip. py4j waits for the answer without limit: whoever must not be held

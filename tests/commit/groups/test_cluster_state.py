@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.commit.groups.cluster_state import OUT_OF_TURN, Board
-from eo_listener.commit.groups.group_state import Attempt, Inspection
-from eo_listener.commit.groups.policy import Retry
+from eo_listener.commit.groups.cluster_state import OUT_OF_TURN, ClusterState
+from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
+from eo_listener.commit.groups.policy import Backoff
 from eo_listener.commit.groups.request_size import MAX_PART
 from eo_listener.model.events import CommitAbandoned, CommitFailed, Committed, Event
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -28,27 +28,27 @@ def at(**offsets: int) -> Mapping[TopicPartition, Position]:
     }
 
 
-class Seeing(Board):
+class Seeing(ClusterState):
     """A board whose looks are answered: the group holds just what was confirmed to it."""
 
     def __init__(self) -> None:
-        super().__init__("k:9092", Retry(first=1.0, longest=8.0, refused_first=4.0), RANDOM)
+        super().__init__("k:9092", Backoff(first=1.0, longest=8.0, refused_first=4.0), RANDOM)
         self.held: dict[TopicPartition, Position] = {}
 
-    def attempt(self, now: float) -> Attempt | None:
+    def attempt(self, now: float) -> CommitRequest | None:
         """The commit that is due now, after any look that goes before it."""
         request = self.next(now)
-        while isinstance(request, Inspection):
+        while isinstance(request, SnapshotRequest):
             ends = dict.fromkeys(request.partitions, 10**9)
             held = {tp: self.held[tp] for tp in request.partitions if tp in self.held}
-            look = Look(held=held, starts={}, ends=ends, topic_ids={"t": "id"})
+            look = GroupSnapshot(held=held, starts={}, ends=ends, topic_ids={"t": "id"})
             assert self.looked(request, look, now) == ()
             request = self.next(now)
         return request
 
     def settle(
         self,
-        attempt: Attempt,
+        attempt: CommitRequest,
         answer: Mapping[TopicPartition, str | None],
         now: float,
         detail: str | None = None,
@@ -62,7 +62,7 @@ class Seeing(Board):
 RANDOM = random.Random(1)
 
 
-def sent(b: Seeing, now: float) -> Attempt:
+def sent(b: Seeing, now: float) -> CommitRequest:
     """The request that is due now."""
     attempt = b.attempt(now)
     assert attempt is not None

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from eo_listener.commit.groups import worker
-from eo_listener.commit.groups.cluster_state import Board
+from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.groups.policy import Retry
-from eo_listener.commit.tracking.routing import Cluster, Commit, Rules
-from eo_listener.commit.tracking.tracker_thread import Router
+from eo_listener.commit.groups.policy import Backoff
+from eo_listener.commit.tracking.routing import Cluster, GroupOffsets, GroupRouting
+from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.events import (
     CommitAbandoned,
@@ -36,11 +36,13 @@ from tests.threads import none_left
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 K = Cluster.of({"bootstrap.servers": "k:9092"})
 OTHER = Cluster.of({"bootstrap.servers": "other:9092"})
-QUICK = Retry(first=0.01, longest=0.05, refused_first=30.0, doubt=0.01)
+QUICK = Backoff(first=0.01, longest=0.05, refused_first=30.0, doubt=0.01)
 
 
-def commit(offset: int, tp: TopicPartition = P0, cluster: Cluster = K, group: str = "g") -> Commit:
-    return Commit(cluster=cluster, group=group, positions={tp: Position(offset=offset)})
+def commit(
+    offset: int, tp: TopicPartition = P0, cluster: Cluster = K, group: str = "g"
+) -> GroupOffsets:
+    return GroupOffsets(cluster=cluster, group=group, positions={tp: Position(offset=offset)})
 
 
 def hanging(release: threading.Event) -> Fault:
@@ -199,16 +201,16 @@ def test_a_fault_of_ours_does_not_end_the_thread(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever goes wrong between two requests is told, and the commits go on."""
-    looked = Board.looked
+    looked = ClusterState.looked
     faults = [RuntimeError("a bug of ours")]
 
-    def broken(board: Board, *given: Any) -> tuple[Event, ...]:
+    def broken(board: ClusterState, *given: Any) -> tuple[Event, ...]:
         if faults:
             board.unseen(given[0], "_TRANSPORT", given[2])
             raise faults.pop()
         return looked(board, *given)
 
-    monkeypatch.setattr(Board, "looked", broken)
+    monkeypatch.setattr(ClusterState, "looked", broken)
     house.committer.offer(commit(5))
     assert house.committer.flush(10.0)
     assert house.store().groups["g"][P0].offset == 5
@@ -274,7 +276,7 @@ OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
 def test_the_router_asks_a_run_once_and_commits_its_newest(house: House) -> None:
     """Options are read once a run; the newest event decides; the end of a run is forgotten."""
     queries = MemoryQueries(OPTIONS)
-    router = Router(Rules(), queries, house.committer)
+    router = TrackerThread(GroupRouting(), queries, house.committer)
     for batch in range(50):
         router.progressed(progress(batch, 100 + batch))
     router.progressed(progress(50, None))
@@ -289,7 +291,7 @@ def test_the_router_asks_a_run_once_and_commits_its_newest(house: House) -> None
 def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
     """Without options and settings the source is named once a run, and asked a few times only."""
     queries = MemoryQueries(None)
-    router = Router(Rules(), queries, house.committer)
+    router = TrackerThread(GroupRouting(), queries, house.committer)
     for batch in range(10):
         router.progressed(progress(batch, 100 + batch))
         router.flush(time.monotonic() + 5.0)
@@ -300,7 +302,7 @@ def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
 
 def test_an_event_without_offsets_reaches_the_guard(house: House) -> None:
     """A source whose last topic is gone ends at no offset at all: that is a violation."""
-    router = Router(Rules(), MemoryQueries(OPTIONS), house.committer)
+    router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), house.committer)
     router.progressed(progress(0, 5))
     assert router.flush(time.monotonic() + 5.0)
     gone = SourceProgress(index=0, description="", start=Offsets({P0: 5}), end=Offsets())
@@ -319,7 +321,7 @@ def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFi
             release.wait(30.0)
             return OPTIONS
 
-    router = Router(Rules(), Hanging(None), house.committer)
+    router = TrackerThread(GroupRouting(), Hanging(None), house.committer)
     router.progressed(progress(1, 5))
     started = time.monotonic()
     router.close(time.monotonic() + 0.3)
@@ -387,7 +389,7 @@ def test_what_is_not_confirmed_is_not_given_back(
 def test_a_run_that_has_ended_feeds_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The router says so; while another run feeds the same cluster it stays open."""
     monkeypatch.setattr(worker, "_TEND_EVERY", 0.01)
-    router = Router(Rules(), MemoryQueries(OPTIONS), house.committer)
+    router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), house.committer)
     second = replace(progress(0, 5), query_id="q2", run_id="r2", name="second")
     router.progressed(progress(0, 5))
     router.progressed(second)

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from eo_listener.commit.groups.group_events import Teller
-from eo_listener.commit.groups.partition_state import Sight, Trouble
+from eo_listener.commit.groups.group_events import GroupEvents
+from eo_listener.commit.groups.partition_state import Discrepancy, RetryState
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import CommitRefused, ForeignCommit, Refusal
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
-TELLER = Teller("k:9092", "g")
+TELLER = GroupEvents("k:9092", "g")
 
 
 def by(writer: str, offset: int) -> Position:
@@ -27,8 +27,8 @@ def by(writer: str, offset: int) -> Position:
 
 def look(
     held: Mapping[TopicPartition, Position], ends: Mapping[TopicPartition, int] | None = None
-) -> Look:
-    return Look(held=held, starts={}, ends=ends or {}, topic_ids={})
+) -> GroupSnapshot:
+    return GroupSnapshot(held=held, starts={}, ends=ends or {}, topic_ids={})
 
 
 @pytest.mark.parametrize("soonest", [P0, P1])
@@ -36,7 +36,7 @@ def test_a_failure_tells_of_what_is_tried_again_first(soonest: TopicPartition) -
     """Of partitions that failed in several ways, the next attempt decides what is told."""
     errors = {P0: "_TRANSPORT", P1: "GROUP_AUTHORIZATION_FAILED"}
     troubles = {
-        tp: Trouble(failures=3 + tp.partition, not_before=11.5 if tp == soonest else 40.0)
+        tp: RetryState(failures=3 + tp.partition, not_before=11.5 if tp == soonest else 40.0)
         for tp in errors
     }
     told = TELLER.failed(errors, troubles, 10.0, None)
@@ -50,7 +50,7 @@ def test_a_failure_tells_of_what_is_tried_again_first(soonest: TopicPartition) -
     assert told.errors == errors
 
 
-def seen(sight: Sight, found: Look, *partitions: TopicPartition) -> CommitRefused:
+def seen(sight: Discrepancy, found: GroupSnapshot, *partitions: TopicPartition) -> CommitRefused:
     wanted = {tp: by("mine/now", 5) for tp in (P0, P1, P2)}
     (told,) = TELLER.seen(sight, list(partitions), found, wanted, {})
     assert isinstance(told, CommitRefused)
@@ -60,11 +60,13 @@ def seen(sight: Sight, found: Look, *partitions: TopicPartition) -> CommitRefuse
 @pytest.mark.parametrize(
     ("sight", "refusal"),
     [
-        (Sight.BELOW_GROUP, Refusal.BELOW_GROUP),
-        (Sight.WITHHELD_BEFORE, Refusal.WITHHELD_BEFORE),
+        (Discrepancy.BELOW_GROUP, Refusal.BELOW_GROUP),
+        (Discrepancy.WITHHELD_BEFORE, Refusal.WITHHELD_BEFORE),
     ],
 )
-def test_a_refusal_names_who_wrote_the_first_partition(sight: Sight, refusal: Refusal) -> None:
+def test_a_refusal_names_who_wrote_the_first_partition(
+    sight: Discrepancy, refusal: Refusal
+) -> None:
     """Whatever the order they were looked at in, and nobody where a program left no mark."""
     held = {P0: by("a/1", 7), P1: by("b/2", 8), P2: Position(offset=9)}
     told = seen(sight, look(held, {P0: 100, P1: 100}), P1, P0)
@@ -78,7 +80,7 @@ def test_a_refusal_names_who_wrote_the_first_partition(sight: Sight, refusal: Re
 def test_the_end_of_the_log_was_written_by_nobody() -> None:
     """What stands in the way is where the log ends, not what the group holds."""
     found = look({P0: by("a/1", 7)}, {P0: 3, P1: 4})
-    told = seen(Sight.BEYOND_LOG_END, found, P0, P1)
+    told = seen(Discrepancy.BEYOND_LOG_END, found, P0, P1)
     assert (told.refusal, told.held, told.writer) == (
         Refusal.BEYOND_LOG_END,
         Offsets({P0: 3, P1: 4}),
@@ -90,7 +92,7 @@ def test_strangers_are_told_one_by_one() -> None:
     """Each run by itself; only another run of the very query is a zombie of it."""
     held = {P0: by("q/old", 1), P1: by("other/run", 2), P2: Position(offset=3, metadata="tool")}
     ours = {tp: by("q/new", 10 + tp.partition) for tp in held}
-    told = list(TELLER.seen(Sight.FOREIGN, [P0, P1, P2], look(held), {}, ours))
+    told = list(TELLER.seen(Discrepancy.FOREIGN, [P0, P1, P2], look(held), {}, ours))
     assert all(isinstance(one, ForeignCommit) for one in told)
     assert [
         (one.found, one.ours, one.writer and one.writer.run_id, one.zombie)

@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
-from eo_listener.commit.groups.group_state import LOOKED_AT, Attempt, Inspection, Lane
-from eo_listener.commit.groups.partition_state import Slot
-from eo_listener.commit.groups.policy import OnRewind, Policy, Retry
+from eo_listener.commit.groups.group_state import (
+    LOOKED_AT,
+    CommitRequest,
+    GroupState,
+    SnapshotRequest,
+)
+from eo_listener.commit.groups.partition_state import PartitionState
+from eo_listener.commit.groups.policy import Backoff, OnRewind, Policy
 from eo_listener.commit.groups.request_size import MAX_PART, MIN_PART
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import (
@@ -24,10 +29,10 @@ from eo_listener.model.events import (
     TopicRecreated,
 )
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-RETRY = Retry(first=1.0, longest=8.0, refused_first=4.0)
+RETRY = Backoff(first=1.0, longest=8.0, refused_first=4.0)
 
 
 def by(offset: int, *, query: str = "q1", run: str = "r1", batch: int = 0) -> Position:
@@ -45,11 +50,11 @@ class Kafka:
         self.topic_id = topic_id
         self.refused: dict[str, str] = {}
 
-    def look(self, partitions: Iterable[TopicPartition]) -> Look:
+    def look(self, partitions: Iterable[TopicPartition]) -> GroupSnapshot:
         """What a look shows now."""
         asked = tuple(partitions)
         here = [tp for tp in asked if tp in self.ends and tp.topic not in self.refused]
-        return Look(
+        return GroupSnapshot(
             held={tp: self.held[tp] for tp in here if tp in self.held},
             starts=dict.fromkeys(here, 0),
             ends={tp: self.ends[tp] for tp in here},
@@ -58,7 +63,7 @@ class Kafka:
         )
 
 
-class Driven(Lane):
+class Driven(GroupState):
     """A lane beside its Kafka; what it told is kept."""
 
     def __init__(self, kafka: Kafka, policy: Policy | None = None) -> None:
@@ -66,25 +71,25 @@ class Driven(Lane):
         self.kafka = kafka
         self.told: list[Event] = []
 
-    def see(self, now: float) -> Inspection:
+    def see(self, now: float) -> SnapshotRequest:
         """Take the look that is due now, and answer it."""
         request = self.next(now)
-        assert isinstance(request, Inspection), request
+        assert isinstance(request, SnapshotRequest), request
         self.told += self.looked(request, self.kafka.look(request.partitions), now)
         return request
 
-    def send(self, now: float) -> Attempt:
+    def send(self, now: float) -> CommitRequest:
         """Take the commit that is due now."""
         request = self.next(now)
-        assert isinstance(request, Attempt), request
+        assert isinstance(request, CommitRequest), request
         return request
 
-    def land(self, attempt: Attempt, now: float) -> None:
+    def land(self, attempt: CommitRequest, now: float) -> None:
         """Let a commit land, and answer it."""
         self.kafka.held.update(attempt.positions)
         self.told += self.settle(attempt, dict.fromkeys(attempt.positions), now)
 
-    def fail(self, attempt: Attempt, code: str, now: float) -> None:
+    def fail(self, attempt: CommitRequest, code: str, now: float) -> None:
         """Answer a commit with an error."""
         self.told += self.settle(attempt, dict.fromkeys(attempt.positions, code), now)
 
@@ -93,10 +98,10 @@ class Driven(Lane):
         refused = self.offer(positions)
         assert refused is None, refused
         request = self.next(now)
-        if isinstance(request, Inspection):
+        if isinstance(request, SnapshotRequest):
             self.told += self.looked(request, self.kafka.look(request.partitions), now)
             request = self.next(now)
-        assert isinstance(request, Attempt), request
+        assert isinstance(request, CommitRequest), request
         self.land(request, now)
 
     def take(self) -> list[Event]:
@@ -160,7 +165,7 @@ def test_a_repeat_waits_for_its_look() -> None:
     lane = Driven(Kafka())
     lane.commit({P0: by(5)}, 0.0)
     look = lane.next(61.0)
-    assert isinstance(look, Inspection)
+    assert isinstance(look, SnapshotRequest)
     (failed,) = lane.unseen(look, "_TIMED_OUT", 65.0)
     assert isinstance(failed, CommitFailed)
     assert lane.next(65.0) is None
@@ -355,7 +360,7 @@ def test_a_fenced_lane_gives_up_for_good(by_look: bool) -> None:
     lane.offer({P0: by(6)})
     if by_look:
         look = lane.next(200.0)
-        assert isinstance(look, Inspection)
+        assert isinstance(look, SnapshotRequest)
         lane.told += lane.unseen(look, "_FENCED", 200.0)
     else:
         lane.fail(lane.send(70.0), "_FENCED", 70.0)
@@ -441,7 +446,7 @@ def wide(number: int, *, refused_over: int | None = None) -> tuple[Driven, list[
     lane.offer(many(number))
     for now in range(10_000):
         request = lane.next(float(now))
-        if isinstance(request, Inspection):
+        if isinstance(request, SnapshotRequest):
             assert len(request.partitions) <= LOOKED_AT
             lane.told += lane.looked(request, kafka.look(request.partitions), float(now))
         elif request is not None:
@@ -468,21 +473,21 @@ def test_long_names_make_smaller_parts() -> None:
     names = ["x" * 249, "y" * 249]
     wanted = many(900, names[0]) | many(900, names[1])
     kafka.ends = dict.fromkeys(wanted, 10**6)
-    lane = Lane("k:9092", "g" * 1000, RETRY, Policy(), random.Random(1))
+    lane = GroupState("k:9092", "g" * 1000, RETRY, Policy(), random.Random(1))
     lane.offer(wanted)
     request = lane.next(0.0)
-    assert isinstance(request, Inspection)
+    assert isinstance(request, SnapshotRequest)
     lane.looked(request, kafka.look(request.partitions), 0.0)
     attempt = lane.next(0.0)
-    assert isinstance(attempt, Attempt)
+    assert isinstance(attempt, CommitRequest)
     assert 300 < len(attempt.positions) < 500_000 / 1249
-    huge = Lane("k:9092", "g" * 600_000, RETRY, Policy(), random.Random(1))
+    huge = GroupState("k:9092", "g" * 600_000, RETRY, Policy(), random.Random(1))
     huge.offer({P0: by(5), P1: by(5)})
     request = huge.next(0.0)
-    assert isinstance(request, Inspection)
+    assert isinstance(request, SnapshotRequest)
     huge.looked(request, Kafka().look(request.partitions), 0.0)
     attempt = huge.next(0.0)
-    assert isinstance(attempt, Attempt)
+    assert isinstance(attempt, CommitRequest)
     assert len(attempt.positions) == 1
 
 
@@ -509,7 +514,7 @@ def test_a_part_costs_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
         return count
 
     for name in ("sendable", "next_try"):
-        monkeypatch.setattr(Slot, name, counted(getattr(Slot, name)))
+        monkeypatch.setattr(PartitionState, name, counted(getattr(PartitionState, name)))
     lane, sizes = wide(20 * MAX_PART)
     assert sizes == [MAX_PART] * 20
     assert lane.kafka.held == many(20 * MAX_PART)
@@ -525,7 +530,7 @@ def test_partitions_that_are_gone_do_not_keep_a_look_from_others() -> None:
     lane.offer(gone)
     for now in (0.0, 61.0):
         while (request := lane.next(now)) is not None:
-            if isinstance(request, Inspection):
+            if isinstance(request, SnapshotRequest):
                 lane.told += lane.looked(request, kafka.look(request.partitions), now)
             else:
                 lane.land(request, now)
@@ -574,7 +579,7 @@ def test_one_request_at_a_time_is_out() -> None:
     lane = Driven(Kafka())
     lane.offer({P0: by(5)})
     look = lane.next(0.0)
-    assert isinstance(look, Inspection)
+    assert isinstance(look, SnapshotRequest)
     lane.offer({P1: by(5)})
     assert (lane.next(1.0), lane.next_try()) == (None, None)
     lane.looked(look, lane.kafka.look(look.partitions), 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.commit.groups.partition_state import Sight, Slot
+from eo_listener.commit.groups.partition_state import Discrepancy, PartitionState
 from eo_listener.commit.groups.policy import OnRewind, Policy
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.offsets import Position
@@ -25,14 +25,14 @@ def marked(offset: int, run: str = "r0") -> Position:
     return Position(offset=offset, metadata=metadata.text())
 
 
-def fresh(offset: int) -> Slot:
+def fresh(offset: int) -> PartitionState:
     """A slot with its first offer."""
-    slot = Slot()
+    slot = PartitionState()
     assert slot.offer(by(offset), REFUSE, renew=False) is None
     return slot
 
 
-def settled(offset: int) -> Slot:
+def settled(offset: int) -> PartitionState:
     """A slot whose offset was confirmed, with nothing left to do."""
     slot = fresh(offset)
     slot.land(by(offset), 0.0, 60.0)
@@ -46,16 +46,16 @@ def settled(offset: int) -> Slot:
         (None, END, [], True),
         (by(4), END, [], True),
         (by(5, run="r0"), END, [], True),  # the same offset: our metadata goes over it
-        (by(6, run="r0"), END, [Sight.BELOW_GROUP], False),
-        (Position(offset=6), END, [Sight.BELOW_GROUP], False),  # a tool's
-        (None, 4, [Sight.BEYOND_LOG_END], False),
+        (by(6, run="r0"), END, [Discrepancy.BELOW_GROUP], False),
+        (Position(offset=6), END, [Discrepancy.BELOW_GROUP], False),  # a tool's
+        (None, 4, [Discrepancy.BEYOND_LOG_END], False),
         (by(4), 5, [], True),  # the end of the log is no obstacle
-        (marked(3), END, [Sight.WITHHELD_BEFORE], False),
-        (marked(6), END, [Sight.WITHHELD_BEFORE], False),
+        (marked(3), END, [Discrepancy.WITHHELD_BEFORE], False),
+        (marked(6), END, [Discrepancy.WITHHELD_BEFORE], False),
     ],
 )
 def test_the_first_look_decides(
-    found: Position | None, end: int, sights: list[Sight], sendable: bool
+    found: Position | None, end: int, sights: list[Discrepancy], sendable: bool
 ) -> None:
     """A first offer goes only where the group is not further, the log reaches, and no mark is."""
     slot = fresh(5)
@@ -67,17 +67,17 @@ def test_the_first_look_decides(
     ("found", "sights", "pending"),
     [
         (by(5), [], None),
-        (None, [Sight.VANISHED], by(5)),
+        (None, [Discrepancy.VANISHED], by(5)),
         (by(3), [], by(5)),  # a late request of our own
-        (by(3, run="r0"), [Sight.FOREIGN], by(5)),
-        (Position(offset=3), [Sight.FOREIGN], by(5)),
+        (by(3, run="r0"), [Discrepancy.FOREIGN], by(5)),
+        (Position(offset=3), [Discrepancy.FOREIGN], by(5)),
         (by(7), [], None),  # our own, whose answer was lost
-        (by(7, run="r2"), [Sight.FOREIGN], None),
-        (by(5, run="r2"), [Sight.FOREIGN], None),
+        (by(7, run="r2"), [Discrepancy.FOREIGN], None),
+        (by(5, run="r2"), [Discrepancy.FOREIGN], None),
     ],
 )
 def test_later_looks_compare_with_what_was_confirmed(
-    found: Position | None, sights: list[Sight], pending: Position | None
+    found: Position | None, sights: list[Discrepancy], pending: Position | None
 ) -> None:
     """What is lost or lower is sent again; whoever else wrote is noticed, and never gone below."""
     slot = settled(5)
@@ -88,7 +88,7 @@ def test_later_looks_compare_with_what_was_confirmed(
 def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
     """Looks repeat, words do not; once the query has passed the group it is committed again."""
     slot = fresh(5)
-    assert list(slot.see(by(8, run="r0"), END, REFUSE)) == [Sight.BELOW_GROUP]
+    assert list(slot.see(by(8, run="r0"), END, REFUSE)) == [Discrepancy.BELOW_GROUP]
     assert list(slot.see(by(8, run="r0"), END, REFUSE)) == []
     assert slot.offer(by(7), REFUSE, renew=False) == 8
     assert slot.sendable(0.0) is None
@@ -153,7 +153,7 @@ def test_withheld_lets_through_what_came_before_and_marks_it() -> None:
 
 def test_withheld_from_the_first_event_marks_what_the_group_holds() -> None:
     """Where nothing was offered yet, the mark goes onto the offset that is there."""
-    slot = Slot()
+    slot = PartitionState()
     slot.withhold(by(9).metadata)
     assert list(slot.see(by(4, run="r0"), END, REFUSE)) == []
     sent = slot.sendable(0.0)
@@ -183,7 +183,7 @@ def test_what_is_withheld_is_renewed_where_it_stands() -> None:
 
 def test_where_a_log_began_is_known_for_earlier_moments_too() -> None:
     """A batch that lasts for minutes is judged by what was known when it was planned."""
-    slot = Slot()
+    slot = PartitionState()
     assert slot.log_start(100.0) is None
     for start, now in ((0, 10.0), (0, 15.0), (35, 20.0), (35, 25.0), (80, 30.0)):
         slot.see_start(start, now)
@@ -193,7 +193,7 @@ def test_where_a_log_began_is_known_for_earlier_moments_too() -> None:
 
 def test_of_a_log_that_moves_at_each_look_the_newest_starts_are_kept() -> None:
     """Some twenty of them: a bound, with minutes of retention in it."""
-    slot = Slot()
+    slot = PartitionState()
     for number in range(1000):
         slot.see_start(number, 5.0 * number)
     assert 15 <= len(slot.log_starts) <= 25
@@ -204,12 +204,12 @@ def test_of_a_log_that_moves_at_each_look_the_newest_starts_are_kept() -> None:
 def test_only_what_was_to_be_done_can_be_missed() -> None:
     """A partition that is gone fails what waits for it, and nothing else."""
     assert not settled(5).miss()
-    assert not Slot().miss()
+    assert not PartitionState().miss()
     assert fresh(5).miss()
     refused = settled(5)
     refused.refused = by(9)
     assert refused.miss()
-    marking = Slot()
+    marking = PartitionState()
     marking.withhold(by(5).metadata)
     assert marking.miss()
     repeated = settled(5)
@@ -239,5 +239,5 @@ def test_what_somebody_else_moved_on_is_no_rewind() -> None:
     """Where rewinds are allowed, another writer's higher offset still stops a newer one of ours."""
     slot = settled(5)
     assert slot.offer(by(7), ALLOW, renew=False) is None
-    assert Sight.BELOW_GROUP in list(slot.see(by(9, run="r2"), END, ALLOW))
+    assert Discrepancy.BELOW_GROUP in list(slot.see(by(9, run="r2"), END, ALLOW))
     assert slot.sendable(0.0) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.commit.groups.policy import Policy, Retry
+from eo_listener.commit.groups.policy import Backoff, Policy
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ from eo_listener.commit.groups.policy import Policy, Retry
 )
 def test_each_wait_is_twice_the_one_before(failures: int, refused: bool, wait: float) -> None:
     """After a fault up to 15 s; after a refusal from a second up to a minute; spread over half."""
-    assert Retry().wait(failures, refused=refused, spread=1.0) == pytest.approx(wait)
-    assert Retry().wait(failures, refused=refused, spread=0.0) == pytest.approx(wait / 2)
+    assert Backoff().wait(failures, refused=refused, spread=1.0) == pytest.approx(wait)
+    assert Backoff().wait(failures, refused=refused, spread=0.0) == pytest.approx(wait / 2)
 
 
 def test_a_minute_for_what_is_in_doubt_and_for_a_look() -> None:
     """Both are promised: the repetition of a commit in doubt, and the check of the group."""
-    assert Retry().doubt == 60.0
+    assert Backoff().doubt == 60.0
     assert Policy().look_every == 60.0
     assert not Policy().accept_marks

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.policy import OnRewind, Policy
-from eo_listener.commit.tracking.event_buffer import Inbox
-from eo_listener.commit.tracking.routing import Rules
-from eo_listener.commit.tracking.sequence_guard import Guard
-from eo_listener.commit.tracking.tracker import Desk, Moment
+from eo_listener.commit.tracking.event_buffer import EventBuffer
+from eo_listener.commit.tracking.routing import GroupRouting
+from eo_listener.commit.tracking.sequence_guard import GuardMode
+from eo_listener.commit.tracking.tracker import Moment, QueryTracker
 from eo_listener.model.events import Event
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
@@ -31,7 +31,7 @@ class Office:
         self,
         queries: MemoryQueries,
         *,
-        guard: Guard = Guard.WITHHOLD,
+        guard: GuardMode = GuardMode.WITHHOLD,
         on_rewind: OnRewind = OnRewind.REFUSE,
     ) -> None:
         self.queries = queries
@@ -42,8 +42,10 @@ class Office:
             observers=[self.events.append],
             policy=Policy(on_rewind=on_rewind),
         )
-        self.inbox = Inbox()
-        self.desk = Desk(Rules(), queries, self.committer, guard=guard, recommit_interval=HOUR)
+        self.inbox = EventBuffer()
+        self.desk = QueryTracker(
+            GroupRouting(), queries, self.committer, guard=guard, recommit_interval=HOUR
+        )
 
     def serve(self, now: float, *, look_at_all: bool = False) -> bool:
         """Go once round the router's loop, and wait for Kafka; say whether all is committed."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.commit.tracking.event_buffer import Inbox, Started
+from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
 from eo_listener.model.errors import FormatError
 from eo_listener.model.events import BatchMetrics, ViolationKind
 from eo_listener.model.offsets import Offsets, TopicPartition
@@ -29,7 +29,7 @@ def event(batch: int, start: int | None, end: int, run: str = "r1") -> Progress:
 
 def test_the_newest_event_of_each_run_waits_and_the_first_is_known() -> None:
     """Of several events the newest is kept; which one began the run is kept beside it."""
-    inbox = Inbox()
+    inbox = EventBuffer()
     inbox.progressed(event(4, 10, 15))
     inbox.progressed(event(5, 15, 20))
     inbox.progressed(event(0, None, 3, run="r2"))
@@ -43,7 +43,7 @@ def test_the_newest_event_of_each_run_waits_and_the_first_is_known() -> None:
 
 def test_nothing_is_taken_twice() -> None:
     """What was taken is gone, and an empty inbox says so."""
-    inbox = Inbox()
+    inbox = EventBuffer()
     assert not inbox
     inbox.started(Started(query_id="q1", run_id="r1", name=None))
     inbox.progressed(event(0, None, 5))
@@ -65,7 +65,7 @@ def test_nothing_is_taken_twice() -> None:
 @pytest.mark.parametrize("of", ["started", "progressed", "ended", "unreadable", "repeated"])
 def test_whatever_waits_is_worth_a_look(of: str) -> None:
     """The router is woken by each kind of news."""
-    inbox = Inbox()
+    inbox = EventBuffer()
     if of == "started":
         inbox.started(Started(query_id="q1", run_id="r1", name=None))
     elif of == "ended":
@@ -90,7 +90,7 @@ def test_whatever_waits_is_worth_a_look(of: str) -> None:
 )
 def test_an_event_that_comes_twice_is_one_event(again: Progress) -> None:
     """Added twice, a listener is given each event twice: nothing is wrong with the query."""
-    inbox = Inbox()
+    inbox = EventBuffer()
     inbox.progressed(event(0, None, 5))
     inbox.progressed(event(1, 5, 10))
     inbox.progressed(again)
@@ -104,7 +104,7 @@ def test_an_event_that_comes_twice_is_one_event(again: Progress) -> None:
 
 def test_an_event_that_comes_again_after_it_was_taken_is_no_news() -> None:
     """What was served once is not served again."""
-    inbox = Inbox()
+    inbox = EventBuffer()
     inbox.progressed(event(0, None, 5))
     inbox.take()
     inbox.progressed(event(0, None, 5))
@@ -113,7 +113,7 @@ def test_an_event_that_comes_again_after_it_was_taken_is_no_news() -> None:
 
 def test_a_batch_of_the_same_number_with_other_offsets_is_judged() -> None:
     """Only what was seen before is left out."""
-    inbox = Inbox()
+    inbox = EventBuffer()
     inbox.progressed(event(0, None, 5))
     inbox.progressed(event(0, 3, 8))
     post = inbox.take()
@@ -124,7 +124,7 @@ def test_a_batch_of_the_same_number_with_other_offsets_is_judged() -> None:
 
 def test_a_gap_between_events_is_noted_with_the_batches_around_it() -> None:
     """Spark drops events when its bus is full: what lies between is unknown, and is no gap."""
-    inbox = Inbox()
+    inbox = EventBuffer()
     inbox.progressed(event(5, 0, 10))
     inbox.progressed(event(9, 30, 40))
     (mail,) = inbox.take().mails
@@ -133,7 +133,7 @@ def test_a_gap_between_events_is_noted_with_the_batches_around_it() -> None:
 
 def test_of_a_run_with_nothing_but_faults_the_first_are_kept() -> None:
     """A thousand violations before the router comes do not fill the memory."""
-    inbox = Inbox()
+    inbox = EventBuffer()
     for batch in range(100):
         inbox.progressed(event(batch, 0, 5))
         inbox.progressed(event(2 * batch, 10 * batch, 10 * batch + 5, run="r2"))
@@ -144,7 +144,7 @@ def test_of_a_run_with_nothing_but_faults_the_first_are_kept() -> None:
 
 def test_the_first_event_of_a_run_id_that_had_ended_is_a_first_one() -> None:
     """With a run all that was kept for judging it goes."""
-    inbox = Inbox()
+    inbox = EventBuffer()
     inbox.progressed(event(0, None, 5))
     inbox.ended("r1")
     inbox.take()
@@ -158,7 +158,7 @@ def test_the_first_event_of_a_run_id_that_had_ended_is_a_first_one() -> None:
 def test_runs_whose_end_was_never_told_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the runs that are judged the oldest make room, one at a time."""
     monkeypatch.setattr("eo_listener.commit.tracking.event_buffer.RUNS_KEPT", 2)
-    inbox = Inbox()
+    inbox = EventBuffer()
     for run in ("r1", "r2", "r3"):
         inbox.progressed(event(0, None, 5, run=run))
     assert list(inbox._sequences) == ["r2", "r3"]

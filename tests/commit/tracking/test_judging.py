@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from eo_listener.commit.tracking.event_buffer import Started
-from eo_listener.commit.tracking.sequence_guard import Guard
+from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import FormatError
@@ -39,7 +39,7 @@ def opened() -> Iterator[list[Office]]:
 
 def desk(
     opened: list[Office],
-    guard: Guard = Guard.WITHHOLD,
+    guard: GuardMode = GuardMode.WITHHOLD,
     options: Mapping[int, Mapping[str, str]] = OPTIONS,
 ) -> Office:
     opened.append(Office(MemoryQueries(options), guard=guard))
@@ -63,14 +63,14 @@ def marked(office: Office) -> bool:
 @pytest.mark.parametrize(
     ("guard", "told", "held", "mark"),
     [
-        (Guard.WITHHOLD, [(1, ViolationKind.GAP)], 5, True),
-        (Guard.WARN, [(1, ViolationKind.GAP)], 12, False),
-        (Guard.OFF, [], 12, False),
+        (GuardMode.WITHHOLD, [(1, ViolationKind.GAP)], 5, True),
+        (GuardMode.WARN, [(1, ViolationKind.GAP)], 12, False),
+        (GuardMode.OFF, [], 12, False),
     ],
 )
 def test_what_each_guard_does_with_a_gap(
     opened: list[Office],
-    guard: Guard,
+    guard: GuardMode,
     told: list[tuple[int, ViolationKind]],
     held: int,
     mark: bool,
@@ -116,7 +116,7 @@ def test_missing_events_are_told_and_are_no_gap(opened: list[Office]) -> None:
 
 def test_without_a_guard_nothing_is_said_of_missing_events(opened: list[Office]) -> None:
     """Nobody looks for gaps then."""
-    office = desk(opened, Guard.OFF)
+    office = desk(opened, GuardMode.OFF)
     office.inbox.progressed(event(5, 0, 10))
     office.inbox.progressed(event(9, 30, 40))
     office.serve(0.0)

@@ -6,7 +6,7 @@ import pytest
 
 from eo_listener.commit.groups.policy import OnRewind
 from eo_listener.commit.tracking.event_buffer import Started
-from eo_listener.commit.tracking.query_run import Run
+from eo_listener.commit.tracking.query_run import QueryRun
 from eo_listener.model.events import CommitRefused, GuardViolation, RunGroupsChanged, ViolationKind
 from eo_listener.testing import MemoryQueries
 from tests.commit.tracking.office import OPTIONS, P0, P1, Office, event, position
@@ -151,7 +151,7 @@ def test_what_is_late(
     batch: int, start: dict[object, int], end: dict[object, int], *, is_late: bool
 ) -> None:
     """What the position has passed, by number, or by offsets where its number may be too low."""
-    run = Run(query_id="q1", run_id="r1", name=None, due=0.0, options={0: {}})
+    run = QueryRun(query_id="q1", run_id="r1", name=None, due=0.0, options={0: {}})
     run.offered(position(5, 60))
     if len(end) == len(start) == 2:
         run.offered(position(5, {P0: 60, P1: 5}))
@@ -160,7 +160,7 @@ def test_what_is_late(
 
 def test_a_position_lower_than_before_counts() -> None:
     """A query may truly go back, with a topic made anew: then the newest position is compared."""
-    run = Run(query_id="q1", run_id="r1", name=None, due=0.0, options={0: {}})
+    run = QueryRun(query_id="q1", run_id="r1", name=None, due=0.0, options={0: {}})
     run.offered(position(5, 60))
     run.offered(position(6, 5))
     assert not run.is_late(event(7, 5, 8))

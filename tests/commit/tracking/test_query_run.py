@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.commit.tracking.query_run import Run
+from eo_listener.commit.tracking.query_run import QueryRun
 from eo_listener.model.events import ViolationKind
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
@@ -17,8 +17,8 @@ HOUR = 3600.0
 P0 = TopicPartition("t", 0)
 
 
-def run() -> Run:
-    return Run(query_id="q", run_id="r", name=None, due=0.0, options={0: {}})
+def run() -> QueryRun:
+    return QueryRun(query_id="q", run_id="r", name=None, due=0.0, options={0: {}})
 
 
 def at(batch: int, offset: int = 5) -> LivePosition:
@@ -104,8 +104,10 @@ def test_a_position_waits_for_its_event_but_not_for_ever() -> None:
 def test_what_is_polled() -> None:
     """Checkpoints that run ahead of events, and logs Spark may skip in, are looked at often."""
     for one in (
-        Run(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS),
-        Run(query_id="q", run_id="r", name=None, due=0.0, options={0: {"failondataloss": "false"}}),
+        QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS),
+        QueryRun(
+            query_id="q", run_id="r", name=None, due=0.0, options={0: {"failondataloss": "false"}}
+        ),
     ):
         one.looked(at(1), 0.0, HOUR, early=False)
         one.looked(at(1), 2.0, HOUR, early=False)
@@ -114,7 +116,7 @@ def test_what_is_polled() -> None:
 
 def test_a_checkpoint_that_cannot_be_read_for_once_is_asked_again_soon() -> None:
     """One failed look at a continuous query does not leave its group alone for an hour."""
-    one = Run(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
+    one = QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
     one.looked(at(1), 0.0, HOUR, early=False)
     one.looked(None, 2.0, HOUR, early=False)
     assert one.next_look <= 10.0
@@ -192,7 +194,7 @@ def test_a_position_that_waits_for_its_event_is_asked_for_soon() -> None:
 
 def test_the_full_map_is_due_with_each_recommit_alone() -> None:
     """Looks that come more often renew nothing; one a little early counts."""
-    one = Run(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
+    one = QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
     assert one.looked(at(1), 0.0, 100.0, early=False)
     renewed = [now for now in range(1, 301) if one.looked(at(1), float(now), 100.0, early=False)]
     assert renewed == [90, 180, 270]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eo_listener.commit.tracking.group_names import GroupNames, Groups
-from eo_listener.commit.tracking.routing import TOKENS, Cluster, Route, Rules
+from eo_listener.commit.tracking.routing import TOKENS, Cluster, GroupRouting, RoutedOffsets
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import Offsets, TopicPartition
@@ -22,8 +22,8 @@ def options(**more: str) -> dict[str, str]:
     return {**SERVERS, **{key.replace("_", "."): value for key, value in more.items()}}
 
 
-def rules_of(groups: Groups = MappingProxyType({}), template: str | None = None) -> Rules:
-    return Rules(names=GroupNames(groups=groups, template=template))
+def rules_of(groups: Groups = MappingProxyType({}), template: str | None = None) -> GroupRouting:
+    return GroupRouting(names=GroupNames(groups=groups, template=template))
 
 
 def progress(*ends: Mapping[str, Mapping[int, int]], name: str | None = "q") -> Progress:
@@ -41,7 +41,7 @@ def progress(*ends: Mapping[str, Mapping[int, int]], name: str | None = "q") -> 
     )
 
 
-def groups(route: Route) -> dict[str, dict[TopicPartition, int]]:
+def groups(route: RoutedOffsets) -> dict[str, dict[TopicPartition, int]]:
     return {c.group: {tp: p.offset for tp, p in c.positions.items()} for c in route.commits}
 
 
@@ -53,7 +53,7 @@ class TestWhichGroup:
 
     def test_the_option_people_already_use(self) -> None:
         """`kafka.consumer.commit.groupid` names the group, the source its own servers."""
-        route = Rules().route(
+        route = GroupRouting().route(
             progress({"t": {0: 5}}), {0: options(kafka_consumer_commit_groupid="g")}
         )
         assert groups(route) == {"g": {T0: 5}}
@@ -65,7 +65,7 @@ class TestWhichGroup:
 
     def test_our_own_option(self) -> None:
         """`eo.commit.group` names the group as well."""
-        route = Rules().route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
+        route = GroupRouting().route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
         assert groups(route) == {"g": {T0: 5}}
 
     @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ class TestWhichGroup:
         """From an option or through the query's name: said as a mistake, and not committed."""
         given = progress({"t": {0: 5}}, name=group)
         by_name = rules_of(template="{query_name}").route(given, {0: options()})
-        by_option = Rules().route(given, {0: options(eo_commit_group=group)})
+        by_option = GroupRouting().route(given, {0: options(eo_commit_group=group)})
         for route in (by_name, by_option):
             assert not route.commits
             (why,) = route.ignored
@@ -113,13 +113,13 @@ class TestWhichGroup:
             for index, one in enumerate(told)
         }
         ends = [{f"t{index}": {0: 5}} for index in given]
-        (commit,) = Rules().route(progress(*ends), given).commits
+        (commit,) = GroupRouting().route(progress(*ends), given).commits
         assert commit.lossy is lossy
 
     def test_a_source_at_a_port_that_there_is_not(self) -> None:
         """librdkafka would connect to another one."""
         given = {**options(eo_commit_group="g"), "kafka.bootstrap.servers": "k:99999"}
-        route = Rules().route(progress({"t": {0: 5}}), {0: given})
+        route = GroupRouting().route(progress({"t": {0: 5}}), {0: given})
         assert not route.commits
         assert "'k:99999' has no valid port" in route.ignored[0].problem
 
@@ -141,9 +141,9 @@ class TestWhichGroup:
         """Sources keep their own groups, and are united where they name the same one."""
         both = progress({"t": {0: 5}}, {"u": {0: 6}})
         apart = {0: options(eo_commit_group="a"), 1: options(eo_commit_group="b")}
-        assert groups(Rules().route(both, apart)) == {"a": {T0: 5}, "b": {U0: 6}}
+        assert groups(GroupRouting().route(both, apart)) == {"a": {T0: 5}, "b": {U0: 6}}
         together = {0: options(eo_commit_group="a"), 1: options(eo_commit_group="a")}
-        route = Rules().route(both, together)
+        route = GroupRouting().route(both, together)
         assert groups(route) == {"a": {T0: 5, U0: 6}}
         assert len(route.commits) == 1
 
@@ -151,14 +151,14 @@ class TestWhichGroup:
         """The same group name on two clusters is two groups."""
         other = {"kafka.bootstrap.servers": "other:9092", "eo.commit.group": "a"}
         both = progress({"t": {0: 5}}, {"u": {0: 6}})
-        route = Rules().route(both, {0: options(eo_commit_group="a"), 1: other})
+        route = GroupRouting().route(both, {0: options(eo_commit_group="a"), 1: other})
         assert [str(c.cluster) for c in route.commits] == ["k:9092", "other:9092"]
 
     def test_of_two_sources_on_one_partition_the_lesser_counts(self) -> None:
         """A self-join reads a partition twice: only what both have read is done."""
         twice = progress({"t": {0: 5, 1: 9}}, {"t": {0: 8, 1: 3}})
         same = {i: options(eo_commit_group="a") for i in (0, 1)}
-        assert groups(Rules().route(twice, same)) == {"a": {T0: 5, T1: 3}}
+        assert groups(GroupRouting().route(twice, same)) == {"a": {T0: 5, T1: 3}}
 
     def test_an_event_without_end_offsets_commits_nothing(self) -> None:
         """No end offset, no commit, no complaint."""
@@ -166,8 +166,8 @@ class TestWhichGroup:
         idle = Progress(
             query_id="i", run_id="r", name=None, batch_id=1, timestamp="", sources=(source,)
         )
-        route = Rules().route(idle, {0: options(eo_commit_group="a")})
-        assert route == Route(commits=(), ignored=())
+        route = GroupRouting().route(idle, {0: options(eo_commit_group="a")})
+        assert route == RoutedOffsets(commits=(), ignored=())
 
 
 class TestNoGroup:
@@ -213,7 +213,7 @@ class TestNoGroup:
     ) -> None:
         """Each mistake has its own text, and names what to change."""
         options_ = None if given is None else {0: given}
-        route = Rules().route(progress({"t": {0: 5}}), options_)
+        route = GroupRouting().route(progress({"t": {0: 5}}), options_)
         assert route.commits == ()
         (why,) = route.ignored
         assert problem in why.problem
@@ -228,7 +228,7 @@ class TestNoGroup:
     )
     def test_other_options_are_no_misspelling(self, innocent: str) -> None:
         """Spark's own options are not taken for a misspelt group option."""
-        route = Rules().route(progress({"t": {0: 5}}), {0: {**SERVERS, innocent: "x"}})
+        route = GroupRouting().route(progress({"t": {0: 5}}), {0: {**SERVERS, innocent: "x"}})
         assert route.ignored[0].misconfigured is False
 
     @pytest.mark.parametrize(("named", "wrong"), [("q", True), ("other", False)])
@@ -242,7 +242,7 @@ class TestNoGroup:
     def test_one_bad_source_does_not_stop_the_other(self) -> None:
         """The good source of a query is committed beside the bad one."""
         both = progress({"t": {0: 5}}, {"u": {0: 6}})
-        route = Rules().route(both, {0: options(), 1: options(eo_commit_group="g")})
+        route = GroupRouting().route(both, {0: options(), 1: options(eo_commit_group="g")})
         assert groups(route) == {"g": {U0: 6}}
         assert [why.source for why in route.ignored] == [0]
 
@@ -268,7 +268,7 @@ class TestNoGroup:
         """The order of the servers and spaces between them make no second client."""
         one = {"kafka.bootstrap.servers": "b:1, a:1", "eo.commit.group": "g"}
         two = {"kafka.bootstrap.servers": "a:1,b:1", "eo.commit.group": "g"}
-        route = Rules().route(progress({"t": {0: 5}}, {"u": {0: 6}}), {0: one, 1: two})
+        route = GroupRouting().route(progress({"t": {0: 5}}, {"u": {0: 6}}), {0: one, 1: two})
         assert groups(route) == {"g": {T0: 5, U0: 6}}
 
     def test_a_template_with_a_name_needs_a_name(self) -> None:
@@ -297,11 +297,11 @@ TOKEN = {**PLAIN, "kafka.sasl.mechanism": "AWS_MSK_IAM"}
 class TestSecurity:
     """A cluster is entered as the source enters it."""
 
-    def cluster(self, *sources: Mapping[str, str], rules: Rules | None = None) -> Cluster:
+    def cluster(self, *sources: Mapping[str, str], rules: GroupRouting | None = None) -> Cluster:
         """The one cluster that sources with these options are committed to."""
         given = {i: {**options(eo_commit_group="g"), **one} for i, one in enumerate(sources)}
         topics = ({f"t{i}": {0: 5}} for i in range(len(sources)))
-        route = (rules or Rules()).route(progress(*topics), given)
+        route = (rules or GroupRouting()).route(progress(*topics), given)
         (commit,) = route.commits
         assert not route.ignored
         return commit.cluster
@@ -353,7 +353,9 @@ class TestSecurity:
 
     def test_delegation_tokens_are_javas(self) -> None:
         """Where Spark has tokens, a source that says nothing of security is left to Java."""
-        rules = Rules(names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "k:1"})
+        rules = GroupRouting(
+            names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "k:1"}
+        )
         told = {**SERVERS, TOKENS: "true"}
         clients = [
             rules.route(progress({"t": {0: 5}}), given).commits[0].cluster.client
@@ -363,14 +365,16 @@ class TestSecurity:
 
     def test_what_the_listener_is_given_wins(self) -> None:
         """The user's properties go before those of the source, its servers among them."""
-        rules = Rules(kafka={"bootstrap.servers": "mine:1", "sasl.username": "bob"})
+        rules = GroupRouting(kafka={"bootstrap.servers": "mine:1", "sasl.username": "bob"})
         cluster = self.cluster(PLAIN, rules=rules)
         assert dict(cluster.properties) == {
             "bootstrap.servers": "mine:1",
             "security.protocol": "sasl_plaintext",
             "sasl.username": "bob",
         }
-        assert dict(self.cluster(TOKEN, rules=Rules(kafka={"client.id": "x"})).properties) == {
+        assert dict(
+            self.cluster(TOKEN, rules=GroupRouting(kafka={"client.id": "x"})).properties
+        ) == {
             "bootstrap.servers": "k:9092",
             **{name.removeprefix("kafka."): text for name, text in TOKEN.items()},
         }
@@ -402,7 +406,9 @@ class TestSettings:
             with pytest.raises(SettingsError, match="mode='transactional'"):
                 GroupNames(only_ascii=True, **given)
         names = GroupNames(template="spark-{query_name}", only_ascii=True)
-        route = Rules(names=names).route(progress({"t": {0: 5}}, name="grüße"), {0: options()})
+        route = GroupRouting(names=names).route(
+            progress({"t": {0: 5}}, name="grüße"), {0: options()}
+        )
         assert not route.commits
         (why,) = route.ignored
         assert why.misconfigured
@@ -427,7 +433,9 @@ class TestSettings:
 
     def test_explicit_servers_serve_without_the_query(self) -> None:
         """With servers and group given, nothing needs to be read from the running query."""
-        rules = Rules(names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "mine:1"})
+        rules = GroupRouting(
+            names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "mine:1"}
+        )
         route = rules.route(progress({"t": {0: 5}}), None)
         assert groups(route) == {"g": {T0: 5}}
         assert str(route.commits[0].cluster) == "mine:1"
@@ -435,7 +443,7 @@ class TestSettings:
     def test_client_settings_win_and_stay_hidden(self) -> None:
         """The listener's own client settings go to the client and to no text."""
         secret = {"security.protocol": "SASL_SSL", "sasl.password": "hunter2"}
-        rules = Rules(kafka=secret)
+        rules = GroupRouting(kafka=secret)
         given = options(eo_commit_group="g", kafka_security_protocol="SASL_SSL")
         (commit,) = rules.route(progress({"t": {0: 5}}), {0: given}).commits
         assert dict(commit.cluster.properties)["sasl.password"] == "hunter2"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.commit.tracking.sequence_guard import Sequence, Verdict, judge
+from eo_listener.commit.tracking.sequence_guard import SequenceGuard, SequenceVerdict, judge
 from eo_listener.model.events import Violation, ViolationKind
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
@@ -82,9 +82,9 @@ def test_records_gone_before_the_batch_are_lost() -> None:
     assert judge(end, end, end, {P0: 50}) == ()  # nothing was read, so nothing was skipped
 
 
-def followed(*batches: tuple[Any, ...]) -> list[Verdict]:
+def followed(*batches: tuple[Any, ...]) -> list[SequenceVerdict]:
     """What a sequence says of these events: number, then start and end of each source."""
-    sequence = Sequence()
+    sequence = SequenceGuard()
     return [
         sequence.follow(
             Progress(

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eo_listener.commit.tracking.routing import Cluster, Commit
-from eo_listener.commit.tracking.shared_partitions import Claims
+from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
+from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.model.offsets import Position, TopicPartition
 
 K = Cluster.of({"bootstrap.servers": "k:9092"})
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def commit(**offsets: int) -> Commit:
+def commit(**offsets: int) -> GroupOffsets:
     positions = {
         TopicPartition("t", int(name[1:])): Position(offset=offset)
         for name, offset in offsets.items()
     }
-    return Commit(cluster=K, group="g", positions=positions)
+    return GroupOffsets(cluster=K, group="g", positions=positions)
 
 
-def offsets(found: Commit) -> dict[TopicPartition, int]:
+def offsets(found: GroupOffsets) -> dict[TopicPartition, int]:
     return {tp: position.offset for tp, position in found.positions.items()}
 
 
 def test_the_least_counts_and_is_told_once() -> None:
     """Two runs that share a partition: the slower decides there; elsewhere each for itself."""
-    claims = Claims()
+    claims = SharedPartitions()
     first, told = claims.least("r1", "fast", commit(p0=9, p1=9))
     assert (offsets(first), told) == ({P0: 9, P1: 9}, None)
     second, told = claims.least("r2", "slow", commit(p0=4))
@@ -39,7 +39,7 @@ def test_the_least_counts_and_is_told_once() -> None:
 
 def test_a_run_that_ended_holds_nobody_up() -> None:
     """What a run had reached is forgotten with it."""
-    claims = Claims()
+    claims = SharedPartitions()
     claims.least("r1", "fast", commit(p0=9))
     claims.least("r2", "slow", commit(p0=4))
     (freed,) = claims.drop("r2")
@@ -50,7 +50,7 @@ def test_a_run_that_ended_holds_nobody_up() -> None:
 
 def test_runs_on_other_partitions_or_groups_share_nothing() -> None:
     """Two queries that divide a topic between them feed one group, each for itself."""
-    claims = Claims()
+    claims = SharedPartitions()
     claims.least("r1", "left", commit(p0=9))
     found, told = claims.least("r2", "right", commit(p1=4))
     assert (offsets(found), told, found.rivals) == ({P1: 4}, None, frozenset())
@@ -62,7 +62,7 @@ def test_runs_on_other_partitions_or_groups_share_nothing() -> None:
 
 def test_rivals_are_those_on_the_same_partitions() -> None:
     """A commit names the partitions that others feed too, and who they are can be asked."""
-    claims = Claims()
+    claims = SharedPartitions()
     assert not claims.holds("r1", commit(p0=9))
     claims.least("r1", "zulu", commit(p0=9, p1=9))
     assert claims.holds("r1", commit(p0=9))
@@ -78,7 +78,7 @@ def test_rivals_are_those_on_the_same_partitions() -> None:
 
 def test_sharing_is_told_again_when_nobody_was_left_in_between() -> None:
     """A group that was empty begins anew; while one is left it was said."""
-    claims = Claims()
+    claims = SharedPartitions()
     for round_ in range(2):
         claims.least("r1", "one", commit(p0=9))
         assert claims.least("r2", "two", commit(p0=4))[1] is not None
@@ -92,7 +92,7 @@ def test_sharing_is_told_again_when_nobody_was_left_in_between() -> None:
 
 def test_an_end_frees_those_on_its_partitions_alone() -> None:
     """Who was not held up is not offered again; among those left the least counts still."""
-    claims = Claims()
+    claims = SharedPartitions()
     claims.least("r1", "one", commit(p0=9))
     claims.least("r2", "two", commit(p0=7))
     claims.least("r3", "three", commit(p1=5))

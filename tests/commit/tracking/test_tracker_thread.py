@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.tracking.routing import Rules
-from eo_listener.commit.tracking.tracker_thread import Router
+from eo_listener.commit.tracking.routing import GroupRouting
+from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.model.errors import FormatError
 from eo_listener.model.events import Event, InternalError
 from eo_listener.testing import MemoryGroups, MemoryQueries
@@ -25,7 +25,7 @@ class Routed:
         self.store = MemoryGroups()
         self.events: list[Event] = []
         self.committer = Committer(lambda cluster: self.store, observers=[self.events.append])
-        self.router = Router(Rules(), queries, self.committer)
+        self.router = TrackerThread(GroupRouting(), queries, self.committer)
 
     def at(self) -> int | None:
         """Where the group stands."""

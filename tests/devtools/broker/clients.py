@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import Position, TopicPartition
 
@@ -35,7 +35,7 @@ def produce(servers: str, topic: str, count: int, **properties: str) -> None:
 def commit(servers: str, group: str, topic: str, offset: int) -> None:
     """Commit one offset; a coordinator that is still being made is asked again."""
     partition = TopicPartition(topic, 0)
-    groups = ConfluentGroups({"bootstrap.servers": servers})
+    groups = SimpleGroups({"bootstrap.servers": servers})
     deadline = time.monotonic() + 20
     try:
         while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eo_listener.devtools.broker import GroupRow
-from eo_listener.devtools.demo.results import Batch, Delay
+from eo_listener.devtools.demo.results import BatchResult, Delay
 from eo_listener.devtools.demo.snapshot import Snapshot
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.offsets import TopicPartition
@@ -38,7 +38,7 @@ STREAMING = Snapshot(
     wanted=336_776,
     produced=120_000,
     counted=111_000,
-    batches=tuple(Batch(number=n, rows=9_000 + n, seconds=0.9) for n in range(8, 20)),
+    batches=tuple(BatchResult(number=n, rows=9_000 + n, seconds=0.9) for n in range(8, 20)),
     batch_count=20,
     partitions=(seen(0, 70_000, 75_000), seen(1, 35_000, 40_000), seen(2, None, 5_000)),
     commits=19,

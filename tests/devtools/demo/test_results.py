@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eo_listener.devtools.demo.memory_results import Tally
+from eo_listener.devtools.demo.memory_results import MemoryResults
 from eo_listener.devtools.demo.results import Delay
 
 
@@ -12,7 +12,7 @@ def delay(origin: str, flights: int) -> Delay:
 
 def test_a_batch_replaces_the_values_of_its_keys() -> None:
     """Later values win, other keys stay, and a batch's rows are what it added."""
-    tally = Tally()
+    tally = MemoryResults()
     tally.write(0, [delay("JFK", 10), delay("EWR", 5)], 0.5)
     tally.write(1, [delay("JFK", 12)], 0.5)
     assert tally.counted == 17
@@ -22,7 +22,7 @@ def test_a_batch_replaces_the_values_of_its_keys() -> None:
 
 def test_a_batch_that_comes_twice_changes_nothing() -> None:
     """As after a restart between the sink and Spark's commit log."""
-    tally = Tally()
+    tally = MemoryResults()
     for _ in range(2):
         tally.write(0, [delay("JFK", 10)], 0.5)
     assert tally.counted == 10

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.devtools.demo.demo_settings import Store
-from eo_listener.devtools.demo.demo_target import Target
+from eo_listener.devtools.demo.demo_settings import DemoStore
+from eo_listener.devtools.demo.demo_target import DemoTarget
 from eo_listener.devtools.demo.job_messages import News
 from eo_listener.devtools.demo.table import Rows, Table
 from eo_listener.model.errors import FormatError
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Target:
-    return Target(store=Store.SQLITE, where=str(tmp_path / "t.sqlite"), label="")
+def target(tmp_path: Path) -> DemoTarget:
+    return DemoTarget(store=DemoStore.SQLITE, where=str(tmp_path / "t.sqlite"), label="")
 
 
-def fill(target: Target, *rows: tuple[str, int, int]) -> None:
+def fill(target: DemoTarget, *rows: tuple[str, int, int]) -> None:
     """Make the table with these records of flights from Newark at 9."""
     with closing(sqlite3.connect(target.where)) as connection:
         connection.execute(
@@ -30,7 +30,7 @@ def fill(target: Target, *rows: tuple[str, int, int]) -> None:
         connection.commit()
 
 
-def test_rows_are_counted_by_partition_and_as_a_whole(target: Target) -> None:
+def test_rows_are_counted_by_partition_and_as_a_whole(target: DemoTarget) -> None:
     """A record's second row counts as a row, not as a record; strays only count in the whole."""
     own = [("flights", 0, 0), ("flights", 0, 1), ("flights", 0, 1), ("flights", 1, 0)]
     strays = [("flights", 0, 2), ("flights", 1, -1), ("flights", 2, 0), ("other", 0, 0)]
@@ -40,7 +40,7 @@ def test_rows_are_counted_by_partition_and_as_a_whole(target: Target) -> None:
     assert whole == 8
 
 
-def test_a_table_that_is_not_there_yet_is_no_news(target: Target) -> None:
+def test_a_table_that_is_not_there_yet_is_no_news(target: DemoTarget) -> None:
     """Before the first batch nothing is seen, and afterwards what is there."""
     table = Table(target)
     table.look()
@@ -63,6 +63,8 @@ def test_news_are_read_as_they_are_written() -> None:
 
 def test_a_target_keeps_its_secret() -> None:
     """A DSN is in no repr, and reaches the driver whole."""
-    target = Target(store=Store.POSTGRES, where="postgresql://u:secret@h/d", label="PostgreSQL")
+    target = DemoTarget(
+        store=DemoStore.POSTGRES, where="postgresql://u:secret@h/d", label="PostgreSQL"
+    )
     assert "secret" not in repr(target)
-    assert Target.parse(target.text()) == target
+    assert DemoTarget.parse(target.text()) == target

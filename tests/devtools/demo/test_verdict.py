@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pytest
 
 from eo_listener.devtools.broker import GroupRow
-from eo_listener.devtools.demo.verdict import Verdict, judge
+from eo_listener.devtools.demo.verdict import DemoVerdict, judge
 from tests.devtools.demo.snapshots import row
 
 
 def judged(
     rows: Sequence[GroupRow], *, partitions: int = 2, produced: int = 30, counted: int = 30
-) -> Verdict:
+) -> DemoVerdict:
     """Judge rows of the topic flights."""
     return judge(rows, topic="flights", partitions=partitions, produced=produced, counted=counted)
 

@@ -14,11 +14,11 @@ from eo_listener import starting_offsets
 from eo_listener.commit.tracking.routing import TOKENS
 from eo_listener.foreach_batch.starting_offsets.origins import of_checkpoint, of_ledger
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
-from eo_listener.foreach_batch.starting_offsets.subscription import Wanted
+from eo_listener.foreach_batch.starting_offsets.subscription import Subscription
 from eo_listener.model.errors import PartitionVanishedError, SettingsError
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.checkpoint import BatchOffsets, CheckpointError, SourceOffsets
 from eo_listener.testing import MemorySink
 
@@ -38,7 +38,7 @@ class Cluster:
         type(self).asked = options
         type(self).open += 1
 
-    def partitions(self, wanted: Wanted | None) -> tuple[TopicPartition, ...]:
+    def partitions(self, wanted: Subscription | None) -> tuple[TopicPartition, ...]:
         every = (T0, T1, U0)
         if wanted is None:
             return every
@@ -53,9 +53,9 @@ class Cluster:
         type(self).when = timestamp_ms
         return Origin(what="a time", offsets=dict.fromkeys(partitions, 7))
 
-    def look(self, partitions: Collection[TopicPartition]) -> Look:
+    def look(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         starts, ends = dict.fromkeys(partitions, 2), dict.fromkeys(partitions, 12)
-        return Look(held={}, starts=starts, ends=ends, topic_ids={})
+        return GroupSnapshot(held={}, starts=starts, ends=ends, topic_ids={})
 
     def close(self) -> None:
         type(self).open -= 1

@@ -6,7 +6,7 @@ import pytest
 
 from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
 from eo_listener.model.errors import SettingsError
-from eo_listener.model.ledger import Entry, Move, Verdict
+from eo_listener.model.ledger import BatchVerdict, Entry, Move
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink
 from tests.foreach_batch.stage import Frame, Plans
@@ -17,7 +17,7 @@ P0 = TopicPartition("t", 0)
 def ledger(topic_id: str | None) -> MemorySink:
     """A sink that has two records of the topic with this id."""
     sink = MemorySink()
-    move = Move(0, OffsetRange(0, 2), topic_id, Verdict.FIRST, None)
+    move = Move(0, OffsetRange(0, 2), topic_id, BatchVerdict.FIRST, None)
     entry = Entry(query="q", query_id="i", run_id="r", batch_id=0, moves={P0: move})
     sink.apply(Frame([]), entry, Plans({0: {P0: (0, 2)}}).plan(None, 0))
     return sink

@@ -23,10 +23,12 @@ from eo_listener.model.errors import (
     TopicRecreatedError,
 )
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
-LOGS = Look(held={}, starts={A: 5, B: 5, C: 5}, ends={A: 20, B: 20, C: 20}, topic_ids={"t": "one"})
+LOGS = GroupSnapshot(
+    held={}, starts={A: 5, B: 5, C: 5}, ends={A: 20, B: 20, C: 20}, topic_ids={"t": "one"}
+)
 ORIGIN = Origin(what="the ledger", offsets={A: 5, B: 20, C: 12})
 
 
@@ -34,7 +36,7 @@ def chosen(
     origin: Origin,
     missing: Policy = Policy.EARLIEST,
     out_of_range: Policy = Policy.FAIL,
-    logs: Look = LOGS,
+    logs: GroupSnapshot = LOGS,
     recreated: Recreated = Recreated.FAIL,
 ) -> dict[TopicPartition, int]:
     return choose(
@@ -84,7 +86,7 @@ def test_policies(policy: Policy, offset: int) -> None:
 )
 def test_what_no_start_can_heal(
     origin: Origin,
-    logs: Look,
+    logs: GroupSnapshot,
     error: type[EoListenerError],
     ranges: dict[TopicPartition, OffsetRange],
 ) -> None:
@@ -151,7 +153,9 @@ def test_missing_positions_may_be_an_error() -> None:
 def test_many_partitions_are_named_in_few_words() -> None:
     """A thousand lost partitions are one line of text, and all of them attributes."""
     many = [TopicPartition("t", number) for number in range(1000)]
-    logs = Look(held={}, starts=dict.fromkeys(many, 5), ends=dict.fromkeys(many, 9), topic_ids={})
+    logs = GroupSnapshot(
+        held={}, starts=dict.fromkeys(many, 5), ends=dict.fromkeys(many, 9), topic_ids={}
+    )
     origin = Origin(what="the ledger", offsets=dict.fromkeys(many, 1))
     with pytest.raises(GapError) as raised:
         choose(origin, many, logs, missing=Policy.FAIL, out_of_range=Policy.FAIL)

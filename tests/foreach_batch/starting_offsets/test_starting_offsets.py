@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from eo_listener import SqliteSink, starting_offsets
 from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.simple_groups import ConfluentGroups
+from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import (
     GapError,
     JvmError,
@@ -97,7 +97,7 @@ def test_from_a_group(topics: Topics) -> None:
     """A group's offsets count, with topics named or all that it holds; one without any is told."""
     topic, group = topics.create(partitions=2), unique("start")
     topics.fill(topic, 20)
-    groups = ConfluentGroups({"bootstrap.servers": topics.servers})
+    groups = SimpleGroups({"bootstrap.servers": topics.servers})
     groups.commit(group, {TopicPartition(topic, 0): Position(offset=4)}, timeout=15)
     groups.close()
     assert started(topics, group=group) == {topic: {"0": 4, "1": -2}}

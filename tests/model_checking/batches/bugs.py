@@ -8,26 +8,31 @@ from typing import Any
 
 from eo_listener.foreach_batch import batch_guard
 from eo_listener.foreach_batch import batch_runner as steps
-from eo_listener.foreach_batch.batch_errors import Kind
-from eo_listener.foreach_batch.batch_guard import Judgement, judge_batch
-from eo_listener.foreach_batch.batch_runner import Batches
-from eo_listener.foreach_batch.sink_writer import Writer, Written
+from eo_listener.foreach_batch.batch_errors import BatchErrorKind
+from eo_listener.foreach_batch.batch_guard import judge_batch
+from eo_listener.foreach_batch.batch_runner import BatchRunner
+from eo_listener.foreach_batch.judgement import Judgement
+from eo_listener.foreach_batch.sink_writer import SinkWriter, Written
 from eo_listener.foreach_batch.starting_offsets import origins, resolve
 from eo_listener.model.errors import ForeignWriterError
-from eo_listener.model.ledger import Applied, Entry, Verdict
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.ledger import Applied, BatchVerdict, Entry
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.testing import MemorySink
 from tests.model_checking.batches.tape import TapeStore, TapeTransaction
 from tests.model_checking.bugs import Bug
 
 _ANOTHER, _TWO = "is_of_another_topic", "_refuse_two_topics"
 _ACCEPTED = "restart, accepted"
-_Bench = batch_guard._Bench
-_transact, _move, _write = MemorySink._transact, MemorySink._move, Writer.write
-_bring, _judge_range, _continue = Batches._bring, _Bench._judge_range, _Bench._continue
-_all_written = Batches._written
-_missing, _begin_anew, _one_move = Writer._missing, _Bench._begin_anew, _Bench._move
-_is_there = _Bench._is_there
+_BatchCheck = batch_guard._BatchCheck
+_transact, _move, _write = MemorySink._transact, MemorySink._move, SinkWriter.write
+_bring, _judge_range, _continue = (
+    BatchRunner._bring,
+    _BatchCheck._judge_range,
+    _BatchCheck._continue,
+)
+_all_written = BatchRunner._written
+_missing, _begin_anew, _one_move = SinkWriter._missing, _BatchCheck._begin_anew, _BatchCheck._move
+_is_there = _BatchCheck._is_there
 
 
 def _rows_first(self: MemorySink, rows: list[Any], entry: Entry) -> Applied:
@@ -84,16 +89,16 @@ def _by_number(plan: Any, applied: Mapping[Any, Any], **how: Any) -> Judgement:
     found = judge_batch(plan, {}, **how)
     moves = {tp: move._replace(found=applied.get(tp)) for tp, move in found.entry.moves.items()}
     if plan.batch_id <= last:
-        return replace(found, verdict=Verdict.REPLAY, entry=replace(found.entry, moves={}))
+        return replace(found, verdict=BatchVerdict.REPLAY, entry=replace(found.entry, moves={}))
     return replace(found, entry=replace(found.entry, moves=moves))
 
 
-def _not_run(self: Batches, frame: Any, course: Any) -> None:
+def _not_run(self: BatchRunner, frame: Any, course: Any) -> None:
     """A replay is skipped, stateful or not."""
     _bring(self, frame, replace(course, plan=replace(course.plan, stateful=False)))
 
 
-def _first_for_all(self: Batches, frame: Any, course: Any) -> None:
+def _first_for_all(self: BatchRunner, frame: Any, course: Any) -> None:
     """The ledger of the first sink is taken for that of all."""
     heads = self._sinks[0].applied(course.name)
     for sink in self._sinks[1:]:
@@ -107,17 +112,17 @@ def _from_history(self: MemorySink, query: str) -> Mapping[Any, Any]:
     return store.read_history(self.key)
 
 
-def _success(self: Writer, sink: Any, entry: Entry, unknown: Any) -> Entry:
+def _success(self: SinkWriter, sink: Any, entry: Entry, unknown: Any) -> Entry:
     """No answer is a good answer."""
     return replace(entry, moves={})
 
 
-def _failure(self: Writer, sink: Any, entry: Entry, unknown: Any) -> Entry:
+def _failure(self: SinkWriter, sink: Any, entry: Entry, unknown: Any) -> Entry:
     """No answer means that nothing was written: again, on top of what is there now."""
     return _refreshed(sink, entry)
 
 
-def _reread(self: Writer, sink: Any, frame: Any, entry: Entry, plan: Any) -> Written:
+def _reread(self: SinkWriter, sink: Any, frame: Any, entry: Entry, plan: Any) -> Written:
     """The heads are read once more before the write, and what stands there counts as found."""
     return _write(self, sink, frame, _refreshed(sink, entry), plan)
 
@@ -147,13 +152,13 @@ def _empty_unrecorded(self: MemorySink, transaction: Any, entry: Entry) -> None:
     _move(self, transaction, replace(entry, moves=moves))
 
 
-def _some_is_all(self: Writer, sink: Any, entry: Entry) -> Entry:
+def _some_is_all(self: SinkWriter, sink: Any, entry: Entry) -> Entry:
     """Where one partition is in, all are taken to be."""
     left = _missing(self, sink, entry)
     return replace(entry, moves={}) if len(left.moves) < len(entry.moves) else left
 
 
-def _not_asked(self: Batches, sink: Any, heads: Any, course: Any) -> None:
+def _not_asked(self: BatchRunner, sink: Any, heads: Any, course: Any) -> None:
     """A partition without a head is the first one."""
 
 
@@ -162,7 +167,7 @@ def _no_doubt(*what: Any, **how: Any) -> bool:
     return False
 
 
-def _all_unread(self: Plan, initial: Any) -> Plan:
+def _all_unread(self: PlannedBatch, initial: Any) -> PlannedBatch:
     """What earlier batches have planned counts as not read, wherever the query began."""
     return replace(self, continued=frozenset())
 
@@ -177,12 +182,12 @@ def _never_late(*what: Any) -> bool:
     return False
 
 
-def _foreign_at_once(self: Batches, due: Any, course: Any, foreign: ForeignWriterError) -> Any:
+def _foreign_at_once(self: BatchRunner, due: Any, course: Any, foreign: ForeignWriterError) -> Any:
     """A head that was moved is another driver's, whatever it moved it to."""
     raise foreign
 
 
-def _twice_at_most(self: Batches, due: Any, frame: Any, course: Any) -> Any:
+def _twice_at_most(self: BatchRunner, due: Any, frame: Any, course: Any) -> Any:
     """The second head that was moved is not looked at."""
     steps: Any = self
     again = self._again
@@ -195,7 +200,7 @@ def _twice_at_most(self: Batches, due: Any, frame: Any, course: Any) -> Any:
     return _all_written(self, due, frame, course)
 
 
-def _not_foreign(self: Writer, sink: Any, frame: Any, entry: Entry, plan: Any) -> Written:
+def _not_foreign(self: SinkWriter, sink: Any, frame: Any, entry: Entry, plan: Any) -> Written:
     """When another has moved the ledger, the batch must be there."""
     try:
         return _write(self, sink, frame, entry, plan)
@@ -209,7 +214,7 @@ def _no(self: Any, *what: Any) -> bool:
 
 def _overlap_is_next(self: Any, tp: Any, span: Any, head: Any) -> None:
     if head is not None and span.start < head.span.until < span.until:
-        self.moves[tp] = self._move(tp, span, Verdict.NEXT, head)
+        self.moves[tp] = self._move(tp, span, BatchVerdict.NEXT, head)
         return
     _judge_range(self, tp, span, head)
 
@@ -222,11 +227,15 @@ def _anyones_replay(self: Any, tp: Any, span: Any, head: Any) -> None:
     _judge_range(self, tp, span, head)
 
 
-def _gap_is_next(self: Any, tp: Any, span: Any, head: Any, reached: int, verdict: Verdict) -> None:
+def _gap_is_next(
+    self: Any, tp: Any, span: Any, head: Any, reached: int, verdict: BatchVerdict
+) -> None:
     self.moves[tp] = self._move(tp, span, verdict, head)
 
 
-def _endless_log(self: Any, tp: Any, span: Any, head: Any, reached: int, verdict: Verdict) -> None:
+def _endless_log(
+    self: Any, tp: Any, span: Any, head: Any, reached: int, verdict: BatchVerdict
+) -> None:
     self._plan = replace(self._plan, log_starts={})
     _continue(self, tp, span, head, reached, verdict)
 
@@ -239,7 +248,7 @@ def _unasked(self: Any, tp: Any, span: Any, head: Any) -> None:
 
 def _anywhere(self: Any, tp: Any, span: Any, head: Any) -> None:
     """A topic that was made anew is begun wherever the batch starts."""
-    self._continue(tp, span, head, span.start, Verdict.FIRST)
+    self._continue(tp, span, head, span.start, BatchVerdict.FIRST)
 
 
 def _nothing_is_there(self: Any, tp: Any, span: Any) -> bool:
@@ -256,7 +265,7 @@ def _same_id(self: Any, tp: Any, span: Any, verdict: Any, found: Any, gap: Any =
 def _kept(self: Any, ranges: Any) -> None:
     """What is left of the topic before counts as vanished for ever."""
     for tp in self._applied.keys() - ranges.keys():
-        self.breaches.add(Kind.VANISHED, tp, self._applied[tp].span)
+        self.breaches.add(BatchErrorKind.VANISHED, tp, self._applied[tp].span)
 
 
 def _begun_in_parts(origin: Any, logs: Any) -> set[Any]:
@@ -279,46 +288,50 @@ BUGS = (
     Bug("head taken from history", "crash", ((MemorySink, "applied", _from_history),)),
     Bug("all rows for each partition", "alone", ((MemorySink, "apply", _whole_each_time),)),
     Bug("batch id instead of ranges", "ledger", ((steps, "judge_batch", _by_number),)),
-    Bug("stateful replay not run", "stateful", ((Batches, "_bring", _not_run),)),
-    Bug("the first sink's ledger for all", "two sinks", ((Batches, "_bring", _first_for_all),)),
+    Bug("stateful replay not run", "stateful", ((BatchRunner, "_bring", _not_run),)),
+    Bug("the first sink's ledger for all", "two sinks", ((BatchRunner, "_bring", _first_for_all),)),
     Bug("mixed replay allowed", "forgotten", ((steps, "judge_batch", _each_alone),)),
-    Bug("topic id ignored", "recreate", ((_Bench, "_is_recreated", _no),)),
+    Bug("topic id ignored", "recreate", ((_BatchCheck, "_is_recreated", _no),)),
     Bug(
         "made anew without consent",
         "recreate and new checkpoint",
-        ((_Bench, "_begin_anew", _unasked),),
+        ((_BatchCheck, "_begin_anew", _unasked),),
     ),
-    Bug("made anew, judged by offset", "restart", ((_Bench, "_is_recreated", _no),)),
-    Bug("made anew, begun in its middle", "restart", ((_Bench, "_begin_anew", _anywhere),)),
-    Bug("made anew, old id kept", "restart", ((_Bench, "_move", _same_id),)),
-    Bug("made anew, beyond its log", _ACCEPTED, ((_Bench, "_is_there", _nothing_is_there),)),
-    Bug("made anew with fewer, kept", "restart of fewer", ((_Bench, "find_vanished", _kept),)),
+    Bug("made anew, judged by offset", "restart", ((_BatchCheck, "_is_recreated", _no),)),
+    Bug("made anew, begun in its middle", "restart", ((_BatchCheck, "_begin_anew", _anywhere),)),
+    Bug("made anew, old id kept", "restart", ((_BatchCheck, "_move", _same_id),)),
+    Bug("made anew, beyond its log", _ACCEPTED, ((_BatchCheck, "_is_there", _nothing_is_there),)),
+    Bug("made anew with fewer, kept", "restart of fewer", ((_BatchCheck, "find_vanished", _kept),)),
     Bug("plan older than the ledger", "restart and zombie", ((steps, _ANOTHER, _no),)),
     Bug("begun twice by two starts", "restart alone", ((resolve, "_of_now", _begun_in_parts),)),
     Bug("ledgers of two topics", "restart, two sinks", ((origins, _TWO, _agreed),)),
-    Bug("overlap taken for next", "forgotten", ((_Bench, "_judge_range", _overlap_is_next),)),
-    Bug("replay by another query", "stranger", ((_Bench, "_judge_range", _anyones_replay),)),
-    Bug("gap taken for next", "careless", ((_Bench, "_continue", _gap_is_next),)),
-    Bug("log start ignored", "retention", ((_Bench, "_continue", _endless_log),)),
-    Bug("no answer taken for success", "answers", ((Writer, "_found_out", _success),)),
-    Bug("no answer taken for failure", "answers", ((Writer, "_found_out", _failure),)),
-    Bug("head read again at the write", "zombie", ((Writer, "write", _reread),)),
-    Bug("some landed taken for all", "alone in doubt", ((Writer, "_missing", _some_is_all),)),
-    Bug("first in an emptied store", "emptied store", ((Batches, "_elsewhere", _not_asked),)),
+    Bug("overlap taken for next", "forgotten", ((_BatchCheck, "_judge_range", _overlap_is_next),)),
+    Bug("replay by another query", "stranger", ((_BatchCheck, "_judge_range", _anyones_replay),)),
+    Bug("gap taken for next", "careless", ((_BatchCheck, "_continue", _gap_is_next),)),
+    Bug("log start ignored", "retention", ((_BatchCheck, "_continue", _endless_log),)),
+    Bug("no answer taken for success", "answers", ((SinkWriter, "_found_out", _success),)),
+    Bug("no answer taken for failure", "answers", ((SinkWriter, "_found_out", _failure),)),
+    Bug("head read again at the write", "zombie", ((SinkWriter, "write", _reread),)),
+    Bug("some landed taken for all", "alone in doubt", ((SinkWriter, "_missing", _some_is_all),)),
+    Bug("first in an emptied store", "emptied store", ((BatchRunner, "_elsewhere", _not_asked),)),
     Bug(
         "first under a new name",
         "renamed",
         ((batch_guard, "doubt", _no_doubt), (batch_guard, "has_doubled", _no_doubt)),
     ),
     Bug("own name alone is asked for", "renamed", ((MemorySink, "moved_by", _own_name),)),
-    Bug("every batch a beginning", "emptied store", ((Plan, "began_at", _all_unread),)),
+    Bug("every batch a beginning", "emptied store", ((PlannedBatch, "began_at", _all_unread),)),
     Bug(
         "skipped offsets not recorded",
         "emptied, accepted",
         ((batch_guard, "is_late", _never_late),),
     ),
-    Bug("moved head judged once", "overlap", ((Batches, "_again", _foreign_at_once),)),
-    Bug("moved head judged twice", "alone", ((Batches, "_written", _twice_at_most),)),
+    Bug("moved head judged once", "overlap", ((BatchRunner, "_again", _foreign_at_once),)),
+    Bug("moved head judged twice", "alone", ((BatchRunner, "_written", _twice_at_most),)),
     Bug("renamed back, not looked up", "renamed twice", ((batch_guard, "has_doubled", _no_doubt),)),
-    Bug("a foreign ledger taken for ours", "ledger and zombie", ((Writer, "write", _not_foreign),)),
+    Bug(
+        "a foreign ledger taken for ours",
+        "ledger and zombie",
+        ((SinkWriter, "write", _not_foreign),),
+    ),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from tests.model_checking.batches.tape import NAME, Answer, Planned, Row, Stand
 
 P0, P1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -153,7 +153,7 @@ def planned(driver: Driver, log: Log, *, stateful: bool) -> Answer:
     """What is planned, as the product is told of it, with the rows that Spark will make."""
     batch = driver.current
     assert batch is not None
-    plan = Plan(
+    plan = PlannedBatch(
         query_id=driver.query_id,
         run_id=driver.run,
         query=driver.name,

@@ -1,7 +1,7 @@
 """A batch in progress as the answers it was given: the product's own steps, run over them anew.
 
 Nothing of a running batch is kept but these answers, so it can be stopped at any of its calls,
-copied, and gone on with. The steps (`Batches`), the judgement and the sink are the product's.
+copied, and gone on with. The steps (`BatchRunner`), the judgement and the sink are the product's.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
-from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.ledger_names import Runs
-from eo_listener.foreach_batch.retry import Retry
+from eo_listener.foreach_batch.retry import RetryLimits
 from eo_listener.model.errors import EoListenerError
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.testing import MemorySink
 
 NAME, RENAMED = "q", "renamed"
-RETRY = Retry(timeout=1.0, first=1.0, longest=1.0)  # once more
+RETRY = RetryLimits(timeout=1.0, first=1.0, longest=1.0)  # once more
 Heads = Mapping[TopicPartition, Head]
 Ledger = Mapping[tuple[str, TopicPartition], Head]
 """The heads of a sink, by the query's name and the partition."""
@@ -68,7 +68,7 @@ class Answer:
 class Planned:
     """The answer to `plan`: Spark's plan, and the rows that it leads to."""
 
-    plan: Plan
+    plan: PlannedBatch
     rows: tuple[Row, ...]
     initial: Mapping[TopicPartition, int]  # where the checkpoint began
 
@@ -114,12 +114,12 @@ class Tape:
 
     # A `PlanReader`, the DataFrame of the batch, and `Frames`
 
-    def plan(self, frame: Any, batch_id: int) -> Plan:
+    def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         planned: Planned = self.ask(Call("plan"))
         self.rows, self.initial = planned.rows, planned.initial
         return planned.plan
 
-    def began(self, plan: Plan) -> Mapping[TopicPartition, int]:
+    def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         return self.initial
 
     def collect(self) -> list[Row]:
@@ -238,7 +238,7 @@ def play(how: How, name: str, batch_id: int, answers: tuple[Answer, ...]) -> Sta
         for key in how.keys
     ]
     slept: list[float] = []
-    steps = Batches(
+    steps = BatchRunner(
         tape,
         sinks,
         tape,

@@ -24,7 +24,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 from tests.model_checking.batches.scope import Scope
 from tests.model_checking.batches.spark import (
     Batch,
@@ -487,7 +487,9 @@ class World:
         """Where `starting_offsets` lets a query begin by its ledgers; None if it refuses."""
         if not any(table.of(self.name) for table in self.tables.values()):
             return dict(self.log.starts)
-        look = Look(held={}, starts=self.log.starts, ends=self.log.ends, topic_ids=self.log.ids)
+        look = GroupSnapshot(
+            held={}, starts=self.log.starts, ends=self.log.ends, topic_ids=self.log.ids
+        )
         sinks: Any = [_Ledger(key, table.of(self.name)) for key, table in self.tables.items()]
         try:
             found = choose(

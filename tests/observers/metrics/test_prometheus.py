@@ -36,7 +36,7 @@ from eo_listener.model.events import (
     ViolationKind,
 )
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
-from eo_listener.observers.metrics.counters import OTHER, Tally
+from eo_listener.observers.metrics.counters import OTHER, EventCounters
 from eo_listener.observers.metrics.families import Families
 from eo_listener.observers.metrics.prometheus import Prometheus
 
@@ -300,7 +300,7 @@ def test_what_a_sink_tells_is_bounded() -> None:
     assert value(found, "sink_applied_offset_sum", query="flights", topic="t") == 3
     assert value(found, "sink_applied_offset", query="other", topic="u", partition="0") == 3
     assert value(found, "partitions_without_series") == 2
-    tally = Tally(1)
+    tally = EventCounters(1)
     for number in range(60):
         tally(replace(HALTED, error=f"Error{number}"))
     tally(other)
@@ -357,7 +357,7 @@ class Clock:
 def test_series_of_what_has_ended_go() -> None:
     """Five minutes after its end a query is gone, with its groups, but for those others feed."""
     clock = Clock()
-    tally = Tally(100, clock=clock)
+    tally = EventCounters(100, clock=clock)
     tally(fed("r1", groups=("alone", "shared")))
     tally(progressed(Offsets({P0: 5}), Offsets({P0: 5})))
     tally(fed("r2", groups=("shared",)))
@@ -393,7 +393,7 @@ def test_a_new_run_takes_the_place_of_the_old() -> None:
 
 def test_groups_beyond_the_limit_count_together() -> None:
     """A program that makes ever new groups does not fill the memory, and loses no count."""
-    tally = Tally(2)
+    tally = EventCounters(2)
     for number in range(5):
         tally(committed(Offsets({P0: 5}), f"g{number}"))
     groups = tally.numbers().groups
@@ -414,6 +414,6 @@ def test_the_document_names_every_metric_and_no_other() -> None:
     suffixes = {"counter": "_total", "info": "_info"}
     there = {
         family.name + suffixes.get(family.type, "")
-        for family in Families(10).draw(Tally(10).numbers())
+        for family in Families(10).draw(EventCounters(10).numbers())
     }
     assert named == there

@@ -19,8 +19,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.tracking.routing import Rules
-from eo_listener.commit.tracking.tracker_thread import Router
+from eo_listener.commit.tracking.routing import GroupRouting
+from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.model.errors import KafkaError, SettingsError, UnavailableError
 from eo_listener.model.events import GroupOffsetsMissing
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
@@ -76,7 +76,7 @@ def test_a_scrape_shows_what_was_committed_and_no_secret(observer: Prometheus) -
         raise KafkaError(f"no: {SECRET}", code="GROUP_AUTHORIZATION_FAILED", cause=SECRET)
 
     committer = Committer(lambda cluster: store, observers=[observer])
-    router = Router(Rules(), MemoryQueries(OPTIONS), committer)
+    router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), committer)
     events = recorded()
     for text in events:
         router.progressed(Progress.parse(text))
@@ -278,7 +278,7 @@ def test_a_registry_of_the_users_own_has_the_numbers() -> None:
     observer = Prometheus(registry)
     store = MemoryGroups()
     committer = Committer(lambda cluster: store, observers=[observer])
-    router = Router(Rules(), MemoryQueries(OPTIONS), committer)
+    router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), committer)
     router.progressed(Progress.parse(recorded()[0]))
     router.close(time.monotonic() + 10)
     committer.close(10)

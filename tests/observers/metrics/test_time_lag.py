@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from eo_listener.model.offsets import Offsets
-from eo_listener.observers.metrics.time_lag import CaughtUp
+from eo_listener.observers.metrics.time_lag import TimeLag
 
 
 def at(offset: int) -> Offsets:
@@ -14,7 +14,7 @@ def at(offset: int) -> Offsets:
 
 def test_a_query_that_takes_all_there_is_has_no_lag() -> None:
     """Without a limit on the batch, Spark reads up to the ends that it saw."""
-    source = CaughtUp()
+    source = TimeLag()
     assert source.lag(9.0) is None
     for second, end in enumerate((5, 7, 7)):
         ends = at(end)
@@ -24,7 +24,7 @@ def test_a_query_that_takes_all_there_is_has_no_lag() -> None:
 
 def test_nothing_is_said_before_the_first_ends_are_reached() -> None:
     """How long what lay there at the start had been lying is not known to an event."""
-    source = CaughtUp()
+    source = TimeLag()
     source.progressed(10.0, at(1), at(3))
     assert source.lag(11.0) is None
     source.progressed(20.0, at(3), at(9))
@@ -33,7 +33,7 @@ def test_nothing_is_said_before_the_first_ends_are_reached() -> None:
 
 def test_the_same_ends_again_are_no_later_look() -> None:
     """Trigger.AvailableNow looks at the logs once, and each batch repeats what it saw then."""
-    source = CaughtUp()
+    source = TimeLag()
     for second in range(4):
         source.progressed(float(second), at(second), at(3))
     assert source.lag(4.0) == 0.0
@@ -42,7 +42,7 @@ def test_the_same_ends_again_are_no_later_look() -> None:
 
 def test_a_partition_that_lags_alone_counts() -> None:
     """All partitions of a source must have come so far."""
-    source = CaughtUp()
+    source = TimeLag()
     source.progressed(1.0, Offsets.of({"t": {0: 5, 1: 5}}), Offsets.of({"t": {0: 5, 1: 5}}))
     source.progressed(2.0, Offsets.of({"t": {0: 9, 1: 5}}), Offsets.of({"t": {0: 9, 1: 6}}))
     assert source.lag(3.0) == 2.0
@@ -51,7 +51,7 @@ def test_a_partition_that_lags_alone_counts() -> None:
 def test_it_is_never_too_small_and_bounded() -> None:
     """Against a log whose every record has a known time, over a thousand random batches."""
     dice = random.Random(7)
-    source, now, end = CaughtUp(), 0.0, 0
+    source, now, end = TimeLag(), 0.0, 0
     written: list[float] = []  # when the record at each offset was written
     for _ in range(1000):
         seen, started = len(written), now

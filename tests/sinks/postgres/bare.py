@@ -18,7 +18,7 @@ from eo_listener.model import fault_points
 from eo_listener.model.errors import EoListenerError, OutcomeUnknownError
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.columns import Layout
+from eo_listener.sinks.postgres.columns import ColumnLayout
 from tests.sinks.postgres.course import TP, next_entry
 
 TABLE = "bare"
@@ -36,7 +36,7 @@ def write(sink: PostgresSink, entry: Entry) -> Applied:
     """Write a row for each offset of `entry`, as `PostgresSink.apply` does with a frame's."""
     writer = sink._writer(entry.query)
     link = sink._connection(writer)
-    layout = Layout.of(SCHEMA, None, sink._target, direct=True)
+    layout = ColumnLayout.of(SCHEMA, None, sink._target, direct=True)
     link.execute(layout.definition(writer.table, ()))
     offsets = range(*entry.moves[TP].span)
     try:

@@ -16,7 +16,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import Sink
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.catalog import columns, make_target
-from eo_listener.sinks.postgres.columns import Layout
+from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.dead_letters import make
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
@@ -58,7 +58,7 @@ def put(
         make(link, schema, target.dead_letters, create=True)
     there = None if target.apply else columns(link, schema, target.table)
     told = {"fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
-    layout = Layout.of(told, there, target, direct=writer.direct)
+    layout = ColumnLayout.of(told, there, target, direct=writer.direct)
     if there is None and target.apply is None:
         make_target(link, layout, target.keys, (schema, target.table), create=target.create)
     return writer.write(link, layout, batches, next_entry(sink))

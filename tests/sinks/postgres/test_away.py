@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 import psycopg
 import pytest
 
-from eo_listener.foreach_batch.retry import Retry
-from eo_listener.foreach_batch.sink_writer import Writer, Written
+from eo_listener.foreach_batch.retry import RetryLimits
+from eo_listener.foreach_batch.sink_writer import SinkWriter, Written
 from eo_listener.model.errors import RetriableSinkError, SinkError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.planned_batch import Plan
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.made_up_entries import QUERY, plan_of
 from tests.postgres_server import PostgresServer, running, with_schema
@@ -54,7 +54,7 @@ class Bare:
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
         return self.sink.moved_by(query_id)
 
-    def apply(self, frame: object, entry: Entry, plan: Plan) -> Applied:
+    def apply(self, frame: object, entry: Entry, plan: PlannedBatch) -> Applied:
         return bare.write(self.sink, entry)
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Bare:
 
 
 @contextlib.contextmanager
-def course(dsn: str, *acts: Callable[[], object]) -> Iterator[tuple[Bare, Writer]]:
+def course(dsn: str, *acts: Callable[[], object]) -> Iterator[tuple[Bare, SinkWriter]]:
     """A sink, and the steps that write into it; each wait of theirs does the next of `acts`."""
     due = list(acts)
 
@@ -72,11 +72,11 @@ def course(dsn: str, *acts: Callable[[], object]) -> Iterator[tuple[Bare, Writer
         time.sleep(min(seconds, 0.2))
 
     with contextlib.closing(PostgresSink(dsn, bare.TABLE)) as sink:
-        yield Bare(sink), Writer(Retry(timeout=120), sleep, time.monotonic)
+        yield Bare(sink), SinkWriter(RetryLimits(timeout=120), sleep, time.monotonic)
     assert not due
 
 
-def write(sink: Bare, steps: Writer, entry: Entry) -> Written:
+def write(sink: Bare, steps: SinkWriter, entry: Entry) -> Written:
     return steps.write(sink, None, entry, plan_of(entry))
 
 
@@ -135,7 +135,7 @@ def test_a_server_that_stays_away_is_named(server: PostgresServer, own: str) -> 
     """When the time is over the query gets the last error, which says what could not be reached."""
     with course(own) as (sink, _):
         halt(server)
-        steps = Writer(Retry(timeout=0.3), time.sleep, time.monotonic)
+        steps = SinkWriter(RetryLimits(timeout=0.3), time.sleep, time.monotonic)
         with pytest.raises(RetriableSinkError, match=r"cannot be reached.*refused.*server is down"):
             steps.read(sink, QUERY)
         server.start()

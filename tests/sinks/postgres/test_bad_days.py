@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.dataframes import SparkFrames
 from eo_listener.model.errors import (
     ForeignWriterError,
@@ -29,8 +29,8 @@ from eo_listener.model.errors import (
 from eo_listener.model.events import BatchReplayed
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.columns import Layout
-from eo_listener.sinks.postgres.connection import Link
+from eo_listener.sinks.postgres.columns import ColumnLayout
+from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, heads_of
@@ -56,7 +56,7 @@ def own(server: PostgresServer, request: pytest.FixtureRequest) -> str:
     return with_schema(server.dsn(), re.sub(r"\W", "_", request.node.name)[-60:].lower())
 
 
-def link_of(sink: PostgresSink) -> Link:
+def link_of(sink: PostgresSink) -> Connection:
     assert sink._link is not None
     return sink._link
 
@@ -367,7 +367,7 @@ def test_a_staging_table_that_is_held_is_left(dsn: str) -> None:
     """One that a stopped task holds fails no batch, however short our patience; others go."""
     sink = PostgresSink(dsn, TABLE, lock_timeout=0.2)
     sink.applied(QUERY)
-    layout = Layout.of(SCHEMA, None, sink._target, direct=True)
+    layout = ColumnLayout.of(SCHEMA, None, sink._target, direct=True)
     staging = Staging(writer=sink._writer(QUERY), layout=layout, logged=False, at_most=None)
     script(dsn, "CREATE TABLE held (id int)", "CREATE TABLE free (id int)")
     with psycopg.connect(dsn) as other:
@@ -444,7 +444,7 @@ def test_a_predecessor_on_its_way_to_its_end(spark: SparkSession, dsn: str, numb
     plans = Plans({0: {TP: (0, 2)}, 1: {TP: (2, 4)}})
     old, new = PostgresSink(dsn, TABLE), PostgresSink(dsn, TABLE)
     if number:
-        Batches(Run(plans, 0), [old], SparkFrames()).run(spark.range(2), 0)
+        BatchRunner(Run(plans, 0), [old], SparkFrames()).run(spark.range(2), 0)
     overlap = Overlap(plans, SparkFrames())
     overlap.run([old], [new], spark.range(2, 4), number)
     assert overlap.failed == []

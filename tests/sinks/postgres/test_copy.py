@@ -14,10 +14,10 @@ import pytest
 from eo_listener.model.errors import PoisonRowError, SinkError
 from eo_listener.sinks.postgres import PostgresSink, copy, copy_stream
 from eo_listener.sinks.postgres.catalog import columns
-from eo_listener.sinks.postgres.columns import Layout
+from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.copy import RefusedLateError
 from eo_listener.sinks.postgres.dead_letters import make
-from eo_listener.sinks.postgres.executor_tasks import Attempt
+from eo_listener.sinks.postgres.executor_tasks import TaskAttempt
 from eo_listener.sinks.postgres.per_partition import PartitionTask
 from eo_listener.sinks.postgres.staging import StageTask, Staging
 from eo_listener.testing.made_up_entries import QUERY
@@ -201,13 +201,13 @@ def test_a_task_that_stages_many_chunks_commits_between(dsn: str) -> None:
         link = sink._connection(writer)
         kinds = {"fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
         there = columns(link, writer.access.schema, "t")
-        layout = Layout.of(kinds, there, sink._target, direct=False)
+        layout = ColumnLayout.of(kinds, there, sink._target, direct=False)
         staging = Staging(writer=writer, layout=layout, logged=False, at_most=None)
         staging._prepare(link, entry, "staged", None)
         task = StageTask(
             writer=writer, layout=layout, stage="staged", entry=replace(entry, moves={})
         )
-        attempt = Attempt(task=0, number=7, is_first=True, is_last=True)
+        attempt = TaskAttempt(task=0, number=7, is_first=True, is_last=True)
         assert task(attempt, some()) == (130, 0)
         assert ask(dsn, "SELECT count(*), count(DISTINCT n), max(eo_attempt) FROM staged") == [
             (130, 130, 7)
@@ -228,9 +228,9 @@ def test_a_task_begins_anew_with_a_savepoint_for_each_chunk(dsn: str) -> None:
         make(link, writer.access.schema, "dead", create=True)
         kinds = {"fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
         there = columns(link, writer.access.schema, "t")
-        layout = Layout.of(kinds, there, sink._target, direct=True)
+        layout = ColumnLayout.of(kinds, there, sink._target, direct=True)
         task = PartitionTask(writer=writer, layout=layout, entries={0: entry})
-        first = Attempt(task=0, number=7, is_first=True, is_last=False)
+        first = TaskAttempt(task=0, number=7, is_first=True, is_last=False)
         with pytest.raises(RefusedLateError):
             task(first, (batch([n]) for n in numbers))
         for again in (replace(first, is_first=False), replace(first, is_last=True)):

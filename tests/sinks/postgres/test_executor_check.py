@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 
 from eo_listener.sinks.postgres import PostgresSink, executor_check
 from eo_listener.sinks.postgres.executor_check import Against, prove
-from eo_listener.sinks.postgres.transaction import Writer
+from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.sinks.postgres.write_methods import Choice, Proved
 
 OURS = ("me", "db", 7)
@@ -65,12 +65,16 @@ class Vault:
         pass
 
 
-def writer_of(dsn: Any = "host=h", **more: Any) -> Writer:
+def writer_of(dsn: Any = "host=h", **more: Any) -> TransactionWriter:
     return PostgresSink(dsn, "t", schema="public", **more)._writer("q")
 
 
 def tried(
-    writer: Writer, *, link: Link | None = None, failure: Exception | None = None, **how: Any
+    writer: TransactionWriter,
+    *,
+    link: Link | None = None,
+    failure: Exception | None = None,
+    **how: Any,
 ) -> Proved:
     context = SimpleNamespace(defaultParallelism=2, parallelize=lambda *_: Tasks(failure))
     given: dict[str, Any] = {
@@ -85,11 +89,11 @@ def tried(
 
 
 @pytest.fixture(autouse=True)
-def reached(monkeypatch: pytest.MonkeyPatch) -> list[Writer]:
+def reached(monkeypatch: pytest.MonkeyPatch) -> list[TransactionWriter]:
     """Every task reaches the server; what it was sent."""
-    seen: list[Writer] = []
+    seen: list[TransactionWriter] = []
 
-    def reach(writer: Writer, ours: object) -> Against | None:
+    def reach(writer: TransactionWriter, ours: object) -> Against | None:
         assert ours == OURS
         seen.append(writer)
         return None
@@ -98,7 +102,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[Writer]:
     return seen
 
 
-def test_nothing_speaks_against_them(reached: list[Writer]) -> None:
+def test_nothing_speaks_against_them(reached: list[TransactionWriter]) -> None:
     """Where all is there; a function of apply= is sent only where tasks run it."""
     writer = writer_of(apply=print)
     assert tried(writer) == Proved()

@@ -24,19 +24,19 @@ from eo_listener.model.errors import (
 )
 from eo_listener.sinks.ledger_sql import LedgerSql
 from eo_listener.sinks.postgres import PostgresSink, worker_connections
-from eo_listener.sinks.postgres.columns import Layout
+from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.connection import begin
-from eo_listener.sinks.postgres.executor_tasks import Attempt, connection
+from eo_listener.sinks.postgres.executor_tasks import TaskAttempt, connection
 from eo_listener.sinks.postgres.per_partition import PartitionTask
-from eo_listener.sinks.postgres.task_results import NoConnectionError, Outcome
-from eo_listener.sinks.postgres.transaction import Writer
+from eo_listener.sinks.postgres.task_results import NoConnectionError, TaskResult
+from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.sinks.postgres.worker_connections import borrowed
 from eo_listener.testing.made_up_entries import QUERY, heads_of
 from tests.sinks.postgres.course import another_role, ask, at, next_entry, script
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = {"fields": [{"name": "id", "type": "long"}]}
-FIRST = Attempt(task=0, number=1, is_first=True, is_last=False)
+FIRST = TaskAttempt(task=0, number=1, is_first=True, is_last=False)
 AGAIN = replace(FIRST, number=2, is_first=False)
 KEPT = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'eo_listener%t'"
 
@@ -61,7 +61,7 @@ def batches() -> list[pa.RecordBatch]:
 
 
 def task_of(sink: PostgresSink) -> PartitionTask:
-    layout = Layout.of(SCHEMA, None, sink._target, direct=True)
+    layout = ColumnLayout.of(SCHEMA, None, sink._target, direct=True)
     writer = replace(sink._writer(QUERY), alone=False)
     return PartitionTask(writer=writer, layout=layout, entries={0: next_entry(sink)})
 
@@ -168,11 +168,11 @@ def test_spark_repeats_a_task_for_what_may_pass(tmp_path: Path) -> None:
     ], answer.stderr[-3000:]
 
 
-def writer_of(dsn: str, **more: Any) -> Writer:
+def writer_of(dsn: str, **more: Any) -> TransactionWriter:
     return sink_of(dsn, **more)._writer(QUERY)
 
 
-def backend(writer: Writer) -> int:
+def backend(writer: TransactionWriter) -> int:
     with borrowed(writer) as link:
         return link.backend
 
@@ -276,8 +276,10 @@ def test_a_task_waits_for_a_free_connection(dsn: str) -> None:
 def test_what_a_task_tells_comes_back_as_it_was(again: bool) -> None:
     """Whether a connection may come later travels with the error."""
     told = NoConnectionError.of(SettingsError("p", cause="c", fix="f"), again=again)  # type: ignore[arg-type]  # any of ours
-    row = {name: value[0] for name, value in Outcome(task=1, attempt=2, failure=told).row().items()}
-    back = Outcome.of(row).failure
+    row = {
+        name: value[0] for name, value in TaskResult(task=1, attempt=2, failure=told).row().items()
+    }
+    back = TaskResult.of(row).failure
     assert isinstance(back, NoConnectionError)
     assert (back.again, back.problem, back.cause, back.fix) == (again, "p", "c", "f")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from eo_listener.model.ledger import Entry, Head, Move, Verdict
+from eo_listener.model.ledger import BatchVerdict, Entry, Head, Move
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_sql import Statement
 from eo_listener.sinks.postgres.ledger_arrays import LedgerArrays
@@ -21,8 +21,8 @@ ENTRY = Entry(
     run_id="r",
     batch_id=7,
     moves={
-        NEW: Move(0, OffsetRange(0, 3), "id", Verdict.FIRST, None),
-        MOVED: Move(1, OffsetRange(5, 9), "id", Verdict.NEXT, HEAD),
+        NEW: Move(0, OffsetRange(0, 3), "id", BatchVerdict.FIRST, None),
+        MOVED: Move(1, OffsetRange(5, 9), "id", BatchVerdict.NEXT, HEAD),
         EMPTY: Move(0, OffsetRange(5, 5), "id", None, HEAD),
         GAP: Move(2, OffsetRange(8, 8), "id", None, HEAD, OffsetRange(5, 8)),
     },

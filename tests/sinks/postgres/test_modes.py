@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.dataframes import SparkFrames
 from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -228,5 +228,5 @@ def test_one_table_by_two_names_is_told(spark: SparkSession, dsn: str) -> None:
     plans = Plans({0: {TP: (0, 2)}})
     sinks = [PostgresSink(dsn, "t"), PostgresSink(dsn, "t", schema=schema)]
     with pytest.raises(SettingsError, match="named twice"):
-        Batches(Run(plans, 0), sinks, SparkFrames()).run(spark.range(2).toDF("v"), 0)
+        BatchRunner(Run(plans, 0), sinks, SparkFrames()).run(spark.range(2).toDF("v"), 0)
     assert ask(dsn, "SELECT to_regclass('t')") == [None]

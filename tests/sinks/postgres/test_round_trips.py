@@ -18,8 +18,8 @@ from eo_listener.model.errors import ForeignWriterError
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.connection import Link
-from eo_listener.sinks.postgres.transaction import Writer
+from eo_listener.sinks.postgres.connection import Connection
+from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.sinks.postgres.course import TP, ask, at, next_entry, script
 
@@ -42,7 +42,7 @@ class Schema:
 
 
 @contextmanager
-def counted(link: Link) -> Iterator[list[str]]:
+def counted(link: Connection) -> Iterator[list[str]]:
     """The messages of libpq that are answered, and so waited for; complete after the block."""
     found: list[str] = []
     with tempfile.TemporaryFile("w+") as trace:
@@ -67,7 +67,7 @@ def write(sink: PostgresSink) -> None:
     writer.write(sink._connection(writer), layout, batches, entry)
 
 
-def move(writer: Writer, link: Link, entry: Entry) -> None:
+def move(writer: TransactionWriter, link: Connection, entry: Entry) -> None:
     """Write an entry without rows."""
     with writer.transaction(link, entry):
         pass

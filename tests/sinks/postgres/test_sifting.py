@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 from eo_listener.model.errors import PoisonRowError, SettingsError, SinkError
 from eo_listener.model.ledger import Applied
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.columns import Layout
+from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.types import Existing, form
 from eo_listener.sinks.postgres.user_sql import ending
 from eo_listener.testing.faults import hooked
@@ -95,7 +95,7 @@ def test_offsets_that_are_none_trace_nothing() -> None:
     target = PostgresSink("host=h", "t", mode="upsert", keys="k")._target
     kinds = {"k": "long", "topic": "string", "partition": "string", "offset": "date"}
     schema = {"fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
-    assert not Layout.of(schema, None, target, direct=False).traced
+    assert not ColumnLayout.of(schema, None, target, direct=False).traced
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])

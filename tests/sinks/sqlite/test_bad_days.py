@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.foreach_batch.batch_runner import Batches
+from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.dataframes import SparkFrames
 from eo_listener.model.errors import OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.model.events import BatchReplayed
@@ -133,7 +133,7 @@ def test_a_predecessor_on_its_way_to_its_end(spark: SparkSession, path: Path, nu
     plans = Plans({0: {TP: (0, 2)}, 1: {TP: (2, 4)}})
     old, new = SqliteSink(path, "t"), SqliteSink(path, "t")
     if number:
-        Batches(Run(plans, 0), [old], SparkFrames()).run(spark.range(2).toDF("v"), 0)
+        BatchRunner(Run(plans, 0), [old], SparkFrames()).run(spark.range(2).toDF("v"), 0)
     overlap = Overlap(plans, SparkFrames())
     overlap.run([old], [new], spark.range(2, 4).toDF("v"), number)
     assert overlap.failed == []

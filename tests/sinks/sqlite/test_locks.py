@@ -17,8 +17,8 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.foreach_batch.retry import Retry
-from eo_listener.foreach_batch.sink_writer import Writer
+from eo_listener.foreach_batch.retry import RetryLimits
+from eo_listener.foreach_batch.sink_writer import SinkWriter
 from eo_listener.model.errors import SinkLockedError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.sinks.sqlite.connection import DatabaseFile
@@ -55,7 +55,7 @@ def test_a_file_that_is_locked_for_a_while(
     sink = SqliteSink(table, "t", busy_timeout=0.1)
     with closing(sqlite3.connect(table, isolation_level=None)) as other:
         acts: list[Callable[[], object]] = [other.rollback, str, holder.kill, str]
-        steps = Writer(Retry(timeout=120), lambda _: _done(acts.pop()), time.monotonic)
+        steps = SinkWriter(RetryLimits(timeout=120), lambda _: _done(acts.pop()), time.monotonic)
         assert steps.read(sink, QUERY) == {}
         holder.wait(10)
         entry = next_entry(sink)

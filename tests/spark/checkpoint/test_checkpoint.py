@@ -20,7 +20,7 @@ from eo_listener.spark.checkpoint import (
     BatchOffsets,
     Checkpoint,
     CheckpointError,
-    FindingKind,
+    FileFindingKind,
     Location,
     SourceOffsets,
     has_scheme,
@@ -42,7 +42,7 @@ def committed(folder: Path) -> int | None:
     return offsets.batch if offsets else None
 
 
-def kinds(folder: Path) -> list[tuple[str, FindingKind]]:
+def kinds(folder: Path) -> list[tuple[str, FileFindingKind]]:
     return [(one.file, one.kind) for one in Checkpoint(str(folder)).committed().findings]
 
 
@@ -86,7 +86,7 @@ def test_a_commit_without_offsets_is_passed_over(plain: Path) -> None:
     for batch in ("0", "1"):
         surgery.remove(plain / "offsets" / batch)
     assert committed(plain) is None
-    assert kinds(plain) == [("offsets/2", FindingKind.MISSING)]
+    assert kinds(plain) == [("offsets/2", FileFindingKind.MISSING)]
 
 
 def test_gaps_in_the_numbers_are_normal(plain: Path) -> None:
@@ -103,17 +103,17 @@ def test_a_torn_file_is_named_and_the_batch_before_counts(folder: str, plain: Pa
     file = plain / folder / "2"
     content = file.read_bytes()
     surgery.empty(file)
-    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FindingKind.EMPTY)])
+    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FileFindingKind.EMPTY)])
     surgery.replace(file, content[:-5])
-    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FindingKind.CUT)])
+    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FileFindingKind.CUT)])
     surgery.replace(file, content.replace(b"0", b"1"), checksummed=False)
     surgery.replace(file, content)
     surgery.replace(file, content.replace(b"0", b"1"), checksummed=False)
-    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FindingKind.CHECKSUM)])
+    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FileFindingKind.CHECKSUM)])
     surgery.replace(file, b"v9\n{}\n-")
-    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FindingKind.TOO_NEW)])
+    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FileFindingKind.TOO_NEW)])
     surgery.replace(file, bytes(range(256)))
-    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FindingKind.GARBLED)])
+    assert (committed(plain), kinds(plain)) == (1, [(f"{folder}/2", FileFindingKind.GARBLED)])
     surgery.remove(file)
     file.mkdir()
     assert committed(plain) == 1
@@ -125,12 +125,18 @@ def test_a_lost_source_is_noticed(tmp_path: Path) -> None:
         folder = unpack("4.0.0", name, tmp_path / name)
         file = folder / "offsets" / "1"
         surgery.replace(file, file.read_bytes().rsplit(b"\n", 1)[0])
-        assert (committed(folder), kinds(folder)) == (0, [("offsets/1", FindingKind.LOST_SOURCE)])
+        assert (committed(folder), kinds(folder)) == (
+            0,
+            [("offsets/1", FileFindingKind.LOST_SOURCE)],
+        )
     # The folders of the sources say it too, where no other batch is left.
     folder = tmp_path / "join"
     for kind in ("offsets", "commits"):
         surgery.remove(folder / kind / "0")
-    assert (committed(folder), kinds(folder)) == (None, [("offsets/1", FindingKind.LOST_SOURCE)])
+    assert (committed(folder), kinds(folder)) == (
+        None,
+        [("offsets/1", FileFindingKind.LOST_SOURCE)],
+    )
 
 
 def test_a_huge_file_is_not_read_whole(plain: Path) -> None:
@@ -143,7 +149,7 @@ def test_a_huge_file_is_not_read_whole(plain: Path) -> None:
     found = kinds(plain)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert found == [("offsets/2", FindingKind.TOO_LARGE)]
+    assert found == [("offsets/2", FileFindingKind.TOO_LARGE)]
     assert peak < 64 * 2**20
 
 
@@ -174,15 +180,15 @@ def test_a_thousand_torn_batches_are_not_all_read(plain: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
-        (b"", FindingKind.EMPTY),
-        (b'{"id":"95fa63', FindingKind.CUT),
-        (b'{"id":"x"}', FindingKind.GARBLED),
-        (b'{"id":5}', FindingKind.GARBLED),
-        (b"\xff\xfe", FindingKind.GARBLED),
-        (b" " * 100_000, FindingKind.TOO_LARGE),
+        (b"", FileFindingKind.EMPTY),
+        (b'{"id":"95fa63', FileFindingKind.CUT),
+        (b'{"id":"x"}', FileFindingKind.GARBLED),
+        (b'{"id":5}', FileFindingKind.GARBLED),
+        (b"\xff\xfe", FileFindingKind.GARBLED),
+        (b" " * 100_000, FileFindingKind.TOO_LARGE),
     ],
 )
-def test_a_query_without_an_id(content: bytes, kind: FindingKind, plain: Path) -> None:
+def test_a_query_without_an_id(content: bytes, kind: FileFindingKind, plain: Path) -> None:
     """The file `metadata` is read as strictly as the others."""
     surgery.replace(plain / "metadata", content)
     with pytest.raises(CheckpointError) as caught:
@@ -221,7 +227,7 @@ def test_a_remote_checkpoint(in_memory: str) -> None:
     assert durable.offsets is not None
     assert durable.offsets.batch == 0
     files.pipe_file(f"{path}/commits/1", b"")
-    assert [one.kind for one in checkpoint.committed().findings] == [FindingKind.EMPTY]
+    assert [one.kind for one in checkpoint.committed().findings] == [FileFindingKind.EMPTY]
     assert not Checkpoint(in_memory + "-nosuch").exists()
 
 

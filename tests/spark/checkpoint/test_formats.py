@@ -13,7 +13,7 @@ from eo_listener.spark.checkpoint import (
     BatchOffsets,
     Checkpoint,
     CheckpointError,
-    FindingKind,
+    FileFindingKind,
     SourceOffsets,
     checksum,
     initial_offsets,
@@ -97,7 +97,7 @@ def test_any_bytes_end_in_a_word_for_them(held: bytes) -> None:
         try:
             parse()
         except Unreadable as why:
-            assert isinstance(why.kind, FindingKind)  # noqa: PT017  # either outcome is right
+            assert isinstance(why.kind, FileFindingKind)  # noqa: PT017  # either outcome is right
 
 
 @given(st.binary(max_size=2000), st.data())
@@ -144,50 +144,50 @@ def test_a_damaged_checkpoint_gives_the_same_offsets_or_a_finding(
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("", FindingKind.CUT),
-        ("v", FindingKind.CUT),
-        ("v1", FindingKind.CUT),
-        ("v1\n", FindingKind.CUT),
-        ("v1\n" + METADATA[:30], FindingKind.CUT),
-        ("v1\n" + METADATA, FindingKind.CUT),
-        ("v1\n\n", FindingKind.CUT),
-        ('v1\n\n{"t":{"0":5', FindingKind.CUT),
-        ('v1\n\n{"t":{"0":5}}\n\n', FindingKind.CUT),
-        ('v2\n\n{"t":{"0":5}}', FindingKind.GARBLED),
-        ("v2\n\n0", FindingKind.CUT),
-        ("v2\n\n0:-\n-", FindingKind.CUT),
-        ("v2\n\n:-", FindingKind.CUT),
-        ('v2\n\n0:{"t":{"0":5}}\n0:-', FindingKind.GARBLED),
-        ("v3\n\n-", FindingKind.TOO_NEW),
-        ("v0\n\n-", FindingKind.GARBLED),
-        ("one\n\n-", FindingKind.GARBLED),
-        ("v1\n[]\n-", FindingKind.GARBLED),
-        ('v1\n{"batchWatermarkMs":"x"}\n-', FindingKind.GARBLED),
-        ("v1\n\n" + "[" * 100_000, FindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":' + "9" * 100_000 + "}}", FindingKind.OUT_OF_RANGE),
-        ('v1\n\n{"t":{"0":9223372036854775808}}', FindingKind.OUT_OF_RANGE),
-        ('v1\n\n{"t":{"0":-1}}', FindingKind.OUT_OF_RANGE),
-        ('v1\n\n{"t":{"0":-2,"1":4}}', FindingKind.OUT_OF_RANGE),
-        ('v1\n\n{"t":{"0":"5"}}', FindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":5.0}}', FindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":true}}', FindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":null}}', FindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":NaN}}', FindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":5,"0":6}}', FindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":5},"t":{"0":6}}', FindingKind.GARBLED),
-        ('v1\n\n{"t":{"00":5}}', FindingKind.GARBLED),
-        ('v1\n\n{"t":{"2147483648":5}}', FindingKind.GARBLED),
-        ('v1\n\n{"t":{"-1":5}}', FindingKind.GARBLED),
-        ('v1\n\n{"t":{"0":5},"u":7}', FindingKind.GARBLED),
-        ('v1\n\n{"t t":{"0":5}}', FindingKind.GARBLED),
-        ('v1\n\n{"":{"0":5}}', FindingKind.GARBLED),
-        ('v1\n\n{"..":{"0":5}}', FindingKind.GARBLED),
-        ('v1\n\n{"\\ud800":{"0":5}}', FindingKind.GARBLED),
-        ('v1\n\n{"' + "t" * 250 + '":{"0":5}}', FindingKind.GARBLED),
+        ("", FileFindingKind.CUT),
+        ("v", FileFindingKind.CUT),
+        ("v1", FileFindingKind.CUT),
+        ("v1\n", FileFindingKind.CUT),
+        ("v1\n" + METADATA[:30], FileFindingKind.CUT),
+        ("v1\n" + METADATA, FileFindingKind.CUT),
+        ("v1\n\n", FileFindingKind.CUT),
+        ('v1\n\n{"t":{"0":5', FileFindingKind.CUT),
+        ('v1\n\n{"t":{"0":5}}\n\n', FileFindingKind.CUT),
+        ('v2\n\n{"t":{"0":5}}', FileFindingKind.GARBLED),
+        ("v2\n\n0", FileFindingKind.CUT),
+        ("v2\n\n0:-\n-", FileFindingKind.CUT),
+        ("v2\n\n:-", FileFindingKind.CUT),
+        ('v2\n\n0:{"t":{"0":5}}\n0:-', FileFindingKind.GARBLED),
+        ("v3\n\n-", FileFindingKind.TOO_NEW),
+        ("v0\n\n-", FileFindingKind.GARBLED),
+        ("one\n\n-", FileFindingKind.GARBLED),
+        ("v1\n[]\n-", FileFindingKind.GARBLED),
+        ('v1\n{"batchWatermarkMs":"x"}\n-', FileFindingKind.GARBLED),
+        ("v1\n\n" + "[" * 100_000, FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":' + "9" * 100_000 + "}}", FileFindingKind.OUT_OF_RANGE),
+        ('v1\n\n{"t":{"0":9223372036854775808}}', FileFindingKind.OUT_OF_RANGE),
+        ('v1\n\n{"t":{"0":-1}}', FileFindingKind.OUT_OF_RANGE),
+        ('v1\n\n{"t":{"0":-2,"1":4}}', FileFindingKind.OUT_OF_RANGE),
+        ('v1\n\n{"t":{"0":"5"}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":5.0}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":true}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":null}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":NaN}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":5,"0":6}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":5},"t":{"0":6}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"00":5}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"2147483648":5}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"-1":5}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":5},"u":7}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t t":{"0":5}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"":{"0":5}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"..":{"0":5}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"\\ud800":{"0":5}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"' + "t" * 250 + '":{"0":5}}', FileFindingKind.GARBLED),
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_a_text_that_is_no_offsets(text: str, kind: FindingKind) -> None:
+def test_a_text_that_is_no_offsets(text: str, kind: FileFindingKind) -> None:
     """Cut, damaged, hostile and newer texts each have their word."""
     with pytest.raises(Unreadable) as caught:
         BatchOffsets.parse(1, text)
@@ -213,14 +213,14 @@ def test_offsets_of_other_sources(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("v1", FindingKind.CUT),
-        ("v1\n", FindingKind.CUT),
-        ('v1\n{"nextBatchWatermarkMs":', FindingKind.CUT),
-        ("v4\n{}", FindingKind.TOO_NEW),
-        ("v1\n5", FindingKind.GARBLED),
+        ("v1", FileFindingKind.CUT),
+        ("v1\n", FileFindingKind.CUT),
+        ('v1\n{"nextBatchWatermarkMs":', FileFindingKind.CUT),
+        ("v4\n{}", FileFindingKind.TOO_NEW),
+        ("v1\n5", FileFindingKind.GARBLED),
     ],
 )
-def test_a_text_that_is_no_commit(text: str, kind: FindingKind) -> None:
+def test_a_text_that_is_no_commit(text: str, kind: FileFindingKind) -> None:
     """A commit file counts only as a whole."""
     with pytest.raises(Unreadable) as caught:
         check_commit(text)
@@ -235,7 +235,7 @@ def test_a_finding_says_file_cause_and_what_to_do(tmp_path: Path) -> None:
     surgery.empty(whole / "offsets" / "2")
     with pytest.raises(CheckpointError) as caught:
         Checkpoint(str(whole)).offsets(2)
-    assert caught.value.finding.kind is FindingKind.EMPTY
+    assert caught.value.finding.kind is FileFindingKind.EMPTY
     assert "offsets/2 is empty" in str(caught.value)
     assert caught.value.cause
     assert caught.value.fix

@@ -10,7 +10,7 @@ import pytest
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.protocols import Look
+from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.checkpoint import CheckpointError, CheckpointPlans
 from tests.spark.checkpoint.recorded import VERSIONS, unpack
 
@@ -109,9 +109,11 @@ def test_state_and_logs(tmp_path: Path) -> None:
     folder = written("4.0.0", "plain", tmp_path, 0)
     asked: list[Collection[TopicPartition]] = []
 
-    def look(partitions: Collection[TopicPartition]) -> Look:
+    def look(partitions: Collection[TopicPartition]) -> GroupSnapshot:
         asked.append(partitions)
-        return Look(held={}, starts=dict.fromkeys(partitions, 0), ends={}, topic_ids={"t": "one"})
+        return GroupSnapshot(
+            held={}, starts=dict.fromkeys(partitions, 0), ends={}, topic_ids={"t": "one"}
+        )
 
     plans = CheckpointPlans(str(folder), "run", look)
     plan = plans.plan(None, 0)

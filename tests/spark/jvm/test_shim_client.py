@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.client_config.key_stores import REQUEST, Store
+from eo_listener.client_config.key_stores import REQUEST, KeyStore
 from eo_listener.model.errors import JvmError
 from eo_listener.spark import java
-from eo_listener.spark.jvm.shim_client import JvmHands
+from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 pytestmark = pytest.mark.spark
 
@@ -41,13 +41,13 @@ def test_a_key_store_becomes_pem_that_openssl_takes(
     spark: SparkSession, keystore: Path, tmp_path: Path
 ) -> None:
     """Key and certificate of a store come out as PEM, which another TLS library loads."""
-    store = Store(use="key", location=str(keystore), type="PKCS12", password=PASSWORD)
-    answer = json.loads(JvmHands().call(REQUEST, store.argument()))
+    store = KeyStore(use="key", location=str(keystore), type="PKCS12", password=PASSWORD)
+    answer = json.loads(JvmShimClient().call(REQUEST, store.argument()))
     file = tmp_path / "both.pem"
     file.write_text(answer["certificates"] + answer["key"])
     ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(file)
-    trust = Store(use="trust", location=str(keystore), type="PKCS12", password=PASSWORD)
-    answer = json.loads(JvmHands().call(REQUEST, trust.argument()))
+    trust = KeyStore(use="trust", location=str(keystore), type="PKCS12", password=PASSWORD)
+    answer = json.loads(JvmShimClient().call(REQUEST, trust.argument()))
     assert answer["key"] is None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=answer["certificates"])
@@ -69,7 +69,7 @@ def test_what_cannot_be_done_is_said_without_the_secret(
 ) -> None:
     """The error tells the reason in our own words; no part of its chain has the password."""
     with pytest.raises(JvmError) as failed:
-        JvmHands().call(what, json.dumps(argument))
+        JvmShimClient().call(what, json.dumps(argument))
     assert told in str(failed.value)
     error: BaseException | None = failed.value
     while error is not None:
@@ -79,7 +79,7 @@ def test_what_cannot_be_done_is_said_without_the_secret(
 
 def test_one_pair_of_hands_serves_many_threads(spark: SparkSession) -> None:
     """Calls from several threads at once are each answered, by one object."""
-    hands = JvmHands()
+    hands = JvmShimClient()
     answers: list[str] = []
 
     def work() -> None:
