@@ -213,6 +213,19 @@ def test_what_a_look_showed_counts_for_offers_after_it() -> None:
     assert lane.kafka.held[P0].offset == 8
 
 
+def test_a_renewal_hides_no_loss() -> None:
+    """However lately the group was looked at: what is gone is told before it is committed again."""
+    lane = seasoned()
+    lane.kafka.held.clear()
+    lane.offer({P0: by(5)}, renew=True)
+    lane.see(61.0)
+    (vanished,) = lane.take()
+    assert isinstance(vanished, OffsetsVanished)
+    assert vanished.offsets == {P0: 5}
+    lane.land(lane.send(61.0), 61.0)
+    assert lane.kafka.held == {P0: by(5)}
+
+
 def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
     """What the look before it refused is not undone by repeating what was confirmed earlier."""
     lane = Driven(Kafka())

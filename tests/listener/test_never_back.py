@@ -146,6 +146,34 @@ def vanished(recording: Recording, group: str) -> list[OffsetsVanished]:
     return [event for event in found if event.group == group]
 
 
+def test_a_deleted_group_is_told_and_filled_again_by_a_heartbeat(
+    recording: Recording, queries: Queries, topics: Topics
+) -> None:
+    """Its query idles, and heartbeats come more often than the group is otherwise looked at."""
+    topic, group = topics.create(partitions=2), unique("g")
+    topics.fill(topic, 30)
+    listener = recording.add(
+        OffsetCommitListener(heartbeat=1.0, observers=[recording.events.append])
+    )
+    query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
+    query.processAllAvailable()
+    assert listener.flush()
+    offsets = {tp: position.offset for tp, position in queries.positions(group).items()}
+
+    def told() -> bool:
+        if queries.positions(group):  # again: it may have gone between a look and its commit
+            delete(queries, group)
+        time.sleep(2.0)
+        return bool(vanished(recording, group))
+
+    wait_for(told, 60)
+    wait_for(lambda: len(queries.positions(group)) == 2, 60)
+    query.stop()
+    assert listener.flush()
+    assert all(event.offsets == offsets for event in vanished(recording, group))
+    queries.assert_drained(group, topic, partitions=2)
+
+
 @pytest.mark.slow
 def test_a_deleted_group_is_filled_again_while_the_query_commits(
     recording: Recording, queries: Queries, topics: Topics
