@@ -227,7 +227,7 @@ BUGS = (
     Bug("commit start offsets", "calm", ((Rules, "route", _start_offsets),)),
     Bug("errors of partitions ignored", "doubt", ((Lane, "settle", _all_or_nothing),)),
     Bug("no look at all", "calm", ((Slot, "look_due", _never),)),
-    Bug("one look only", "zombie", ((Slot, "look_due", _once),)),
+    Bug("one look only", "answers", ((Slot, "look_due", _once),)),
     Bug("the group may go back", "rewind", ((Slot, "see", _blind_to_group),)),
     Bug("the guard's mark is not read", "mark", ((Slot, "_see_mark", _nothing),)),
     Bug("topic ids ignored", "topics", ((Lane, "_recreations", _nothing),)),
