@@ -2,8 +2,8 @@
 
 from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader
 from eo_listener.audit.proof import explain, prove
+from eo_listener.audit.result import AuditFinding, AuditFindingKind, Gravity
 from eo_listener.audit.table_rows import RowFacts, read_rows
-from eo_listener.audit.verdict import AuditFinding, AuditFindingKind, Gravity
 
 __all__ = [
     "AppliedRange",

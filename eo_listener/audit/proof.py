@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader
 from eo_listener.audit.intervals import Runs, common, runs, without
+from eo_listener.audit.result import AuditFinding, AuditFindingKind
 from eo_listener.audit.table_rows import RowFacts, read_rows
-from eo_listener.audit.verdict import AuditFinding, AuditFindingKind
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 

@@ -26,7 +26,9 @@ from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
 
 UNREADABLE = "(not readable)"
-_AT_ONCE = 5000  # partitions, or topics, in one request
+# Partitions, or topics, in one request. librdkafka looks up each partition of an answer by walking
+# through the question: of 5,000 in one request that takes 110 ms, in five of 1,000 it takes 27.
+_AT_ONCE = 1000
 _GONE = NO_TOPIC | {"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
 _STALE = _GONE | LEADER_MOVES | {"_NOENT"}
 # What a broker says of a topic in an answer about a group; anything else is of the group.

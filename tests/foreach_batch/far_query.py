@@ -2,7 +2,8 @@
 
 python -m tests.foreach_batch.far_query REMOTE SERVERS TOPIC FOLDER MODE [SINK]
 
-SINK is a path for SQLite or a dsn of PostgreSQL; without it the rows go into files.
+SINK is a path for SQLite or a dsn of PostgreSQL; without it the rows go into files. In the mode
+quiet the query starts at the latest offsets, and its function returns by itself without rows.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
 from eo_listener import PostgresSink, SqliteSink, exactly_once
@@ -32,14 +34,20 @@ def main(remote: str, servers: str, topic: str, folder: str, mode: str, where: s
     if mode == "asking":
         given["options"] = {"kafka.bootstrap.servers": servers}  # type: ignore[assignment]  # of another kind
     function = exactly_once(open_sink(Path(folder), where), **given)  # type: ignore[arg-type]  # as above
+
+    def with_rows(frame: DataFrame, batch_id: int) -> None:
+        if not frame.isEmpty():
+            function(frame, batch_id)
+
+    quiet = mode == "quiet"
     query = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
+        .option("startingOffsets", "latest" if quiet else "earliest")
         .load()
         .selectExpr("partition", "offset", "string(value)")
-        .writeStream.foreachBatch(function)
+        .writeStream.foreachBatch(with_rows if quiet else function)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()

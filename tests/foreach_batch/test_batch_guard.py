@@ -92,6 +92,7 @@ def test_only_a_gap_can_be_accepted() -> None:
     assert found.verdict is BatchVerdict.NEXT
     assert found.entry.moves[P0].gap == OffsetRange(5, 7)
     assert found.gaps == {P0: OffsetRange(5, 7)}
+    assert found.skipped == {}
     for planned in ((3, 9), (0, 4), (5, 3)):
         with pytest.raises((OverlapError, RegressionError)):
             judged(plan_of({P0: planned}), {P0: head_of(2, 5)}, on_gap="accept")

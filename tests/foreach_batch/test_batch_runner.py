@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -23,7 +24,8 @@ from eo_listener.model.errors import (
     TopicRecreatedError,
 )
 from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, Event, QueryStateLost
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.model.ledger import Head
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.foreach_batch.stage import (
     NAME,
@@ -120,6 +122,33 @@ def test_a_conflict_or_a_lost_answer_is_dealt_with(fault: SinkFault, per_partiti
         stage.run(0)
         stage.run(1)
         assert offsets(one(stage)) == WHOLE
+
+
+def test_what_a_conflict_left_over_is_written_and_nothing_twice() -> None:
+    """Of a batch in several transactions those that were committed are found in the ledger."""
+    stage = stage_of(MemorySink(per_partition=True))
+    one(stage).faults.extend([None, SinkFault.TRY_AGAIN])
+    stage.run(0)
+    (told,) = stage.events
+    assert isinstance(told, BatchApplied)
+    assert (told.rows, told.attempts) == (None, 2)
+    assert len(one(stage).rows) == 3
+
+
+def test_a_conflict_asks_no_ledger_that_moves_as_a_whole() -> None:
+    """Nothing of one transaction can have been committed: it is repeated as it was."""
+    stage = stage_of()
+    one(stage).faults.append(SinkFault.TRY_AGAIN)
+    heads = one(stage).applied
+    asked: list[str] = []
+
+    def applied(query: str) -> Mapping[TopicPartition, Head]:
+        asked.append(query)
+        return heads(query)
+
+    one(stage).applied = applied  # type: ignore[method-assign]
+    stage.run(0)
+    assert asked == [NAME]
 
 
 def test_a_lost_answer_is_found_in_the_ledger() -> None:

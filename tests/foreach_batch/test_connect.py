@@ -53,6 +53,22 @@ def test_a_far_query(remote: str, topics: Topics, tmp_path: Path) -> None:
     assert head.topic_id is not None
 
 
+def test_a_far_function_that_leaves_out_empty_batches(
+    remote: str, topics: Topics, tmp_path: Path
+) -> None:
+    """Its first batch with rows starts where the checkpoint says that the query began."""
+    topic = topics.create(partitions=1)
+    topics.fill(topic, 10)
+    sink = FileSink(tmp_path / "sink")
+    module = [sys.executable, "-m", "tests.foreach_batch.far_query"]
+    client = [*module, remote, topics.servers, topic, str(tmp_path), "quiet"]
+    run(client, tmp_path)
+    assert sink.read() == ([], {})
+    topics.fill(topic, 5)
+    said = run(client, tmp_path).stdout
+    assert [row[1] for row in sink.read()[0]] == list(range(10, 15)), said
+
+
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_a_far_query_into_tables(
     remote: str, topics: Topics, tmp_path: Path, store: str, request: pytest.FixtureRequest

@@ -119,13 +119,14 @@ def test_a_sink_without_a_ledger_is_not_doubted() -> None:
         (7, (5, 11), (5, 9)),  # planned anew with another end
         (7, (9, 9), (9, 9)),  # rows of state alone
         (6, (2, 5), (5, 9)),  # an older checkpoint besides
+        (9, (5, 9), (0, 7)),  # by its offsets, though its number is above that of the head
     ],
 )
 def test_rows_that_the_sink_has_under_an_old_name_are_never_written_again(
     batch_id: int, planned: tuple[int, int], head: tuple[int, int]
 ) -> None:
     """The query was renamed with its last batch in the sink, and not in Spark's commits."""
-    old = {OLD: {P0: head_of(*head, batch_id=max(7, batch_id) if batch_id else 0)}}
+    old = {OLD: {P0: head_of(*head, batch_id=7 if batch_id else 0)}}
     continued = (P0,) if batch_id else ()
     for on_first in ("fail", "accept"):
         with pytest.raises(NotInLedgerError, match="has it already") as raised:
@@ -150,6 +151,17 @@ def test_another_name_that_ends_where_the_batch_begins_is_told() -> None:
     assert 'name="old"' in str(raised.value)
     assert "has it already" not in str(raised.value)
     assert first({P0: (5, 9)}, elsewhere=old, on_first="accept").skipped == {P0: OffsetRange(0, 5)}
+
+
+@pytest.mark.parametrize("continued", [(), (P0,)])
+def test_another_name_that_has_nothing_of_a_partition_does_not_stop_its_beginning(
+    continued: tuple[TopicPartition, ...],
+) -> None:
+    """Its head was made by an empty range, and the batch begins at offset 0."""
+    old = {OLD: {P0: head_of(0, 0)}}
+    found = first({P0: (0, 5)}, elsewhere=old, continued=continued)
+    assert found.entry.moves[P0].verdict is BatchVerdict.FIRST
+    assert not found.skipped
 
 
 def test_another_table_is_told_and_may_be_left() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from eo_listener import OffsetCommitListener
 from eo_listener.kafka.simple_groups import SimpleGroups
@@ -13,6 +15,7 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import (
     CommitRefused,
     ForeignCommit,
+    GroupOffsetsMissing,
     PartitionsShared,
     Refusal,
     TopicRecreated,
@@ -24,6 +27,14 @@ from tests.listener.queries import Queries
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait until it holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def put(queries: Queries, group: str, at: dict[TopicPartition, Position]) -> None:
@@ -121,6 +132,76 @@ def test_a_second_writer_is_named(recording: Recording, queries: Queries, topics
     assert [(event.zombie, event.writer) for event in told] == [(True, zombie), (False, None)]
     assert all(event.found[tp] == 10 for event in told)
     queries.assert_drained(group, topic, partitions=1)
+
+
+def delete(queries: Queries, group: str) -> None:
+    """Delete a group as `kafka-consumer-groups --delete` does."""
+    admin = AdminClient({"bootstrap.servers": queries.broker.bootstrap_servers})
+    admin.delete_consumer_groups([group])[group].result(timeout=30)
+
+
+def vanished(recording: Recording, group: str) -> list[GroupOffsetsMissing]:
+    """What was told of this group."""
+    found = [event for event in recording.events if isinstance(event, GroupOffsetsMissing)]
+    return [event for event in found if event.group == group]
+
+
+def test_a_deleted_group_is_told_and_filled_again_by_a_recommit(
+    recording: Recording, queries: Queries, topics: Topics
+) -> None:
+    """Its query idles, and recommits come more often than the group is otherwise looked at."""
+    topic, group = topics.create(partitions=2), unique("g")
+    topics.fill(topic, 30)
+    listener = recording.add(
+        OffsetCommitListener(recommit_interval=1.0, observers=[recording.events.append])
+    )
+    query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
+    query.processAllAvailable()
+    assert listener.flush()
+    offsets = {tp: position.offset for tp, position in queries.positions(group).items()}
+
+    def told() -> bool:
+        if queries.positions(group):  # again: it may have gone between a look and its commit
+            delete(queries, group)
+        time.sleep(2.0)
+        return bool(vanished(recording, group))
+
+    wait_for(told, 60)
+    wait_for(lambda: len(queries.positions(group)) == 2, 60)
+    query.stop()
+    assert listener.flush()
+    assert all(event.offsets == offsets for event in vanished(recording, group))
+    queries.assert_drained(group, topic, partitions=2)
+
+
+@pytest.mark.slow
+def test_a_deleted_group_is_filled_again_while_the_query_commits(
+    recording: Recording, queries: Queries, topics: Topics
+) -> None:
+    """One partition comes back with its batches; the idle one is missed, told and comes back."""
+    topic, group = topics.create(partitions=2), unique("g")
+    topics.fill(topic, 30)
+    listener = recording.add(OffsetCommitListener(observers=[recording.events.append]))
+    query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
+    query.processAllAvailable()
+    assert listener.flush()
+    before = {tp: position.offset for tp, position in queries.positions(group).items()}
+    delete(queries, group)
+
+    def told() -> bool:
+        topics.fill(topic, 1)  # the same key, so one partition
+        query.processAllAvailable()
+        time.sleep(1.0)
+        return bool(vanished(recording, group))
+
+    wait_for(told, 180)
+    query.stop()
+    assert listener.flush()
+    after = {tp: position.offset for tp, position in queries.positions(group).items()}
+    (idle,) = (tp for tp in before if after[tp] == before[tp])
+    (event,) = vanished(recording, group)
+    assert event.offsets[idle] == before[idle]
+    queries.assert_drained(group, topic, partitions=2)
 
 
 def test_a_recreated_topic_gets_nothing_of_the_old_one(

@@ -149,6 +149,19 @@ def test_arguments_at_their_limits(given: dict[str, Any]) -> None:
         assert getattr(settings, name) == value
 
 
+@pytest.mark.parametrize("mode", CommitMode)
+def test_only_a_transaction_needs_a_group_of_ascii(mode: CommitMode) -> None:
+    """In the other modes any name that Kafka takes will do."""
+    settings = Settings.from_conf(
+        {"spark.eo.groups": '{"q": "spark-gr\u00fc\u00dfe"}', "spark.eo.mode": mode.value}
+    )
+    if mode is CommitMode.TRANSACTIONAL:
+        with pytest.raises(SettingsError, match="printable ASCII only"):
+            settings.rules  # noqa: B018  # groups are read there
+    else:
+        assert settings.rules.names.groups == {"q": "spark-gr\u00fc\u00dfe"}
+
+
 @pytest.mark.parametrize("observers", [print, None, 5, [5], [print, "x"]])
 def test_observers_are_a_list_of_functions(observers: Any) -> None:
     """Anything else is refused before something is opened."""

@@ -227,7 +227,7 @@ BUGS = (
     Bug("commit start offsets", "calm", ((GroupRouting, "route", _start_offsets),)),
     Bug("errors of partitions ignored", "doubt", ((GroupState, "settle", _all_or_nothing),)),
     Bug("no look at all", "calm", ((PartitionState, "look_due", _never),)),
-    Bug("one look only", "zombie", ((PartitionState, "look_due", _once),)),
+    Bug("one look only", "answers", ((PartitionState, "look_due", _once),)),
     Bug("the group may go back", "rewind", ((PartitionState, "see", _blind_to_group),)),
     Bug("the guard's mark is not read", "mark", ((PartitionState, "_see_mark", _nothing),)),
     Bug("topic ids ignored", "topics", ((GroupState, "_recreations", _nothing),)),

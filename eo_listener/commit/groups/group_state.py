@@ -74,8 +74,9 @@ class GroupState:
     ) -> CommitRefused | None:
         """Take positions in; per partition the greatest offset offered so far stays.
 
-        `renew` sends what is confirmed already once more, so that it does not expire. `lossy`
-        asks for a look at the log, before this very commit and where there is nothing to commit.
+        `renew` sends what is confirmed already once more, so that it does not expire, after a look
+        at the group: it would hide that the group was deleted. `lossy` asks for a look at the log,
+        before this very commit and where there is nothing to commit.
         `rivals` are those that other live runs feed too.
         """
         lower: dict[TopicPartition, int] = {}
@@ -83,6 +84,8 @@ class GroupState:
         for tp, slot in self._open(positions):
             if lossy:
                 slot.looked, slot.watched = None, True
+            elif renew and slot.pending is None:
+                slot.looked = None
             below = slot.offer(positions[tp], self._policy, renew=renew, rivals=tp in rivals)
             if below is not None:
                 lower[tp] = below

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.commit.groups.cluster_state import OUT_OF_TURN, ClusterState
+from eo_listener.commit.groups.cluster_state import OUT_OF_TURN, STANDSTILL, ClusterState
+from eo_listener.commit.groups.due_times import DueTimes
 from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff
 from eo_listener.commit.groups.request_size import MAX_PART
@@ -290,6 +291,33 @@ def test_a_repeat_gives_way_to_newer_offsets() -> None:
     assert attempt.positions[P0].offset == 8
     b.settle(attempt, {P0: None}, 61.0)
     assert b.attempt(1e6) is None
+
+
+def test_what_was_served_is_asked_for_its_time_again_and_stands_last() -> None:
+    """Nothing else needs to stir it; of two that are due the other one comes first."""
+    agenda = DueTimes()
+    times = {"a": 1.0, "b": 1.0}
+    for name in times:
+        agenda.stir(name)
+    assert list(agenda.times(times.get)) == ["a", "b"]
+    agenda.postpone("a")
+    assert list(agenda.times(times.get)) == ["b", "a"]
+    times["a"] = 2.0
+    assert agenda.times(times.get) == {"a": 1.0, "b": 1.0}  # it was not stirred
+
+
+def test_after_a_standstill_what_was_refused_is_looked_at_at_once() -> None:
+    """Whoever was in the way may be gone: nothing that was seen before counts."""
+    b = board()
+    b.offer("g", at(p0=5))
+    look = b.next(0.0)
+    assert isinstance(look, SnapshotRequest)
+    further = {P0: Position(offset=8, metadata="m8")}
+    seen = GroupSnapshot(held=further, starts={}, ends={P0: 10**9}, topic_ids={"t": "id"})
+    assert len(b.looked(look, seen, 0.0)) == 1
+    assert b.next(1.0) is None
+    assert b.next(1.0 + STANDSTILL) is None
+    assert isinstance(b.next(2.0 + 2 * STANDSTILL), SnapshotRequest)
 
 
 def test_what_is_abandoned_is_named() -> None:

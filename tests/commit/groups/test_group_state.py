@@ -218,6 +218,19 @@ def test_what_a_look_showed_counts_for_offers_after_it() -> None:
     assert lane.kafka.held[P0].offset == 8
 
 
+def test_a_renewal_hides_no_loss() -> None:
+    """However lately the group was looked at: what is gone is told before it is committed again."""
+    lane = seasoned()
+    lane.kafka.held.clear()
+    lane.offer({P0: by(5)}, renew=True)
+    lane.see(61.0)
+    (vanished,) = lane.take()
+    assert isinstance(vanished, GroupOffsetsMissing)
+    assert vanished.offsets == {P0: 5}
+    lane.land(lane.send(61.0), 61.0)
+    assert lane.kafka.held == {P0: by(5)}
+
+
 def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
     """What the look before it refused is not undone by repeating what was confirmed earlier."""
     lane = Driven(Kafka())
@@ -563,6 +576,54 @@ def test_an_idle_partition_that_is_gone_is_no_failure() -> None:
     assert lane.take() == []
     lane.land(lane.send(130.0), 130.0)
     assert lane.complete()
+
+
+def test_a_loss_is_looked_for_where_there_is_nothing_to_commit() -> None:
+    """The log is looked at, and that is all."""
+    lane = seasoned()
+    lane.offer({P0: by(5)}, lossy=True)
+    assert lane.next_try() == 0.0
+    assert lane.see(100.0).partitions == (P0,)
+    assert (lane.next(100.0), lane.next_try(), lane.take()) == (None, None, [])
+
+
+def test_what_was_looked_at_is_sent_before_others_are_looked_at() -> None:
+    """It keeps its place before those that did not fit into the look."""
+    kafka = Kafka()
+    kafka.ends = dict.fromkeys(many(LOOKED_AT + 1), 10**6)
+    lane = Driven(kafka)
+    lane.offer(many(LOOKED_AT + 1))
+    lane.see(0.0)
+    for first in (0, MAX_PART):
+        attempt = lane.send(0.0)
+        assert attempt.positions.keys() == set(list(many(LOOKED_AT))[first : first + MAX_PART])
+        lane.land(attempt, 0.0)
+    assert lane.see(0.0).partitions == (TopicPartition("t", LOOKED_AT),)
+
+
+def test_what_is_held_back_is_not_complete() -> None:
+    """Nothing is left to be sent, yet the group does not stand where the query does."""
+    refused = Driven(Kafka())
+    refused.kafka.held[P0] = by(8, run="r0")
+    refused.offer({P0: by(5), P1: by(5)})
+    refused.see(0.0)
+    refused.land(refused.send(0.0), 0.0)
+    withheld = seasoned()
+    withheld.withhold({P0: by(9)})
+    withheld.land(withheld.send(100.0), 100.0)
+    assert [(lane.idle(), lane.complete()) for lane in (refused, withheld)] == [(True, False)] * 2
+
+
+def test_what_is_refused_is_looked_at_until_it_can_go() -> None:
+    """A group that was reset in the meantime gets it after all, without another offer."""
+    lane = Driven(Kafka())
+    lane.kafka.held[P0] = by(8, run="r0")
+    lane.offer({P0: by(5)})
+    lane.see(0.0)
+    assert lane.next(59.0) is None
+    lane.kafka.held.clear()
+    lane.see(60.0)
+    assert lane.send(60.0).positions == {P0: by(5)}
 
 
 def test_log_starts_are_those_of_the_looks_so_far() -> None:

@@ -96,6 +96,15 @@ def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
     assert slot.sendable(0.0) == by(9)
 
 
+def test_what_is_refused_is_looked_at_again() -> None:
+    """With nothing pending, its next look is due as long after the last as that of any other."""
+    slot = fresh(5)
+    slot.looked = 10.0
+    list(slot.see(by(8, run="r0"), END, REFUSE))
+    assert slot.pending is None
+    assert slot.next_try(REFUSE) == 10.0 + REFUSE.look_every
+
+
 def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
     """When the log has grown, or somebody has reset the group, the next look admits it."""
     slot = fresh(5)
@@ -159,6 +168,8 @@ def test_withheld_from_the_first_event_marks_what_the_group_holds() -> None:
     sent = slot.sendable(0.0)
     assert sent is not None
     assert (sent.offset, '"g":1' in sent.metadata) == (4, True)
+    slot.land(sent, 0.0, 60.0)
+    assert slot.next_try(REFUSE) == 60.0  # to repeat it
 
 
 def test_renewing_sends_the_same_once_more() -> None:

@@ -101,6 +101,24 @@ def test_a_position_waits_for_its_event_but_not_for_ever() -> None:
     assert not one.is_early(at(10))
 
 
+def test_a_position_that_the_newest_event_has_told_has_passed_nothing() -> None:
+    """What comes below it is no late event but a step back, which must be judged as one."""
+    one = run()
+    assert one.take(event(6, 0, 5), 0.0)
+    one.offered(at(6, 5))
+    assert one.take(event(7, 3, 4), 1.0)
+    one.offered(at(8, 9))
+    assert not one.take(event(8, 4, 6), 2.0)
+
+
+def test_a_full_map_that_is_overdue_and_has_nothing_to_send_is_tried_once_a_second() -> None:
+    """It is not due on the spot, for ever."""
+    one = run()
+    assert one.looked(at(3), 0.0, HOUR, early=False)
+    assert not one.looked(None, HOUR + 10.0, HOUR, early=False)
+    assert one.next_look == HOUR + 11.0
+
+
 def test_what_is_polled() -> None:
     """Checkpoints that run ahead of events, and logs Spark may skip in, are looked at often."""
     for one in (

@@ -278,6 +278,8 @@ class TestNoGroup:
         )
         assert route.commits == ()
         assert "queryName" in route.ignored[0].fix
+        assert "'x-{query_name}' needs the name" in route.ignored[0].problem
+        assert "without queryName" in route.ignored[0].cause
 
 
 PLAIN = {

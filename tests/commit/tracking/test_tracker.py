@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -53,6 +55,73 @@ def test_a_run_whose_end_was_never_told_holds_up_its_successor_a_minute_at_most(
     office.serve(62.0)
     assert office.held == 15
     assert queries.forgotten == ["r1"]
+
+
+def test_a_run_is_looked_at_a_minute_after_its_successor_has_begun(
+    office: Office, queries: MemoryQueries
+) -> None:
+    """Neither has to feed a group for that, nor to send an event."""
+    queries.positions["r1"] = position(0, 5)
+    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.pass_until(10.0)
+    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.serve(11.0)
+    office.pass_until(70.0, since=11.0)
+    assert queries.forgotten == []
+    office.pass_until(72.0, since=70.0)
+    assert queries.forgotten == ["r1"]
+
+
+def test_a_run_that_is_left_when_its_successor_has_ended_is_the_newest_again(
+    office: Office, queries: MemoryQueries
+) -> None:
+    """It is not taken for one that is over."""
+    office.inbox.progressed(event(0, None, 5))
+    office.serve(0.0)
+    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.serve(0.01)
+    office.inbox.ended("r2")
+    office.serve(0.02)
+    office.pass_until(100.0, since=0.02)
+    assert queries.forgotten == ["r2"]
+
+
+def test_what_a_run_has_reached_is_committed_at_its_end(
+    office: Office, queries: MemoryQueries
+) -> None:
+    """Its last event may have been dropped, and it is asked for the last time then."""
+    office.inbox.progressed(event(0, None, 5))
+    office.serve(0.0)
+    queries.positions["r1"] = position(1, 9)
+    office.inbox.ended("r1")
+    office.serve(0.05)
+    assert office.held == 9
+    assert queries.forgotten == ["r1"]
+
+
+def test_a_query_without_a_source_of_kafkas_is_told(office: Office) -> None:
+    """Its event says that there is nothing to commit."""
+    office.inbox.progressed(replace(event(0, None, 5), sources=()))
+    office.serve(0.0)
+    (told,) = office.of(SourceIgnored)
+    assert told.source is None
+
+
+def test_a_run_is_asked_for_by_its_querys_id_and_its_own(
+    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this order, for all that is asked."""
+    asked: dict[str, tuple[str, str]] = {}
+    for name in ("mode", "options", "position", "has_ended"):
+
+        def ask(query_id: str, run_id: str, *, name: str = name) -> Any:
+            asked[name] = (query_id, run_id)
+            return getattr(MemoryQueries, name)(queries, query_id, run_id)
+
+        monkeypatch.setattr(queries, name, ask)
+    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.pass_until(1.0)
+    assert asked == dict.fromkeys(("mode", "options", "position", "has_ended"), ("q1", "r1"))
 
 
 def test_who_was_held_up_goes_on_when_the_slower_query_ends(office: Office) -> None:

@@ -94,6 +94,38 @@ def test_two_sources_that_stand_alike(tmp_path: Path) -> None:
     assert {index: dict(held) for index, held in plan.sources.items()} == {0: ranges, 1: ranges}
 
 
+def beside_a_stream_used_twice(folder: Path, place: int) -> Path:
+    """A checkpoint of version 1 before its first batch is done: two lines of one stream, then one
+    of another, whose beginning is in the folder of that number."""
+    written("4.0.0", "twice", folder, 0)
+    line = (folder / "offsets" / "0").read_text().splitlines()[-1]
+    (folder / "offsets" / ".0.crc").unlink()
+    with (folder / "offsets" / "0").open("a") as offsets:
+        offsets.write("\n" + line.replace("twice-4.0.0", "other"))
+    beginning = folder / "sources" / "0" / "0"
+    (folder / "sources" / str(place)).mkdir()
+    (folder / "sources" / str(place) / "0").write_bytes(
+        beginning.read_bytes().replace(b"twice-4.0.0", b"other")
+    )
+    return folder
+
+
+def test_a_source_after_a_stream_used_twice(tmp_path: Path) -> None:
+    """In version 1 it is counted by the streams before it, not by their lines."""
+    plan = CheckpointPlans(str(beside_a_stream_used_twice(tmp_path, 1)), "run").plan(None, 0)
+    assert {index: dict(held) for index, held in plan.sources.items()} == {
+        0: spans("twice-4.0.0", 8, 7, 5),
+        1: spans("other", 8, 7, 5),
+    }
+
+
+def test_no_beginning_is_taken_from_the_folder_of_another_number(tmp_path: Path) -> None:
+    """A source without a name begins where its own folder says, or it is not known where."""
+    folder = beside_a_stream_used_twice(tmp_path, 2)
+    with pytest.raises(CheckpointError, match="sources/1/0 is missing"):
+        CheckpointPlans(str(folder), "run").plan(None, 0)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_other_sources(version: str, tmp_path: Path) -> None:
     """A source that is not Kafka is named by its index, once it has an offset."""
