@@ -18,11 +18,11 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.sinks.arrow_rows import TaskSize
 from eo_listener.sinks.postgres.catalog import columns
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.copy_lines import Lines
 from eo_listener.sinks.target import Target
-from eo_listener.sinks.task_size import TaskSize
 
 TABLE = "flights"
 TARGET = Target.of(table=TABLE, mode="append", keys=(), apply=None, create=True, dead_letters=None)

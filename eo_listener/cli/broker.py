@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.cli.output import console, print_json
+from eo_listener.cli.options import console, print_json
 from eo_listener.devtools.broker import DEFAULT, detached
 from eo_listener.devtools.broker.node_properties import parse_pair
 from eo_listener.devtools.broker.record import Record

@@ -14,8 +14,7 @@ from typing import Any
 import typer
 
 from eo_listener.cli import follow_options as options
-from eo_listener.cli.options import KafkaProperties, seconds
-from eo_listener.cli.output import print_json
+from eo_listener.cli.options import KafkaProperties, print_json, seconds
 from eo_listener.follow import FollowedCheckpoint, Follower, Report
 from eo_listener.follow.config import read
 from eo_listener.model.errors import SettingsError

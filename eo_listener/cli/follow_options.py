@@ -16,8 +16,8 @@ from eo_listener.commit.tracking.routing import Cluster
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.follow import FollowedCheckpoint, Follower
 from eo_listener.follow.checkpoint_tracker import INTERVAL, RECOMMIT_INTERVAL
+from eo_listener.follow.config import parse_groups
 from eo_listener.follow.notices import NoticeLog
-from eo_listener.follow.targets import parse_groups
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.errors import SettingsError
 from eo_listener.observers.log import EventLogger

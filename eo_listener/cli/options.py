@@ -1,12 +1,15 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how commands print."""
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import threading
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from eo_listener.client_config.validation import require_ports
 from eo_listener.kafka.group_stores import check
@@ -60,3 +63,23 @@ def seconds(option: str, value: float, *, least: float) -> float:
             fix=f"Give seconds, at least {least:g}",
         )
     return float(value)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `main`; rich would end the program with 1, which means a finding here."""
+        raise  # noqa: PLE0704  # rich calls this while it handles the BrokenPipeError
+
+
+def console() -> Console:
+    """A console on stdout: colours only on a terminal, wide lines elsewhere.
+
+    Square brackets are text: names of groups, topics and queries may hold them.
+    """
+    width = None if sys.stdout.isatty() else 200
+    return _Console(width=width, highlight=False, markup=False, emoji=False)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document on a line of its own."""
+    print(json.dumps(value, ensure_ascii=False), flush=True)

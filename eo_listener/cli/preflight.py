@@ -10,8 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.cli.options import KafkaProperties, as_properties, seconds
-from eo_listener.cli.output import console, print_json
+from eo_listener.cli.options import KafkaProperties, as_properties, console, print_json, seconds
 from eo_listener.client_config.validation import require_name
 from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
 from eo_listener.kafka.cluster_describer import ClusterDescriber

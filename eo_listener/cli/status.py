@@ -13,8 +13,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.cli.options import BootstrapServers, KafkaProperties, as_properties, seconds
-from eo_listener.cli.output import console, print_json
+from eo_listener.cli.options import (
+    BootstrapServers,
+    KafkaProperties,
+    as_properties,
+    console,
+    print_json,
+    seconds,
+)
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.model import lag
 from eo_listener.model.errors import KafkaError, SettingsError

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eo_listener.client_config.kafka_options import ENDPOINT, PREFIX, OnlyJava, require_known
-from eo_listener.client_config.key_stores import KeyStore, Use
-from eo_listener.client_config.pem import CERTIFICATES, KEY, in_lines
+from eo_listener.client_config.key_stores import CERTIFICATES, KEY, KeyStore, Use, in_lines
 from eo_listener.model.errors import SettingsError
 
 _TRUST: Final = "ssl.truststore."

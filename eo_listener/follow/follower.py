@@ -19,9 +19,9 @@ from eo_listener.follow.checkpoint_tracker import (
     CheckpointTracker,
     Step,
 )
+from eo_listener.follow.config import FollowedCheckpoint, open_all
 from eo_listener.follow.notices import Notice, NoticeKind
 from eo_listener.follow.report import Outcomes, Report
-from eo_listener.follow.targets import FollowedCheckpoint, open_all
 from eo_listener.model.events import Event, Observer
 from eo_listener.model.protocols import GroupStore
 from eo_listener.spark.checkpoint import Checkpoint

@@ -22,8 +22,7 @@ from eo_listener.foreach_batch.frames import Frames
 from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.foreach_batch.ledger_names import OF_THIS_PROCESS, Runs
 from eo_listener.foreach_batch.query_start import from_the_beginning
-from eo_listener.foreach_batch.retry import RetryLimits
-from eo_listener.foreach_batch.sink_writer import SinkWriter, Written
+from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
 from eo_listener.model.errors import ForeignWriterError, GuardError, SettingsError
 from eo_listener.model.events import BatchApplied, BatchReplayed, Event, Observer, QueryStateLost
 from eo_listener.model.fault_points import reached

@@ -12,7 +12,7 @@ from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.dataframes import SparkFrames
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
-from eo_listener.foreach_batch.retry import RetryLimits
+from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.foreach_batch.transform import Transform, adapted
 from eo_listener.model.errors import EoListenerError, SettingsError
 from eo_listener.model.events import Observer

@@ -32,7 +32,7 @@ from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.client import TIMED_OUT, answer_of, open_admin
 from eo_listener.kafka.logs import NOTHING_HELD, Logs, metadata_of
 from eo_listener.model.errors import KafkaError
-from eo_listener.model.kafka_error_names import COORDINATOR_MOVES
+from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Member, TopicFacts
 

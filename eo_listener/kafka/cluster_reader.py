@@ -9,7 +9,7 @@ from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.client import OUTSIDER, STABLE, Client, Role
 from eo_listener.kafka.logs import Logs, group_offsets
 from eo_listener.model.errors import KafkaError
-from eo_listener.model.kafka_error_names import COORDINATOR_MOVES
+from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.model.offsets import Position, TopicPartition
 
 _PAUSE = 0.2

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.client import TIMED_OUT, Client, answer_of, is_local, open_admin
 from eo_listener.model.errors import KafkaError
-from eo_listener.model.kafka_error_names import LEADER_MOVES, NO_TOPIC
+from eo_listener.model.kafka_errors import LEADER_MOVES, NO_TOPIC
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
 

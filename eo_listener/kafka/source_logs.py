@@ -11,12 +11,11 @@ from typing import Final, TypeAlias
 
 from eo_listener.commit.tracking.group_names import GROUP_OPTION, OWN_GROUP_OPTION, NotCommitted
 from eo_listener.commit.tracking.routing import Cluster, GroupRouting
-from eo_listener.kafka.group_stores import has_gssapi
+from eo_listener.kafka.group_stores import has_gssapi, librdkafka_properties
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
-from eo_listener.kafka.open_cluster import librdkafka_properties
 from eo_listener.model.errors import KafkaError, SettingsError
-from eo_listener.model.kafka_error_names import NO_TOPIC, PASSING
+from eo_listener.model.kafka_errors import NO_TOPIC, PASSING
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupSnapshot, ShimClient
 

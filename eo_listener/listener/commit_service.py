@@ -12,8 +12,7 @@ from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.waiting import Groups, Waiting
 from eo_listener.commit.tracking.routing import Cluster
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
-from eo_listener.kafka.group_stores import check, has_gssapi
-from eo_listener.kafka.open_cluster import librdkafka_properties, open_cluster
+from eo_listener.kafka.group_stores import check, has_gssapi, librdkafka_properties, open_cluster
 from eo_listener.listener.settings import Settings
 from eo_listener.model.errors import FormatError, UnavailableError
 from eo_listener.model.events import Event, Observer

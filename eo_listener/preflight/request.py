@@ -12,8 +12,7 @@ from eo_listener.model.errors import SettingsError
 from eo_listener.preflight.cluster_checks import judge_cluster
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, TopicFacts
 from eo_listener.preflight.findings import CheckFinding
-from eo_listener.preflight.group_checks import judge_group
-from eo_listener.preflight.topic_checks import judge_topic
+from eo_listener.preflight.kafka_checks import judge_group, judge_topic
 
 
 class Cluster(Protocol):

@@ -1,10 +1,17 @@
-"""Where the shim is: the jar for Spark's JVM that comes with this package."""
+"""The shim: where its jar is, and what it says of a running query, however it is asked."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
 
-from eo_listener.model.errors import UnavailableError
+from eo_listener.model.errors import JvmError, UnavailableError
+from eo_listener.model.offsets import Offsets
+from eo_listener.model.protocols import LivePosition
 
 
 def jar() -> Path:
@@ -18,4 +25,80 @@ def jar() -> Path:
         f"{folder} holds several shim jars: {found}" if jars else f"No shim jar in {folder}",
         cause="every build leaves one" if jars else "it has not been built in this checkout",
         fix="In a checkout: make jar; else: pip install --force-reinstall eo-listener",
+    )
+
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """One source of a query.
+
+    `index` is its place among the sources of a progress event. `options` are all options of the
+    reader with keys in lower case, none for a source that is not Kafka. They hold passwords, so
+    they are not shown.
+    """
+
+    index: int
+    kafka: bool
+    options: Mapping[str, str] = field(repr=False)
+
+
+def sources(text: str) -> tuple[SourceOptions, ...]:
+    """Read the answer of SourceInspector. Raises JvmError."""
+    return tuple(
+        SourceOptions(
+            index=source["index"],
+            kafka=source["kafka"],
+            options=MappingProxyType(source["options"] or {}),
+        )
+        for source in _answer(text)["sources"]
+    )
+
+
+def position(text: str) -> LivePosition | None:
+    """Read the answer of PositionInspector. Raises JvmError."""
+    answer = _answer(text)
+    if not answer["restored"]:
+        return None
+    texts = {source["index"]: source["offsets"] for source in answer["sources"]}
+    return position_of(answer["batch"], texts)
+
+
+def position_of(batch: int, texts: Mapping[int, str]) -> LivePosition:
+    """Read Spark's own JSON of the offsets by source index. Raises JvmError."""
+    try:
+        committed = {index: _offsets(text) for index, text in texts.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise JvmError(
+            "Spark's JVM failed to read the offsets that the query has completed",
+            cause=f"its offsets have an unknown form ({type(error).__name__})",
+        ) from error
+    return LivePosition(batch_id=batch, committed=MappingProxyType(committed))
+
+
+def outdated(found: object, known: int) -> JvmError:
+    """Return the error for an answer of the shim in another format than the known one."""
+    return JvmError(
+        f"The shim answers in format {found}, not {known}",
+        cause="the jar given to Spark is of another version than this package",
+        fix="Give Spark the jar that `eo-listener jar` names",
+    )
+
+
+def _answer(text: str) -> Mapping[str, Any]:
+    answer: Mapping[str, Any] = json.loads(text)
+    if answer["v"] != FORMAT:
+        raise outdated(answer["v"], FORMAT)
+    return answer
+
+
+def _offsets(text: str) -> Offsets:
+    topics = json.loads(text)
+    return Offsets.of(
+        {
+            topic: {int(partition): int(offset) for partition, offset in partitions.items()}
+            for topic, partitions in topics.items()
+        }
     )

@@ -2,8 +2,7 @@
 
 from eo_listener.testing.memory_groups import Fault, MemoryGroups
 from eo_listener.testing.memory_queries import MemoryQueries
-from eo_listener.testing.memory_sink import MemorySink, SinkFault
-from eo_listener.testing.memory_store import MemoryStore, Transaction
+from eo_listener.testing.memory_sink import MemorySink, MemoryStore, SinkFault, Transaction
 
 __all__ = [
     "Fault",

@@ -21,7 +21,7 @@ from eo_listener.model.errors import ForeignWriterError, OutcomeUnknownError
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import Sink
-from eo_listener.testing.faults import Killed, broken_off, hooked
+from eo_listener.testing.faults import Killed, broken_off, hooked, race
 from eo_listener.testing.made_up_entries import (
     HOSTILE,
     QUERY,
@@ -32,7 +32,6 @@ from eo_listener.testing.made_up_entries import (
     plan_of,
     rows_of,
 )
-from eo_listener.testing.races import race
 
 _TARGET = "words"
 _TP = TopicPartition("flights", 0)

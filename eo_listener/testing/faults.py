@@ -1,11 +1,19 @@
-"""Break a program off at one of its fault points."""
+"""Faults for tests of sinks: a program broken off at a fault point, and sinks that write at the
+same time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from eo_listener.model import fault_points
+from eo_listener.model.errors import ForeignWriterError, OutcomeUnknownError, SinkError
+from eo_listener.model.ledger import Entry
+from eo_listener.model.protocols import Sink
+from eo_listener.testing.made_up_entries import plan_of
 
 
 class Killed(BaseException):
@@ -32,3 +40,46 @@ def broken_off(point: str, error: BaseException | type[BaseException] = Killed) 
 
     with hooked(hook):
         yield
+
+
+def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry]) -> list[bool]:
+    """Let each sink write its frame and entry at the same time; whether each has.
+
+    A sink that refuses has not. Raises what any of them raises else.
+    """
+    start = threading.Barrier(len(sinks))
+    won: list[bool] = [False] * len(sinks)
+    failed: list[BaseException] = []
+
+    def run(number: int) -> None:
+        start.wait(30)
+        try:
+            won[number] = _insist(sinks[number], frames[number], entries[number])
+        except BaseException as error:  # noqa: BLE001  # shown by the test's own thread
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(sinks))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    if any(thread.is_alive() for thread in threads):
+        raise AssertionError("a writer waits forever")
+    if failed:
+        raise failed[0]
+    return won
+
+
+def _insist(sink: Sink, frame: Any, entry: Entry) -> bool:
+    """Write until it is written or refused; a conflict in the store is neither."""
+    for _ in range(50):
+        try:
+            sink.apply(frame, entry, plan_of(entry))
+        except ForeignWriterError:
+            return False
+        except OutcomeUnknownError:
+            raise
+        except SinkError:
+            continue
+        return True
+    raise AssertionError(f"{sink.label} neither writes nor refuses")

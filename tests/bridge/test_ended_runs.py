@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from eo_listener.bridge.ended_runs import LONGEST, SHORTEST, Settler
+from eo_listener.bridge.service import LONGEST, SHORTEST, Settler
 from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.group_state import SnapshotRequest
 from eo_listener.commit.groups.waiting import Groups, Waiting

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from eo_listener.bridge.jvm_client import JvmClient
+from eo_listener.bridge.jvm_client import BridgeQueries, BridgeShimClient, JvmClient
 from eo_listener.bridge.messages import Answer
-from eo_listener.bridge.questions import BridgeQueries, BridgeShimClient
 from eo_listener.model.errors import JvmError
 from eo_listener.model.protocols import QueryMode
 

@@ -8,7 +8,7 @@ import pytest
 
 from eo_listener import cli
 from eo_listener.devtools.broker import Broker
-from eo_listener.spark import spark_home
+from eo_listener.spark.session import installation
 from tests.cli.test_status import commit, run
 from tests.topics import Topics, unique
 
@@ -68,7 +68,7 @@ def test_a_machine_without_spark_can_be_all_right(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`follow` needs neither pyspark nor Java: that they are missing is a note."""
-    monkeypatch.setattr(spark_home, "homes", lambda: ())
+    monkeypatch.setattr(installation, "spark_homes", lambda: ())
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     cli.app(["preflight", "--json"], standalone_mode=False)
     findings = json.loads(capsys.readouterr().out)["findings"]

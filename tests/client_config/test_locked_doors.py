@@ -14,7 +14,7 @@ from eo_listener.commit.groups.policy import Backoff
 from eo_listener.commit.tracking.group_names import GroupNames
 from eo_listener.commit.tracking.routing import GroupOffsets, GroupRouting
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.open_cluster import open_cluster
+from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.model.events import CommitFailed, Committed, Event
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
 from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
-from eo_listener.kafka.open_cluster import open_cluster
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.events import CommitFailed, Event
 from eo_listener.model.offsets import Position, TopicPartition

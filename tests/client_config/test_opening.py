@@ -14,8 +14,8 @@ from eo_listener.client_config.translate import translate
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.policy import Backoff
 from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
+from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
-from eo_listener.kafka.open_cluster import open_cluster
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import JvmError, KafkaError
 from eo_listener.model.events import CommitFailed, Committed, Event

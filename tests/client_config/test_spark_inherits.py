@@ -18,7 +18,7 @@ from eo_listener.client_config.translate import translate
 from eo_listener.commit.tracking.routing import Cluster
 from eo_listener.devtools.broker import GroupRow, parse_rows
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.open_cluster import open_cluster
+from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.events import Committed, Event
 from eo_listener.spark.jvm.shim_client import JvmShimClient

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener.follow.config import read
-from eo_listener.follow.targets import parse_groups
+from eo_listener.follow.config import parse_groups, read
 from eo_listener.model.errors import SettingsError
 
 WHOLE = """

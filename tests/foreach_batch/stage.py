@@ -9,7 +9,7 @@ from typing import Any
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.ledger_names import Runs
-from eo_listener.foreach_batch.retry import RetryLimits
+from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model import fault_points
 from eo_listener.model.errors import StorageError
 from eo_listener.model.events import Event

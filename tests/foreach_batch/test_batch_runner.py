@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.retry import RetryLimits
+from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.errors import (
     ForeignWriterError,
     GapError,

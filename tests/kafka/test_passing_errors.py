@@ -11,7 +11,7 @@ from eo_listener.kafka import cluster_reader
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.logs import Held
 from eo_listener.model.errors import KafkaError
-from eo_listener.model.kafka_error_names import COORDINATOR_MOVES, LEADER_MOVES, NO_TOPIC, PASSING
+from eo_listener.model.kafka_errors import COORDINATOR_MOVES, LEADER_MOVES, NO_TOPIC, PASSING
 from eo_listener.model.offsets import Position, TopicPartition
 
 TP = TopicPartition("t", 0)

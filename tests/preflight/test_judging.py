@@ -12,14 +12,13 @@ from eo_listener.client_config import acls
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import FormatError, JavaError, SettingsError
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.preflight import rights
+from eo_listener.preflight import kafka_checks
 from eo_listener.preflight.cluster_checks import judge_cluster
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, Member, TopicFacts
 from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
-from eo_listener.preflight.group_checks import judge_group
+from eo_listener.preflight.kafka_checks import judge_group, judge_topic
 from eo_listener.preflight.local_checks import LocalFacts, judge_local
 from eo_listener.preflight.request import Request
-from eo_listener.preflight.topic_checks import judge_topic
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LOGS = {"t": TopicFacts(name="t", has_id=True, ends={0: 9, 1: 9})}
@@ -144,7 +143,7 @@ def test_a_group_that_cannot_be_read_is_no_finding_of_its_own() -> None:
 )
 def test_rights_that_imply_others(granted: set[str], lacking: tuple[str, ...]) -> None:
     """As Kafka's authorizer sees them."""
-    assert rights.missing(("READ", "DESCRIBE"), granted) == lacking
+    assert kafka_checks.missing(("READ", "DESCRIBE"), granted) == lacking
 
 
 def test_names_in_a_command_are_quoted() -> None:

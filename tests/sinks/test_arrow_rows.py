@@ -19,9 +19,8 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from eo_listener.model.errors import RetriableSinkError
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.sinks import arrow_rows, fetch_plan, task_size
-from eo_listener.sinks.arrow_rows import stream
-from eo_listener.sinks.task_size import TaskSize
+from eo_listener.sinks import arrow_rows, fetch_plan
+from eo_listener.sinks.arrow_rows import TaskSize, stream
 from tests.sinks.plans import planned
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +85,7 @@ def test_large_rows_make_smaller_tasks(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the offsets of a batch have become decides how the next is cut, both ways."""
-    monkeypatch.setattr(task_size, "TASK_BYTES", 1 << 20)
+    monkeypatch.setattr(arrow_rows, "TASK_BYTES", 1 << 20)
     size = TaskSize(5000)
     large = spark.range(1000).selectExpr("id", "repeat('x', 10000) AS v")
     for frame, count, least, most in (
@@ -258,7 +257,7 @@ GREEDY = """
 import sys, warnings
 warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
-from eo_listener.sinks.task_size import TaskSize
+from eo_listener.sinks.arrow_rows import TaskSize
 from tests.sinks.plans import planned
 conf = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false")
 conf = conf.config("spark.driver.maxResultSize", "4m").config("spark.log.level", "OFF")

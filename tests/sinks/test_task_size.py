@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.model.errors import RetriableSinkError
-from eo_listener.sinks import task_size
-from eo_listener.sinks.arrow_rows import TooManyBytesError
+from eo_listener.sinks import arrow_rows
+from eo_listener.sinks.arrow_rows import TaskSize, TooManyBytesError
 from eo_listener.sinks.fetch_plan import TASK_BYTES
-from eo_listener.sinks.task_size import TaskSize
 from tests.sinks.plans import planned
 
 REFUSED = TooManyBytesError("too many", cause="why", fix="how")
@@ -39,7 +38,7 @@ class Script:
 
 def scripted(monkeypatch: pytest.MonkeyPatch, *batches: int | Exception) -> Script:
     script = Script(*batches)
-    monkeypatch.setattr(task_size, "stream", script)
+    monkeypatch.setattr(arrow_rows, "stream", script)
     return script
 
 
@@ -114,7 +113,7 @@ def test_a_batch_that_was_begun_begins_again(monkeypatch: pytest.MonkeyPatch) ->
         yield ROW
         raise REFUSED
 
-    monkeypatch.setattr(task_size, "stream", later)
+    monkeypatch.setattr(arrow_rows, "stream", later)
     size = TaskSize(100)
     with pytest.raises(RetriableSinkError, match="too many"):
         list(size.stream(None, planned(400)))

@@ -14,10 +14,9 @@ from functools import partial
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.due_times import DueTimes
 from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, BufferedEvents, RunEvents
-from eo_listener.commit.tracking.query_run import UNKNOWN_MODE, QueryRun
+from eo_listener.commit.tracking.query_run import UNKNOWN_MODE, QueryRun, RunReporter
 from eo_listener.commit.tracking.routing import GroupRouting, RoutedOffsets, skips_losses
 from eo_listener.commit.tracking.run_order import RunOrder
-from eo_listener.commit.tracking.run_reports import RunReporter
 from eo_listener.commit.tracking.sequence_guard import GuardMode, judge
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.model.errors import JvmError

@@ -14,7 +14,8 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from eo_listener.model.errors import DownloadError, few, install
-from eo_listener.spark import java, spark_home
+from eo_listener.spark import java
+from eo_listener.spark.session import installation
 
 LONGEST_RUN: Final = 1800.0  # seconds; a slow line needs minutes for a broker's 45 MB
 SETTINGS_VARIABLE: Final = "EO_LISTENER_IVY_SETTINGS"
@@ -170,7 +171,7 @@ def explain(log: str, wanted: Sequence[Artifact], kept: Path) -> DownloadError:
 
 def ivy_jar() -> Path:
     """Return the Ivy of the first Spark that has one. Raises DownloadError."""
-    homes = spark_home.homes()
+    homes = installation.spark_homes()
     for home in homes:
         for jar in sorted(home.glob("jars/ivy-*.jar")):
             return jar

@@ -12,8 +12,8 @@ from eo_listener.devtools.demo.demo_settings import TOPIC, DemoSettings
 from eo_listener.devtools.demo.demo_target import opened
 from eo_listener.devtools.demo.flights_check import Proof
 from eo_listener.devtools.demo.group_readings import Repeater
-from eo_listener.devtools.demo.memory_results import MemoryResults
 from eo_listener.devtools.demo.query import FlightsQuery
+from eo_listener.devtools.demo.results import MemoryResults
 from eo_listener.devtools.demo.sink_pipeline import IntoSink
 from eo_listener.devtools.demo.snapshot import Scoreboard
 from eo_listener.devtools.demo.verdict import DemoVerdict, judge

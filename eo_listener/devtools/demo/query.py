@@ -17,9 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.devtools.demo.demo_settings import LOG, MOST, QUERY
 from eo_listener.devtools.demo.flights import Flight
-from eo_listener.devtools.demo.memory_results import MemoryResults
 from eo_listener.devtools.demo.processes import break_off_spark, end_spark
-from eo_listener.devtools.demo.results import Delay
+from eo_listener.devtools.demo.results import Delay, MemoryResults
 from eo_listener.devtools.demo.spark_session import failed, records, require_active, session
 from eo_listener.listener.offset_commit_listener import OffsetCommitListener
 from eo_listener.model.errors import EoListenerError

@@ -60,7 +60,7 @@ def of_checkpoint(location: str) -> Origin:
     where a newer one is done but cannot be read: what it has written would be read once more.
     """
     # Without a scheme it is where Spark has it, or local where there is no session to be asked.
-    from eo_listener.spark.jvm.paths import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+    from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
     found_at = location if has_scheme(location) else qualified(location) or location
     checkpoint = Checkpoint(found_at)

@@ -9,8 +9,8 @@ from typing import Final
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.subscription import Subscription
 from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.group_stores import librdkafka_properties
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
-from eo_listener.kafka.open_cluster import librdkafka_properties
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.errors import SettingsError, few
 from eo_listener.model.offsets import TopicPartition

@@ -184,7 +184,7 @@ def _where(location: str) -> str:
     """The location as Spark resolves it: without a scheme it is on Hadoop's default file system."""
     if has_scheme(location):
         return location
-    from eo_listener.spark.jvm.paths import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+    from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
     found = qualified(location)
     if found is None:

@@ -29,8 +29,7 @@ from eo_listener.observers.metrics.counts import (
     SeriesBudget,
     by_topic,
 )
-from eo_listener.observers.metrics.query_families import of_queries
-from eo_listener.observers.metrics.sink_families import applied_offsets, of_sinks
+from eo_listener.observers.metrics.query_families import applied_offsets, of_queries, of_sinks
 from eo_listener.version import __version__
 
 _GROUP = ("cluster", "consumergroup")

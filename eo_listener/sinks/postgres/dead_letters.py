@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql, Why
 from eo_listener.sinks.ledger_sql import Statement
+from eo_listener.sinks.postgres.catalog import making, oid, run, run_many, spelt
 from eo_listener.sinks.postgres.errors import reason
 from eo_listener.sinks.postgres.ledger import MOMENT, PLACE
-from eo_listener.sinks.postgres.statements import making, oid, run, run_many, spelt
 from eo_listener.sinks.target import refuse_dotted
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from eo_listener.sinks.ledger_sql import (
     moved,
     standing,
 )
+from eo_listener.sinks.postgres.catalog import identifier, making, run
 from eo_listener.sinks.postgres.ledger_arrays import LedgerArrays
-from eo_listener.sinks.postgres.statements import identifier, making, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

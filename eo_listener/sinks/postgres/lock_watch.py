@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psycopg
 
 from eo_listener.model.errors import SinkError, SinkLockedError
-from eo_listener.sinks.postgres.statements import identifier
+from eo_listener.sinks.postgres.catalog import identifier
 
 if TYPE_CHECKING:
     from eo_listener.sinks.postgres.connection import Connection

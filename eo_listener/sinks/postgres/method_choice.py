@@ -11,8 +11,8 @@ from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.sinks.arrow_rows import is_far
 from eo_listener.sinks.fetch_plan import planned_rows
 from eo_listener.sinks.postgres.executor_check import prove
+from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
 from eo_listener.sinks.postgres.staging import NoStagingError
-from eo_listener.sinks.postgres.task_results import NoConnectionError
 from eo_listener.sinks.postgres.write_methods import (
     STAGING_ROWS,
     Choice,

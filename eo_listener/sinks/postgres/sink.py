@@ -21,27 +21,26 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.sinks.arrow_rows import TaskSize
 from eo_listener.sinks.dead_letter_limit import SHARE
 from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.postgres import dead_letters as letters_table
-from eo_listener.sinks.postgres.catalog import check_durable, look, make_target
+from eo_listener.sinks.postgres.catalog import check_durable, look, make_target, schema_of
 from eo_listener.sinks.postgres.columns import ColumnLayout, check_names
 from eo_listener.sinks.postgres.connection import Connection, Identity, answers, connect, usable
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
 from eo_listener.sinks.postgres.copy import RefusedLateError
 from eo_listener.sinks.postgres.errors import lost, translated
+from eo_listener.sinks.postgres.executor_tasks import NoConnectionError, NotSentError
 from eo_listener.sinks.postgres.ledger import Ledger
 from eo_listener.sinks.postgres.method_choice import Choosing, Chosen
 from eo_listener.sinks.postgres.nested_types import told
 from eo_listener.sinks.postgres.per_partition import Partitions, rows_of
 from eo_listener.sinks.postgres.staging import NoStagingError, Staging
-from eo_listener.sinks.postgres.statements import schema_of
-from eo_listener.sinks.postgres.task_results import NoConnectionError, NotSentError
 from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.sinks.postgres.user_sql import check_apply
 from eo_listener.sinks.postgres.write_methods import Choice, Way
 from eo_listener.sinks.target import Apply, Target, refuse_dropped
-from eo_listener.sinks.task_size import TaskSize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -24,13 +24,13 @@ from eo_listener.sinks.dead_letters import TOLD, DeadLetter
 from eo_listener.sinks.ledger_sql import Statement
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.postgres import catalog
+from eo_listener.sinks.postgres.catalog import identifier, run
 from eo_listener.sinks.postgres.columns import ATTEMPT, listed
 from eo_listener.sinks.postgres.connection import begin, commit, roll_back
 from eo_listener.sinks.postgres.copy import SAVEPOINTS, Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import statements_on
 from eo_listener.sinks.postgres.errors import left_out, translated
 from eo_listener.sinks.postgres.executor_tasks import Batches, TaskAttempt, connection, outcomes
-from eo_listener.sinks.postgres.statements import identifier, run
 from eo_listener.sinks.postgres.user_sql import apply_users
 from eo_listener.sinks.target import STAGED
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from eo_listener.sinks.dead_letter_limit import Refusals
     from eo_listener.sinks.postgres.columns import ColumnLayout
     from eo_listener.sinks.postgres.connection import Connection
-    from eo_listener.sinks.postgres.task_results import TaskResult
+    from eo_listener.sinks.postgres.executor_tasks import TaskResult
     from eo_listener.sinks.postgres.transaction import TransactionWriter, WriteCounts
 
 _SETTING: Final = "eo.attempt"

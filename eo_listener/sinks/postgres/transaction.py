@@ -17,6 +17,7 @@ from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.dead_letter_limit import Refusals
 from eo_listener.sinks.ledger_sql import HEADS
+from eo_listener.sinks.postgres.catalog import identifier
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.connection import (
     Connection,
@@ -33,7 +34,6 @@ from eo_listener.sinks.postgres.errors import translated
 from eo_listener.sinks.postgres.ledger import Ledger
 from eo_listener.sinks.postgres.lock_watch import LockWatch
 from eo_listener.sinks.postgres.merge import Merge
-from eo_listener.sinks.postgres.statements import identifier
 from eo_listener.sinks.postgres.user_sql import apply_users
 from eo_listener.sinks.target import STAGED, Mode, Target
 

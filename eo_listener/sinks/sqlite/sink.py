@@ -23,7 +23,7 @@ from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.sinks.arrow_rows import schema_of
+from eo_listener.sinks.arrow_rows import TaskSize, schema_of
 from eo_listener.sinks.dead_letter_limit import SHARE, Refusals
 from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql
 from eo_listener.sinks.fetch_plan import TASK_ROWS
@@ -43,7 +43,6 @@ from eo_listener.sinks.sqlite.merge import STAGE, Merge
 from eo_listener.sinks.sqlite.rows import Writing
 from eo_listener.sinks.sqlite.user_sql import run_apply
 from eo_listener.sinks.target import Apply, Target, refuse_dotted, refuse_dropped
-from eo_listener.sinks.task_size import TaskSize
 
 _LEDGER = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
 

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from eo_listener.spark.jvm.bus import drain
+from eo_listener.spark.jvm.calls import FAILURES
 from eo_listener.spark.jvm.event_listener import Receiver, wrap
 from eo_listener.spark.jvm.query_reader import LiveQueries
 from eo_listener.spark.jvm.shim_client import JvmShimClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_GRACE = 0.5  # seconds that the JVM's answer may come later than its own time limit
+
+
+def drain(session: SparkSession, timeout: float) -> bool:
+    """Wait until every event sent so far was delivered; say whether that is so.
+
+    At most `timeout` seconds and a little. False also when the JVM has gone, or no longer
+    answers; never raises for that.
+    """
+    context = getattr(session, "_jsc", None)
+    if context is None:  # Spark Connect: the bus is in another process
+        return False
+    drained: list[bool] = []
+    # On a thread of its own: py4j waits for an answer without limit, and a JVM that is stopped
+    # would keep the interpreter from ending.
+    waiter = threading.Thread(
+        target=_wait, args=(context, timeout, drained), name="eo-listener-drain", daemon=True
+    )
+    try:
+        waiter.start()
+    except RuntimeError:  # Python 3.12.0 and 3.12.1 start no thread at exit: then without a limit
+        _wait(context, timeout, drained)
+    else:
+        waiter.join(timeout + _GRACE)
+    return bool(drained)
+
+
+def _wait(context: Any, timeout: float, drained: list[bool]) -> None:
+    try:
+        context.sc().listenerBus().waitUntilEmpty(max(1, int(timeout * 1000)))
+    except FAILURES:  # the time is over, or there is no JVM to ask: not drained, either way
+        return
+    drained.append(True)
 
 
 class Driver:

@@ -17,10 +17,9 @@ from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch, spans
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.jvm.calls import FAILURES, asking, call
-from eo_listener.spark.jvm.running_query import RunningQuery
+from eo_listener.spark.jvm.running_query import RunningQuery, distinct_streams, elements, is_kafka
 from eo_listener.spark.jvm.source_options import source_options
-from eo_listener.spark.jvm.streams import distinct_streams, elements, is_kafka
-from eo_listener.spark.shim_answers import position_of
+from eo_listener.spark.shim import position_of
 
 LookAtLogs = Callable[[Mapping[str, str], Collection[TopicPartition]], GroupSnapshot]
 """Gets a source's reader options and its partitions, and says where their logs stand.

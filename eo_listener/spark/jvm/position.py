@@ -11,12 +11,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from eo_listener.model.protocols import LivePosition, QueryMode
-from eo_listener.spark import shim_answers
+from eo_listener.spark import shim
 from eo_listener.spark.jvm.calls import asking, call
-from eo_listener.spark.jvm.query_modes import query_mode
-from eo_listener.spark.jvm.running_query import RunningQuery
-from eo_listener.spark.jvm.streams import distinct_streams, elements, is_kafka, streams
-from eo_listener.spark.shim_answers import position_of
+from eo_listener.spark.jvm.running_query import (
+    RunningQuery,
+    distinct_streams,
+    elements,
+    is_kafka,
+    query_mode,
+    streams,
+)
+from eo_listener.spark.shim import position_of
 
 _WHAT = "read the offsets that the query has completed"
 _NOTHING: Final = LivePosition(batch_id=-1, committed=MappingProxyType({}))
@@ -37,7 +42,7 @@ def by_shim(query: RunningQuery, inspector: Any) -> LivePosition | None:
     """Ask the class of the shim: one round trip. Raises JvmError."""
     with asking(_WHAT):
         text = inspector.inspect(query.execution)
-    return shim_answers.position(text)
+    return shim.position(text)
 
 
 def by_reflection(query: RunningQuery) -> LivePosition | None:

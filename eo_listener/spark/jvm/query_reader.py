@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 from eo_listener.model.errors import JvmError
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.spark.jvm.position import live_position
-from eo_listener.spark.jvm.query_modes import query_mode
-from eo_listener.spark.jvm.running_query import RunningQuery, find
+from eo_listener.spark.jvm.running_query import RunningQuery, find, query_mode
 from eo_listener.spark.jvm.source_options import source_options
 
 _KEPT = 1000  # a bound for runs whose end was never told: each holds a query's plan in the JVM

@@ -1,4 +1,4 @@
-"""Which classes a JVM that is already running has loaded or could load."""
+"""What a JVM that is already running can load, and where its session finds a path."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from eo_listener.spark.jvm.calls import asking
 
@@ -42,3 +43,20 @@ def has_class(name: str) -> bool:
                 return False
             raise
         return True
+
+
+def qualified(path: str) -> str | None:
+    """The path with the scheme that Spark gives it; None where no classic session can be asked.
+
+    A relative one is below the working folder of a local file system, or the user's folder of
+    another. Raises JvmError, also for a default file system that does not load.
+    """
+    session = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
+    java_session = getattr(session, "_jsparkSession", None)
+    if session is None or java_session is None:
+        return None
+    jvm: Any = session._jvm  # noqa: SLF001  # pyspark offers no public way to its JVM
+    with asking(f"find the file system of {path}"):
+        settings = java_session.sessionState().newHadoopConf()  # as StreamingQueryManager does
+        found = jvm.org.apache.hadoop.fs.Path(path)
+        return str(found.getFileSystem(settings).makeQualified(found).toString())

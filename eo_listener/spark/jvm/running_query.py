@@ -1,13 +1,16 @@
-"""The live query behind an event."""
+"""The live query behind an event: its streams, and how it makes its progress durable."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.java_gateway import JavaClass
 
 from eo_listener.model.errors import JvmError
+from eo_listener.model.protocols import QueryMode
 from eo_listener.spark.jvm.calls import asking, call
 from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE
 
@@ -87,3 +90,81 @@ def shared_state(session: SparkSession) -> Any:
         )
     with asking("read the shared state of its sessions"):
         return java_session.sharedState()
+
+
+KAFKA_PACKAGE: Final = "org.apache.spark.sql.kafka010."
+
+
+def elements(sequence: Any) -> Iterator[Any]:
+    """The elements of a Scala Seq; none when there is no Seq yet."""
+    if sequence is not None:
+        for place in range(sequence.size()):
+            yield sequence.apply(place)
+
+
+def streams(execution: Any) -> list[Any]:
+    """The streams of the leaves, one used twice standing there twice.
+
+    None before they are planned. May be asked at any time, unlike `logicalPlan`: that is lazy,
+    and has to be made by the query's own thread, which sets these while it does so.
+    """
+    return list(elements(call(execution, "sources")))
+
+
+def distinct_streams(execution: Any) -> list[Any]:
+    """The streams in the order of a progress event. None before they are planned."""
+    found = call(execution, "sources")
+    return [] if found is None else list(elements(found.distinct()))
+
+
+def is_kafka(stream: Any) -> bool:
+    """Whether a stream is one of Spark's Kafka connector."""
+    return class_name(stream).startswith(KAFKA_PACKAGE)
+
+
+def class_name(stream: Any) -> str:
+    """The full name of an object's class."""
+    return str(stream.getClass().getName())
+
+
+# Simple names: the classes moved to other packages in Spark 4.1.
+_CLASSES: Final = MappingProxyType(
+    {
+        "AsyncProgressTrackingMicroBatchExecution": QueryMode.ASYNC_PROGRESS,
+        "ContinuousExecution": QueryMode.CONTINUOUS,
+        "MicroBatchExecution": QueryMode.MICRO_BATCH,
+    }
+)
+_REAL_TIME: Final = "RealTimeTrigger"
+
+
+def query_mode(query: RunningQuery) -> QueryMode:
+    """Return the mode of a query; may be asked at any time.
+
+    A platform's own class of query counts as the one that it extends. Raises JvmError.
+    """
+    with asking("read the execution mode of a query"):
+        for name in _class_names(query.execution):
+            mode = _CLASSES.get(name)
+            if mode is QueryMode.MICRO_BATCH and _is_real_time(query.execution):
+                return QueryMode.REAL_TIME
+            if mode is not None:
+                return mode
+        kind = class_name(query.execution)
+    raise JvmError(
+        f"unknown execution class of the query: {kind}",
+        cause="this Spark is newer than this package, or a vendor's own",
+        fix="Report it with the Spark version",
+    )
+
+
+def _class_names(execution: Any) -> Iterator[str]:
+    kind = execution.getClass()
+    while kind is not None:
+        yield str(kind.getSimpleName())
+        kind = kind.getSuperclass()
+
+
+def _is_real_time(execution: Any) -> bool:
+    trigger = call(execution, "trigger")
+    return trigger is not None and trigger.getClass().getSimpleName() == _REAL_TIME

@@ -10,11 +10,16 @@ from types import MappingProxyType
 from typing import Any
 
 from eo_listener.model.errors import JvmError
-from eo_listener.spark import shim_answers
+from eo_listener.spark import shim
 from eo_listener.spark.jvm.calls import asking, call
-from eo_listener.spark.jvm.running_query import RunningQuery
-from eo_listener.spark.jvm.streams import class_name, distinct_streams, elements, is_kafka
-from eo_listener.spark.shim_answers import SourceOptions
+from eo_listener.spark.jvm.running_query import (
+    RunningQuery,
+    class_name,
+    distinct_streams,
+    elements,
+    is_kafka,
+)
+from eo_listener.spark.shim import SourceOptions
 
 _WHAT = "read the sources of the query"
 
@@ -33,7 +38,7 @@ def by_shim(query: RunningQuery, inspector: Any) -> tuple[SourceOptions, ...]:
     """Ask the class of the shim: one round trip. Raises JvmError."""
     with asking(_WHAT):
         text = inspector.inspect(query.execution)
-    return shim_answers.sources(text)
+    return shim.sources(text)
 
 
 def by_reflection(query: RunningQuery) -> tuple[SourceOptions, ...]:

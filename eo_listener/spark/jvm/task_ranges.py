@@ -14,7 +14,7 @@ from typing import Any, Final
 from eo_listener.model.errors import JvmError, SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.spark.jvm.calls import asking, call
-from eo_listener.spark.jvm.streams import elements
+from eo_listener.spark.jvm.running_query import elements
 
 _WHAT: Final = "read the offset range of each task"
 _RANGE: Final = re.compile(r"KafkaOffsetRange\((.+)-(\d+),(\d+),(\d+),.*\)", re.DOTALL)

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from eo_listener.model.errors import SettingsError, install
-from eo_listener.spark import spark_home
+
+
+def spark_homes() -> tuple[Path, ...]:
+    """Return `$SPARK_HOME`, then the Spark inside pyspark: each that there is.
+
+    pyspark itself starts the first of them, whatever is in it.
+    """
+    named = os.environ.get("SPARK_HOME")
+    spec = importlib.util.find_spec("pyspark")
+    found = [Path(named)] if named else []
+    if spec is not None and spec.origin is not None:  # a folder of that name has no origin
+        found.append(Path(spec.origin).parent)
+    return tuple(found)
+
 
 OLDEST: Final = (3, 5)
 CONNECTOR: Final = "spark-sql-kafka-0-10"
@@ -35,7 +50,7 @@ class Installation:
 
         Raises SettingsError when there is none, or when it is older than 3.5.
         """
-        homes = spark_home.homes()
+        homes = spark_homes()
         if not homes:
             raise SettingsError("pyspark is not installed", fix=install("spark"))
         home = homes[0]

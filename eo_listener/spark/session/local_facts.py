@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from eo_listener.model.errors import EoListenerError, JavaError, SettingsError, UnavailableError
 from eo_listener.preflight.local_checks import LocalFacts
-from eo_listener.spark import java, shim, spark_home
-from eo_listener.spark.session import java_properties
+from eo_listener.spark import java, shim
+from eo_listener.spark.session import installation, java_properties
 from eo_listener.spark.session.installation import CONNECTOR, Installation
 from eo_listener.version import __version__
 
@@ -29,7 +29,7 @@ def look_around() -> LocalFacts:
     }
     spark: Installation | None = None
     try:
-        if spark_home.homes():  # a machine without Spark may be one that only commits
+        if installation.spark_homes():  # a machine without Spark may be one that only commits
             spark = Installation.find()
     except SettingsError as error:
         facts["spark_error"] = error

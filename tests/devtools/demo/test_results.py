@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eo_listener.devtools.demo.memory_results import MemoryResults
-from eo_listener.devtools.demo.results import Delay
+from eo_listener.devtools.demo.results import Delay, MemoryResults
 
 
 def delay(origin: str, flights: int) -> Delay:

@@ -13,7 +13,7 @@ from typing import Any
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.ledger_names import Runs
-from eo_listener.foreach_batch.retry import RetryLimits
+from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.errors import EoListenerError
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import OffsetRange, TopicPartition

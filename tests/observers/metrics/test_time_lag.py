@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from eo_listener.model.offsets import Offsets
-from eo_listener.observers.metrics.time_lag import TimeLag
+from eo_listener.observers.metrics.counts import TimeLag
 
 
 def at(offset: int) -> Offsets:

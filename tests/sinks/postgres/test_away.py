@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 import psycopg
 import pytest
 
-from eo_listener.foreach_batch.retry import RetryLimits
-from eo_listener.foreach_batch.sink_writer import SinkWriter, Written
+from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
 from eo_listener.model.errors import RetriableSinkError, SinkError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition

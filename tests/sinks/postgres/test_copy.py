@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.model.errors import PoisonRowError, SinkError
-from eo_listener.sinks.postgres import PostgresSink, copy, copy_stream
+from eo_listener.sinks.postgres import PostgresSink, copy
 from eo_listener.sinks.postgres.catalog import columns
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.copy import RefusedLateError
@@ -127,7 +127,7 @@ def test_a_copy_that_cannot_begin(dsn: str) -> None:
     sink = PostgresSink(dsn, "t")
     link = sink._connection(sink._writer(QUERY))
     with pytest.raises(psycopg.errors.UndefinedTable):
-        copy_stream.send(link, b"COPY nowhere FROM STDIN", [memoryview(b"1\n")])
+        copy.send(link, b"COPY nowhere FROM STDIN", [memoryview(b"1\n")])
     assert link.execute("SELECT 1").fetchone() == (1,)
     sink.close()
 

@@ -26,9 +26,13 @@ from eo_listener.sinks.ledger_sql import LedgerSql
 from eo_listener.sinks.postgres import PostgresSink, worker_connections
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.connection import begin
-from eo_listener.sinks.postgres.executor_tasks import TaskAttempt, connection
+from eo_listener.sinks.postgres.executor_tasks import (
+    NoConnectionError,
+    TaskAttempt,
+    TaskResult,
+    connection,
+)
 from eo_listener.sinks.postgres.per_partition import PartitionTask
-from eo_listener.sinks.postgres.task_results import NoConnectionError, TaskResult
 from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.sinks.postgres.worker_connections import borrowed
 from eo_listener.testing.made_up_entries import QUERY, heads_of

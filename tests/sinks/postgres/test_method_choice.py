@@ -13,9 +13,9 @@ from eo_listener.model.errors import SettingsError, SinkError
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import method_choice
+from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
 from eo_listener.sinks.postgres.method_choice import Choosing, Chosen
 from eo_listener.sinks.postgres.staging import NoStagingError
-from eo_listener.sinks.postgres.task_results import NoConnectionError
 from eo_listener.sinks.postgres.write_methods import Choice, Proved, Ranges, Way
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 

@@ -24,8 +24,8 @@ from eo_listener.model.errors import (
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
 from eo_listener.sinks.postgres.per_partition import Partitions
-from eo_listener.sinks.postgres.task_results import NoConnectionError
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
 from tests.sinks.postgres.course import ask, script

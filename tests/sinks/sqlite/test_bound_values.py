@@ -14,7 +14,7 @@ import pytest
 
 from eo_listener.model.errors import OutcomeUnknownError, SinkError, SinkLockedError
 from eo_listener.sinks.sqlite import errors
-from eo_listener.sinks.sqlite.holders import Holder
+from eo_listener.sinks.sqlite.errors import Holder
 from eo_listener.sinks.sqlite.types import affinity, declared, flaws, keeps, unreadable, values
 
 ZONED = pa.timestamp("us", "Europe/Berlin")

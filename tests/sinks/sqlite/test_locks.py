@@ -17,8 +17,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.foreach_batch.retry import RetryLimits
-from eo_listener.foreach_batch.sink_writer import SinkWriter
+from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
 from eo_listener.model.errors import SinkLockedError
 from eo_listener.sinks.sqlite import SqliteSink
 from eo_listener.sinks.sqlite.connection import DatabaseFile

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 PROGRAM = """
 import os, signal, time
 from eo_listener.model.errors import JvmError
-from eo_listener.spark.jvm.bus import drain
+from eo_listener.spark.jvm.driver import drain
 from eo_listener.spark.jvm.running_query import find
 from eo_listener.spark.jvm.query_reader import LiveQueries
 from tests.spark_session import new_session

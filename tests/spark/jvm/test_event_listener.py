@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import JvmError
-from eo_listener.spark.jvm.bus import drain
+from eo_listener.spark.jvm.driver import drain
 from eo_listener.spark.jvm.event_listener import unwrapped, wrap
 from eo_listener.spark.jvm.running_query import find
 from eo_listener.spark.jvm.source_options import source_options

@@ -13,7 +13,7 @@ from eo_listener.spark.jvm import source_options as sources
 from eo_listener.spark.jvm.event_listener import wrap
 from eo_listener.spark.jvm.running_query import RunningQuery, find
 from eo_listener.spark.jvm.source_options import by_reflection, source_options
-from eo_listener.spark.shim_answers import SourceOptions
+from eo_listener.spark.shim import SourceOptions
 from tests.spark.jvm.conftest import Start
 from tests.spark.jvm.recorder import Forwarding, Recorder
 from tests.topics import Topics

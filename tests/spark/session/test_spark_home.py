@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eo_listener.devtools.artifacts.ivy import ivy_jar
-from eo_listener.spark import spark_home
+from eo_listener.spark.session import installation
 from eo_listener.spark.session.installation import Installation
 
 SPARK_SQL = "spark-sql_2.13-4.0.99.jar"
@@ -27,7 +27,7 @@ def test_spark_home_comes_before_pyspark(tmp_path: Path, monkeypatch: pytest.Mon
     """What SPARK_HOME names is taken by all who look for Spark."""
     home = make_spark(tmp_path / "spark", SPARK_SQL, "ivy-2.5.99.jar")
     monkeypatch.setenv("SPARK_HOME", str(home))
-    assert spark_home.homes()[0] == home
+    assert installation.spark_homes()[0] == home
     assert Installation.find().home == home
     assert ivy_jar() == home / "jars" / "ivy-2.5.99.jar"
 
@@ -46,13 +46,13 @@ def test_without_either_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty variable names nothing, and pyspark may not be installed."""
     monkeypatch.setenv("SPARK_HOME", "")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert spark_home.homes() == ()
+    assert installation.spark_homes() == ()
 
 
 def test_pyspark_is_found_without_importing_it() -> None:
     """Looking for it costs no second and runs nothing of it."""
     program = (
-        "import sys; from eo_listener.spark import spark_home; assert spark_home.homes();"
+        "import sys; from eo_listener.spark import spark_home; assert spark_home.spark_homes();"
         "sys.exit('pyspark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

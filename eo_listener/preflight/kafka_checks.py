@@ -1,18 +1,88 @@
-"""Whether a group can be committed to, and will keep what it is told. Pure."""
+"""Whether groups and topics can be committed to with the rights that there are. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from eo_listener.client_config import acls
+from eo_listener.client_config.acls import command
 from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
 from eo_listener.client_config.validation import is_printable_ascii
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import few
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.preflight import rights
 from eo_listener.preflight.facts import CheckPlan, GroupFacts, TopicFacts
 from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
+
+# What implies another right, in Kafka's AclAuthorizer.
+_IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
+
+
+def missing(needed: Collection[str], granted: Collection[str]) -> tuple[str, ...]:
+    """Those of `needed` that the client does not have; names as Kafka writes them."""
+    return tuple(
+        one
+        for one in needed
+        if one not in granted
+        and "ALL" not in granted
+        and not _IMPLIED.get(one, set()).intersection(granted)
+    )
+
+
+def refused(
+    about: str,
+    servers: str,
+    principal: str | None,
+    operations: Collection[str],
+    resource: Collection[str],
+) -> CheckFinding:
+    """Say which right is missing on a `resource`, which is an option of kafka-acls and a name."""
+    words = [operation.title() for operation in operations]
+    return problem(
+        about,
+        f"{principal or 'this client'} may not {' and '.join(words)}",
+        f"as an administrator: {command(servers, principal, operations, resource)}",
+    )
+
+
+_UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PARTITION"})
+# Commits need Read; where the logs start and end, which each commit is held against, Describe.
+_NEEDED = ("READ", "DESCRIBE")
+
+
+def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Iterator[CheckFinding]:
+    """Say what is right and wrong with it."""
+    about = f"topic {topic.name}"
+    resource = ["--topic", topic.name]
+    if topic.error == "TOPIC_AUTHORIZATION_FAILED":
+        yield refused(about, servers, plan.principal, _NEEDED, resource)
+        return
+    if topic.error in _UNKNOWN:
+        yield problem(
+            about,
+            "it does not exist, or the client may not see it",
+            "check its name; or, as an administrator: "
+            + acls.command(servers, plan.principal, _NEEDED, resource),
+        )
+        return
+    if topic.error is not None:
+        yield note(about, f"it could not be described ({topic.error})")
+        return
+    if topic.operations is None:
+        yield note(about, "Kafka does not tell what the client may do with it")
+    else:
+        lacking = missing(_NEEDED, topic.operations)
+        if lacking:
+            yield refused(about, servers, plan.principal, lacking, resource)
+        else:
+            yield fine(about, f"{len(topic.ends)} partitions; the client may commit for it (Read)")
+    if not topic.has_id:
+        yield note(
+            about,
+            "it has no topic id (Kafka before 2.8), so one that is recreated is known by its "
+            "offsets alone",
+        )
+
 
 _OWN_GROUP = "give the query a group of its own"
 _NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
@@ -54,11 +124,11 @@ def judge_group(
 def _rights(about: str, group: GroupFacts, servers: str, plan: CheckPlan) -> Iterator[CheckFinding]:
     resource = ["--group", group.name]
     if _NO_RIGHT in (group.error, group.held_error):
-        yield rights.refused(about, servers, plan.principal, ["READ"], resource)
+        yield refused(about, servers, plan.principal, ["READ"], resource)
     elif group.operations is not None:
-        lacking = rights.missing(["READ"], group.operations)
+        lacking = missing(["READ"], group.operations)
         if lacking:
-            yield rights.refused(about, servers, plan.principal, lacking, resource)
+            yield refused(about, servers, plan.principal, lacking, resource)
         else:
             yield fine(about, "the client may commit to it (Read)")
     elif group.error is None:
