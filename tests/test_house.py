@@ -184,3 +184,88 @@ def test_a_banned_word_is_found_however_it_is_spelled() -> None:
     """In a class, a constant and an argument; not as a part of a longer word."""
     assert all(words(name) & BANNED for name in ("RoadMap", "_THE_ROAD", "by_road", "AHole"))
     assert not words("whole_broadcast") & BANNED
+
+
+TOP = 16
+LAYERS = 9
+
+
+def test_the_top_level_tells_the_architecture() -> None:
+    """At most 16 names, each a thing that users or operators would name."""
+    names = {path.relative_to(PACKAGE).parts[0] for path in MODULES}
+    assert names > {"kafka", "spark", "sinks", "cli"}
+    names -= {"__init__.py", "__main__.py", "version.py"}
+    assert len(names) <= TOP, sorted(names)
+    assert not [name for name in names if name.endswith(".py")]
+
+
+def test_there_are_few_layers() -> None:
+    """The layers of import-linter can be read at one glance, and hold every folder."""
+    text = (ROOT / "pyproject.toml").read_text()
+    layers = re.search(r"^layers = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    assert layers is not None
+    assert 1 < len(layers[1].splitlines()) <= LAYERS
+
+
+def test_what_is_public_is_said_once() -> None:
+    """`PUBLIC` names packages that are there, and the documents and examples use nothing else."""
+    for package in eo_listener.PUBLIC:
+        assert is_module(package)
+        assert f"`{package}`" in (ROOT / "CONTRIBUTING.md").read_text()
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.py")]
+    used = {
+        name
+        for path in documents
+        for name in re.findall(
+            r"^ *from (eo_listener[\w.]*) import", path.read_text(), re.MULTILINE
+        )
+    }
+    assert used
+    for name in used:
+        assert name == "eo_listener" or name.startswith(tuple(eo_listener.PUBLIC)), name
+
+
+SECTIONS = {"ancestor", "attack", "clusters", "connect", "data", "examples", "model_checking"}
+
+
+def test_the_tests_lie_as_the_package_does() -> None:
+    """Each folder of tests is one of the package; SECTIONS test all of it together."""
+    tests = ROOT / "tests"
+    folders = {
+        path.parent.relative_to(tests)
+        for path in tests.rglob("test_*.py")
+        if path.relative_to(tests).parts[0] not in SECTIONS
+    }
+    assert len(folders) > TOP
+    assert not [folder for folder in folders if not (PACKAGE / folder / "__init__.py").exists()]
+
+
+ALIKE = {"errors", "ledger", "planned_batches", "dead_letters"}
+
+
+def test_no_file_name_stands_for_two_things() -> None:
+    """Equal names are equal steps, as in the sinks, or the same thing at another place."""
+    homes: dict[str, list[Path]] = {}
+    for path in MODULES:
+        folder = path.relative_to(PACKAGE).parent
+        if not path.stem.startswith("__") and folder.parts[:1] != ("cli",):
+            homes.setdefault(path.stem, []).append(folder)
+    for stem, folders in homes.items():
+        stores = all(folder.parts[:1] == ("sinks",) for folder in folders)
+        assert len(folders) == 1 or stem in ALIKE or stores, (stem, folders)
+
+
+def test_every_store_has_its_steps_under_the_same_names() -> None:
+    """Who knows one sink finds the way in the others."""
+    steps = {"sink", "connection", "catalog", "types", "merge", "user_sql", "errors"}
+    stores = [path for path in (PACKAGE / "sinks").iterdir() if (path / "sink.py").exists()]
+    assert len(stores) > 1
+    for store in stores:
+        assert steps <= {path.stem for path in store.glob("*.py")}, store
+
+
+def test_what_developers_use_lies_under_one_roof() -> None:
+    """No module of a query imports devtools: only the command and devtools itself do."""
+    for path in MODULES:
+        if path.relative_to(PACKAGE).parts[0] not in {"devtools", "cli"}:
+            assert not [name for name in imports(path) if name.startswith("eo_listener.devtools")]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eo_listener.devtools.broker import DEFAULT
-from eo_listener.devtools.broker.versions import known
+from eo_listener.devtools.broker.releases import known
 from tests.attack.messages import Messages, Source, Versions, unsigned
 from tests.attack.replies import Refusals
 

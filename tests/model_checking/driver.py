@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
-from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff, Policy
+from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.waiting import Groups
 from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
 from eo_listener.commit.tracking.routing import Cluster, GroupOffsets, GroupRouting

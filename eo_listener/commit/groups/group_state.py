@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from eo_listener.commit.groups.group_events import GroupEvents, Positions, as_offsets
 from eo_listener.commit.groups.partition_state import Discrepancy, PartitionState, RetryState
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.request_size import PartSize, fitting
+from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
 from eo_listener.model.events import CommitAbandoned, CommitFailed, CommitRefused, Event, Refusal
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
@@ -23,24 +23,6 @@ MISSING = "_MISSING_ANSWER"
 NO_PARTITION = "UNKNOWN_TOPIC_OR_PART"
 
 LOOKED_AT = 2000  # partitions in one look, which must be over in seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRequest:
-    """One commit request that is to be sent now."""
-
-    group: str
-    positions: Positions
-    started: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRequest:
-    """One look at a group that is to be taken now, before anything is committed to it."""
-
-    group: str
-    partitions: tuple[TopicPartition, ...]
-    started: float
 
 
 class GroupState:

@@ -4,7 +4,7 @@ from eo_listener.devtools.broker.broker import Broker
 from eo_listener.devtools.broker.group_table import GroupRow, GroupState, parse_rows, parse_states
 from eo_listener.devtools.broker.listeners import Listener
 from eo_listener.devtools.broker.programs import commands, consumer_groups
-from eo_listener.devtools.broker.versions import DEFAULT
+from eo_listener.devtools.broker.releases import DEFAULT
 
 __all__ = [
     "DEFAULT",

@@ -17,8 +17,8 @@ from eo_listener.devtools.broker.node import Node
 from eo_listener.devtools.broker.node_properties import node_properties, render, require_settable
 from eo_listener.devtools.broker.programs import Commands
 from eo_listener.devtools.broker.record import NodeRecord, Record
+from eo_listener.devtools.broker.releases import DEFAULT, Release
 from eo_listener.devtools.broker.storage import NodeFolder, Storage, make_folder, new_cluster_id
-from eo_listener.devtools.broker.versions import DEFAULT, Release
 from eo_listener.devtools.broker.watchdog import Watchdog
 from eo_listener.model.errors import BrokerError, SettingsError
 from eo_listener.spark import java

@@ -17,8 +17,8 @@ import psutil
 from eo_listener.devtools.artifacts import CACHE_VARIABLE, cache_folder
 from eo_listener.devtools.broker.broker import STOP_PATIENCE, Broker
 from eo_listener.devtools.broker.record import NodeRecord, Record, not_ours
+from eo_listener.devtools.broker.releases import DEFAULT
 from eo_listener.devtools.broker.storage import make_folder
-from eo_listener.devtools.broker.versions import DEFAULT
 from eo_listener.model.errors import BrokerError
 
 NAME: Final = "default"

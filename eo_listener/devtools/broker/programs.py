@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from eo_listener.devtools.broker.releases import DEFAULT, Release
 from eo_listener.devtools.broker.storage import NodeFolder
-from eo_listener.devtools.broker.versions import DEFAULT, Release
 from eo_listener.model.errors import BrokerError
 from eo_listener.spark import java
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from eo_listener.devtools.broker.versions import Release
+from eo_listener.devtools.broker.releases import Release
 from eo_listener.model.errors import FormatError, SettingsError
 
 _CLUSTER = re.compile(r"[A-Za-z0-9_-]{22}")

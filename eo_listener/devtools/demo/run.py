@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Final, TextIO
 
 from eo_listener.devtools.broker import Broker
-from eo_listener.devtools.broker.versions import Release
+from eo_listener.devtools.broker.releases import Release
 from eo_listener.devtools.demo import flights
 from eo_listener.devtools.demo.demo_settings import LOG, TOPIC, DemoSettings
 from eo_listener.devtools.demo.demo_target import require_reachable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.devtools.broker.versions import DEFAULT, Release, known
+from eo_listener.devtools.broker.releases import DEFAULT, Release, known
 from eo_listener.model.errors import SettingsError
 
 
