@@ -16,7 +16,8 @@ from typing import Any
 
 from eo_listener.model.errors import FormatError
 from eo_listener.model.events import BatchMetrics
-from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.model.offsets import Offsets
+from eo_listener.model.offsets_json import read_offsets
 
 # KafkaV2[Subscribe[t]] (KafkaMicroBatchStream), KafkaSourceV1[...] where V2 readers are disabled
 _KAFKA = re.compile(r"Kafka\w*\[")
@@ -145,11 +146,11 @@ def _moment(text: Any) -> float | None:
 
 def _source(index: int, source: Mapping[str, Any]) -> SourceProgress:
     ended, latest = source.get("endOffset"), source.get("latestOffset")
-    end = _offsets(ended)
+    end = read_offsets(ended)
     return SourceProgress(
         index=index,
         description=source["description"],
-        start=_offsets(source.get("startOffset")),
+        start=read_offsets(source.get("startOffset")),
         end=end,
         log_ends=end if latest == ended else _log_ends(latest),  # the usual case, at no cost
     )
@@ -158,20 +159,6 @@ def _source(index: int, source: Mapping[str, Any]) -> SourceProgress:
 def _log_ends(value: Any) -> Offsets | None:
     """Offsets that are only shown: what cannot be read is no reason to refuse the event."""
     try:
-        return _offsets(value)
+        return read_offsets(value)
     except (ValueError, TypeError, AttributeError):
         return None
-
-
-def _offsets(value: Any) -> Offsets | None:
-    if isinstance(value, str):
-        value = json.loads(value)
-    if value is None:
-        return None
-    return Offsets(
-        {
-            TopicPartition(topic, int(partition)): int(offset)
-            for topic, partitions in value.items()
-            for partition, offset in partitions.items()
-        }
-    )

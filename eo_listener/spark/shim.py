@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from eo_listener.model.errors import JvmError, UnavailableError
 from eo_listener.model.offsets import Offsets
+from eo_listener.model.offsets_json import read_offsets
 from eo_listener.model.protocols import LivePosition
 
 
@@ -95,10 +96,7 @@ def _answer(text: str) -> Mapping[str, Any]:
 
 
 def _offsets(text: str) -> Offsets:
-    topics = json.loads(text)
-    return Offsets.of(
-        {
-            topic: {int(partition): int(offset) for partition, offset in partitions.items()}
-            for topic, partitions in topics.items()
-        }
-    )
+    found = read_offsets(text)
+    if found is None:
+        raise ValueError(text)
+    return found

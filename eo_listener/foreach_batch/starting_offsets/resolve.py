@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -115,14 +114,6 @@ def choose(
             'needs exactly_once(..., on_gap="accept") too',
         )
     return found
-
-
-def text(offsets: Mapping[TopicPartition, int]) -> str:
-    """Write Spark's `startingOffsets` JSON."""
-    topics: dict[str, dict[str, int]] = {}
-    for tp, offset in sorted(offsets.items()):
-        topics.setdefault(tp.topic, {})[str(tp.partition)] = offset
-    return json.dumps(topics, separators=(",", ":"))
 
 
 def _missing(origin: Origin, tp: TopicPartition, policy: Policy) -> int:

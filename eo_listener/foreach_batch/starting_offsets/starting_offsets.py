@@ -15,12 +15,12 @@ from eo_listener.foreach_batch.starting_offsets.resolve import (
     Policy,
     Recreated,
     choose,
-    text,
 )
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.foreach_batch.starting_offsets.subscription import Subscription
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.offsets_json import write_offsets
 from eo_listener.model.protocols import Sink
 from eo_listener.spark.checkpoint import Checkpoint, has_scheme, shown
 
@@ -87,7 +87,7 @@ def starting_offsets(
             origin = cluster.of_time(when, there)
         else:
             origin = cluster.of_group(str(group), there)
-        return text(_begun(cluster, wanted, there, origin, rules))
+        return write_offsets(_begun(cluster, wanted, there, origin, rules))
     finally:
         cluster.close()
 

@@ -3,7 +3,7 @@
 from eo_listener.spark.checkpoint.checkpoint import Batches, Checkpoint, Durable
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
 from eo_listener.spark.checkpoint.location import Location, has_scheme, shown
-from eo_listener.spark.checkpoint.offset_log import BatchOffsets, SourceOffsets
+from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
 from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans
 
 __all__ = [

@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from eo_listener.model.offsets import Offsets
-from eo_listener.spark.checkpoint import checksum, initial_offsets
-from eo_listener.spark.checkpoint.commit_log import check_commit
+from eo_listener.spark.checkpoint import checksum, log_files
 from eo_listener.spark.checkpoint.errors import (
     CheckpointError,
     FileFinding,
     FileFindingKind,
     Unreadable,
 )
-from eo_listener.spark.checkpoint.json_text import decode_object
 from eo_listener.spark.checkpoint.location import NONE, Location
-from eo_listener.spark.checkpoint.offset_log import BatchOffsets
+from eo_listener.spark.checkpoint.log_files import BatchOffsets, check_commit, decode_object
 
 LIMIT = 16 * 2**20  # bytes; a batch of 100,000 partitions takes about 2 MB
 _SMALL = 64 * 2**10
@@ -131,7 +129,7 @@ class Checkpoint:
         and sources of other kinds leave no such file.
         """
         try:
-            return self._parsed(f"sources/{source}/0", initial_offsets.parse)
+            return self._parsed(f"sources/{source}/0", log_files.parse_initial_offsets)
         except CheckpointError as error:
             if error.finding.kind is FileFindingKind.MISSING:
                 return None

@@ -15,7 +15,7 @@ from eo_listener.model.planned_batch import PlannedBatch, spans
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
-from eo_listener.spark.checkpoint.offset_log import SourceOffsets
+from eo_listener.spark.checkpoint.log_files import SourceOffsets
 
 _NO_LOGS = GroupSnapshot(held={}, starts={}, ends={}, topic_ids={})
 

@@ -12,7 +12,6 @@ from eo_listener.foreach_batch.starting_offsets.resolve import (
     Policy,
     Recreated,
     choose,
-    text,
 )
 from eo_listener.model.errors import (
     EoListenerError,
@@ -23,6 +22,7 @@ from eo_listener.model.errors import (
     TopicRecreatedError,
 )
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.offsets_json import write_offsets
 from eo_listener.model.protocols import GroupSnapshot
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -167,4 +167,7 @@ def test_many_partitions_are_named_in_few_words() -> None:
 def test_the_text_is_sparks() -> None:
     """JSON by topic and partition, whatever is in a topic's name."""
     odd = TopicPartition('a"b', 0)
-    assert json.loads(text({B: -1, A: 3, odd: -2})) == {"t": {"0": 3, "1": -1}, 'a"b': {"0": -2}}
+    assert json.loads(write_offsets({B: -1, A: 3, odd: -2})) == {
+        "t": {"0": 3, "1": -1},
+        'a"b': {"0": -2},
+    }

@@ -16,11 +16,10 @@ from eo_listener.spark.checkpoint import (
     FileFindingKind,
     SourceOffsets,
     checksum,
-    initial_offsets,
-    kafka_offsets,
+    log_files,
 )
-from eo_listener.spark.checkpoint.commit_log import check_commit
 from eo_listener.spark.checkpoint.errors import Unreadable
+from eo_listener.spark.checkpoint.log_files import check_commit
 from tests.attack import surgery
 from tests.spark.checkpoint.recorded import unpack
 
@@ -67,7 +66,7 @@ def test_offsets_are_read_as_they_were_written(batch: BatchOffsets) -> None:
 @given(OFFSETS)
 def test_initial_offsets_are_read_as_they_were_written(offsets: Offsets) -> None:
     """With the zero byte and the version line before them."""
-    assert initial_offsets.parse(initial_offsets.content(offsets)) == offsets
+    assert log_files.parse_initial_offsets(log_files.initial_offsets_content(offsets)) == offsets
 
 
 @given(written(), st.data())
@@ -91,8 +90,8 @@ def test_any_bytes_end_in_a_word_for_them(held: bytes) -> None:
         lambda: BatchOffsets.parse(1, text),
         lambda: BatchOffsets.parse(1, "v1\n\n" + text),
         lambda: check_commit("v1\n" + text),
-        lambda: initial_offsets.parse(held),
-        lambda: initial_offsets.parse(b"\0v1\n" + held),
+        lambda: log_files.parse_initial_offsets(held),
+        lambda: log_files.parse_initial_offsets(b"\0v1\n" + held),
     ):
         try:
             parse()
@@ -207,7 +206,7 @@ def test_only_kafkas_offsets_count() -> None:
 @pytest.mark.parametrize("text", ['{"0":{"value":3,"runTimeMs":9}}', "5", '"x"', '{"a":1}', "[]"])
 def test_offsets_of_other_sources(text: str) -> None:
     """What does not hold numbered things under names is another kind of source's."""
-    assert kafka_offsets.parse(text) is None
+    assert log_files.parse_offsets(text) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,266 @@
+"""The files of a checkpoint: offsets, commits, and where a query began. Damaged ones end in
+Unreadable.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from eo_listener.model.offsets import Offsets, TopicPartition
+from eo_listener.model.offsets_json import write_offsets
+from eo_listener.spark.checkpoint.errors import FileFindingKind, Unreadable
+
+_LONGEST_NUMBER = 20  # a Java long has 19 digits and a sign
+
+
+def decode(text: str) -> Any:
+    """Read one JSON value. Raises Unreadable, also for a name that an object holds twice."""
+    try:
+        return json.loads(
+            text, object_pairs_hook=_object, parse_int=_integer, parse_constant=_refuse
+        )
+    except json.JSONDecodeError as error:
+        ends = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        kind = FileFindingKind.CUT if ends else FileFindingKind.GARBLED
+        raise Unreadable(kind, "its JSON does not end" if ends else "no JSON") from None
+    except RecursionError:
+        raise Unreadable(FileFindingKind.GARBLED, "its JSON is nested too deeply") from None
+
+
+def decode_object(text: str) -> Mapping[str, Any]:
+    """Read a JSON object. Raises Unreadable."""
+    value = decode(text)
+    if not isinstance(value, dict):
+        raise Unreadable(FileFindingKind.GARBLED, "a JSON object was expected")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise Unreadable(FileFindingKind.GARBLED, "a name stands twice in one JSON object")
+    return made
+
+
+def _integer(text: str) -> int:
+    if len(text) > _LONGEST_NUMBER:  # Python would take quadratic time for very long ones
+        raise Unreadable(FileFindingKind.OUT_OF_RANGE, "a number is too long")
+    return int(text)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise Unreadable(FileFindingKind.GARBLED, f"{text} is no JSON")
+
+
+_NUMBER = re.compile(r"-?[0-9]+")
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
+_MAX_PARTITION = 2**31 - 1
+_MAX_OFFSET = 2**63 - 1
+
+
+def parse_offsets(text: str) -> Offsets | None:
+    """Read the offsets of a source; None for a source of another kind. Raises Unreadable.
+
+    Told apart by shape, for nothing else is there: a name that holds numbered things is Kafka's.
+    """
+    value = decode(text)
+    if not isinstance(value, dict) or (value and not any(map(_numbered, value.values()))):
+        return None
+    return Offsets(
+        {
+            _partition(topic, number): _offset(offset)
+            for topic, partitions in value.items()
+            for number, offset in _inside(partitions).items()
+        }
+    )
+
+
+def _numbered(value: Any) -> bool:
+    return isinstance(value, dict) and any(map(_NUMBER.fullmatch, value))
+
+
+def _inside(partitions: Any) -> Mapping[str, Any]:
+    if not isinstance(partitions, dict):
+        raise Unreadable(FileFindingKind.GARBLED, "a topic holds something else than partitions")
+    return partitions
+
+
+def _partition(topic: str, number: str) -> TopicPartition:
+    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+        raise Unreadable(FileFindingKind.GARBLED, "Kafka has no topics of such a name")
+    if not _PARTITION.fullmatch(number) or int(number) > _MAX_PARTITION:
+        raise Unreadable(FileFindingKind.GARBLED, f"{topic} has a partition that is no number")
+    return TopicPartition(topic, int(number))
+
+
+def _offset(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Unreadable(FileFindingKind.GARBLED, "an offset is no integer")
+    if not 0 <= value <= _MAX_OFFSET:
+        raise Unreadable(FileFindingKind.OUT_OF_RANGE, f"{value}")
+    return value
+
+
+_VERSION = re.compile(r"v([1-9][0-9]{0,8})")
+
+
+def check_version(line: str, *, newest: int, whole: bool) -> int:
+    """Return the version that a first line names. Raises Unreadable.
+
+    `whole` is False where no second line follows it: then the file was cut.
+    """
+    found = _VERSION.fullmatch(line)
+    if not whole and (found or line in {"", "v"}):
+        raise Unreadable(FileFindingKind.CUT, "it ends within its first line")
+    if found is None:
+        raise Unreadable(FileFindingKind.GARBLED, "its first line names no version")
+    version = int(found[1])
+    if version > newest:
+        raise Unreadable(FileFindingKind.TOO_NEW, f"v{version}, known are v1 to v{newest}")
+    return version
+
+
+NEWEST_COMMITS = 3
+
+
+def check_commit(text: str) -> None:
+    """Raise Unreadable unless `text` is the whole of a commit file."""
+    first, line_feed, rest = text.partition("\n")
+    check_version(first, newest=NEWEST_COMMITS, whole=bool(line_feed))
+    if not rest:
+        raise Unreadable(FileFindingKind.CUT, "it ends after its first line")
+    decode_object(rest)
+
+
+NEWEST_INITIAL_OFFSETS = 1
+_MARK = b"\0"  # so that a Spark before 2.1.0 fails on it (SPARK-19517)
+
+
+def initial_offsets_content(offsets: Offsets) -> bytes:
+    """Write it as Spark does."""
+    return _MARK + f"v{NEWEST_INITIAL_OFFSETS}\n{write_offsets(offsets)}".encode()
+
+
+def parse_initial_offsets(held: bytes) -> Offsets | None:
+    """Read it; None for a source that is not Kafka. Raises Unreadable."""
+    if not held.startswith(_MARK):
+        return None
+    try:
+        text = held[len(_MARK) :].decode()
+    except UnicodeDecodeError:
+        raise Unreadable(FileFindingKind.GARBLED, "it is no UTF-8") from None
+    first, line_feed, rest = text.partition("\n")
+    check_version(first, newest=NEWEST_INITIAL_OFFSETS, whole=bool(line_feed))
+    if not rest.strip():
+        raise Unreadable(FileFindingKind.CUT, "it ends after its first line")
+    found = parse_offsets(rest)
+    if found is None:
+        raise Unreadable(FileFindingKind.GARBLED, "it holds no offsets of Kafka")
+    return found
+
+
+NEWEST_OFFSETS = 2
+_NOTHING = "-"
+_WATERMARK = "batchWatermarkMs"
+_TIMESTAMP = "batchTimestampMs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOffsets:
+    """One source's line.
+
+    `id` is its number among the lines, or in version 2 the id written there. `text` is its JSON,
+    None while it has no offset yet. `offsets` is None for a source that is not Kafka.
+    """
+
+    id: str
+    text: str | None
+    offsets: Offsets | None
+
+    @classmethod
+    def parse(cls, source: str, text: str) -> SourceOffsets:
+        """Read the part of a line that holds the offset. Raises Unreadable."""
+        if text == _NOTHING:
+            return cls(id=source, text=None, offsets=None)
+        if not text:
+            raise Unreadable(FileFindingKind.CUT, f"source {source} has an empty line")
+        return cls(id=source, text=text, offsets=parse_offsets(text))
+
+    @classmethod
+    def of(cls, source: str, offsets: Offsets) -> SourceOffsets:
+        """Build from offsets, in Spark's spelling."""
+        return cls(id=source, text=write_offsets(offsets), offsets=offsets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOffsets:
+    """The end offsets of one batch, of every source of the query.
+
+    The lines follow the sources as the plan names them: a stream used twice may stand there
+    twice, while a progress event names it once. `metadata` is the second line (watermark, time,
+    settings), empty under continuous processing, which writes none.
+    """
+
+    batch: int
+    version: int
+    metadata: str
+    sources: tuple[SourceOffsets, ...]
+
+    @property
+    def continuous(self) -> bool:
+        """Whether continuous processing wrote it: then the batch is an epoch."""
+        return not self.metadata
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """When the batch was planned, in milliseconds of the epoch; None where it is not said."""
+        value = json.loads(self.metadata or "{}").get(_TIMESTAMP)
+        return value if isinstance(value, int) else None
+
+    def kafka(self) -> Mapping[str, Offsets]:
+        """The offsets of the Kafka sources, by the id of the source."""
+        return {source.id: source.offsets for source in self.sources if source.offsets is not None}
+
+    def text(self) -> str:
+        """Write it as Spark does."""
+        lines = [f"v{self.version}", self.metadata]
+        for source in self.sources:
+            held = _NOTHING if source.text is None else source.text
+            lines.append(f"{source.id}:{held}" if self.version == NEWEST_OFFSETS else held)
+        return "\n".join(lines)
+
+    @classmethod
+    def parse(cls, batch: int, text: str) -> BatchOffsets:
+        """Read the content of `offsets/<batch>`. Raises Unreadable."""
+        # Spark writes no last line feed, but reads on when an editor has added one.
+        first, *rest = text.removesuffix("\n").split("\n")
+        version = check_version(first, newest=NEWEST_OFFSETS, whole=bool(rest))
+        metadata, *lines = (line.removesuffix("\r") for line in rest)
+        _check_metadata(metadata)
+        if not lines:
+            raise Unreadable(FileFindingKind.CUT, "it has no source")
+        parts = enumerate(lines) if version == 1 else map(_split, lines)
+        sources = tuple(SourceOffsets.parse(str(source), held) for source, held in parts)
+        if len({source.id for source in sources}) < len(sources):
+            raise Unreadable(FileFindingKind.GARBLED, "a source stands there twice")
+        return cls(batch=batch, version=version, metadata=metadata, sources=sources)
+
+
+def _split(line: str) -> tuple[str, str]:
+    source, colon, held = line.partition(":")
+    if not colon or not source:
+        raise Unreadable(FileFindingKind.CUT, "a line has no source id")
+    return source, held
+
+
+def _check_metadata(line: str) -> None:
+    if not line:
+        return
+    found = decode_object(line)
+    if not all(isinstance(found.get(name, 0), int) for name in (_WATERMARK, _TIMESTAMP)):
+        raise Unreadable(FileFindingKind.GARBLED, "its watermark or its time is no number")
