@@ -12,7 +12,7 @@ from typing import Final
 from eo_listener.bridge import messages
 from eo_listener.bridge.jvm_client import BridgeQueries, BridgeShimClient, JvmClient
 from eo_listener.bridge.messages import Forget, Greeting, Hello, Pong
-from eo_listener.commit.groups.waiting import Groups, Waiting
+from eo_listener.commit.groups.group_offsets import Groups, Waiting
 from eo_listener.listener.commit_service import CommitService
 from eo_listener.listener.settings import Settings
 from eo_listener.model.errors import EoListenerError, JvmError

@@ -10,9 +10,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from eo_listener.cli.options import as_properties, seconds
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import require_group
-from eo_listener.commit.tracking.routing import Cluster
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.follow import FollowedCheckpoint, Follower
 from eo_listener.follow.checkpoint_tracker import INTERVAL, RECOMMIT_INTERVAL

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from eo_listener.commit.tracking.routing import GroupOffsets
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.tracking.sequence_guard import GuardMode, judge
 from eo_listener.follow.config import FollowedCheckpoint
 from eo_listener.follow.notices import ActiveNotices, Notice, NoticeKind

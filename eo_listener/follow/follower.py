@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.follow.checkpoint_poller import CheckpointPoller

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from eo_listener.commit.tracking.routing import GroupOffsets
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.follow.notices import Notice
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import CommitFailed, CommitRefused, Committed, CommitterFenced, Event

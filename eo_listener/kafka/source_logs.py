@@ -9,8 +9,9 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.tracking.group_names import GROUP_OPTION, OWN_GROUP_OPTION, NotCommitted
-from eo_listener.commit.tracking.routing import Cluster, GroupRouting
+from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.kafka.group_stores import has_gssapi, librdkafka_properties
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.logs import NOTHING_HELD, Logs

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.groups.waiting import Groups, Waiting
-from eo_listener.commit.tracking.routing import Cluster
+from eo_listener.commit.groups.group_offsets import Groups, Waiting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.kafka.group_stores import check, has_gssapi, librdkafka_properties, open_cluster
 from eo_listener.listener.settings import Settings

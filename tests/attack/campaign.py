@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import CommitFailed, Committed, Event

@@ -9,8 +9,8 @@ import pytest
 
 from eo_listener.bridge.service import LONGEST, SHORTEST, Settler
 from eo_listener.commit.groups.cluster_state import ClusterState
+from eo_listener.commit.groups.group_offsets import Groups, Waiting
 from eo_listener.commit.groups.requests import SnapshotRequest
-from eo_listener.commit.groups.waiting import Groups, Waiting
 from eo_listener.model.events import (
     CommitAbandoned,
     CommitRefused,

@@ -10,9 +10,10 @@ from typing import TypeVar
 import pytest
 
 from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff
 from eo_listener.commit.tracking.group_names import GroupNames
-from eo_listener.commit.tracking.routing import GroupOffsets, GroupRouting
+from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.model.events import CommitFailed, Committed, Event

@@ -9,8 +9,9 @@ from contextlib import suppress
 import pytest
 from pyspark.sql import SparkSession
 
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups

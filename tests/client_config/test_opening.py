@@ -9,11 +9,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.client_config.key_stores import REQUEST
 from eo_listener.client_config.translate import translate
 from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff
-from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.simple_groups import SimpleGroups

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.commit.tracking.routing import Cluster
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.follow import FollowedCheckpoint, Notice, NoticeKind
 from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Step

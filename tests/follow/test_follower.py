@@ -14,7 +14,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from eo_listener.commit.tracking.routing import Cluster
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.follow import FollowedCheckpoint, Follower, Notice, NoticeKind
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.events import Event, PartitionsShared

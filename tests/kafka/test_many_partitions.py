@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # no __all__
 from pyspark.sql import SparkSession
 
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_groups

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
+from eo_listener.commit.groups.group_offsets import GroupOffsets, Groups
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
-from eo_listener.commit.groups.waiting import Groups
 from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
-from eo_listener.commit.tracking.routing import Cluster, GroupOffsets, GroupRouting
+from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
 from eo_listener.model.events import Event

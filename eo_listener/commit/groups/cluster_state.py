@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 from eo_listener.commit.groups.due_times import DueTimes
 from eo_listener.commit.groups.group_events import Positions
+from eo_listener.commit.groups.group_offsets import Waiting
 from eo_listener.commit.groups.group_state import GroupState
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
-from eo_listener.commit.groups.waiting import Waiting
 from eo_listener.model.events import CommitAbandoned, CommitRefused, Event
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupSnapshot

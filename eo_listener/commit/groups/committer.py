@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from eo_listener.client_config.acls import right_to_add
+from eo_listener.client_config.cluster import Cluster
+from eo_listener.commit.groups.group_offsets import GroupOffsets, Groups, Waiting
 from eo_listener.commit.groups.policy import Backoff, Policy
-from eo_listener.commit.groups.waiting import Groups, Waiting
 from eo_listener.commit.groups.worker import Worker
-from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
 from eo_listener.model.errors import few
 from eo_listener.model.events import CommitFailed, CommitterFenced, Event, Observer
 from eo_listener.model.offsets import TopicPartition

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
 from eo_listener.commit.groups.group_events import Positions
+from eo_listener.commit.groups.group_offsets import Waiting
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
-from eo_listener.commit.groups.waiting import Waiting
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.events import Event, InternalError, Observer
 from eo_listener.model.fault_points import reached

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from eo_listener.commit.tracking.routing import GroupOffsets, GroupRouting, skips_losses
+from eo_listener.commit.groups.group_offsets import GroupOffsets
+from eo_listener.commit.tracking.routing import GroupRouting, skips_losses
 from eo_listener.commit.tracking.sequence_guard import judge
 from eo_listener.model.events import QueryProgressed, RunGroupsChanged, SourceProgressed, Violation
 from eo_listener.model.offsets import Offsets

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 
-from eo_listener.client_config.key_stores import KeyStore
-from eo_listener.client_config.translate import ClientAccess, ClientKind, principal, translate
-from eo_listener.client_config.validation import require_property
+from eo_listener.client_config.cluster import Cluster
+from eo_listener.client_config.translate import ClientAccess, translate
+from eo_listener.client_config.validation import SERVERS, require_property
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.tracking.group_names import GroupNames, NotCommitted
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import SettingsError
@@ -20,67 +21,7 @@ from eo_listener.model.progress import Progress, SourceProgress
 SERVERS_OPTION = "kafka.bootstrap.servers"
 TOKENS = "spark.kafka.clusters"  # the shim's word beside the options: Spark has delegation tokens
 
-_SERVERS = "bootstrap.servers"
 _KAFKA = "kafka."
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """One Kafka cluster as a client sees it: the client's properties, in sorted order.
-
-    They are librdkafka's, to which `stores` add some once Java has read them; or, where the
-    `client` is "java", those of Java's own client, for the reason in `why_java`.
-    """
-
-    properties: tuple[tuple[str, str], ...] = field(repr=False)
-    stores: tuple[KeyStore, ...] = field(default=(), repr=False)
-    client: ClientKind = "librdkafka"
-    why_java: str | None = None
-
-    @classmethod
-    def of(cls, properties: Mapping[str, str], access: ClientAccess | None = None) -> Cluster:
-        """Build from a mapping; equal mappings give equal clusters, and one client.
-
-        `access` is what a source's options were translated to; `properties` go before its own.
-        """
-        access = access or ClientAccess(properties={})
-        return cls(
-            properties=tuple(sorted({**access.properties, **properties}.items())),
-            stores=access.stores,
-            client=access.client,
-            why_java=access.why_java,
-        )
-
-    @property
-    def servers(self) -> str:
-        """The bootstrap servers: the only part of a cluster that is ever shown."""
-        return dict(self.properties)[_SERVERS]
-
-    @property
-    def principal(self) -> str | None:
-        """How ACLs name the client (`User:alice`), None where that cannot be known from here."""
-        if self.client == "java":
-            return None
-        return principal(dict(self.properties), self.stores)
-
-    def __str__(self) -> str:
-        return self.servers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOffsets:
-    """Positions that are to be committed to one group of one cluster.
-
-    `lossy` says that Spark was told to skip records that Kafka has deleted, in any of the
-    sources (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too:
-    what was committed to the rest before is of runs that are over, or of this one.
-    """
-
-    cluster: Cluster
-    group: str
-    positions: Mapping[TopicPartition, Position]
-    lossy: bool = False
-    rivals: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +109,10 @@ class GroupRouting:
     def cluster(self, given: Mapping[str, str] | None) -> Cluster:
         """The cluster that a source reads, by its reader options.
 
-        Raises LeftOut where they do not tell, or cannot be used.
+        Raises NotCommitted where they do not tell, or cannot be used.
         """
         given = given or {}
-        servers = self.kafka.get(_SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
+        servers = self.kafka.get(SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
         if not servers:
             raise NotCommitted(
                 "the bootstrap servers of this source are unknown",
@@ -180,13 +121,13 @@ class GroupRouting:
             )
         source = tuple(sorted((k, v) for k, v in given.items() if k.startswith(_KAFKA)))
         try:
-            require_property(_SERVERS, servers)
+            require_property(SERVERS, servers)
             access = _access(source, frozenset(self.kafka), self.gssapi, TOKENS in given)
         except SettingsError as why:
             raise NotCommitted(why.problem, why.cause or "", why.fix or "") from None
         if access.client == "java":
-            return Cluster.of({_SERVERS: servers}, access)
-        return Cluster.of({**self.kafka, _SERVERS: servers}, access)
+            return Cluster.of({SERVERS: servers}, access)
+        return Cluster.of({**self.kafka, SERVERS: servers}, access)
 
 
 @lru_cache(maxsize=1024)  # asked at every event, and a truststore may be long

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
+from eo_listener.client_config.cluster import Cluster
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.model.events import PartitionsShared
 from eo_listener.model.offsets import Position, TopicPartition
 

@@ -1,5 +1,7 @@
-"""The files of a checkpoint: offsets, commits, and where a query began. Damaged ones end in
-Unreadable.
+"""The files of a checkpoint, read strictly: what is damaged ends in Unreadable.
+
+Sources: Spark's CommitLog, KafkaSourceInitialOffsetWriter, OffsetSeqLog and OffsetSeqMetadata (3.5
+to 4.2), OffsetMap (4.2, opt-in by `spark.sql.streaming.offsetLog.formatVersion=2`).
 """
 
 from __future__ import annotations

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups import worker
 from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff
-from eo_listener.commit.tracking.routing import Cluster, GroupOffsets, GroupRouting
+from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.events import (

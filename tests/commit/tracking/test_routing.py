@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.tracking.group_names import GroupNames, Groups
-from eo_listener.commit.tracking.routing import TOKENS, Cluster, GroupRouting, RoutedOffsets
+from eo_listener.commit.tracking.routing import TOKENS, GroupRouting, RoutedOffsets
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import Offsets, TopicPartition

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eo_listener.commit.tracking.routing import Cluster, GroupOffsets
+from eo_listener.client_config.cluster import Cluster
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.model.offsets import Position, TopicPartition
 
