@@ -57,11 +57,11 @@ def test_a_look_says_where_group_and_logs_stand(
     topics.fill(topic, 300)
     insist(store, group, at(5, T(topic, 0), T(topic, 2)))
     partitions = [T(topic, number) for number in range(3)]
-    before = store.look(group, partitions, timeout=8)
+    before = store.snapshot(group, partitions, timeout=8)
     admin = AdminClient({"bootstrap.servers": topics.servers})
     cut = [Wire(topic, 0, 7)]
     admin.delete_records(cut)[cut[0]].result(timeout=30)
-    found = store.look(group, partitions, timeout=8)
+    found = store.snapshot(group, partitions, timeout=8)
     assert found.held == at(5, T(topic, 0), T(topic, 2))
     assert found.starts == {T(topic, 0): 7, T(topic, 1): 0, T(topic, 2): 0}
     assert found.ends == before.ends
@@ -73,7 +73,7 @@ def test_a_look_says_where_group_and_logs_stand(
 def test_a_look_leaves_out_what_does_not_exist(store: GroupStore, topics: Topics) -> None:
     """An unknown topic, partition or group is no error, and is in none of the answers."""
     topic = topics.create(partitions=1)
-    found = store.look(unique("g"), [T(topic, 0), T(topic, 9), T("nosuch", 0)], timeout=8)
+    found = store.snapshot(unique("g"), [T(topic, 0), T(topic, 9), T("nosuch", 0)], timeout=8)
     assert found.held == {}
     assert found.starts == found.ends == {T(topic, 0): 0}
     assert list(found.topic_ids) == [topic]
@@ -83,17 +83,20 @@ def test_a_look_sees_a_topic_change(store: GroupStore, topics: Topics) -> None:
     """A client that is kept sees partitions that were added, and a topic that was made anew."""
     topic, group = topics.create(partitions=1), unique("g")
     both = [T(topic, 0), T(topic, 1)]
-    first = store.look(group, both, timeout=8)
+    first = store.snapshot(group, both, timeout=8)
     assert list(first.ends) == both[:1]
     admin = AdminClient({"bootstrap.servers": topics.servers})
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(timeout=30)
-    look_until(store, group, both, lambda look: list(look.ends) == both)
+    look_until(store, group, both, lambda snapshot: list(snapshot.ends) == both)
     admin.delete_topics([topic])[topic].result(timeout=30)
-    look_until(store, group, both, lambda look: not look.topic_ids and not look.ends)
+    look_until(store, group, both, lambda snapshot: not snapshot.topic_ids and not snapshot.ends)
     topics.create_as(topic, partitions=2)
     topics.fill(topic, 50)
     last = look_until(
-        store, group, both, lambda look: bool(look.topic_ids) and sum(look.ends.values()) == 50
+        store,
+        group,
+        both,
+        lambda snapshot: bool(snapshot.topic_ids) and sum(snapshot.ends.values()) == 50,
     )
     assert last.topic_ids != first.topic_ids
 
@@ -108,7 +111,7 @@ def look_until(
     deadline = time.monotonic() + 30
     while True:
         with suppress(KafkaError):  # a broker that still opens its new logs says so
-            found = store.look(group, partitions, timeout=8)
+            found = store.snapshot(group, partitions, timeout=8)
             if enough(found):
                 return found
         assert time.monotonic() < deadline

@@ -103,7 +103,7 @@ class BridgeService:
         self._settler = Settler(self._settled)
         queries = BridgeQueries(pipe, self._settler.add)
         self._engine = CommitService(
-            self._settings, queries, (self._settler,), hands=BridgeShimClient(pipe)
+            self._settings, queries, (self._settler,), shim_client=BridgeShimClient(pipe)
         )
         self._settler.start(self._engine.waiting)
         pipe.say(

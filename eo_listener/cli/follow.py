@@ -140,7 +140,7 @@ def _serve(follower: Follower, count: int) -> None:
         follower.start()
         logging.getLogger("eo_listener").info("following %d checkpoints", count)
         while not stopped.wait(_TICK):
-            follower.tend()
+            follower.poll()
     follower.close(_CLOSING)
 
 

@@ -78,7 +78,7 @@ class Follower:
         for watcher in self._watchers:
             watcher.start()
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """Say which storages have not answered for a minute; to be called every few seconds."""
         for watcher in self._watchers:
             shown = str(watcher.checkpoint.location)
@@ -154,12 +154,12 @@ class Follower:
                 self._claims.drop(shown)
                 self._newest.pop(shown, None)
                 for other, theirs in self._newest.items():
-                    others += (self._claims.least(other, other, one)[0] for one in theirs)
+                    others += (self._claims.lowest(other, other, one)[0] for one in theirs)
             if step.commits:
                 self._newest[shown] = step.commits
             for commit in step.commits:
-                least, shared = self._claims.least(shown, shown, commit)
-                commits.append(least)
+                lowest, shared = self._claims.lowest(shown, shown, commit)
+                commits.append(lowest)
                 events += [shared] if shared is not None else []
         return tuple(commits), tuple(others), tuple(events)
 

@@ -62,7 +62,7 @@ class QueryPlanReader:
             from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
             self._logs = SourceLogs(JvmShimClient())
-            self._live = LivePlans(self._logs.look, _initial)
+            self._live = LivePlans(self._logs.snapshot, _initial)
         return self._live
 
     def _of_files(self) -> PlanReader:
@@ -73,17 +73,17 @@ class QueryPlanReader:
                 fix="Give exactly_once(..., checkpoint='the checkpointLocation', name='...')",
             )
         if self._files is None:
-            look: Callable[[Collection[TopicPartition]], GroupSnapshot] | None = None
+            snapshot: Callable[[Collection[TopicPartition]], GroupSnapshot] | None = None
             if self._options:
                 self._logs = self._logs or SourceLogs()
-                look = partial(self._logs.look, self._options)
+                snapshot = partial(self._logs.snapshot, self._options)
             _log.info(
                 "This is Spark Connect: what is planned is read from the checkpoint %s, which "
                 "must be the query's own",
                 self._location,
             )
             run_id = _run_of(Checkpoint(self._location).query_id())
-            self._files = CheckpointPlans(self._location, run_id, look)
+            self._files = CheckpointPlans(self._location, run_id, snapshot)
         return self._files
 
 

@@ -75,7 +75,7 @@ class PooledGroupStore(Generic[_K]):
         self._logs = Logs(properties)
         self._clients = ClientPool(open_client)
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """Serve the clients' callbacks: they pile up otherwise, and a member is taken for hung."""
         self._clients.poll()
         self._logs.poll()

@@ -195,15 +195,15 @@ class ClusterDescriber:
             told = self._settled(ask)
             partitions = {TopicPartition(name, one.id) for one in told.partitions}
             deadline = time.monotonic() + self._timeout
-            look = self._logs.look(NOTHING_HELD, partitions, deadline).whole()
+            snapshot = self._logs.snapshot(NOTHING_HELD, partitions, deadline).whole()
         except KafkaError as error:
             return TopicFacts(name=name, error=error.code)
         return TopicFacts(
             name=name,
-            has_id=name in look.topic_ids,
+            has_id=name in snapshot.topic_ids,
             operations=_names(told.authorized_operations),
-            starts={tp.partition: start for tp, start in look.starts.items()},
-            ends={tp.partition: end for tp, end in look.ends.items()},
+            starts={tp.partition: start for tp, start in snapshot.starts.items()},
+            ends={tp.partition: end for tp, end in snapshot.ends.items()},
         )
 
     def _settled(self, ask: Callable[[], Future[_T]]) -> _T:

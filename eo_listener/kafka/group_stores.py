@@ -68,42 +68,42 @@ def _require(mode: str) -> None:
         )
 
 
-def open_cluster(cluster: Cluster, mode: str, hands: ShimClient | None) -> GroupStore:
+def open_cluster(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> GroupStore:
     """The groups of a cluster in this commit mode; asks Java where its key stores are needed.
 
     For the thread that will use them. Raises KafkaError where that cannot be had now, which a
     later call may mend, and SettingsError for settings that librdkafka does not accept.
     """
     if cluster.client == "java":
-        return _by_java(cluster, mode, hands)
-    return open_groups(librdkafka_properties(cluster, hands), mode)
+        return _by_java(cluster, mode, shim_client)
+    return open_groups(librdkafka_properties(cluster, shim_client), mode)
 
 
-def librdkafka_properties(cluster: Cluster, hands: ShimClient | None) -> dict[str, str]:
+def librdkafka_properties(cluster: Cluster, shim_client: ShimClient | None) -> dict[str, str]:
     """librdkafka's properties for a cluster, key stores as PEM. Raises KafkaError."""
     properties = dict(cluster.properties)
     for store in cluster.stores:
-        properties |= _read(store, hands)
+        properties |= _read(store, shim_client)
     return properties
 
 
-def _by_java(cluster: Cluster, mode: str, hands: ShimClient | None) -> GroupStore:
+def _by_java(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> GroupStore:
     if mode != CommitMode.SIMPLE.value:
         raise KafkaError(
             f"the groups at {cluster} cannot be committed to in mode {mode!r}",
             code=ONLY_SIMPLE,
             cause=cluster.why_java,
         )
-    if hands is None:
+    if shim_client is None:
         raise _no_java(cluster.why_java)
-    return JavaGroups(hands, dict(cluster.properties))
+    return JavaGroups(shim_client, dict(cluster.properties))
 
 
-def _read(store: KeyStore, hands: ShimClient | None) -> dict[str, str]:
-    if hands is None:
+def _read(store: KeyStore, shim_client: ShimClient | None) -> dict[str, str]:
+    if shim_client is None:
         raise _no_java(f"the key store {store.location} is of type {store.type}")
     try:
-        return dict(store.properties(hands.call(REQUEST, store.argument())))
+        return dict(store.properties(shim_client.call(REQUEST, store.argument())))
     except (JvmError, FormatError, SettingsError) as error:
         raise KafkaError(
             f"the key store {store.location} could not be read", code=NO_STORE, cause=str(error)

@@ -37,8 +37,8 @@ class JavaGroups:
     thread. Brokers from 3.0.
     """
 
-    def __init__(self, hands: ShimClient, properties: Mapping[str, str]) -> None:
-        self._calls = _Calls(hands)
+    def __init__(self, shim_client: ShimClient, properties: Mapping[str, str]) -> None:
+        self._calls = _Calls(shim_client)
         self._servers = properties.get("bootstrap.servers", "")
         self._client = uuid.uuid4().hex[:12]
         # Sent with every call: the JVM may have dropped the client, and they are few.
@@ -63,7 +63,7 @@ class JavaGroups:
             if (partition := str(tp.partition)) in (codes := topics.get(tp.topic, {}))
         }
 
-    def look(
+    def snapshot(
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
     ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError."""
@@ -86,7 +86,7 @@ class JavaGroups:
             errors=answer["errors"],
         )
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """Nothing to do: the JVM's client has a thread of its own."""
 
     def close(self) -> None:
@@ -137,8 +137,8 @@ class _Calls:
     not go out beside an older one, which could land last and take the group back.
     """
 
-    def __init__(self, hands: ShimClient) -> None:
-        self._hands = hands
+    def __init__(self, shim_client: ShimClient) -> None:
+        self._shim_client = shim_client
         self._last: Future[str] | None = None
         self._orders: SimpleQueue[tuple[str, str, Future[str]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="eo-listener-hands", daemon=True)
@@ -168,7 +168,7 @@ class _Calls:
         while (order := self._orders.get()) is not None:
             what, argument, answer = order
             try:
-                answer.set_result(self._hands.call(what, argument))
+                answer.set_result(self._shim_client.call(what, argument))
             except Exception as error:  # noqa: BLE001  # told to who waits, or to nobody if none does
                 answer.set_exception(error)
 

@@ -71,7 +71,7 @@ class Logs:
         self._properties = dict(properties)
         self._clients: tuple[Client, AdminClient] | None = None
 
-    def look(
+    def snapshot(
         self,
         held: Held,
         partitions: Collection[TopicPartition],

@@ -53,7 +53,7 @@ class MemberGroups(PooledGroupStore["_Member"]):
         """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
         return self._clients.of(group).commit(positions, time.monotonic() + timeout)
 
-    def look(
+    def snapshot(
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
     ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError.
@@ -63,7 +63,7 @@ class MemberGroups(PooledGroupStore["_Member"]):
         deadline = time.monotonic() + timeout
         there = {tp.topic for tp in self._logs.existing(partitions, deadline)}
         held = self._clients.of(group).held(partitions, there, deadline)
-        return self._logs.look(held, partitions, deadline)
+        return self._logs.snapshot(held, partitions, deadline)
 
 
 class _Member:

@@ -60,20 +60,20 @@ class RecordReader:
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
         """Where the logs stand, and whether they are compacted. Raises KafkaError."""
         deadline = time.monotonic() + self._timeout
-        look = self._logs.look(NOTHING_HELD, partitions, deadline).whole()
+        snapshot = self._logs.snapshot(NOTHING_HELD, partitions, deadline).whole()
         compacted = {
-            topic: self._is_compacted(topic) for topic in sorted({t for t, _ in look.ends})
+            topic: self._is_compacted(topic) for topic in sorted({t for t, _ in snapshot.ends})
         }
         return {
             tp: LogFacts(
-                start=look.starts[tp],
+                start=snapshot.starts[tp],
                 stable=self._stable(tp),
                 end=end,
-                topic_id=look.topic_ids.get(tp.topic),
+                topic_id=snapshot.topic_ids.get(tp.topic),
                 compacted=compacted[tp.topic],
                 transactional=self._transactional,
             )
-            for tp, end in look.ends.items()
+            for tp, end in snapshot.ends.items()
         }
 
     def seen(self, partition: TopicPartition, spans: Runs, *, committed: bool) -> Runs:

@@ -27,10 +27,10 @@ class SimpleGroups(PooledGroupStore[GroupClient]):
         """Commit, and say of each partition None or Kafka's error name. Raises KafkaError."""
         return self._clients.of(group).commit(positions, time.monotonic() + timeout)
 
-    def look(
+    def snapshot(
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
     ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError."""
         deadline = time.monotonic() + timeout
         held = self._clients.of(group).held(partitions, deadline)
-        return self._logs.look(held, partitions, deadline)
+        return self._logs.snapshot(held, partitions, deadline)

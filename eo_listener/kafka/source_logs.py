@@ -44,20 +44,20 @@ class SourceLogs:
 
     def __init__(
         self,
-        hands: ShimClient | None = None,
+        shim_client: ShimClient | None = None,
         *,
         kafka: Mapping[str, str] = MappingProxyType({}),
         patience: float = PATIENCE,
     ) -> None:
         self._rules = GroupRouting(kafka=kafka, gssapi=has_gssapi())
-        self._hands = hands
+        self._shim_client = shim_client
         self._patience = patience
         # By process too: librdkafka's threads do not come along where one is forked off, and
         # closing its clients there would wait for them.
         self._clients: dict[tuple[int, Cluster], _Asker] = {}
         weakref.finalize(self, _close, self._clients)
 
-    def look(
+    def snapshot(
         self, options: Mapping[str, str], partitions: Collection[TopicPartition]
     ) -> GroupSnapshot:
         """Say where the logs of a source stand; `options` are its reader's, keys in lower case.
@@ -72,9 +72,9 @@ class SourceLogs:
                 request = min(deadline, time.monotonic() + _REQUEST)
                 asker = self._asker(cluster)
                 if isinstance(asker, Logs):
-                    return asker.look(NOTHING_HELD, partitions, request).whole()
+                    return asker.snapshot(NOTHING_HELD, partitions, request).whole()
                 left = request - time.monotonic()
-                return asker.look(_group(options), partitions, timeout=left).whole()
+                return asker.snapshot(_group(options), partitions, timeout=left).whole()
             except KafkaError as error:
                 # A client's own word (`_TRANSPORT`) may pass, a broker's only if it is known to.
                 passing = error.code.startswith("_") or error.code in _PASSING
@@ -102,13 +102,13 @@ class SourceLogs:
 
     def _opened(self, cluster: Cluster) -> _Asker:
         if cluster.client != "java":
-            return Logs(librdkafka_properties(cluster, self._hands))
-        if self._hands is None:
+            return Logs(librdkafka_properties(cluster, self._shim_client))
+        if self._shim_client is None:
             raise SettingsError(
                 f"the cluster at {cluster} cannot be asked without Spark's JVM",
                 cause=cluster.why_java,
             )
-        return JavaGroups(self._hands, dict(cluster.properties))
+        return JavaGroups(self._shim_client, dict(cluster.properties))
 
 
 def _group(options: Mapping[str, str]) -> str:

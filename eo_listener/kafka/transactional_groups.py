@@ -86,7 +86,7 @@ class TransactionalGroups(PooledGroupStore["_Transactions"]):
             raise error
         return answer
 
-    def look(
+    def snapshot(
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
     ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError.
@@ -95,7 +95,7 @@ class TransactionalGroups(PooledGroupStore["_Transactions"]):
         """
         deadline = time.monotonic() + timeout
         held = self._clients.of(group).held(partitions, deadline)
-        return self._logs.look(held, partitions, deadline)
+        return self._logs.snapshot(held, partitions, deadline)
 
 
 class _Transactions:

@@ -41,8 +41,8 @@ class ClosableObserver(Protocol):
 class CommitService:
     """The router and the committer of one driver, wired by its settings.
 
-    `queries` answers for running queries; `observers` see every event, after the log; `hands` do
-    in the JVM what needs Java, where there is one. Every method but those with a deadline returns
+    `queries` answers for running queries; `observers` see every event, after the log; `shim_client`
+    does in the JVM what needs Java, where there is one. Every method but those with a deadline returns
     at once. Raises SettingsError.
     """
 
@@ -52,9 +52,9 @@ class CommitService:
         queries: QueryReader,
         observers: Iterable[Observer] = (),
         *,
-        hands: ShimClient | None = None,
+        shim_client: ShimClient | None = None,
     ) -> None:
-        self._mode, self._hands = settings.mode.value, hands
+        self._mode, self._shim_client = settings.mode.value, shim_client
         check(settings.kafka, self._mode)
         rules = replace(settings.rules, gssapi=has_gssapi())
         self._clusters: dict[str, Cluster] = {}  # those in use, by the name that events give them
@@ -85,14 +85,14 @@ class CommitService:
 
     def _open(self, cluster: Cluster) -> GroupStore:
         self._clusters[str(cluster)] = cluster
-        return open_cluster(cluster, self._mode, self._hands)
+        return open_cluster(cluster, self._mode, self._shim_client)
 
     def _properties(self, name: str) -> Mapping[str, str] | None:
         """How librdkafka reaches a cluster; None where it does not, or is not to yet."""
         cluster = self._clusters.get(name)
         if cluster is None or cluster.client == "java":
             return None
-        return librdkafka_properties(cluster, self._hands)
+        return librdkafka_properties(cluster, self._shim_client)
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
         """A run has begun."""

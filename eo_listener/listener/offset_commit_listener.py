@@ -170,7 +170,7 @@ class OffsetCommitListener(StreamingQueryListener):
             settings,
             NoQueries() if driver is None else driver.queries,
             observers,
-            hands=None if driver is None else driver.hands,
+            shim_client=None if driver is None else driver.shim_client,
         )
         self._intake = _Intake(driver, self._engine)
         self._far = _FarRuns()

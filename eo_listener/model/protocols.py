@@ -51,7 +51,7 @@ class GroupStore(Protocol):
         """
         ...
 
-    def look(
+    def snapshot(
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
     ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand; changes nothing.
@@ -61,7 +61,7 @@ class GroupStore(Protocol):
         """
         ...
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """Serve the client's own callbacks; called every few seconds, returns at once."""
         ...
 

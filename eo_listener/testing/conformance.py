@@ -357,12 +357,12 @@ class SinkConformance:
             sink.applied(QUERY)
             self.write(sink, first)
 
-            def look(point: str) -> None:
+            def snapshot(point: str) -> None:
                 if point.startswith("sink."):
                     now = (sorted(self.read_rows(_TARGET)), dict(reader.applied(QUERY)))
                     seen.append((point, now == before, now == after))
 
-            with hooked(look):
+            with hooked(snapshot):
                 self.write(sink, second)
         for point, is_before, is_after in seen:
             assert is_before or is_after, f"at {point} rows and heads do not belong together"

@@ -59,7 +59,7 @@ class MemoryGroups:
             self.history.append((group, landed))
         return answer
 
-    def look(
+    def snapshot(
         self,
         group: str,
         partitions: Collection[TopicPartition],
@@ -82,7 +82,7 @@ class MemoryGroups:
                 errors=errors,
             )
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """Nothing to serve."""
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ def test_a_leader_that_is_away(
     back = threading.Timer(2.0, attacked.proxy.disarm)
     back.start()
     started = time.monotonic()
-    assert logs.look(options, [tp]).ends == {tp: 3}
+    assert logs.snapshot(options, [tp]).ends == {tp: 3}
     assert fault.fired > 1
     assert time.monotonic() - started > 1.5
     back.join()
@@ -39,7 +39,7 @@ def test_a_leader_that_is_away(
     logs = SourceLogs(patience=1.0)
     attacked.proxy.arm("ListOffsets", Refuse(ERRORS[code]), times=None)
     with pytest.raises(KafkaError, match="reading where logs start"):
-        logs.look(options, [tp])
+        logs.snapshot(options, [tp])
     logs.close()
 
 
@@ -50,6 +50,6 @@ def test_a_refusal_is_told_at_once(attacked: Attacked) -> None:
     attacked.proxy.arm("ListOffsets", Refuse(ERRORS["GROUP_AUTHORIZATION_FAILED"]), times=None)
     started = time.monotonic()
     with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):
-        logs.look({"kafka.bootstrap.servers": attacked.servers}, [tp])
+        logs.snapshot({"kafka.bootstrap.servers": attacked.servers}, [tp])
     assert time.monotonic() - started < 10
     logs.close()

@@ -40,14 +40,14 @@ def test_a_leader_that_is_away_for_one_of_them(attacked: Attacked, nth: int) -> 
     attacked.topics.fill(partitions[0].topic, 20)
     options = {"kafka.bootstrap.servers": attacked.servers}
     with closing(SourceLogs(patience=20.0)) as logs:
-        logs.look(options, partitions)
+        logs.snapshot(options, partitions)
         refusal = Refuse(ERRORS["NOT_LEADER_OR_FOLLOWER"])
         fault = attacked.proxy.arm("ListOffsets", refusal, nth=nth)
-        look = logs.look(options, partitions)
+        snapshot = logs.snapshot(options, partitions)
     assert fault.fired == 1
-    assert look.starts == dict.fromkeys(partitions, 0)
-    assert look.ends.keys() == look.starts.keys()
-    assert sum(look.ends.values()) == 20
+    assert snapshot.starts == dict.fromkeys(partitions, 0)
+    assert snapshot.ends.keys() == snapshot.starts.keys()
+    assert sum(snapshot.ends.values()) == 20
 
 
 def test_a_coordinator_that_moves_between_them(attacked: Attacked) -> None:

@@ -33,7 +33,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.board = ClusterState(K)
+        self.cluster_state = ClusterState(K)
         self.settled: list[str] = []
         self.settler = Settler(self.settled.append)
         self.codes: dict[str, str] = {}
@@ -49,18 +49,18 @@ class Driver:
         for group, offset in offers:
             self.offer(group, offset, tp)
         self.settler.add(name)
-        self.board.hurry(group for group, _ in offers)
+        self.cluster_state.retry_now(group for group, _ in offers)
         self._pause, self._look_at = SHORTEST, self.now
 
     def offer(self, group: str, offset: int, tp: TopicPartition = TP) -> None:
         """Something is to be committed."""
-        refused = self.board.offer(group, {tp: Position(offset=offset)})
+        refused = self.cluster_state.offer(group, {tp: Position(offset=offset)})
         if refused is not None:
             self.events.append(refused)
 
     def waiting(self, groups: Groups) -> frozenset[Waiting]:
         """What the committer's `waiting` gives."""
-        return self.board.waiting([group for cluster, group in groups if cluster == K])
+        return self.cluster_state.waiting([group for cluster, group in groups if cluster == K])
 
     def pass_by(self, seconds: float) -> None:
         """Let so much time go by, in steps of a tenth of a second."""
@@ -75,7 +75,7 @@ class Driver:
             self.now += 0.1
 
     def _ask_kafka(self) -> bool:
-        request = self.board.next(self.now)
+        request = self.cluster_state.next(self.now)
         if request is None:
             return False
         self.requests[request.group] += 1
@@ -90,14 +90,14 @@ class Driver:
                 topic_ids={"t": "id"},
             )
             self.events += (
-                self.board.looked(request, look, self.now)
+                self.cluster_state.on_snapshot(request, look, self.now)
                 if code is None
-                else self.board.unseen(request, code, self.now)
+                else self.cluster_state.on_snapshot_failed(request, code, self.now)
             )
         else:
             answer = dict.fromkeys(request.positions, code)
             held.update(request.positions if code is None else {})
-            self.events += self.board.settle(request, answer, self.now)
+            self.events += self.cluster_state.on_commit_answer(request, answer, self.now)
         return True
 
 
@@ -168,7 +168,7 @@ def test_what_is_not_to_be_sent_is_dealt_with(driver: Driver, fate: str) -> None
     if fate == "fenced":
         driver.codes = {"g": "FENCED_INSTANCE_ID"}
     if fate == "withheld":
-        driver.board.withhold("g", {TP: Position(offset=10)})
+        driver.cluster_state.withhold("g", {TP: Position(offset=10)})
     driver.run("r", ("g", offset))
     driver.pass_by(10)
     assert driver.settled == ["r"]

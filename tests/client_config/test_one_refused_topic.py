@@ -129,11 +129,11 @@ def test_by_java_too(secured: Secured, java: GroupStore) -> None:
         with suppress(KafkaError):  # the group's coordinator is made at its first use
             answer = java.commit(place.group, place.wanted, timeout=8)
     assert answer == {place.free: None, place.seen: refused, place.hidden: refused}
-    look = java.look(place.group, place.wanted, timeout=8)
-    assert look.errors == {place.hidden.topic: refused}
-    assert look.held == {place.free: place.wanted[place.free]}
-    assert look.ends.keys() == look.starts.keys() == {place.free, place.seen}
-    assert look.topic_ids.keys() == {place.free.topic, place.seen.topic}
+    snapshot = java.snapshot(place.group, place.wanted, timeout=8)
+    assert snapshot.errors == {place.hidden.topic: refused}
+    assert snapshot.held == {place.free: place.wanted[place.free]}
+    assert snapshot.ends.keys() == snapshot.starts.keys() == {place.free, place.seen}
+    assert snapshot.topic_ids.keys() == {place.free.topic, place.seen.topic}
     with pytest.raises(KafkaError) as failed:
-        look.whole()
+        snapshot.whole()
     assert failed.value.code == refused

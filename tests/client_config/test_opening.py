@@ -58,12 +58,12 @@ def test_stores_are_read_by_java(ways: Mapping[str, dict[str, str]], keys: Keys)
         "trust": {"v": 1, "certificates": keys.authority, "key": None},
         "key": {"v": 1, "certificates": keys.chain, "key": keys.open_key},
     }
-    hands = Says(lambda argument: json.dumps(answers[json.loads(argument)["use"]]))
-    groups = open_cluster(cluster_of(ways["mutual-jks"]), "simple", hands)
+    shim_client = Says(lambda argument: json.dumps(answers[json.loads(argument)["use"]]))
+    groups = open_cluster(cluster_of(ways["mutual-jks"]), "simple", shim_client)
     groups.close()
     assert isinstance(groups, SimpleGroups)
-    assert [what for what, _ in hands.asked] == [REQUEST, REQUEST]
-    assert json.loads(hands.asked[1][1]) == {
+    assert [what for what, _ in shim_client.asked] == [REQUEST, REQUEST]
+    assert json.loads(shim_client.asked[1][1]) == {
         "use": "key",
         "location": keys.jks_file,
         "type": "JKS",
@@ -134,11 +134,11 @@ def committing(
 
 def test_a_cluster_that_cannot_be_opened_is_tried_again(ways: Mapping[str, dict[str, str]]) -> None:
     """The failure is told with its cause and what to do, and the commit is made when it opens."""
-    hands: list[ShimClient] = [Says(JvmError("it is gone"))] * 3
+    shim_client: list[ShimClient] = [Says(JvmError("it is gone"))] * 3
     groups = MemoryGroups()
 
     def open_store(cluster: Cluster) -> GroupStore:
-        return open_cluster(cluster, "simple", hands.pop()) if hands else groups
+        return open_cluster(cluster, "simple", shim_client.pop()) if shim_client else groups
 
     position = {TopicPartition("t", 0): Position(offset=5, metadata="")}
     with committing(open_store) as (committer, events):

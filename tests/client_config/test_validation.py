@@ -18,14 +18,14 @@ CALLS = {
     "a group": "ClusterReader(SERVERS).group(BAD)",
     "the value of a property": "check({'client.id': BAD})",
     "the name of a property": "check({BAD: 'x'})",
-    "a group in the mode member": "open_groups(SERVERS, 'member').look(BAD, [], timeout=1)",
+    "a group in the mode member": "open_groups(SERVERS, 'member').snapshot(BAD, [], timeout=1)",
     "a group in the mode transactional": (
-        "open_groups(SERVERS, 'transactional').look(BAD, [], timeout=1)"
+        "open_groups(SERVERS, 'transactional').snapshot(BAD, [], timeout=1)"
     ),
     "a topic": "Logs(SERVERS).existing([TopicPartition(BAD, 0)], time.monotonic() + 1)",
     "a group to describe": "Inspector(SERVERS).group(BAD)",
     "a topic to describe": "Inspector(SERVERS).topics([BAD])",
-    "the address": "open_groups({'bootstrap.servers': BAD}, 'simple').look('g', [], timeout=1)",
+    "the address": "open_groups({'bootstrap.servers': BAD}, 'simple').snapshot('g', [], timeout=1)",
 }
 PROGRAM = """
 import time

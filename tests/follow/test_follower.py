@@ -204,8 +204,8 @@ def test_a_slow_storage_holds_up_nobody_else(
     follower = watched.start(target(f"slow://{uuid.uuid4()}", "s"), target(folder))
     until(lambda: watched.held("g") == three(2))
     time.sleep(0.6)
-    follower.tend()
-    follower.tend()
+    follower.poll()
+    follower.poll()
     assert watched.kinds().count(NoticeKind.SILENT) == 1
     began = time.monotonic()
     follower.close(3.0)

@@ -40,7 +40,7 @@ class Recorder:
         self.plans: list[PlannedBatch] = []
         self.files: list[PlannedBatch] = []
         self.logs = SourceLogs(JvmShimClient())
-        self._live = LivePlans(self.logs.look, initial)
+        self._live = LivePlans(self.logs.snapshot, initial)
         self._files = CheckpointPlans(str(checkpoint), "run")
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
@@ -181,7 +181,7 @@ def test_each_query_finds_itself(jobs: Jobs, topics: Topics) -> None:
             together.wait()
 
             def ask() -> None:
-                plans = LivePlans(SourceLogs(JvmShimClient()).look, initial)
+                plans = LivePlans(SourceLogs(JvmShimClient()).snapshot, initial)
                 found[name].append(plans.plan(frame, batch_id).run_id)
 
             thread = threading.Thread(target=ask)
@@ -305,9 +305,9 @@ def test_both_ways_to_kafka_say_the_same(jobs: Jobs, topics: Topics) -> None:
     asked = [TopicPartition(topic, 0), TopicPartition(topic, 1), TopicPartition("nosuch", 0)]
     options = {"kafka.bootstrap.servers": topics.servers}
     logs = SourceLogs(JvmShimClient())
-    plain = logs.look(options, asked)
+    plain = logs.snapshot(options, asked)
     # With delegation tokens Spark decides by itself how to log in.
-    by_java = logs.look({**options, TOKENS: "one"}, asked)
+    by_java = logs.snapshot({**options, TOKENS: "one"}, asked)
     logs.close()
     assert plain == by_java
     assert plain.starts == {asked[0]: 3, asked[1]: 0}
@@ -319,5 +319,5 @@ def test_a_kafka_that_is_away(jobs: Jobs, topics: Topics) -> None:
     logs = SourceLogs(patience=1.0)
     nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1"}
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
-        logs.look(nowhere, [TopicPartition("t", 0)])
+        logs.snapshot(nowhere, [TopicPartition("t", 0)])
     logs.close()

@@ -30,7 +30,7 @@ def main(settings: str) -> None:
         except KafkaError as error:
             said = [error.code]
         print(json.dumps([offset, said]), flush=True)  # noqa: T201  # read by the test
-        store.tend()
+        store.poll()
         offset += 1
         time.sleep(PAUSE)
 

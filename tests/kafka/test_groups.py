@@ -88,7 +88,7 @@ def test_a_look_at_more_than_one_request_takes(
     topic, group = topics.create(partitions=100), unique("g")
     insist(store, group, at(3, T(topic, 99)))
     partitions = [T(topic, number) for number in range(150)]
-    found = look_until(store, group, partitions, lambda look: len(look.ends) == 100)
+    found = look_until(store, group, partitions, lambda snapshot: len(snapshot.ends) == 100)
     assert found.held == at(3, T(topic, 99))
 
 
@@ -97,7 +97,7 @@ def test_a_look_at_nobody_is_an_error() -> None:
     store = SimpleGroups({"bootstrap.servers": "127.0.0.1:1"})
     started = time.monotonic()
     with pytest.raises(KafkaError) as failed:
-        store.look("g", [T("t", 0)], timeout=3)
+        store.snapshot("g", [T("t", 0)], timeout=3)
     assert time.monotonic() - started < 5
     assert "Connection refused" in (failed.value.cause or "")
     store.close()

@@ -114,12 +114,12 @@ def insist(
         time.sleep(0.1)
 
 
-def look(store: GroupStore, place: Place) -> GroupSnapshot:
+def snapshot(store: GroupStore, place: Place) -> GroupSnapshot:
     """Look until it is answered: the log of transactions is made at its first use."""
     deadline = time.monotonic() + 60
     while True:
         try:
-            return store.look(place.group, place.at(0), timeout=4)
+            return store.snapshot(place.group, place.at(0), timeout=4)
         except KafkaError:
             if time.monotonic() > deadline:
                 raise
@@ -144,9 +144,9 @@ def test_the_group_as_kafkas_own_tool_shows_it(
     shown = place.state()
     assert (shown.state, shown.members) == (state, members)
     assert place.held() == place.at(7)
-    look = store.look(place.group, place.at(0), timeout=8)
-    assert look.held == place.at(7)
-    assert look.ends == dict.fromkeys(place.at(0), 0)
+    snapshot = store.snapshot(place.group, place.at(0), timeout=8)
+    assert snapshot.held == place.at(7)
+    assert snapshot.ends == dict.fromkeys(place.at(0), 0)
 
 
 @pytest.mark.parametrize("mode", FINAL)
@@ -160,7 +160,7 @@ def test_a_second_driver_fences_the_first(mode: str, place: Place, opened: Opene
     assert explain(FINAL[mode]).final
     assert place.held() == place.at(6, "second")
     assert attempt(second, place.group, place.at(7, "second")) == {None}
-    assert first.look(place.group, place.at(0), timeout=8).held == place.at(7, "second")
+    assert first.snapshot(place.group, place.at(0), timeout=8).held == place.at(7, "second")
 
 
 @new_protocol
@@ -216,7 +216,7 @@ def test_what_an_older_driver_has_open_never_lands(place: Place, opened: Opened)
     older.begin_transaction()
     older.send_offsets_to_transaction([Wire(place.topic, 0, 99)], membership, 30)
     store = opened("transactional", place.properties())
-    found = look(store, place)
+    found = snapshot(store, place)
     assert found.held == {}
     with pytest.raises(KafkaException):
         older.commit_transaction(30)
@@ -290,7 +290,7 @@ def test_a_member_reads_no_records(
     store = opened("member", place.properties(protocol))
     insist(store, place.group, place.at(1))
     for _ in range(20):
-        store.tend()
+        store.poll()
         time.sleep(0.1)
     requests = [
         broker["req"].get("Fetch", 0)
@@ -436,7 +436,7 @@ class Committer(threading.Thread):
                 started = time.monotonic()
                 if offset % 5 == 0:
                     with suppress(KafkaError):
-                        store.look(self._place.group, self._place.at(0), timeout=4)
+                        store.snapshot(self._place.group, self._place.at(0), timeout=4)
                     self.longest = max(self.longest, time.monotonic() - started)
                     started = time.monotonic()
                 said = attempt(store, self._place.group, self._place.at(offset))
@@ -444,7 +444,7 @@ class Committer(threading.Thread):
                 self.codes |= said
                 if said == {None}:
                     self.confirmed = offset
-                store.tend()
+                store.poll()
 
     def end(self) -> None:
         self._ending.set()
@@ -529,14 +529,14 @@ def test_only_a_live_member_keeps_its_offsets(start_broker: Callable[..., Broker
         stores[mode] = (place, open_groups(place.properties(), mode))
         insist(stores[mode][1], place.group, place.at(5))
     try:
-        tend(stores, 30)
+        poll(stores, 30)
         for place, store in stores.values():
             insist(store, place.group, {T(topic, 0): Position(offset=6)})
-        tend(stores, 45)
+        poll(stores, 45)
         for mode, (place, _) in stores.items():
             left = 3 if mode == "member" else 1
             assert len(place.held()) == left, mode
-        tend(stores, 45)
+        poll(stores, 45)
         for mode, (place, _) in stores.items():
             assert len(place.held()) == (3 if mode == "member" else 0), mode
     finally:
@@ -544,10 +544,10 @@ def test_only_a_live_member_keeps_its_offsets(start_broker: Callable[..., Broker
             store.close()
 
 
-def tend(stores: Mapping[str, tuple[Place, GroupStore]], seconds: float) -> None:
+def poll(stores: Mapping[str, tuple[Place, GroupStore]], seconds: float) -> None:
     """Let time go by as a committer with nothing to commit does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         for _, store in stores.values():
-            store.tend()
+            store.poll()
         time.sleep(1)

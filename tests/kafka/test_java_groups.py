@@ -114,14 +114,14 @@ def test_metadata_is_kept_as_it_is(store: GroupStore, topics: Topics, broker: Br
     texts = ['{"v":1,"q":"a\\b"}', "\u00fc\U0001f600\n\t'", ""]
     wanted = {T(topic, p): Position(offset=p, metadata=text) for p, text in enumerate(texts)}
     insist(store, group, wanted)
-    assert store.look(group, wanted, timeout=8).held == wanted
+    assert store.snapshot(group, wanted, timeout=8).held == wanted
     other = SimpleGroups({"bootstrap.servers": broker.bootstrap_servers})
     try:
-        assert other.look(group, wanted, timeout=8).held == wanted
+        assert other.snapshot(group, wanted, timeout=8).held == wanted
         insist(other, group, at(9, T(topic, 0)))
     finally:
         other.close()
-    held = store.look(group, [T(topic, 0)], timeout=8).held
+    held = store.snapshot(group, [T(topic, 0)], timeout=8).held
     assert held == at(9, T(topic, 0))
 
 
@@ -152,7 +152,7 @@ def test_nobody_at_the_address(spark: SparkSession) -> None:
     store = JavaGroups(JvmShimClient(), {"bootstrap.servers": "127.0.0.1:1"})
     for ask in (
         lambda: store.commit("g", at(5, T("t", 0)), timeout=1.5),
-        lambda: store.look("g", [T("t", 0)], timeout=1.5),
+        lambda: store.snapshot("g", [T("t", 0)], timeout=1.5),
     ):
         began = time.monotonic()
         with pytest.raises(KafkaError) as failed:
@@ -258,7 +258,7 @@ def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Br
     give_token(spark, servers)
     store = JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
     insist(store, "tokens", at(2, T(topic, 0)))
-    assert store.look("tokens", [T(topic, 0)], timeout=8).held == at(2, T(topic, 0))
+    assert store.snapshot("tokens", [T(topic, 0)], timeout=8).held == at(2, T(topic, 0))
     store.close()
 
 
@@ -305,7 +305,7 @@ def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Brok
             store.commit("g", at(2, T(topic, 0)), timeout=1)
         assert failed.value.code == UNANSWERED
         with pytest.raises(KafkaError):
-            store.look("g", [T(topic, 0)], timeout=1)
+            store.snapshot("g", [T(topic, 0)], timeout=1)
         assert time.monotonic() - began < 10
     finally:
         own_broker.resume()
@@ -316,7 +316,7 @@ def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Brok
     assert explain(failed.value.code).unknown
     own_broker.restart()
     insist(store, "g", at(5, T(topic, 0)))
-    assert store.look("g", [T(topic, 0)], timeout=8).held == at(5, T(topic, 0))
+    assert store.snapshot("g", [T(topic, 0)], timeout=8).held == at(5, T(topic, 0))
     store.close()
     assert all_gone(spark)
 
@@ -334,11 +334,11 @@ def test_many_groups_cost_no_threads(
 
     for group in groups[:5]:
         insist(store, group, at(3, T(topic, 0)))
-        store.look(group, [T(topic, 0)], timeout=8)
+        store.snapshot(group, [T(topic, 0)], timeout=8)
     before = size()
     for group in groups[5:]:
         insist(store, group, at(3, T(topic, 0)))
-        assert store.look(group, [T(topic, 0)], timeout=8).held == at(3, T(topic, 0))
+        assert store.snapshot(group, [T(topic, 0)], timeout=8).held == at(3, T(topic, 0))
     # A few come and go with whatever else this process has to do; a leak would be hundreds.
     assert all(after <= was + 30 for after, was in zip(size(), before, strict=True))
     assert reader.group(groups[-1], [T(topic, 0)]) == at(3, T(topic, 0))
@@ -362,7 +362,7 @@ def test_the_committer_works_over_it(spark: SparkSession, topics: Topics, broker
     worker.flush(time.monotonic() + 10)
     worker.close(time.monotonic() + 10)
     store = JavaGroups(JvmShimClient(), servers)
-    assert store.look(group, [T(topic, 0), T(topic, 1)], timeout=8).held == at(
+    assert store.snapshot(group, [T(topic, 0), T(topic, 1)], timeout=8).held == at(
         20, T(topic, 0), T(topic, 1)
     )
     store.close()
@@ -407,29 +407,29 @@ class Slow:
 
 def test_a_newer_commit_waits_for_an_older_one() -> None:
     """While a call that was given up is still out, nothing else is asked of the JVM."""
-    hands = Slow()
-    store = JavaGroups(hands, {})
+    shim_client = Slow()
+    store = JavaGroups(shim_client, {})
     for offset in (1, 2):
         with pytest.raises(KafkaError) as failed:
             store.commit("g", at(offset, T("t", 0)), timeout=0.2)
         assert failed.value.code == UNANSWERED
-    assert hands.asked == [1]
-    hands.go.set()
+    assert shim_client.asked == [1]
+    shim_client.go.set()
     assert store.commit("g", at(3, T("t", 0)), timeout=5) == {T("t", 0): None}
-    assert hands.asked == [1, 3]
+    assert shim_client.asked == [1, 3]
     store.close()
 
 
 def test_closing_does_not_wait_for_ever() -> None:
     """A store whose JVM hangs closes within seconds, and leaves a daemon thread at most."""
-    hands = Slow()
-    store = JavaGroups(hands, {})
+    shim_client = Slow()
+    store = JavaGroups(shim_client, {})
     with pytest.raises(KafkaError):
         store.commit("g", at(1, T("t", 0)), timeout=0.1)
     began = time.monotonic()
     store.close()
     assert time.monotonic() - began < 10
-    hands.go.set()
+    shim_client.go.set()
 
 
 class Broken:
@@ -476,7 +476,7 @@ def test_metadata_that_another_client_left_does_no_harm(
     What is read there is chance, so it is read often.
     """
     topic, group = Topics(broker.bootstrap_servers).create(partitions=1), unique("g")
-    hands = JvmShimClient()
+    shim_client = JvmShimClient()
     for offset, length in enumerate(range(8, 121, 8), 1):
         asked = {
             "client": "foreign",
@@ -486,10 +486,10 @@ def test_metadata_that_another_client_left_does_no_harm(
             "metadata": ["x" * length],
             "topics": {topic: [[0, offset, 0]]},
         }
-        told = json.loads(hands.call("groups.commit", json.dumps(asked)))
+        told = json.loads(shim_client.call("groups.commit", json.dumps(asked)))
         assert told.get("topics", {topic: {"0": None}}) == {topic: {"0": None}}
         for _ in range(20):
             (held,) = reader.group(group, [T(topic, 0)]).values()
             assert held.offset == offset
             assert held.metadata.startswith(("x" * length, UNREADABLE))
-    hands.call("groups.close", json.dumps({"client": "foreign"}))
+    shim_client.call("groups.close", json.dumps({"client": "foreign"}))

@@ -96,7 +96,7 @@ class Cluster:
             self.owners[group] = driver
         return True
 
-    def look(self, group: str, partitions: Collection[TopicPartition]) -> GroupSnapshot:
+    def snapshot(self, group: str, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         """What a look shows."""
         held = self.groups.get(group, {})
         here = [tp for tp in partitions if self.exists(tp)]

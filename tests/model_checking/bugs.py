@@ -45,7 +45,7 @@ def planted(bug: Bug) -> Iterator[None]:
         yield
 
 
-_offer, _settle, _see = ClusterState.offer, GroupState.settle, PartitionState.see
+_offer, _settle, _see = ClusterState.offer, GroupState.on_commit_answer, PartitionState.compare
 _position, _route, _look = Queries.position, GroupRouting.route, QueryTracker._look
 _follow = SequenceGuard.follow
 
@@ -78,7 +78,7 @@ def _never(self: PartitionState, policy: Any) -> float:
 
 
 def _once(self: PartitionState, policy: Any) -> float:
-    return 1e12 if self.looked is not None else self.not_before
+    return 1e12 if self.on_snapshot is not None else self.not_before
 
 
 def _blind_to_group(self: PartitionState, found: Any, end: int, policy: Any) -> Any:
@@ -107,7 +107,7 @@ def _repeat_forgotten(self: PartitionState, position: Any, now: float, doubt: fl
     self.repeat = now + doubt if doubtful else None
 
 
-_land = PartitionState.land
+_land = PartitionState.confirm
 
 
 def _first_undoubted(self: PartitionState, position: Any, now: float, doubt: float) -> None:
@@ -225,19 +225,29 @@ BUGS = (
     Bug("commit offset + 1", "calm", ((ClusterState, "offer", _one_more),)),
     Bug("commit the planned end", "calm", ((Queries, "position", _planned_end),)),
     Bug("commit start offsets", "calm", ((GroupRouting, "route", _start_offsets),)),
-    Bug("errors of partitions ignored", "doubt", ((GroupState, "settle", _all_or_nothing),)),
+    Bug(
+        "errors of partitions ignored",
+        "doubt",
+        ((GroupState, "on_commit_answer", _all_or_nothing),),
+    ),
     Bug("no look at all", "calm", ((PartitionState, "look_due", _never),)),
     Bug("one look only", "answers", ((PartitionState, "look_due", _once),)),
-    Bug("the group may go back", "rewind", ((PartitionState, "see", _blind_to_group),)),
+    Bug("the group may go back", "rewind", ((PartitionState, "compare", _blind_to_group),)),
     Bug("the guard's mark is not read", "mark", ((PartitionState, "_see_mark", _nothing),)),
     Bug("topic ids ignored", "topics", ((GroupState, "_recreations", _nothing),)),
-    Bug("log end ignored", "topics", ((PartitionState, "see", _endless),)),
-    Bug("no repeat after doubt", "doubt", ((PartitionState, "land", _no_repeat),)),
-    Bug("doubt ends with the next commit", "doubt", ((PartitionState, "land", _repeat_forgotten),)),
-    Bug("late request of a dead driver", "replay", ((PartitionState, "land", _first_undoubted),)),
+    Bug("log end ignored", "topics", ((PartitionState, "compare", _endless),)),
+    Bug("no repeat after doubt", "doubt", ((PartitionState, "confirm", _no_repeat),)),
+    Bug(
+        "doubt ends with the next commit",
+        "doubt",
+        ((PartitionState, "confirm", _repeat_forgotten),),
+    ),
+    Bug(
+        "late request of a dead driver", "replay", ((PartitionState, "confirm", _first_undoubted),)
+    ),
     Bug("rewind not in the metadata", "allow", ((slots, "_rewinding", _unrecorded),)),
     Bug("guard withholds nothing", "guard", ((PartitionState, "withhold", _not_withheld),)),
-    Bug("greatest of shared offsets", "shared", ((SharedPartitions, "least", _greatest),)),
+    Bug("greatest of shared offsets", "shared", ((SharedPartitions, "lowest", _greatest),)),
     Bug("a fenced lane goes on", "fenced", ((lanes, "explain", _never_final),)),
     Bug("no catch-up", "crash", ((QueryRun, "at", _of_nothing),)),
     Bug("no renewal", "expire", ((ClusterState, "offer", _not_renewed),)),
@@ -254,14 +264,14 @@ BUGS = (
     Bug(
         "repeat for a topic that is gone",
         "deleted",
-        ((PartitionState, "miss", _repeat_of_what_is_gone),),
+        ((PartitionState, "partition_missing", _repeat_of_what_is_gone),),
     ),
     Bug(
         "what a look showed is forgotten",
         "standstill",
         ((PartitionState, "_keep_quiet", _nothing),),
     ),
-    Bug("looks outlive a standstill", "zombie", ((GroupState, "distrust", _nothing),)),
+    Bug("looks outlive a standstill", "zombie", ((GroupState, "invalidate_snapshots", _nothing),)),
     Bug("an event counts each time", "twice", ((SequenceGuard, "follow", _unforgetting),)),
     Bug("a position's number is exact", "behind", ((query_run, "_is_at_end", _never_at_end),)),
     Bug("lost records are not looked for", "lossy", ((QueryTracker, "_losses", _no_losses),)),

@@ -33,7 +33,7 @@ class Steady:
 class Front:
     """Where the router hands commits over: one cluster's board."""
 
-    board: ClusterState
+    cluster_state: ClusterState
     events: list[Event] = field(default_factory=list)
     offered: dict[TopicPartition, int] = field(default_factory=dict)  # the furthest ever
     fresh: list[tuple[TopicPartition, int]] = field(default_factory=list)  # since it was cleared
@@ -42,7 +42,7 @@ class Front:
         for tp, position in commit.positions.items():
             self.offered[tp] = max(position.offset, self.offered.get(tp, 0))
             self.fresh.append((tp, position.offset))
-        refused = self.board.offer(
+        refused = self.cluster_state.offer(
             commit.group,
             commit.positions,
             renew=renew,
@@ -53,16 +53,16 @@ class Front:
             self.events.append(refused)
 
     def withhold(self, commit: GroupOffsets) -> None:
-        self.board.withhold(commit.group, commit.positions)
+        self.cluster_state.withhold(commit.group, commit.positions)
 
     def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
-        return self.board.log_starts(commit.group, by)
+        return self.cluster_state.log_starts(commit.group, by)
 
     def feed(self, clusters: Collection[Cluster]) -> None:
         """What the model does not have: threads and connections to give back."""
 
-    def hurry(self, groups: Groups) -> None:
-        self.board.hurry(group for _, group in groups)
+    def retry_now(self, groups: Groups) -> None:
+        self.cluster_state.retry_now(group for _, group in groups)
 
     def observe(self, event: Event) -> None:
         self.events.append(event)
@@ -100,10 +100,10 @@ class Driver:
         self.on_its_way = False  # the answer is lost, whatever becomes of the request
         self.queries = Queries(options, behind=behind)
         self.runs: dict[str, QueryRun] = {}
-        self.inbox = EventBuffer()
-        self.board = ClusterState("k:9092", setting.retry, Steady(), setting.policy)  # type: ignore[arg-type]  # it draws one number
-        self.front = Front(self.board)
-        self.desk = QueryTracker(
+        self.buffer = EventBuffer()
+        self.cluster_state = ClusterState("k:9092", setting.retry, Steady(), setting.policy)  # type: ignore[arg-type]  # it draws one number
+        self.front = Front(self.cluster_state)
+        self.tracker = QueryTracker(
             rules,
             self.queries,
             self.front,  # type: ignore[arg-type]  # of the committer it is what the desk uses
@@ -115,40 +115,40 @@ class Driver:
         """Start a run of a query."""
         self.runs[run.query] = run
         self.queries.runs[run.run] = run
-        self.inbox.started(Started(query_id=run.checkpoint.id, run_id=run.run, name=run.query))
+        self.buffer.started(Started(query_id=run.checkpoint.id, run_id=run.run, name=run.query))
 
     def end(self, run: QueryRun, *, told: bool = True) -> None:
         """A run is over, and mostly Spark says so."""
         run.phase = Phase.OVER
         self.runs.pop(run.query, None)
         if told:
-            self.inbox.ended(run.run)
+            self.buffer.ended(run.run)
         else:
             self.untold += 1
 
     def due(self, now: float) -> float | None:
         """When the router has something to do."""
-        return now if self.inbox else self.desk.due()
+        return now if self.buffer else self.tracker.due()
 
     def serve(self, now: float) -> None:
         """Go once round the router's loop."""
-        self.desk.serve(self.inbox.take(), Moment(now, now))
+        self.tracker.serve(self.buffer.take(), Moment(now, now))
 
     def wait(self, now: float) -> float | None:
         """How long the worker has nothing to do."""
-        return self.board.wait(now)
+        return self.cluster_state.wait(now)
 
     def request(self, now: float) -> CommitRequest | SnapshotRequest | None:
         """What the worker sends now."""
-        return self.board.next(now)
+        return self.cluster_state.next(now)
 
     def live(self, since: float, until: float) -> None:
         """Time has passed for a process that runs: its worker has gone round every few seconds."""
-        asked = self.board._asked
+        asked = self.cluster_state._asked
         if self.outstanding is None and asked is not None:
             if since - asked > STANDSTILL:
-                self.board.distrust()
-            self.board._asked = until
+                self.cluster_state.invalidate_snapshots()
+            self.cluster_state._asked = until
 
     def take_events(self) -> list[Event]:
         """Everything told since."""

@@ -24,7 +24,7 @@ _DURATIONS = frozenset({"delay", "recommit_interval", "_recommit_interval"})
 _AGED = {
     "planned": -60.0,
     "log_starts": -60.0,
-    "looked": -60.0,
+    "on_snapshot": -60.0,
     "not_before": 0.0,
     "_due": 0.0,
     "due": 0.0,

@@ -43,7 +43,7 @@ class Seen:
     topic_id: str
     start: int
     end: int
-    looked: float
+    on_snapshot: float
     raised: bool = False
     outdated: bool = False  # the driver stood still since
 
@@ -119,7 +119,7 @@ class Truth:
 
     # What Kafka sees
 
-    def looked(
+    def on_snapshot(
         self, driver: str, tps: Iterable[TopicPartition], kafka: Cluster, now: float
     ) -> None:
         """A driver has looked."""
@@ -167,7 +167,7 @@ class Truth:
         """Check a commit that arrives in time, before it takes effect."""
         what = f"{driver} commits {tp} at {position} over {held}"
         seen = self.seen.get((driver, tp))
-        fresh = seen is not None and now - seen.looked <= setting.policy.look_every + 0.001
+        fresh = seen is not None and now - seen.on_snapshot <= setting.policy.look_every + 0.001
         require(fresh, f"{what}: without a fresh look")
         assert seen is not None
         require(not seen.outdated, f"{what}: without a look since it stood still")

@@ -84,9 +84,9 @@ def _compare(world: World, chief: Driver, *, forgiving: bool) -> None:
     """The group stands where the checkpoints do, or somebody has said why not."""
     held = world.kafka.held(GROUP)
     unheard = any(run.untold for run in chief.runs.values())  # until the recommit
-    unseen = world.truth.meddled | world.truth.taken_back
+    on_snapshot_failed = world.truth.meddled | world.truth.taken_back
     for tp, right in world.right().items():
-        if not world.kafka.exists(tp) or (forgiving and (unheard or tp in unseen)):
+        if not world.kafka.exists(tp) or (forgiving and (unheard or tp in on_snapshot_failed)):
             continue
         found = held[tp].offset if tp in held else None
         require(
@@ -110,14 +110,14 @@ def _said(world: World, chief: Driver, tp: TopicPartition) -> bool:
 
 
 def _bounded(world: World, driver: Driver) -> None:
-    runs, groups = len(driver.desk._runs), len(driver.desk._claims._claims)
+    runs, groups = len(driver.tracker._runs), len(driver.tracker._claims._claims)
     require(runs <= len(driver.runs), f"{driver.name} remembers runs that have ended")
     require(groups <= 1, f"{driver.name} remembers groups")
-    require(not driver.inbox._mails, f"{driver.name} has mail left")
-    sequences = len(driver.inbox._sequences)
+    require(not driver.buffer._mails, f"{driver.name} has mail left")
+    sequences = len(driver.buffer._sequences)
     judged = len(driver.runs) + driver.untold
     require(sequences <= judged, f"{driver.name} judges runs that have ended")
-    for lane in driver.board._lanes.values():
+    for lane in driver.cluster_state._lanes.values():
         _done(world, driver, lane)
 
 

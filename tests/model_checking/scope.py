@@ -24,7 +24,7 @@ class Scope:
 
     The names: `crash`, `zombie`, `drop` (a lost event), `twice` (one that comes again), `mute` (an
     end that is not told), `lost`, `unanswered`, `delayed`, `missing` and `partial` (answers to
-    commits), `look` (a look that fails), `rewind` and `fresh` (the checkpoint at a restart),
+    commits), `snapshot` (a look that fails), `rewind` and `fresh` (the checkpoint at a restart),
     `restart` (in the same driver), `glitch`, and what administrators do: `delete`, `recreate`,
     `truncate`, `expire`, `members`, `reset`, `forget` (records go that nobody has read); in a
     `pause` nobody does anything for a while.

@@ -16,7 +16,7 @@ SMALL = {
         Scope("replay", {"crash": 1}, batches=2, steps=_TWO, ticks=1),
         Scope("late", {"crash": 1, "delayed": 1}, batches=1, ticks=3),
         Scope("doubt", {"delayed": 1, "partial": 1}, batches=2, steps=_TWO, ticks=2),
-        Scope("blind", {"look": 1}, batches=1, ticks=5),
+        Scope("blind", {"snapshot": 1}, batches=1, ticks=5),
         Scope("zombie", {"zombie": 1, "pause": 1}, batches=1, ticks=0),
         Scope("overtaken", {"zombie": 1}, batches=2, steps=_TWO, ticks=0, polite=True),
         Scope("fenced", {"zombie": 1}, batches=2, steps=_TWO, ticks=0, fencing=True, polite=True),
@@ -65,7 +65,7 @@ LARGE = {
         Scope("zombies of three batches", {"crash": 1, "zombie": 1}, ticks=5),
         Scope("two crashes and a zombie", {"crash": 2, "zombie": 1, "delayed": 1}, ticks=5),
         Scope("fenced zombies", {"crash": 1, "zombie": 2}, ticks=5, fencing=True),
-        Scope("late after late", {"delayed": 2, "crash": 1, "look": 1}, ticks=6),
+        Scope("late after late", {"delayed": 2, "crash": 1, "snapshot": 1}, ticks=6),
         Scope("rewound zombies", {"zombie": 1, "rewind": 1}, ticks=5, on_rewind=OnRewind.ALLOW),
         Scope("guard and zombies", {"glitch": 1, "drop": 1, "zombie": 1}, ticks=5),
     )

@@ -13,7 +13,7 @@ from tests.model_checking.tally import Tally, tally
 from tests.model_checking.world import Step, World
 
 _LENGTH = 600  # steps of a history
-_ANSWERS = ("lost", "unanswered", "delayed", "missing", "partial", "look")
+_ANSWERS = ("lost", "unanswered", "delayed", "missing", "partial", "snapshot")
 _PROCESS = ("crash", "zombie", "restart", "pause", "drop")
 
 # One of these by turns.

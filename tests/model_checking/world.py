@@ -78,10 +78,10 @@ class World:
                 d.outstanding,
                 d.on_its_way,
                 d.runs,
-                d.inbox,
-                frozenset(d.board._active),
-                d.board,
-                d.desk,
+                d.buffer,
+                frozenset(d.cluster_state._active),
+                d.cluster_state,
+                d.tracker,
                 d.front.offered,
             )
             for d in self.drivers.values()
@@ -178,7 +178,7 @@ class World:
             return [("send", driver.name)] if driver.wait(self.now) == 0.0 else []
         if driver.on_its_way:
             return [("answer", driver.name, "gone")]
-        kinds = ("look",) if isinstance(out, SnapshotRequest) else _ANSWERS
+        kinds = ("snapshot",) if isinstance(out, SnapshotRequest) else _ANSWERS
         faults = [kind for kind in kinds if self.left.get(kind)]
         if len(getattr(out, "positions", ())) < 2:
             faults = [kind for kind in faults if kind != "partial"]
@@ -334,7 +334,7 @@ class World:
         owner, run = self._at(driver, query)
         assert run.current is not None
         self.truth.delivered(run.run, run.batch, run.current, tuple(run.untold))
-        owner.inbox.progressed(run.event())
+        owner.buffer.progressed(run.event())
         run.posted = run.event() if self.left.get("twice") else None
         run.told = run.current.end
         run.untold.clear()
@@ -344,7 +344,7 @@ class World:
         self._spend("twice")
         owner, run = self._at(driver, query)
         assert run.posted is not None
-        owner.inbox.progressed(run.posted)
+        owner.buffer.progressed(run.posted)
 
     def _do_drop(self, driver: str, query: str) -> None:
         self._spend("drop")
@@ -363,8 +363,8 @@ class World:
         for run in its.runs.values():
             run.reported = run.told
         for tp, offset in its.front.fresh if len(self.scope.queries) > 1 else ():
-            least = min((run.committed.get(tp, offset) for run in known), default=offset)
-            require(offset <= least, f"{driver} offers {tp} at {offset}, a query is at {least}")
+            lowest = min((run.committed.get(tp, offset) for run in known), default=offset)
+            require(offset <= lowest, f"{driver} offers {tp} at {offset}, a query is at {lowest}")
 
     def _do_send(self, driver: str) -> None:
         its = self.drivers[driver]
@@ -380,21 +380,25 @@ class World:
             self._answer_commit(its, request, how)
 
     def _answer_look(self, driver: Driver, request: SnapshotRequest, how: str) -> None:
-        if how == "look":
-            self._spend("look")
+        if how == "snapshot":
+            self._spend("snapshot")
         if how != "well":
             self.pass_to(self.now + REQUEST / 2)
-            driver.front.events += driver.board.unseen(request, "_TIMED_OUT", self.now)
+            driver.front.events += driver.cluster_state.on_snapshot_failed(
+                request, "_TIMED_OUT", self.now
+            )
         elif not self.kafka.admits(driver.name, request.group):
             driver.fenced = True
-            driver.front.events += driver.board.unseen(request, "_FENCED", self.now)
+            driver.front.events += driver.cluster_state.on_snapshot_failed(
+                request, "_FENCED", self.now
+            )
         else:
-            look = self.kafka.look(request.group, request.partitions)
-            self.truth.looked(driver.name, request.partitions, self.kafka, self.now)
+            snapshot = self.kafka.snapshot(request.group, request.partitions)
+            self.truth.on_snapshot(driver.name, request.partitions, self.kafka, self.now)
             if driver is self.chief():
                 self.truth.meddled.difference_update(request.partitions)
                 self.truth.taken_back.difference_update(request.partitions)
-            driver.front.events += driver.board.looked(request, look, self.now)
+            driver.front.events += driver.cluster_state.on_snapshot(request, snapshot, self.now)
 
     def _answer_commit(self, driver: Driver, request: CommitRequest, how: str) -> None:
         group, positions = request.group, dict(request.positions)
@@ -414,7 +418,7 @@ class World:
             answer = dict.fromkeys(positions, "_FENCED")
         else:
             answer = self._arrive(driver, group, positions, how)
-        driver.front.events += driver.board.settle(request, answer, self.now)
+        driver.front.events += driver.cluster_state.on_commit_answer(request, answer, self.now)
 
     def _arrive(
         self, driver: Driver, group: str, positions: dict[TopicPartition, Position], how: str

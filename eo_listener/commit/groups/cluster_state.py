@@ -42,7 +42,7 @@ class ClusterState:
         self._random = randomness or random.Random()  # noqa: S311  # spreads retries, guards no secret
         self._lanes: dict[str, GroupState] = {}
         self._active: dict[str, GroupState] = {}  # with a thousand groups, most have nothing to do
-        self._agenda = DueTimes()
+        self._due_times = DueTimes()
         self._asked: float | None = None
         self._out_of_turn = 0
 
@@ -68,7 +68,7 @@ class ClusterState:
             lane = GroupState(self._cluster, group, self._retry, self._policy, self._random)
             self._lanes[group] = lane
         self._active[group] = lane
-        self._agenda.stir(group)
+        self._due_times.mark_changed(group)
         return lane
 
     def _next_try(self, group: str) -> float | None:
@@ -86,44 +86,46 @@ class ClusterState:
         the one that has waited longest, so that none waits forever.
         """
         if self._asked is not None and now - self._asked > STANDSTILL:
-            self.distrust()
+            self.invalidate_snapshots()
         self._asked = now
-        due = [group for group, time in self._agenda.times(self._next_try).items() if time <= now]
+        due = [
+            group for group, time in self._due_times.times(self._next_try).items() if time <= now
+        ]
         best = due
         if self._out_of_turn < OUT_OF_TURN:
             best = sorted(due, key=lambda one: self._lanes[one].failures())
         for group in best:
-            self._agenda.postpone(group)
+            self._due_times.postpone(group)
             request = self._lanes[group].next(now)
             if request is not None:
                 self._out_of_turn = 0 if group == due[0] else self._out_of_turn + 1
                 return request
         return None
 
-    def distrust(self) -> None:
+    def invalidate_snapshots(self) -> None:
         """Forget what was seen: this process, or its machine, stood still."""
         for group, lane in self._lanes.items():
-            lane.distrust()
-            self._agenda.stir(group)
+            lane.invalidate_snapshots()
+            self._due_times.mark_changed(group)
 
     def wait(self, now: float) -> float | None:
         """Seconds until the next request is due; None when nothing waits for its time."""
-        soonest = min(self._agenda.times(self._next_try).values(), default=None)
+        soonest = min(self._due_times.times(self._next_try).values(), default=None)
         return None if soonest is None else max(0.0, soonest - now)
 
-    def looked(
-        self, inspection: SnapshotRequest, look: GroupSnapshot, now: float
+    def on_snapshot(
+        self, inspection: SnapshotRequest, snapshot: GroupSnapshot, now: float
     ) -> tuple[Event, ...]:
         """Record what a look showed; see `GroupState.looked`."""
-        return self._wake(inspection.group).looked(inspection, look, now)
+        return self._wake(inspection.group).on_snapshot(inspection, snapshot, now)
 
-    def unseen(
+    def on_snapshot_failed(
         self, inspection: SnapshotRequest, code: str, now: float, detail: str | None = None
     ) -> tuple[Event, ...]:
         """Record that a look failed; see `GroupState.unseen`."""
-        return self._wake(inspection.group).unseen(inspection, code, now, detail)
+        return self._wake(inspection.group).on_snapshot_failed(inspection, code, now, detail)
 
-    def settle(
+    def on_commit_answer(
         self,
         attempt: CommitRequest,
         answer: Mapping[TopicPartition, str | None],
@@ -134,14 +136,14 @@ class ClusterState:
 
         `detail` is what the connection complained of, if it did.
         """
-        return self._wake(attempt.group).settle(attempt, answer, now, detail)
+        return self._wake(attempt.group).on_commit_answer(attempt, answer, now, detail)
 
-    def hurry(self, groups: Iterable[str] | None = None) -> None:
+    def retry_now(self, groups: Iterable[str] | None = None) -> None:
         """Forget all waits, or those of some groups; what is in flight and fails is tried again."""
         for group in tuple(self._active if groups is None else groups):
             if group in self._active:
-                self._active[group].hurry()
-                self._agenda.stir(group)
+                self._active[group].retry_now()
+                self._due_times.mark_changed(group)
 
     def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
         """What Kafka has neither confirmed nor refused in these groups."""

@@ -115,10 +115,10 @@ class Committer:
                 del self._workers[cluster], self._groups[cluster]
             return over
 
-    def hurry(self, groups: Groups) -> None:
+    def retry_now(self, groups: Groups) -> None:
         """Try what waits for a retry in these groups now."""
         for worker, names in self._of(groups):
-            worker.hurry(names)
+            worker.retry_now(names)
 
     def waiting(self, groups: Groups) -> frozenset[Waiting]:
         """What Kafka has neither confirmed nor refused in these groups."""

@@ -12,7 +12,7 @@ class DueTimes:
         self._times: dict[str, float] = {}
         self._stirred: dict[str, None] = {}  # in order, so that of two that are due the first is
 
-    def stir(self, name: str) -> None:
+    def mark_changed(self, name: str) -> None:
         """Its time may be another by now."""
         self._stirred[name] = None
 

@@ -112,7 +112,7 @@ class GroupEvents:
         self,
         sight: Discrepancy,
         partitions: list[TopicPartition],
-        look: GroupSnapshot,
+        snapshot: GroupSnapshot,
         wanted: Positions,
         ours: Positions,
     ) -> Iterable[Event]:
@@ -124,30 +124,32 @@ class GroupEvents:
             lost = Offsets({tp: ours[tp].offset for tp in partitions})
             yield GroupOffsetsMissing(cluster=self.cluster, group=self.group, offsets=lost)
         elif sight is Discrepancy.FOREIGN:
-            yield from self._strangers(partitions, look, ours)
+            yield from self._strangers(partitions, snapshot, ours)
         else:
             beyond = sight is Discrepancy.BEYOND_LOG_END
-            held = {tp: look.ends[tp] if beyond else look.held[tp].offset for tp in partitions}
-            first = look.held.get(min(partitions))
+            held = {
+                tp: snapshot.ends[tp] if beyond else snapshot.held[tp].offset for tp in partitions
+            }
+            first = snapshot.held.get(min(partitions))
             writer = CommitMetadata.parse(first.metadata) if first and not beyond else None
             yield self.refused(
                 _REFUSALS[sight], {tp: wanted[tp] for tp in partitions}, held, writer
             )
 
     def _strangers(
-        self, partitions: list[TopicPartition], look: GroupSnapshot, ours: Positions
+        self, partitions: list[TopicPartition], snapshot: GroupSnapshot, ours: Positions
     ) -> Iterable[Event]:
         by_writer: dict[tuple[str, str] | None, list[TopicPartition]] = {}
         for tp in partitions:
-            found = CommitMetadata.parse(look.held[tp].metadata)
+            found = CommitMetadata.parse(snapshot.held[tp].metadata)
             by_writer.setdefault((found.query_id, found.run_id) if found else None, []).append(tp)
         for theirs in by_writer.values():
-            writer = CommitMetadata.parse(look.held[theirs[0]].metadata)
+            writer = CommitMetadata.parse(snapshot.held[theirs[0]].metadata)
             mine = CommitMetadata.parse(ours[theirs[0]].metadata)
             yield ForeignCommit(
                 cluster=self.cluster,
                 group=self.group,
-                found=as_offsets({tp: look.held[tp] for tp in theirs}),
+                found=as_offsets({tp: snapshot.held[tp] for tp in theirs}),
                 ours=as_offsets({tp: ours[tp] for tp in theirs}),
                 writer=writer,
                 zombie=writer is not None and mine is not None and writer.query_id == mine.query_id,

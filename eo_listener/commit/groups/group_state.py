@@ -65,9 +65,9 @@ class GroupState:
         by_group = False
         for tp, slot in self._open(positions):
             if lossy:
-                slot.looked, slot.watched = None, True
+                slot.on_snapshot, slot.watched = None, True
             elif renew and slot.pending is None:
-                slot.looked = None
+                slot.on_snapshot = None
             below = slot.offer(positions[tp], self._policy, renew=renew, rivals=tp in rivals)
             if below is not None:
                 lower[tp] = below
@@ -191,27 +191,27 @@ class GroupState:
         if slot.is_busy:
             self._plan(tp)  # behind all others
 
-    def looked(
-        self, inspection: SnapshotRequest, look: GroupSnapshot, now: float
+    def on_snapshot(
+        self, inspection: SnapshotRequest, snapshot: GroupSnapshot, now: float
     ) -> tuple[Event, ...]:
         """Record what Kafka holds, and decide what may be committed over it."""
         self.in_flight = False
-        events = [*self._recreations(inspection, look)]
+        events = [*self._recreations(inspection, snapshot)]
         missing: dict[str, dict[TopicPartition, str]] = {}  # by the error
         sights: dict[Discrepancy, list[TopicPartition]] = {}
         wanted: dict[TopicPartition, Position] = {}
         ours: dict[TopicPartition, Position] = {}
         for tp in inspection.partitions:
             slot = self._slots.get(tp)
-            if slot is None or tp not in look.ends:
-                code = self._unshown(tp, look.errors.get(tp.topic))
+            if slot is None or tp not in snapshot.ends:
+                code = self._unshown(tp, snapshot.errors.get(tp.topic))
                 if code is not None:
                     missing.setdefault(code, {})[tp] = code
                 continue
-            slot.looked = inspection.started
-            slot.see_start(look.starts.get(tp, 0), now)
+            slot.on_snapshot = inspection.started
+            slot.see_start(snapshot.starts.get(tp, 0), now)
             before, confirmed = slot.wanted, slot.confirmed
-            for sight in slot.see(look.held.get(tp), look.ends[tp], self._policy):
+            for sight in slot.compare(snapshot.held.get(tp), snapshot.ends[tp], self._policy):
                 sights.setdefault(sight, []).append(tp)
             position = before or slot.wanted or confirmed  # a look may bring a wish of its own
             if position is not None:
@@ -223,24 +223,24 @@ class GroupState:
             elif slot.is_busy or tp in self._due:
                 self._requeue(tp)
         for sight, partitions in sights.items():
-            events += self._tell.seen(sight, partitions, look, wanted, ours)
+            events += self._tell.seen(sight, partitions, snapshot, wanted, ours)
         events += (self._failed(errors, now, None) for errors in missing.values())
         self._hurried = False
         return tuple(events)
 
-    def unseen(
+    def on_snapshot_failed(
         self, inspection: SnapshotRequest, code: str, now: float, detail: str | None = None
     ) -> tuple[Event, ...]:
         """Record that a look failed: nothing is committed without one."""
         self.in_flight = False
         if explain(code).final:
             return self._fence(code)
-        wanted = {tp: code for tp in inspection.partitions if self._unseen(tp)}
+        wanted = {tp: code for tp in inspection.partitions if self._on_snapshot_failed(tp)}
         events = (self._failed(wanted, now, detail),) if wanted else ()
         self._hurried = False
         return events
 
-    def _unseen(self, tp: TopicPartition) -> bool:
+    def _on_snapshot_failed(self, tp: TopicPartition) -> bool:
         """Record that a look has not shown a partition; say whether anything waits for it."""
         slot = self._slots.get(tp)
         if slot is None:
@@ -253,16 +253,16 @@ class GroupState:
     def _unshown(self, tp: TopicPartition, code: str | None) -> str | None:
         """Record that a look left a partition out; return the error, if anything waits for it."""
         if code is not None:
-            return code if self._unseen(tp) else None
+            return code if self._on_snapshot_failed(tp) else None
         slot = self._slots.get(tp)
-        missed = slot is not None and slot.miss()
+        missed = slot is not None and slot.partition_missing()
         if tp in self._due:
             self._plan(tp)
         return NO_PARTITION if missed else None
 
-    def _recreations(self, inspection: SnapshotRequest, look: GroupSnapshot) -> Iterable[Event]:
+    def _recreations(self, inspection: SnapshotRequest, snapshot: GroupSnapshot) -> Iterable[Event]:
         for topic in sorted({tp.topic for tp in inspection.partitions}):
-            now = look.topic_ids.get(topic)
+            now = snapshot.topic_ids.get(topic)
             was = self._topic_ids.setdefault(topic, now) if now is not None else None
             if was is None or now is None or was == now or topic in self._recreated:
                 continue
@@ -277,7 +277,7 @@ class GroupState:
             self._drop(tp)
         return as_offsets({tp: slot.pending for tp, slot in forgotten.items() if slot.pending})
 
-    def settle(
+    def on_commit_answer(
         self,
         attempt: CommitRequest,
         answer: Mapping[TopicPartition, str | None],
@@ -294,7 +294,7 @@ class GroupState:
                 errors[tp] = error
             else:
                 landed[tp] = position
-                self._slots[tp].land(position, now, self._retry.doubt)
+                self._slots[tp].confirm(position, now, self._retry.doubt)
                 self._lull(tp, self._slots[tp])
         events: list[Event] = []
         self._size.learn(attempt.positions.keys(), errors)
@@ -306,7 +306,7 @@ class GroupState:
         elif errors:
             for tp in errors:
                 slot = self._slots[tp]
-                slot.looked = None  # much may have happened by the time of the next try
+                slot.on_snapshot = None  # much may have happened by the time of the next try
                 slot.pending = slot.pending or attempt.positions[tp]
             events.append(self._failed(errors, now, detail))
         self._hurried = False
@@ -337,14 +337,14 @@ class GroupState:
         starts = {tp: slot.log_start(by) for tp, slot in self._slots.items()}
         return {tp: start for tp, start in starts.items() if start is not None}
 
-    def distrust(self) -> None:
+    def invalidate_snapshots(self) -> None:
         """Forget what was seen: look again before anything is committed."""
         for slot in self._slots.values():
-            slot.looked = None
+            slot.on_snapshot = None
         for tp in tuple(self._due):
             self._plan(tp)
 
-    def hurry(self) -> None:
+    def retry_now(self) -> None:
         """Forget all waits; what is in flight and fails is tried at once again."""
         self._hurried = self.in_flight
         for tp in tuple(self._failing):

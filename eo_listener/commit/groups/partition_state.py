@@ -50,7 +50,7 @@ class PartitionState:
     stands. `repeat` is when a confirmed position is to be sent once more, because an earlier
     request may have been on its way still, and have landed after it: one of unknown outcome, or
     the last one of a driver that was killed.
-    `looked` is when the group and the log were last looked at, `log_starts` what the log began
+    `on_snapshot` is when the group and the log were last looked at, `log_starts` what the log began
     with and by when that was known, the newest last; `watched` asks for a look though
     there is nothing to commit. `stranger` is what somebody else left there and was told of.
     """
@@ -62,7 +62,7 @@ class PartitionState:
     withheld: bool = False
     mark: str | None = None
     repeat: float | None = None
-    looked: float | None = None
+    on_snapshot: float | None = None
     watched: bool = False
     log_starts: tuple[tuple[int, float], ...] = ()
     stranger: Position | None = None
@@ -91,7 +91,7 @@ class PartitionState:
 
     def look_due(self, policy: Policy) -> float:
         """When the group must be looked at before anything more is sent."""
-        due = 0.0 if self.looked is None else self.looked + policy.look_every
+        due = 0.0 if self.on_snapshot is None else self.on_snapshot + policy.look_every
         return max(due, self.not_before)
 
     def next_try(self, policy: Policy) -> float | None:
@@ -136,7 +136,7 @@ class PartitionState:
                 self.pending = _declared(position, self.pending)
         elif policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(held, position)):
             self.pending = _rewinding(position, (self.confirmed or held).offset)
-            self.looked = None
+            self.on_snapshot = None
         else:
             return held.offset
         return None
@@ -148,7 +148,7 @@ class PartitionState:
         self.withheld = True
         last = self.pending or self.confirmed
         if last is None:
-            self.mark, self.looked = metadata, None  # the look says where to leave it
+            self.mark, self.on_snapshot = metadata, None  # the look says where to leave it
         else:
             self.pending = _marking(last.offset, last.metadata)
 
@@ -158,7 +158,7 @@ class PartitionState:
             self.pending = self.refused
         self.refused = self.obstacle = None
 
-    def land(self, position: Position, now: float, doubt: float) -> None:
+    def confirm(self, position: Position, now: float, doubt: float) -> None:
         """Record that Kafka confirmed a position."""
         first = self.confirmed is None
         if first or (self.trouble is not None and self.trouble.unknown):
@@ -170,12 +170,12 @@ class PartitionState:
         if self.pending == position:
             self.pending = None
 
-    def miss(self) -> bool:
+    def partition_missing(self) -> bool:
         """Take in that the partition does not exist; say whether something was to be done."""
         self.repeat, self.watched = None, False
         return self.wanted is not None or self.mark is not None
 
-    def see(self, found: Position | None, end: int, policy: Policy) -> Iterator[Discrepancy]:
+    def compare(self, found: Position | None, end: int, policy: Policy) -> Iterator[Discrepancy]:
         """Take in what the group holds and where the log ends; say what is remarkable."""
         self.watched = False
         yield from self._compare(found)
@@ -209,7 +209,7 @@ class PartitionState:
             return
         over = found is not None and found.offset > self.confirmed.offset
         if over or self.confirmed.offset > end:
-            self.repeat = self.looked = None
+            self.repeat = self.on_snapshot = None
 
     def _compare(self, found: Position | None) -> Iterator[Discrepancy]:
         """What was confirmed and is no longer there is sent again, whoever it was."""

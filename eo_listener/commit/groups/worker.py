@@ -53,7 +53,7 @@ class Worker:
         self._open_store = open_store
         self._observe = observe
         self._request_timeout = request_timeout
-        self._board = ClusterState(cluster, retry, policy=policy)
+        self._cluster_state = ClusterState(cluster, retry, policy=policy)
         self._changed = threading.Condition()
         self._asleep = _suspended()
         self._stopping = False
@@ -72,7 +72,9 @@ class Worker:
     ) -> None:
         """Hand positions over; returns at once."""
         with self._changed:
-            refused = self._board.offer(group, positions, renew=renew, lossy=lossy, rivals=rivals)
+            refused = self._cluster_state.offer(
+                group, positions, renew=renew, lossy=lossy, rivals=rivals
+            )
             self._changed.notify_all()
         if refused is not None:
             self._tell((refused,))
@@ -92,29 +94,31 @@ class Worker:
         with self._changed:
             now = time.monotonic()
             rested = self._rested is not None and now - self._rested >= seconds
-            return rested and self._board.complete() and self._board.wait(now) is None
+            return (
+                rested and self._cluster_state.complete() and self._cluster_state.wait(now) is None
+            )
 
     def withhold(self, group: str, positions: Positions) -> None:
         """Hand over that the guard holds positions back; returns at once."""
         with self._changed:
-            self._board.withhold(group, positions)
+            self._cluster_state.withhold(group, positions)
             self._changed.notify_all()
 
     def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:
         """The first offset of each log, as it was known by then (monotonic clock)."""
         with self._changed:
-            return self._board.log_starts(group, by)
+            return self._cluster_state.log_starts(group, by)
 
-    def hurry(self, groups: Iterable[str]) -> None:
+    def retry_now(self, groups: Iterable[str]) -> None:
         """Try what waits for a retry in these groups now; returns at once."""
         with self._changed:
-            self._board.hurry(groups)
+            self._cluster_state.retry_now(groups)
             self._changed.notify_all()
 
     def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
         """What Kafka has neither confirmed nor refused in these groups; returns at once."""
         with self._changed:
-            return self._board.waiting(groups)
+            return self._cluster_state.waiting(groups)
 
     def flush(self, deadline: float) -> bool:
         """Wait until nothing is pending; say whether all that was offered is confirmed.
@@ -123,15 +127,15 @@ class Worker:
         all that is left: that lasts until somebody changes something.
         """
         with self._changed:
-            self._board.hurry()
+            self._cluster_state.retry_now()
             self._changed.notify_all()
-            while not self._board.idle():
+            while not self._cluster_state.idle():
                 now = time.monotonic()
                 left = deadline - now
-                if left <= 0 or self._board.stuck(now):
+                if left <= 0 or self._cluster_state.stuck(now):
                     return False
                 self._changed.wait(left)
-            return self._board.complete()
+            return self._cluster_state.complete()
 
     def close(self, deadline: float) -> None:
         """Stop the thread, give up what is unconfirmed, and say so.
@@ -149,7 +153,7 @@ class Worker:
                 self._thread.name,
             )
         with self._changed:
-            given_up = self._board.abandon()
+            given_up = self._cluster_state.abandon()
         self._tell(given_up)
 
     def _run(self) -> None:
@@ -182,7 +186,7 @@ class Worker:
     def _wait(self) -> bool:
         """Wait until something is due, or it is time to look after the client; False to stop."""
         with self._changed:
-            wait = self._board.wait(time.monotonic())
+            wait = self._cluster_state.wait(time.monotonic())
             if not self._stopping and wait != 0.0:
                 self._changed.wait(_TEND_EVERY if wait is None else min(wait, _TEND_EVERY))
             return not self._stopping
@@ -191,8 +195,8 @@ class Worker:
         with self._changed:
             if self._was_suspended():
                 self._asleep = _suspended()
-                self._board.distrust()
-            return None if self._stopping else self._board.next(time.monotonic())
+                self._cluster_state.invalidate_snapshots()
+            return None if self._stopping else self._cluster_state.next(time.monotonic())
 
     def _was_suspended(self) -> bool:
         return _suspended() - self._asleep > _NOTICEABLE
@@ -200,7 +204,7 @@ class Worker:
     def _tend(self) -> None:
         try:
             if self._store is not None:
-                self._store.tend()
+                self._store.poll()
         except Exception:
             # As in `_try`: whatever it is, the commits must go on.
             logger.exception("eo_listener could not look after its Kafka client")
@@ -208,18 +212,20 @@ class Worker:
     def _look(self, inspection: SnapshotRequest) -> None:
         try:
             reached("look.before-request")
-            look = self._opened().look(
+            snapshot = self._opened().snapshot(
                 inspection.group, inspection.partitions, timeout=LOOK_TIMEOUT
             )
             reached("look.answered")
         except Exception as error:  # noqa: BLE001  # `_failure` tells ours from Kafka's, and logs
             code, detail = _failure("look at", inspection.group, error)
             with self._changed:
-                events = self._board.unseen(inspection, code, time.monotonic(), detail)
+                events = self._cluster_state.on_snapshot_failed(
+                    inspection, code, time.monotonic(), detail
+                )
                 self._changed.notify_all()
         else:
             with self._changed:
-                events = self._board.looked(inspection, look, time.monotonic())
+                events = self._cluster_state.on_snapshot(inspection, snapshot, time.monotonic())
                 self._changed.notify_all()
         self._tell(events)
 
@@ -232,7 +238,7 @@ class Worker:
             code, detail = _failure("commit to", attempt.group, error)
             answer = dict.fromkeys(attempt.positions, code)
         with self._changed:
-            events = self._board.settle(attempt, answer, time.monotonic(), detail)
+            events = self._cluster_state.on_commit_answer(attempt, answer, time.monotonic(), detail)
             self._changed.notify_all()
         self._tell(events)
 

@@ -30,7 +30,7 @@ class SharedPartitions:
         self._claims: dict[tuple[Cluster, str], dict[str, _Claim]] = {}
         self._said: set[tuple[Cluster, str]] = set()
 
-    def least(
+    def lowest(
         self, run_id: str, query: str, commit: GroupOffsets
     ) -> tuple[GroupOffsets, PartitionsShared | None]:
         """Take in how far a run is, and say what may be committed; and once, who shares it."""
@@ -43,11 +43,11 @@ class SharedPartitions:
         shared = {tp for claim in others for tp in claim.positions} & commit.positions.keys()
         if not shared:
             return commit, None
-        least = dict(commit.positions)
+        lowest = dict(commit.positions)
         for tp in shared:
             theirs = (claim.positions[tp] for claim in others if tp in claim.positions)
-            least[tp] = min([least[tp], *theirs], key=lambda position: position.offset)
-        held_up = replace(commit, positions=least, rivals=frozenset(shared))
+            lowest[tp] = min([lowest[tp], *theirs], key=lambda position: position.offset)
+        held_up = replace(commit, positions=lowest, rivals=frozenset(shared))
         return held_up, self._once(key, commit, shared)
 
     def holds(self, run_id: str, commit: GroupOffsets) -> bool:
@@ -95,5 +95,5 @@ class SharedPartitions:
                     for other, claim in tuple(claims.items())
                     if gone.positions.keys() & claim.positions.keys()
                 )
-                freed += (self.least(other, one.query, one.commit)[0] for other, one in held_up)
+                freed += (self.lowest(other, one.query, one.commit)[0] for other, one in held_up)
         return tuple(freed)

@@ -74,7 +74,7 @@ class QueryTracker:
         self._recommit_interval = recommit_interval
         self._runs: OrderedDict[str, QueryRun] = OrderedDict()
         self._succession = RunOrder(self._runs)
-        self._agenda = DueTimes()
+        self._due_times = DueTimes()
         self._claims = SharedPartitions()
         self._reporter = RunReporter(rules)
         self._faulty: set[str] = set()
@@ -88,7 +88,7 @@ class QueryTracker:
 
     def due(self) -> float | None:
         """When a query is to be looked at next, on the monotonic clock."""
-        return min(self._agenda.times(self._next_look).values(), default=None)
+        return min(self._due_times.times(self._next_look).values(), default=None)
 
     def _next_look(self, run_id: str) -> float | None:
         run = self._runs.get(run_id)
@@ -109,7 +109,7 @@ class QueryTracker:
             self._end(run_id, moment.now)
         self._read_all(rest, moment)
         self._tell_of(post)
-        looks = self._agenda.times(self._next_look).items()
+        looks = self._due_times.times(self._next_look).items()
         for run_id in [one for one, time in looks if look_at_all or time <= moment.now]:
             run = self._runs[run_id]
             was_over = run.over
@@ -157,7 +157,7 @@ class QueryTracker:
             self._runs[run_id] = run
             while len(self._runs) > RUNS_KEPT:
                 self._forget(*self._runs.popitem(last=False))
-        self._agenda.stir(run_id)
+        self._due_times.mark_changed(run_id)
         return run
 
     def _precede(self, query_id: str, run_id: str, now: float) -> None:
@@ -165,7 +165,7 @@ class QueryTracker:
         earlier = self._succession.newest(query_id)
         if earlier is not None:
             earlier.heard(now)  # its end may never be told: see `is_newest`
-            self._agenda.stir(earlier.run_id)
+            self._due_times.mark_changed(earlier.run_id)
         self._succession.precede(query_id, run_id)
 
     def _end(self, run_id: str, now: float) -> None:
@@ -179,14 +179,14 @@ class QueryTracker:
         self._forget(run_id, run)
 
     def _forget(self, run_id: str, run: QueryRun | None) -> None:
-        self._agenda.stir(run_id)
+        self._due_times.mark_changed(run_id)
         if run is not None:
             self._succession.drop(run)
         self._let_go(run_id)
         self._queries.forget(run_id)
         if run is not None:
             over = self._reporter.ended(run.query, run_id)
-            self._committer.hurry(over.groups)
+            self._committer.retry_now(over.groups)
             self._committer.observe(over)
 
     def _let_go(self, run_id: str) -> None:
@@ -292,7 +292,7 @@ class QueryTracker:
         A run that says that it has ended feeds no group any more. It is kept until the next look,
         as its last events may be on their way; with a SparkContext its end goes untold.
         """
-        self._agenda.stir(run.run_id)
+        self._due_times.mark_changed(run.run_id)
         run.asked(now)
         self._inspect(run)
         ended, run.ended = self._has_ended(run), False
@@ -373,13 +373,13 @@ class QueryTracker:
             self._committer.observe(news)
         for commit in route.commits:
             new = not self._claims.holds(run.run_id, commit)
-            least, shared = self._claims.least(run.run_id, run.query, commit)
+            lowest, shared = self._claims.lowest(run.run_id, run.query, commit)
             for rival in self._claims.rivals(run.run_id, commit):
                 self._runs[rival].doubt(now, at_once=new)
-                self._agenda.stir(rival)
+                self._due_times.mark_changed(rival)
             if shared is not None:
                 self._committer.observe(shared)
-            self._committer.offer(least, renew=renew)
+            self._committer.offer(lowest, renew=renew)
 
     def _renew_marks(self, route: RoutedOffsets) -> None:
         """Keep from expiring what a withheld source stands at, in partitions it got since too."""

@@ -37,11 +37,11 @@ class TrackerThread:
         recommit_interval: float = RECOMMIT_INTERVAL,
     ) -> None:
         self._committer = committer
-        self._desk = QueryTracker(
+        self._tracker = QueryTracker(
             rules, queries, committer, guard=guard, recommit_interval=recommit_interval
         )
         self._changed = threading.Condition()
-        self._inbox = EventBuffer()
+        self._buffer = EventBuffer()
         self._look_at_all = False
         self._busy = False
         self._stopping = False
@@ -53,7 +53,7 @@ class TrackerThread:
         """Hand over that a run has begun; returns at once."""
         with self._changed:
             if not self._stopping:
-                self._inbox.started(Started(query_id=query_id, run_id=run_id, name=name))
+                self._buffer.started(Started(query_id=query_id, run_id=run_id, name=name))
                 self._changed.notify_all()
 
     def progressed(self, progress: Progress) -> None:
@@ -66,7 +66,7 @@ class TrackerThread:
         with self._changed:
             late, self._told_late = self._stopping and not self._told_late, self._stopping
             if not self._stopping:
-                self._inbox.progressed(progress)
+                self._buffer.progressed(progress)
                 self._changed.notify_all()
         if late:
             logger.warning(
@@ -80,14 +80,14 @@ class TrackerThread:
         """Hand over that an event could not be read; returns at once."""
         with self._changed:
             if not self._stopping:
-                self._inbox.unreadable(error)
+                self._buffer.unreadable(error)
                 self._changed.notify_all()
 
     def ended(self, run_id: str) -> None:
         """Hand over that a run has ended: what waits for a retry is tried now. Returns at once."""
         with self._changed:
             if not self._stopping:
-                self._inbox.ended(run_id)
+                self._buffer.ended(run_id)
                 self._changed.notify_all()
 
     def flush(self, deadline: float) -> bool:
@@ -95,20 +95,20 @@ class TrackerThread:
         with self._changed:
             self._look_at_all = True
             self._changed.notify_all()
-            while self._inbox or self._look_at_all or self._busy:
+            while self._buffer or self._look_at_all or self._busy:
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._thread.is_alive():
                     return False
                 self._changed.wait(left)
-            return self._desk.complete
+            return self._tracker.complete
 
     def close(self, deadline: float) -> None:
         """Work off what waits, and stop the thread, until `deadline`; name what is left."""
         done = self.flush(deadline)
         with self._changed:
             self._stopping = True
-            left = [*(() if done else self._desk.unserved), *self._inbox.waiting()]
-            self._inbox = EventBuffer()
+            left = [*(() if done else self._tracker.unserved), *self._buffer.waiting()]
+            self._buffer = EventBuffer()
             self._changed.notify_all()
         self._thread.join(max(0.1, deadline - time.monotonic()))
         why = "it came while the listener was closed" if done else "Spark did not answer in time"
@@ -126,15 +126,15 @@ class TrackerThread:
             if post is None:
                 return
             moment = Moment(time.monotonic(), time.time())
-            self._desk.serve(post, moment, look_at_all=look_at_all)
+            self._tracker.serve(post, moment, look_at_all=look_at_all)
 
     def _wait(self) -> tuple[BufferedEvents | None, bool]:
         """Wait for something to do, and take it; nothing to stop."""
         with self._changed:
             self._busy = False
             self._changed.notify_all()
-            while not (self._inbox or self._look_at_all or self._stopping):
-                due = self._desk.due()
+            while not (self._buffer or self._look_at_all or self._stopping):
+                due = self._tracker.due()
                 left = None if due is None else due - time.monotonic()
                 if left is not None and left <= 0:
                     break
@@ -143,4 +143,4 @@ class TrackerThread:
                 return None, False
             self._busy = True
             look_at_all, self._look_at_all = self._look_at_all, False
-            return self._inbox.take(), look_at_all
+            return self._buffer.take(), look_at_all

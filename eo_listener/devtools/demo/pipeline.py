@@ -66,9 +66,9 @@ class _InMemory:
 
     readings: Sequence[Repeater] = ()
 
-    def __init__(self, servers: str, folder: Path, board: Scoreboard) -> None:
-        board.results = self._tally = MemoryResults()
-        self.query: Query = FlightsQuery(servers, folder, self._tally, board.observe)
+    def __init__(self, servers: str, folder: Path, cluster_state: Scoreboard) -> None:
+        cluster_state.results = self._tally = MemoryResults()
+        self.query: Query = FlightsQuery(servers, folder, self._tally, cluster_state.observe)
 
     def step(self) -> None:
         pass
@@ -84,11 +84,11 @@ class _InMemory:
 
 @contextlib.contextmanager
 def prepared(
-    settings: DemoSettings, servers: str, folder: Path, board: Scoreboard
+    settings: DemoSettings, servers: str, folder: Path, cluster_state: Scoreboard
 ) -> Iterator[Course]:
     """Prepare the way that was asked for; nothing of it runs yet. Raises UnavailableError."""
     if settings.store is None:
-        yield _InMemory(servers, folder, board)
+        yield _InMemory(servers, folder, cluster_state)
         return
     with opened(settings, folder) as target:
-        yield IntoSink(settings, target, servers, folder, board)
+        yield IntoSink(settings, target, servers, folder, cluster_state)

@@ -44,15 +44,15 @@ def run(settings: DemoSettings, stream: TextIO) -> DemoSummary:
     """
     Release(version=settings.kafka_version)
     require_reachable(settings)  # both before anything is started, or said to be
-    board = Scoreboard(wanted=min(settings.rows or flights.TOTAL, flights.TOTAL))
-    with _interrupted_once(board):
+    cluster_state = Scoreboard(wanted=min(settings.rows or flights.TOTAL, flights.TOTAL))
+    with _interrupted_once(cluster_state):
         folder = Path(tempfile.mkdtemp(prefix="eo-demo-"))
         keep_folder = False
         spared: frozenset[int] = frozenset()
         try:
-            with shown(stream, board.snapshot), output_to(folder / LOG):
-                outcome = _on_a_broker(settings, folder, board)
-                board.say("done")
+            with shown(stream, cluster_state.snapshot), output_to(folder / LOG):
+                outcome = _on_a_broker(settings, folder, cluster_state)
+                cluster_state.say("done")
             if outcome.kept is not None:
                 spared = frozenset(node.pid for node in outcome.kept.nodes)
             keep_folder = outcome.kept is not None or not outcome.verdict.passed
@@ -87,17 +87,17 @@ def _explained(error: Exception, log: Path) -> EoListenerError:
     return error
 
 
-def _on_a_broker(settings: DemoSettings, folder: Path, board: Scoreboard) -> DemoSummary:
+def _on_a_broker(settings: DemoSettings, folder: Path, cluster_state: Scoreboard) -> DemoSummary:
     node = Broker(
         version=settings.kafka_version,
         data=folder / "broker",
         java_options=(f"-Djava.io.tmpdir={folder}",),  # a killed JVM leaves files there
-        on_progress=lambda news: board.say(f"starting Kafka: {news}"),
+        on_progress=lambda news: cluster_state.say(f"starting Kafka: {news}"),
     )
     with node:
         try:
-            with prepared(settings, node.bootstrap_servers, folder, board) as course:
-                outcome = _stream(settings, node, course, board)
+            with prepared(settings, node.bootstrap_servers, folder, cluster_state) as course:
+                outcome = _stream(settings, node, course, cluster_state)
         except BaseException:
             node.kill()  # nobody reads its data again: no reason to be polite
             raise
@@ -110,20 +110,24 @@ def _on_a_broker(settings: DemoSettings, folder: Path, board: Scoreboard) -> Dem
     return replace(outcome, kept=record)
 
 
-def _stream(settings: DemoSettings, node: Broker, course: Course, board: Scoreboard) -> DemoSummary:
+def _stream(
+    settings: DemoSettings, node: Broker, course: Course, cluster_state: Scoreboard
+) -> DemoSummary:
     """All between the broker's start and its end."""
     servers, query = node.bootstrap_servers, course.query
-    board.say(f"making the topic {TOPIC} with {settings.partitions} partitions")
+    cluster_state.say(f"making the topic {TOPIC} with {settings.partitions} partitions")
     create_topic(servers, TOPIC, settings.partitions)
-    board.ours = ours = OurReading(servers, settings.partitions)
-    board.theirs = theirs = ToolReading(servers, settings.kafka_version)
+    cluster_state.ours = ours = OurReading(servers, settings.partitions)
+    cluster_state.theirs = theirs = ToolReading(servers, settings.kafka_version)
     with contextlib.ExitStack() as parts:
         parts.callback(query.stop, _BREAK_OFF)
-        board.say("starting Spark (the first time it downloads the Kafka connector)")
+        cluster_state.say("starting Spark (the first time it downloads the Kafka connector)")
         query.start()
-        rows = flights.load()[: board.wanted]
+        rows = flights.load()[: cluster_state.wanted]
         _await(query)
-        board.replay = replay = Replay(servers, TOPIC, rows, key=settings.key, rate=settings.rate)
+        cluster_state.replay = replay = Replay(
+            servers, TOPIC, rows, key=settings.key, rate=settings.rate
+        )
         parts.callback(replay.stop)
         readings = (
             Repeater("demo-ours", ours.look, _OUR_PAUSE),
@@ -133,12 +137,12 @@ def _stream(settings: DemoSettings, node: Broker, course: Course, board: Scorebo
         for reading in readings:
             reading.start()
             parts.callback(reading.stop, _BREAK_OFF)
-        drained = _replay(node, replay, course, board)
-        board.say("lag 0: stopping the query and Spark" if drained else "stopping Spark")
+        drained = _replay(node, replay, course, cluster_state)
+        cluster_state.say("lag 0: stopping the query and Spark" if drained else "stopping Spark")
         query.stop()
         for reading in readings:
             reading.stop()
-    board.say("asking Kafka's own kafka-consumer-groups for its final word")
+    cluster_state.say("asking Kafka's own kafka-consumer-groups for its final word")
     _require_running(node)
     table = _final_word(theirs, drained=drained)
     ours.look()
@@ -149,7 +153,7 @@ def _stream(settings: DemoSettings, node: Broker, course: Course, board: Scorebo
         proof=proof,
         servers=servers,
         table=table,
-        last=board.snapshot(),
+        last=cluster_state.snapshot(),
         drained=drained,
     )
 
@@ -171,7 +175,7 @@ def _await(query: Query) -> None:
         )
 
 
-def _replay(node: Broker, replay: Replay, course: Course, board: Scoreboard) -> bool:
+def _replay(node: Broker, replay: Replay, course: Course, cluster_state: Scoreboard) -> bool:
     """Produce all rows, then wait for the group to reach the log ends; say whether it did."""
 
     def pause() -> None:
@@ -182,18 +186,18 @@ def _replay(node: Broker, replay: Replay, course: Course, board: Scoreboard) -> 
         course.step()
         time.sleep(_LOOK)
 
-    board.say("the first flights are in Kafka: waiting for Spark's first batch")
+    cluster_state.say("the first flights are in Kafka: waiting for Spark's first batch")
     replay.start()
     deadline = time.monotonic() + STALL
-    while not board.results.counted and time.monotonic() < deadline:
+    while not cluster_state.results.counted and time.monotonic() < deadline:
         pause()
-    board.say("replaying the flights of 2013")
+    cluster_state.say("replaying the flights of 2013")
     replay.go_on()
     while not replay.done:
         pause()
     replay.check()
-    board.say("all flights are in Kafka: waiting for lag 0")
-    return _drained(board, pause)
+    cluster_state.say("all flights are in Kafka: waiting for lag 0")
+    return _drained(cluster_state, pause)
 
 
 def _require_running(node: Broker) -> None:
@@ -205,11 +209,11 @@ def _require_running(node: Broker) -> None:
         )
 
 
-def _drained(board: Scoreboard, pause: Callable[[], None]) -> bool:
+def _drained(cluster_state: Scoreboard, pause: Callable[[], None]) -> bool:
     """Wait for lag 0 for as long as the group moves; say whether it was reached."""
     reached, deadline = -1, 0.0
-    while not _is_drained(board):
-        committed = board.snapshot().committed
+    while not _is_drained(cluster_state):
+        committed = cluster_state.snapshot().committed
         if committed > reached:
             reached, deadline = committed, time.monotonic() + STALL
         elif time.monotonic() > deadline:
@@ -218,22 +222,22 @@ def _drained(board: Scoreboard, pause: Callable[[], None]) -> bool:
     return True
 
 
-def _is_drained(board: Scoreboard) -> bool:
+def _is_drained(cluster_state: Scoreboard) -> bool:
     """Whether a look at the group that saw all rows in the logs found lag 0."""
-    seen = board.snapshot()
+    seen = cluster_state.snapshot()
     in_logs = sum(row.log_end or 0 for row in seen.partitions)
     return in_logs >= seen.produced and seen.lag == 0
 
 
 @contextlib.contextmanager
-def _interrupted_once(board: Scoreboard) -> Iterator[None]:
+def _interrupted_once(cluster_state: Scoreboard) -> Iterator[None]:
     """Let the first Ctrl-C (or SIGTERM) end the demo, and further ones not disturb that end."""
     signals = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         for each in signals:
             signal.signal(each, signal.SIG_IGN)
-        board.say("Ctrl-C: ending the query, Spark, the producer and Kafka")
+        cluster_state.say("Ctrl-C: ending the query, Spark, the producer and Kafka")
         raise KeyboardInterrupt
 
     previous = {each: signal.signal(each, interrupt) for each in signals}

@@ -36,18 +36,18 @@ class IntoSink:
         target: DemoTarget,
         servers: str,
         folder: Path,
-        board: Scoreboard,
+        cluster_state: Scoreboard,
     ) -> None:
         self._target = target
-        self._board = board
+        self._cluster_state = cluster_state
         self._table = Table(target)
-        self._chaos = Chaos(settings.kills, board.wanted)
+        self._chaos = Chaos(settings.kills, cluster_state.wanted)
         lives = settings.kills + 1
-        most = min(MOST, max(_FEWEST, board.wanted // (lives * _BATCHES_A_LIFE)))
+        most = min(MOST, max(_FEWEST, cluster_state.wanted // (lives * _BATCHES_A_LIFE)))
         job = Job(servers=servers, folder=str(folder), most=most)
         self._driver = Driver(job, target, self._hear)
         self._checkpoint = Checkpoint(str(self._driver.checkpoint))
-        board.results, board.place = self._table, target.place
+        cluster_state.results, cluster_state.place = self._table, target.place
         self.readings: Sequence[Repeater] = (
             Repeater("demo-table", self._table.look, _TABLE_PAUSE),
         )
@@ -59,8 +59,8 @@ class IntoSink:
 
     def step(self) -> None:
         """Kill the driver if this is the moment, and start another. Raises EoListenerError."""
-        if self._board.note and self._driver.running:
-            self._board.note = ""
+        if self._cluster_state.note and self._driver.running:
+            self._cluster_state.note = ""
         batch, since = self._driver.batch()
         if batch is None or not self._chaos.due(
             written=self._table.counted, batch=batch, since=since
@@ -69,7 +69,9 @@ class IntoSink:
         self._driver.kill()
         self._chaos.killed(Kill(batch=batch, caught=self._caught(batch)))
         number, wanted = len(self._chaos.done), self._chaos.wanted
-        self._board.note = f"driver killed in batch {batch}, {number} of {wanted}: starting anew"
+        self._cluster_state.note = (
+            f"driver killed in batch {batch}, {number} of {wanted}: starting anew"
+        )
         self._driver.start()
 
     def judge(
@@ -114,6 +116,6 @@ class IntoSink:
 
     def _hear(self, news: News) -> None:
         if news.what == "committed":
-            self._board.commits += 1
+            self._cluster_state.commits += 1
         else:
             self._table.add(BatchResult(number=news.batch, rows=news.rows, seconds=news.seconds))

@@ -28,8 +28,8 @@ class SourceCluster:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        hands = JvmShimClient()
-        cluster = SourceLogs(hands).cluster(options)
+        shim_client = JvmShimClient()
+        cluster = SourceLogs(shim_client).cluster(options)
         if cluster.client == "java":
             raise SettingsError(
                 f"the partitions at {cluster} cannot be listed from Python",
@@ -37,7 +37,7 @@ class SourceCluster:
                 fix="Connect to a port of the brokers that librdkafka can log in to (SCRAM, PLAIN, "
                 "mutual TLS, ...)",
             )
-        properties = librdkafka_properties(cluster, hands)
+        properties = librdkafka_properties(cluster, shim_client)
         self._reader = ClusterReader(properties, timeout=_TIMEOUT)
         self._logs = Logs(properties)
 
@@ -88,9 +88,9 @@ class SourceCluster:
         found = self._logs.at(timestamp_ms, partitions, deadline)
         return Origin(what=f"the time {timestamp_ms} ms", offsets={**ends, **found})
 
-    def look(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
+    def snapshot(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         """Where the logs of these partitions stand."""
-        return self._logs.look(NOTHING_HELD, partitions, time.monotonic() + _TIMEOUT).whole()
+        return self._logs.snapshot(NOTHING_HELD, partitions, time.monotonic() + _TIMEOUT).whole()
 
     def close(self) -> None:
         """Let go of the connections."""

@@ -104,7 +104,7 @@ def _begun(
         origin = origin.where(lambda tp: tp in assigned)
     named = {tp.topic for tp in (origin.offsets if wanted is None else there)}
     read = tuple(tp for tp in there if tp.topic in named)
-    return choose(origin.where(lambda tp: tp.topic in named), read, cluster.look(read), **rules)
+    return choose(origin.where(lambda tp: tp.topic in named), read, cluster.snapshot(read), **rules)
 
 
 def _require_one(*origins: object) -> None:

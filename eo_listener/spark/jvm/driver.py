@@ -55,7 +55,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.queries = LiveQueries()
-        self.hands = JvmShimClient()
+        self.shim_client = JvmShimClient()
         self._java_listener: Any = None
         self._session: SparkSession | None = None
 

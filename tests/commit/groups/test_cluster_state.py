@@ -42,12 +42,12 @@ class Seeing(ClusterState):
         while isinstance(request, SnapshotRequest):
             ends = dict.fromkeys(request.partitions, 10**9)
             held = {tp: self.held[tp] for tp in request.partitions if tp in self.held}
-            look = GroupSnapshot(held=held, starts={}, ends=ends, topic_ids={"t": "id"})
-            assert self.looked(request, look, now) == ()
+            snapshot = GroupSnapshot(held=held, starts={}, ends=ends, topic_ids={"t": "id"})
+            assert self.on_snapshot(request, snapshot, now) == ()
             request = self.next(now)
         return request
 
-    def settle(
+    def on_commit_answer(
         self,
         attempt: CommitRequest,
         answer: Mapping[TopicPartition, str | None],
@@ -57,7 +57,7 @@ class Seeing(ClusterState):
         landed = {tp: p for tp, p in attempt.positions.items() if answer.get(tp, "?") is None}
         if attempt.group == "g":
             self.held.update(landed)
-        return super().settle(attempt, answer, now, detail)
+        return super().on_commit_answer(attempt, answer, now, detail)
 
 
 RANDOM = random.Random(1)
@@ -70,17 +70,17 @@ def sent(b: Seeing, now: float) -> CommitRequest:
     return attempt
 
 
-def board() -> Seeing:
+def cluster_state() -> Seeing:
     return Seeing()
 
 
 def test_what_is_offered_is_sent_once_and_not_again() -> None:
     """A confirmed offset is not committed a second time."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5))
     attempt = sent(b, 0.0)
     assert attempt.positions[P0] == Position(offset=5, metadata="m5")
-    (event,) = b.settle(attempt, {P0: None}, 0.25)
+    (event,) = b.on_commit_answer(attempt, {P0: None}, 0.25)
     assert event == Committed(cluster="k:9092", group="g", offsets=Offsets({P0: 5}), seconds=0.25)
     b.offer("g", at(p0=5))
     assert b.attempt(1.0) is None
@@ -89,7 +89,7 @@ def test_what_is_offered_is_sent_once_and_not_again() -> None:
 
 def test_newer_offsets_take_the_place_of_waiting_ones() -> None:
     """Many events while Kafka is slow become one request with the newest offsets."""
-    b = board()
+    b = cluster_state()
     for offset in range(5, 100):
         b.offer("g", at(p0=offset))
     attempt = sent(b, 0.0)
@@ -98,28 +98,28 @@ def test_newer_offsets_take_the_place_of_waiting_ones() -> None:
 
 def test_a_group_has_one_request_in_flight() -> None:
     """While an answer is out nothing more is sent for this group; other groups go on."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5))
     b.offer("h", at(p0=1))
     first, other = sent(b, 0.0), sent(b, 0.0)
     assert (first.group, other.group) == ("g", "h")
     b.offer("g", at(p0=6))
     assert b.attempt(10.0) is None
-    b.settle(first, {P0: None}, 11.0)
+    b.on_commit_answer(first, {P0: None}, 11.0)
     second = sent(b, 11.0)
     assert second.positions[P0].offset == 6
 
 
 def test_an_offset_below_is_not_sent_and_said() -> None:
     """Lower than pending or confirmed is refused, with both offsets named; equal is silent."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5, p1=5))
     refused = b.offer("g", at(p0=3, p1=6))
     assert refused is not None
     assert (refused.offered, refused.held) == (Offsets({P0: 3}), Offsets({P0: 5}))
     attempt = sent(b, 0.0)
     assert {tp: p.offset for tp, p in attempt.positions.items()} == {P0: 5, P1: 6}
-    b.settle(attempt, {P0: None, P1: None}, 0.0)
+    b.on_commit_answer(attempt, {P0: None, P1: None}, 0.0)
     assert b.offer("g", at(p0=5)) is None
     assert b.offer("g", at(p0=4)) is not None
     assert b.attempt(1.0) is None
@@ -127,10 +127,10 @@ def test_an_offset_below_is_not_sent_and_said() -> None:
 
 def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
     """A missing answer is an error of that partition, and is tried again."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5, p1=6))
     attempt = sent(b, 0.0)
-    events = b.settle(attempt, {P0: None}, 0.0)
+    events = b.on_commit_answer(attempt, {P0: None}, 0.0)
     assert isinstance(events[0], Committed)
     assert isinstance(events[1], CommitFailed)
     assert events[1].errors == {P1: "_MISSING_ANSWER"}
@@ -141,12 +141,12 @@ def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
 
 def test_waits_grow_are_spread_and_stay_bounded() -> None:
     """After n faults in a row the wait is within half and whole of min(longest, first * 2^n)."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5))
     now, waits = 0.0, []
     for _ in range(6):
         attempt = sent(b, now)
-        (event,) = b.settle(attempt, {P0: "_TRANSPORT"}, now)
+        (event,) = b.on_commit_answer(attempt, {P0: "_TRANSPORT"}, now)
         assert isinstance(event, CommitFailed)
         assert b.attempt(now + event.retry_in - 0.01) is None
         assert b.wait(now) == pytest.approx(event.retry_in)
@@ -159,16 +159,16 @@ def test_waits_grow_are_spread_and_stay_bounded() -> None:
 
 def test_success_ends_the_back_off() -> None:
     """After a success the next fault waits as short as the first did."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5))
     for _ in range(4):
         attempt = sent(b, 1e6)
-        b.settle(attempt, {P0: "_TIMED_OUT"}, 0.0)
+        b.on_commit_answer(attempt, {P0: "_TIMED_OUT"}, 0.0)
     attempt = sent(b, 1e6)
-    b.settle(attempt, {P0: None}, 0.0)
+    b.on_commit_answer(attempt, {P0: None}, 0.0)
     b.offer("g", at(p0=6))
     attempt = sent(b, 1e6)
-    (event,) = b.settle(attempt, {P0: "_TIMED_OUT"}, 0.0)
+    (event,) = b.on_commit_answer(attempt, {P0: "_TIMED_OUT"}, 0.0)
     assert isinstance(event, CommitFailed)
     assert event.retry_in <= 1.0
     assert event.failures == 1
@@ -176,14 +176,14 @@ def test_success_ends_the_back_off() -> None:
 
 def test_a_refused_partition_does_not_hold_up_the_others() -> None:
     """A deleted topic's partition waits its time; its neighbour commits at once."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5, p1=6))
     attempt = sent(b, 0.0)
-    b.settle(attempt, {P0: None, P1: "UNKNOWN_TOPIC_OR_PART"}, 0.0)
+    b.on_commit_answer(attempt, {P0: None, P1: "UNKNOWN_TOPIC_OR_PART"}, 0.0)
     b.offer("g", at(p0=7, p1=8))
     attempt = sent(b, 0.1)
     assert set(attempt.positions) == {P0}
-    b.settle(attempt, {P0: None}, 0.1)
+    b.on_commit_answer(attempt, {P0: None}, 0.1)
     assert b.stuck(0.2)
     assert not b.idle()
     attempt = sent(b, 50.0)
@@ -192,35 +192,35 @@ def test_a_refused_partition_does_not_hold_up_the_others() -> None:
 
 def test_hurry_forgets_every_wait() -> None:
     """On termination all that waits is due at once, refused or not."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5, p1=6))
     attempt = sent(b, 0.0)
-    b.settle(attempt, {P0: "_TRANSPORT", P1: "UNKNOWN_MEMBER_ID"}, 0.0)
+    b.on_commit_answer(attempt, {P0: "_TRANSPORT", P1: "UNKNOWN_MEMBER_ID"}, 0.0)
     assert b.attempt(0.0) is None
-    b.hurry()
+    b.retry_now()
     attempt = sent(b, 0.0)
     assert set(attempt.positions) == {P0, P1}
 
 
 def test_hurry_reaches_what_is_in_flight() -> None:
     """A request that fails after the hurry began is tried at once again, once."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5))
     attempt = sent(b, 0.0)
-    b.hurry()
-    b.settle(attempt, {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
+    b.retry_now()
+    b.on_commit_answer(attempt, {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
     assert not b.stuck(1.0)
-    b.settle(sent(b, 1.0), {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
+    b.on_commit_answer(sent(b, 1.0), {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
     assert b.stuck(1.0)
     assert b.attempt(1.0) is None
 
 
 def test_groups_that_answer_go_before_those_that_do_not() -> None:
     """Of several groups that are due, the one with the fewest failures is tried first."""
-    b = board()
+    b = cluster_state()
     b.offer("a", at(p0=5))
     for _ in range(3):
-        b.settle(sent(b, 1e6), {P0: "_TIMED_OUT"}, 0.0)
+        b.on_commit_answer(sent(b, 1e6), {P0: "_TIMED_OUT"}, 0.0)
     b.offer("b", at(p0=1))
     assert sent(b, 1e6).group == "b"
     assert sent(b, 1e6).group == "a"
@@ -232,7 +232,7 @@ def test_more_than_fits_between_two_batches_is_committed_in_turn() -> None:
     A batch comes with each fourth request, and has more parts than that for one group, and
     another group's partition.
     """
-    b = board()
+    b = cluster_state()
     wide = [TopicPartition("t", number) for number in range(5 * MAX_PART)]
     last = {("a", tp): 0 for tp in wide} | {("b", P0): 0}
     for number in range(60):
@@ -242,79 +242,81 @@ def test_more_than_fits_between_two_batches_is_committed_in_turn() -> None:
         attempt = sent(b, number / 2)
         for tp in attempt.positions:
             last[attempt.group, tp] = number
-        b.settle(attempt, dict.fromkeys(attempt.positions), number / 2)
+        b.on_commit_answer(attempt, dict.fromkeys(attempt.positions), number / 2)
         assert number - min(last.values()) <= 10, number
 
 
 def test_a_group_that_fails_has_its_turn_beside_one_that_is_always_due() -> None:
     """It goes after those without failures, and yet not never."""
-    b = board()
+    b = cluster_state()
     b.offer("b", at(p0=1))
-    b.settle(sent(b, 0.0), {P0: "NOT_COORDINATOR"}, 0.0)
+    b.on_commit_answer(sent(b, 0.0), {P0: "NOT_COORDINATOR"}, 0.0)
     served = []
     for number in range(3 * OUT_OF_TURN):  # b has a turn for its look, and one for its commit
         b.offer("a", at(p0=number + 1))
         attempt = sent(b, 10.0)
         served.append(attempt.group)
-        b.settle(attempt, {P0: None}, 10.0)
+        b.on_commit_answer(attempt, {P0: None}, 10.0)
     assert served[0] == "a"
     assert served.count("b") == 1
 
 
 def test_after_an_unknown_outcome_the_position_is_repeated() -> None:
     """A request that was given up may land late, and take the group back: so once more, later."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5, p1=5))
-    b.settle(sent(b, 0.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 0.0)
-    b.settle(sent(b, 1.0), {P0: None, P1: None}, 1.0)
+    b.on_commit_answer(sent(b, 0.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 0.0)
+    b.on_commit_answer(sent(b, 1.0), {P0: None, P1: None}, 1.0)
     assert b.idle()
     assert b.wait(1.0) == pytest.approx(60.0)
-    b.settle(sent(b, 61.0), {P0: None, P1: None}, 61.0)  # the first of a driver is in doubt too
+    b.on_commit_answer(
+        sent(b, 61.0), {P0: None, P1: None}, 61.0
+    )  # the first of a driver is in doubt too
     assert b.wait(61.0) is None
     b.offer("g", at(p0=6, p1=6))
-    b.settle(sent(b, 62.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 62.0)
-    b.settle(sent(b, 63.0), {P0: None, P1: None}, 63.0)
+    b.on_commit_answer(sent(b, 62.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 62.0)
+    b.on_commit_answer(sent(b, 63.0), {P0: None, P1: None}, 63.0)
     again = sent(b, 123.0)
     assert {tp: p.offset for tp, p in again.positions.items()} == {P0: 6}
-    b.settle(again, {P0: None}, 123.0)
+    b.on_commit_answer(again, {P0: None}, 123.0)
     assert b.wait(123.0) is None
 
 
 def test_a_repeat_gives_way_to_newer_offsets() -> None:
     """What has moved on in the meantime is committed as it is now, not as it was."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5))
-    b.settle(sent(b, 0.0), {P0: "_TIMED_OUT"}, 0.0)
-    b.settle(sent(b, 1.0), {P0: None}, 1.0)
+    b.on_commit_answer(sent(b, 0.0), {P0: "_TIMED_OUT"}, 0.0)
+    b.on_commit_answer(sent(b, 1.0), {P0: None}, 1.0)
     b.offer("g", at(p0=8))
     attempt = sent(b, 61.0)
     assert attempt.positions[P0].offset == 8
-    b.settle(attempt, {P0: None}, 61.0)
+    b.on_commit_answer(attempt, {P0: None}, 61.0)
     assert b.attempt(1e6) is None
 
 
 def test_what_was_served_is_asked_for_its_time_again_and_stands_last() -> None:
     """Nothing else needs to stir it; of two that are due the other one comes first."""
-    agenda = DueTimes()
+    due_times = DueTimes()
     times = {"a": 1.0, "b": 1.0}
     for name in times:
-        agenda.stir(name)
-    assert list(agenda.times(times.get)) == ["a", "b"]
-    agenda.postpone("a")
-    assert list(agenda.times(times.get)) == ["b", "a"]
+        due_times.mark_changed(name)
+    assert list(due_times.times(times.get)) == ["a", "b"]
+    due_times.postpone("a")
+    assert list(due_times.times(times.get)) == ["b", "a"]
     times["a"] = 2.0
-    assert agenda.times(times.get) == {"a": 1.0, "b": 1.0}  # it was not stirred
+    assert due_times.times(times.get) == {"a": 1.0, "b": 1.0}  # it was not stirred
 
 
 def test_after_a_standstill_what_was_refused_is_looked_at_at_once() -> None:
     """Whoever was in the way may be gone: nothing that was seen before counts."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5))
-    look = b.next(0.0)
-    assert isinstance(look, SnapshotRequest)
+    snapshot = b.next(0.0)
+    assert isinstance(snapshot, SnapshotRequest)
     further = {P0: Position(offset=8, metadata="m8")}
     seen = GroupSnapshot(held=further, starts={}, ends={P0: 10**9}, topic_ids={"t": "id"})
-    assert len(b.looked(look, seen, 0.0)) == 1
+    assert len(b.on_snapshot(snapshot, seen, 0.0)) == 1
     assert b.next(1.0) is None
     assert b.next(1.0 + STANDSTILL) is None
     assert isinstance(b.next(2.0 + 2 * STANDSTILL), SnapshotRequest)
@@ -322,7 +324,7 @@ def test_after_a_standstill_what_was_refused_is_looked_at_at_once() -> None:
 
 def test_what_is_abandoned_is_named() -> None:
     """Giving up says which group stays behind, and where it should have been."""
-    b = board()
+    b = cluster_state()
     b.offer("g", at(p0=5))
     b.attempt(0.0)
     assert b.abandon() == (CommitAbandoned(cluster="k:9092", group="g", offsets=Offsets({P0: 5})),)
@@ -338,12 +340,12 @@ def test_for_any_offers_and_faults_the_group_is_monotone_and_ends_right(
     steps: list[tuple[list[tuple[int, int]], list[str | None], float]],
 ) -> None:
     """Commits that land never go back, and once Kafka answers the greatest offers stand."""
-    b = board()
+    b = cluster_state()
     group: dict[TopicPartition, int] = {}
     offered: dict[TopicPartition, int] = {}
     now = 0.0
 
-    def land(attempt_positions: Mapping[TopicPartition, Position]) -> None:
+    def confirm(attempt_positions: Mapping[TopicPartition, Position]) -> None:
         for tp, position in attempt_positions.items():
             assert position.offset >= group.get(tp, -1)
             group[tp] = position.offset
@@ -356,11 +358,11 @@ def test_for_any_offers_and_faults_the_group_is_monotone_and_ends_right(
             b.offer("g", {tp: Position(offset=offset)})
         while attempt := b.attempt(now):
             answer = dict(zip(attempt.positions, answers, strict=False))
-            land({tp: attempt.positions[tp] for tp, error in answer.items() if error is None})
-            b.settle(attempt, answer, now)
-    b.hurry()
+            confirm({tp: attempt.positions[tp] for tp, error in answer.items() if error is None})
+            b.on_commit_answer(attempt, answer, now)
+    b.retry_now()
     while attempt := b.attempt(now):
-        land(attempt.positions)
-        b.settle(attempt, dict.fromkeys(attempt.positions), now)
+        confirm(attempt.positions)
+        b.on_commit_answer(attempt, dict.fromkeys(attempt.positions), now)
     assert group == offered
     assert b.idle()

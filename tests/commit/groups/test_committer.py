@@ -189,7 +189,7 @@ def test_a_client_that_cannot_be_tended_stops_nothing(house: House) -> None:
     """An error while looking after the client leaves the thread alive and committing."""
 
     class Untended(MemoryGroups):
-        def tend(self) -> None:
+        def poll(self) -> None:
             raise RuntimeError("a bug in a client library")
 
     house.stores[K] = Untended()
@@ -203,16 +203,16 @@ def test_a_fault_of_ours_does_not_end_the_thread(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever goes wrong between two requests is told, and the commits go on."""
-    looked = ClusterState.looked
+    on_snapshot = ClusterState.on_snapshot
     faults = [RuntimeError("a bug of ours")]
 
-    def broken(board: ClusterState, *given: Any) -> tuple[Event, ...]:
+    def broken(cluster_state: ClusterState, *given: Any) -> tuple[Event, ...]:
         if faults:
-            board.unseen(given[0], "_TRANSPORT", given[2])
+            cluster_state.on_snapshot_failed(given[0], "_TRANSPORT", given[2])
             raise faults.pop()
-        return looked(board, *given)
+        return on_snapshot(cluster_state, *given)
 
-    monkeypatch.setattr(ClusterState, "looked", broken)
+    monkeypatch.setattr(ClusterState, "on_snapshot", broken)
     house.committer.offer(commit(5))
     assert house.committer.flush(10.0)
     assert house.store().groups["g"][P0].offset == 5
@@ -383,7 +383,7 @@ def test_what_is_not_confirmed_is_not_given_back(
     house.committer.feed(())
     time.sleep(0.3)
     assert len(workers()) == 1
-    house.committer.hurry([(str(K), "g")])
+    house.committer.retry_now([(str(K), "g")])
     assert house.committer.flush(5.0)
     assert house.store().groups["g"][P0].offset == 5
 

@@ -25,7 +25,7 @@ def by(writer: str, offset: int) -> Position:
     return Position(offset=offset, metadata=written.text())
 
 
-def look(
+def snapshot(
     held: Mapping[TopicPartition, Position], ends: Mapping[TopicPartition, int] | None = None
 ) -> GroupSnapshot:
     return GroupSnapshot(held=held, starts={}, ends=ends or {}, topic_ids={})
@@ -69,17 +69,17 @@ def test_a_refusal_names_who_wrote_the_first_partition(
 ) -> None:
     """Whatever the order they were looked at in, and nobody where a program left no mark."""
     held = {P0: by("a/1", 7), P1: by("b/2", 8), P2: Position(offset=9)}
-    told = seen(sight, look(held, {P0: 100, P1: 100}), P1, P0)
+    told = seen(sight, snapshot(held, {P0: 100, P1: 100}), P1, P0)
     assert (told.refusal, told.offered) == (refusal, Offsets({P0: 5, P1: 5}))
     assert told.held == Offsets({P0: 7, P1: 8})
     assert told.writer is not None
     assert told.writer.query_id == "a"
-    assert seen(sight, look(held), P2).writer is None
+    assert seen(sight, snapshot(held), P2).writer is None
 
 
 def test_the_end_of_the_log_was_written_by_nobody() -> None:
     """What stands in the way is where the log ends, not what the group holds."""
-    found = look({P0: by("a/1", 7)}, {P0: 3, P1: 4})
+    found = snapshot({P0: by("a/1", 7)}, {P0: 3, P1: 4})
     told = seen(Discrepancy.BEYOND_LOG_END, found, P0, P1)
     assert (told.refusal, told.held, told.writer) == (
         Refusal.BEYOND_LOG_END,
@@ -92,7 +92,7 @@ def test_strangers_are_told_one_by_one() -> None:
     """Each run by itself; only another run of the very query is a zombie of it."""
     held = {P0: by("q/old", 1), P1: by("other/run", 2), P2: Position(offset=3, metadata="tool")}
     ours = {tp: by("q/new", 10 + tp.partition) for tp in held}
-    told = list(TELLER.seen(Discrepancy.FOREIGN, [P0, P1, P2], look(held), {}, ours))
+    told = list(TELLER.seen(Discrepancy.FOREIGN, [P0, P1, P2], snapshot(held), {}, ours))
     assert all(isinstance(one, ForeignCommit) for one in told)
     assert [
         (one.found, one.ours, one.writer and one.writer.run_id, one.zombie)

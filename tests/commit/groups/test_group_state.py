@@ -46,7 +46,7 @@ class Kafka:
         self.topic_id = topic_id
         self.refused: dict[str, str] = {}
 
-    def look(self, partitions: Iterable[TopicPartition]) -> GroupSnapshot:
+    def snapshot(self, partitions: Iterable[TopicPartition]) -> GroupSnapshot:
         """What a look shows now."""
         asked = tuple(partitions)
         here = [tp for tp in asked if tp in self.ends and tp.topic not in self.refused]
@@ -67,11 +67,11 @@ class Driven(GroupState):
         self.kafka = kafka
         self.told: list[Event] = []
 
-    def see(self, now: float) -> SnapshotRequest:
+    def compare(self, now: float) -> SnapshotRequest:
         """Take the look that is due now, and answer it."""
         request = self.next(now)
         assert isinstance(request, SnapshotRequest), request
-        self.told += self.looked(request, self.kafka.look(request.partitions), now)
+        self.told += self.on_snapshot(request, self.kafka.snapshot(request.partitions), now)
         return request
 
     def send(self, now: float) -> CommitRequest:
@@ -80,14 +80,14 @@ class Driven(GroupState):
         assert isinstance(request, CommitRequest), request
         return request
 
-    def land(self, attempt: CommitRequest, now: float) -> None:
+    def confirm(self, attempt: CommitRequest, now: float) -> None:
         """Let a commit land, and answer it."""
         self.kafka.held.update(attempt.positions)
-        self.told += self.settle(attempt, dict.fromkeys(attempt.positions), now)
+        self.told += self.on_commit_answer(attempt, dict.fromkeys(attempt.positions), now)
 
     def fail(self, attempt: CommitRequest, code: str, now: float) -> None:
         """Answer a commit with an error."""
-        self.told += self.settle(attempt, dict.fromkeys(attempt.positions, code), now)
+        self.told += self.on_commit_answer(attempt, dict.fromkeys(attempt.positions, code), now)
 
     def commit(self, positions: Mapping[TopicPartition, Position], now: float) -> None:
         """Offer positions and bring them home, with a look before where one is due."""
@@ -95,10 +95,10 @@ class Driven(GroupState):
         assert refused is None, refused
         request = self.next(now)
         if isinstance(request, SnapshotRequest):
-            self.told += self.looked(request, self.kafka.look(request.partitions), now)
+            self.told += self.on_snapshot(request, self.kafka.snapshot(request.partitions), now)
             request = self.next(now)
         assert isinstance(request, CommitRequest), request
-        self.land(request, now)
+        self.confirm(request, now)
 
     def take(self) -> list[Event]:
         """What was told since."""
@@ -110,8 +110,8 @@ def seasoned(kafka: Kafka | None = None, policy: Policy | None = None) -> Driven
     """A lane that committed 5 long ago, and nobody else has; it looked at 100."""
     lane = Driven(kafka or Kafka(), policy)
     lane.commit({P0: by(5)}, 0.0)
-    lane.see(60.0)
-    lane.land(lane.send(60.0), 60.0)
+    lane.compare(60.0)
+    lane.confirm(lane.send(60.0), 60.0)
     assert lane.next_try() is None
     lane.take()
     return lane
@@ -123,8 +123,8 @@ def test_the_first_commit_is_repeated_once() -> None:
     lane.commit({P0: by(5)}, 0.0)
     lane.kafka.held[P0] = by(3, run="r0")  # lands late
     assert lane.next_try() == 60.0
-    lane.see(60.0)
-    lane.land(lane.send(60.0), 60.0)
+    lane.compare(60.0)
+    lane.confirm(lane.send(60.0), 60.0)
     assert lane.kafka.held[P0] == by(5)
     assert lane.next_try() is None
 
@@ -134,11 +134,11 @@ def test_doubt_outlives_newer_commits() -> None:
     lane = seasoned()
     lane.offer({P0: by(6)})
     lane.fail(lane.send(70.0), "_TIMED_OUT", 78.0)
-    lane.see(80.0)
-    lane.land(lane.send(80.0), 80.0)
+    lane.compare(80.0)
+    lane.confirm(lane.send(80.0), 80.0)
     lane.commit({P0: by(7)}, 81.0)
     assert lane.next_try() == 140.0
-    lane.see(140.0)
+    lane.compare(140.0)
     assert lane.send(140.0).positions == {P0: by(7)}
 
 
@@ -147,12 +147,12 @@ def test_doubt_outlives_an_error_that_is_certain() -> None:
     lane = seasoned()
     lane.offer({P0: by(6)})
     lane.fail(lane.send(70.0), "_TIMED_OUT", 78.0)
-    lane.see(80.0)
-    lane.land(lane.send(80.0), 80.0)
+    lane.compare(80.0)
+    lane.confirm(lane.send(80.0), 80.0)
     lane.offer({P0: by(7)})
     lane.fail(lane.send(81.0), "NOT_COORDINATOR", 81.0)
-    lane.see(83.0)
-    lane.land(lane.send(83.0), 83.0)
+    lane.compare(83.0)
+    lane.confirm(lane.send(83.0), 83.0)
     assert lane.next_try() == 140.0
 
 
@@ -160,14 +160,14 @@ def test_a_repeat_waits_for_its_look() -> None:
     """Where the look before a repeat fails, nothing is sent without it."""
     lane = Driven(Kafka())
     lane.commit({P0: by(5)}, 0.0)
-    look = lane.next(61.0)
-    assert isinstance(look, SnapshotRequest)
-    (failed,) = lane.unseen(look, "_TIMED_OUT", 65.0)
+    snapshot = lane.next(61.0)
+    assert isinstance(snapshot, SnapshotRequest)
+    (failed,) = lane.on_snapshot_failed(snapshot, "_TIMED_OUT", 65.0)
     assert isinstance(failed, CommitFailed)
     assert lane.next(65.0) is None
     assert lane.next_try() == 65.0 + failed.retry_in
-    lane.see(70.0)
-    lane.land(lane.send(70.0), 70.0)
+    lane.compare(70.0)
+    lane.confirm(lane.send(70.0), 70.0)
 
 
 def test_a_repeat_for_a_topic_that_is_gone_is_dropped() -> None:
@@ -175,7 +175,7 @@ def test_a_repeat_for_a_topic_that_is_gone_is_dropped() -> None:
     lane = Driven(Kafka())
     lane.commit({P0: by(5)}, 0.0)
     del lane.kafka.ends[P0]
-    lane.see(60.0)
+    lane.compare(60.0)
     assert lane.next(60.0) is None
     assert lane.next_try() is None
 
@@ -185,7 +185,7 @@ def test_a_repeat_never_goes_over_what_is_higher() -> None:
     lane = Driven(Kafka())
     lane.commit({P0: by(5)}, 0.0)
     lane.kafka.held[P0] = by(8, run="r2")
-    lane.see(60.0)
+    lane.compare(60.0)
     assert lane.next(60.0) is None
     assert lane.next_try() is None
 
@@ -195,7 +195,7 @@ def test_a_repeat_never_goes_beyond_the_log_end() -> None:
     lane = Driven(Kafka())
     lane.commit({P0: by(5)}, 0.0)
     lane.kafka.ends[P0] = 2
-    lane.see(60.0)
+    lane.compare(60.0)
     assert lane.next(60.0) is None
 
 
@@ -204,9 +204,9 @@ def test_what_a_look_showed_counts_for_offers_after_it() -> None:
     lane = Driven(Kafka())
     lane.commit({P0: by(5)}, 0.0)
     lane.kafka.held[P0] = by(8, run="r2")
-    lane.see(60.0)
+    lane.compare(60.0)
     lane.offer({P0: by(5)}, renew=True)
-    lane.see(60.1)
+    lane.compare(60.1)
     assert lane.next(60.1) is None
     lane.offer({P0: by(7)})
     assert lane.next(60.2) is None
@@ -219,11 +219,11 @@ def test_a_renewal_hides_no_loss() -> None:
     lane = seasoned()
     lane.kafka.held.clear()
     lane.offer({P0: by(5)}, renew=True)
-    lane.see(61.0)
+    lane.compare(61.0)
     (vanished,) = lane.take()
     assert isinstance(vanished, GroupOffsetsMissing)
     assert vanished.offsets == {P0: 5}
-    lane.land(lane.send(61.0), 61.0)
+    lane.confirm(lane.send(61.0), 61.0)
     assert lane.kafka.held == {P0: by(5)}
 
 
@@ -233,7 +233,7 @@ def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
     lane.commit({P0: by(5)}, 0.0)
     lane.kafka.held[P0] = by(8, run="r2")
     lane.offer({P0: by(5)}, renew=True)
-    lane.see(60.0)
+    lane.compare(60.0)
     assert lane.next(60.0) is None
 
 
@@ -243,7 +243,7 @@ def test_what_vanished_and_lies_beyond_the_log_end_is_refused() -> None:
     lane.commit({P0: by(5)}, 0.0)
     lane.kafka.held.clear()
     lane.kafka.ends[P0] = 2
-    lane.see(60.0)
+    lane.compare(60.0)
     vanished, refused = lane.take()[-2:]
     assert isinstance(vanished, GroupOffsetsMissing)
     assert isinstance(refused, CommitRefused)
@@ -256,7 +256,7 @@ def test_a_mark_for_what_lies_beyond_the_log_end_is_refused() -> None:
     lane.kafka.held[P0] = by(5, run="r0")
     lane.kafka.ends[P0] = 2
     lane.withhold({P0: by(9)})
-    lane.see(0.0)
+    lane.compare(0.0)
     (refused,) = lane.take()
     assert isinstance(refused, CommitRefused)
     assert refused.refusal is Refusal.BEYOND_LOG_END
@@ -268,7 +268,7 @@ def test_a_stranger_with_a_mark_below_stops_the_commits() -> None:
     lane.commit({P0: by(5)}, 0.0)
     marked = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
     lane.kafka.held[P0] = Position(offset=3, metadata=marked.text())
-    lane.see(60.0)
+    lane.compare(60.0)
     assert Refusal.WITHHELD_BEFORE in [
         event.refusal for event in lane.take() if isinstance(event, CommitRefused)
     ]
@@ -279,7 +279,7 @@ def test_a_rewind_that_is_overtaken_by_newer_offsets_is_declared_all_the_same() 
     lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
     lane.kafka.held[P0] = by(94, run="r0")
     lane.offer({P0: by(2)})
-    lane.see(0.0)
+    lane.compare(0.0)
     lane.offer({P0: by(6, batch=3)})
     sent = CommitMetadata.parse(lane.send(0.0).positions[P0].metadata)
     assert sent is not None
@@ -291,7 +291,7 @@ def test_what_is_beyond_the_group_again_is_no_rewind() -> None:
     lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
     lane.kafka.held[P0] = by(94, run="r0")
     lane.offer({P0: by(2)})
-    lane.see(0.0)
+    lane.compare(0.0)
     lane.offer({P0: by(94)})
     assert lane.send(0.0).positions == {P0: by(94)}
 
@@ -301,7 +301,7 @@ def test_a_rewind_that_is_renewed_before_it_is_sent_is_declared_all_the_same() -
     lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
     lane.kafka.held[P0] = by(94, run="r0")
     lane.offer({P0: by(2)})
-    lane.see(0.0)
+    lane.compare(0.0)
     lane.offer({P0: by(2, run="r2")}, renew=True)
     sent = CommitMetadata.parse(lane.send(0.0).positions[P0].metadata)
     assert sent is not None
@@ -315,7 +315,7 @@ def test_an_earlier_mark_holds_where_the_guard_withholds_anew() -> None:
     lane.kafka.held[P0] = Position(offset=3, metadata=earlier.text())
     lane.offer({P0: by(8)})
     lane.withhold({P0: by(9)})
-    lane.see(0.0)
+    lane.compare(0.0)
     (refused,) = lane.take()
     assert isinstance(refused, CommitRefused)
     assert refused.refusal is Refusal.WITHHELD_BEFORE
@@ -326,11 +326,11 @@ def test_a_mark_of_ones_own_is_left_once() -> None:
     """The guard's mark is committed over what stood there, and found again it changes nothing."""
     lane = seasoned()
     lane.withhold({P0: by(9)})
-    lane.land(lane.send(100.0), 100.0)
+    lane.confirm(lane.send(100.0), 100.0)
     assert '"g":1' in lane.kafka.held[P0].metadata
     lane.offer({P0: by(9)}, renew=True)
-    lane.see(200.0)
-    lane.land(lane.send(200.0), 200.0)
+    lane.compare(200.0)
+    lane.confirm(lane.send(200.0), 200.0)
     assert lane.kafka.held[P0].offset == 5
     assert not [event for event in lane.take() if isinstance(event, CommitRefused)]
 
@@ -340,7 +340,7 @@ def test_a_topic_made_anew_ends_its_commits() -> None:
     lane = seasoned()
     lane.offer({P0: by(6)})
     lane.kafka.topic_id = "id2"
-    lane.see(200.0)
+    lane.compare(200.0)
     (event,) = lane.take()
     assert isinstance(event, TopicRecreated)
     assert (event.was, event.now, event.offsets) == ("id1", "id2", Offsets({P0: 6}))
@@ -354,11 +354,11 @@ def test_a_deleted_topic_is_not_a_new_one() -> None:
     lane = seasoned()
     ends, lane.kafka.ends = lane.kafka.ends, {}
     lane.offer({P0: by(6)})
-    lane.see(200.0)
+    lane.compare(200.0)
     (gone,) = lane.take()
     assert isinstance(gone, CommitFailed)
     lane.kafka.ends, lane.kafka.topic_id = ends, "id2"
-    lane.see(300.0)
+    lane.compare(300.0)
     assert isinstance(lane.take()[0], TopicRecreated)
 
 
@@ -368,9 +368,9 @@ def test_a_fenced_lane_gives_up_for_good(by_look: bool) -> None:
     lane = seasoned()
     lane.offer({P0: by(6)})
     if by_look:
-        look = lane.next(200.0)
-        assert isinstance(look, SnapshotRequest)
-        lane.told += lane.unseen(look, "_FENCED", 200.0)
+        snapshot = lane.next(200.0)
+        assert isinstance(snapshot, SnapshotRequest)
+        lane.told += lane.on_snapshot_failed(snapshot, "_FENCED", 200.0)
     else:
         lane.fail(lane.send(70.0), "_FENCED", 70.0)
     (event,) = lane.take()
@@ -387,7 +387,7 @@ def test_strangers_are_named_each() -> None:
     lane = Driven(Kafka())
     lane.commit({P0: by(5), P1: by(5)}, 0.0)
     lane.kafka.held = {P0: by(8, run="r2"), P1: Position(offset=1)}
-    lane.see(60.0)
+    lane.compare(60.0)
     zombie, tool = (event for event in lane.take() if isinstance(event, ForeignCommit))
     assert zombie.writer is not None
     assert (zombie.found, zombie.zombie, zombie.writer.run_id) == (Offsets({P0: 8}), True, "r2")
@@ -400,7 +400,7 @@ def test_offsets_that_expired_are_sent_again() -> None:
     lane = Driven(Kafka())
     lane.commit({P0: by(5)}, 0.0)
     lane.kafka.held.clear()
-    lane.see(60.0)
+    lane.compare(60.0)
     assert [type(event) for event in lane.take()][-1] is GroupOffsetsMissing
     assert lane.send(60.0).positions == {P0: by(5)}
 
@@ -412,19 +412,19 @@ def test_a_topic_that_is_refused_holds_up_no_other() -> None:
     kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
     lane = Driven(kafka)
     lane.offer({P0: by(5), P1: by(6), other: by(7)})
-    lane.see(0.0)
+    lane.compare(0.0)
     (failed,) = lane.take()
     assert isinstance(failed, CommitFailed)
     assert failed.errors == dict.fromkeys((P0, P1), "TOPIC_AUTHORIZATION_FAILED")
     assert failed.refused
     attempt = lane.send(0.0)
     assert attempt.positions.keys() == {other}
-    lane.land(attempt, 0.0)
+    lane.confirm(attempt, 0.0)
     assert lane.next(0.0) is None
     assert not lane.idle()
     assert lane.stuck(0.0)
     kafka.refused = {}
-    lane.see(60.0)
+    lane.compare(60.0)
     assert lane.send(60.0).positions.keys() == {P0, P1, other}
 
 
@@ -434,7 +434,7 @@ def test_each_error_of_a_look_is_told_by_itself() -> None:
     kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
     lane = Driven(kafka)
     lane.offer({P0: by(5), gone: by(7)})
-    lane.see(0.0)
+    lane.compare(0.0)
     codes = {one.code: set(one.errors) for one in lane.take() if isinstance(one, CommitFailed)}
     assert codes == {"TOPIC_AUTHORIZATION_FAILED": {P0}, "UNKNOWN_TOPIC_OR_PART": {gone}}
 
@@ -457,13 +457,13 @@ def wide(number: int, *, refused_over: int | None = None) -> tuple[Driven, list[
         request = lane.next(float(now))
         if isinstance(request, SnapshotRequest):
             assert len(request.partitions) <= LOOKED_AT
-            lane.told += lane.looked(request, kafka.look(request.partitions), float(now))
+            lane.told += lane.on_snapshot(request, kafka.snapshot(request.partitions), float(now))
         elif request is not None:
             sizes.append(len(request.positions))
             if refused_over is not None and sizes[-1] > refused_over:
                 lane.fail(request, "INVALID_COMMIT_OFFSET_SIZE", float(now))
             else:
-                lane.land(request, float(now))
+                lane.confirm(request, float(now))
         if lane.idle():
             return lane, sizes
     raise AssertionError(sizes)
@@ -486,7 +486,7 @@ def test_long_names_make_smaller_parts() -> None:
     lane.offer(wanted)
     request = lane.next(0.0)
     assert isinstance(request, SnapshotRequest)
-    lane.looked(request, kafka.look(request.partitions), 0.0)
+    lane.on_snapshot(request, kafka.snapshot(request.partitions), 0.0)
     attempt = lane.next(0.0)
     assert isinstance(attempt, CommitRequest)
     assert 300 < len(attempt.positions) < 500_000 / 1249
@@ -494,7 +494,7 @@ def test_long_names_make_smaller_parts() -> None:
     huge.offer({P0: by(5), P1: by(5)})
     request = huge.next(0.0)
     assert isinstance(request, SnapshotRequest)
-    huge.looked(request, Kafka().look(request.partitions), 0.0)
+    huge.on_snapshot(request, Kafka().snapshot(request.partitions), 0.0)
     attempt = huge.next(0.0)
     assert isinstance(attempt, CommitRequest)
     assert len(attempt.positions) == 1
@@ -540,12 +540,12 @@ def test_partitions_that_are_gone_do_not_keep_a_look_from_others() -> None:
     for now in (0.0, 61.0):
         while (request := lane.next(now)) is not None:
             if isinstance(request, SnapshotRequest):
-                lane.told += lane.looked(request, kafka.look(request.partitions), now)
+                lane.told += lane.on_snapshot(request, kafka.snapshot(request.partitions), now)
             else:
-                lane.land(request, now)
+                lane.confirm(request, now)
     kafka.ends = {P0: 1000}
     lane.offer({P0: by(5)})
-    request = lane.see(200.0)
+    request = lane.compare(200.0)
     assert request.partitions[0] == P0
     assert len(request.partitions) == LOOKED_AT
     assert lane.send(200.0).positions.keys() == {P0}
@@ -556,7 +556,7 @@ def test_an_idle_partition_that_vanished_comes_back_too() -> None:
     lane = seasoned()
     lane.kafka.held.clear()
     lane.offer({P1: by(7)})
-    assert set(lane.see(130.0).partitions) == {P0, P1}
+    assert set(lane.compare(130.0).partitions) == {P0, P1}
     (vanished,) = [one for one in lane.take() if isinstance(one, GroupOffsetsMissing)]
     assert vanished.offsets == {P0: 5}
     assert lane.send(130.0).positions == {P0: by(5), P1: by(7)}
@@ -568,9 +568,9 @@ def test_an_idle_partition_that_is_gone_is_no_failure() -> None:
     lane = seasoned(kafka)
     del kafka.ends[P0]
     lane.offer({P1: by(7)})
-    lane.see(130.0)
+    lane.compare(130.0)
     assert lane.take() == []
-    lane.land(lane.send(130.0), 130.0)
+    lane.confirm(lane.send(130.0), 130.0)
     assert lane.complete()
 
 
@@ -579,7 +579,7 @@ def test_a_loss_is_looked_for_where_there_is_nothing_to_commit() -> None:
     lane = seasoned()
     lane.offer({P0: by(5)}, lossy=True)
     assert lane.next_try() == 0.0
-    assert lane.see(100.0).partitions == (P0,)
+    assert lane.compare(100.0).partitions == (P0,)
     assert (lane.next(100.0), lane.next_try(), lane.take()) == (None, None, [])
 
 
@@ -589,12 +589,12 @@ def test_what_was_looked_at_is_sent_before_others_are_looked_at() -> None:
     kafka.ends = dict.fromkeys(many(LOOKED_AT + 1), 10**6)
     lane = Driven(kafka)
     lane.offer(many(LOOKED_AT + 1))
-    lane.see(0.0)
+    lane.compare(0.0)
     for first in (0, MAX_PART):
         attempt = lane.send(0.0)
         assert attempt.positions.keys() == set(list(many(LOOKED_AT))[first : first + MAX_PART])
-        lane.land(attempt, 0.0)
-    assert lane.see(0.0).partitions == (TopicPartition("t", LOOKED_AT),)
+        lane.confirm(attempt, 0.0)
+    assert lane.compare(0.0).partitions == (TopicPartition("t", LOOKED_AT),)
 
 
 def test_what_is_held_back_is_not_complete() -> None:
@@ -602,11 +602,11 @@ def test_what_is_held_back_is_not_complete() -> None:
     refused = Driven(Kafka())
     refused.kafka.held[P0] = by(8, run="r0")
     refused.offer({P0: by(5), P1: by(5)})
-    refused.see(0.0)
-    refused.land(refused.send(0.0), 0.0)
+    refused.compare(0.0)
+    refused.confirm(refused.send(0.0), 0.0)
     withheld = seasoned()
     withheld.withhold({P0: by(9)})
-    withheld.land(withheld.send(100.0), 100.0)
+    withheld.confirm(withheld.send(100.0), 100.0)
     assert [(lane.idle(), lane.complete()) for lane in (refused, withheld)] == [(True, False)] * 2
 
 
@@ -615,10 +615,10 @@ def test_what_is_refused_is_looked_at_until_it_can_go() -> None:
     lane = Driven(Kafka())
     lane.kafka.held[P0] = by(8, run="r0")
     lane.offer({P0: by(5)})
-    lane.see(0.0)
+    lane.compare(0.0)
     assert lane.next(59.0) is None
     lane.kafka.held.clear()
-    lane.see(60.0)
+    lane.compare(60.0)
     assert lane.send(60.0).positions == {P0: by(5)}
 
 
@@ -635,17 +635,17 @@ def test_one_request_at_a_time_is_out() -> None:
     """While a look or a commit has no answer nothing else is sent, whatever is offered."""
     lane = Driven(Kafka())
     lane.offer({P0: by(5)})
-    look = lane.next(0.0)
-    assert isinstance(look, SnapshotRequest)
+    snapshot = lane.next(0.0)
+    assert isinstance(snapshot, SnapshotRequest)
     lane.offer({P1: by(5)})
     assert (lane.next(1.0), lane.next_try()) == (None, None)
-    lane.looked(look, lane.kafka.look(look.partitions), 1.0)
-    lane.see(1.0)
+    lane.on_snapshot(snapshot, lane.kafka.snapshot(snapshot.partitions), 1.0)
+    lane.compare(1.0)
     attempt = lane.send(1.0)
     lane.offer({P0: by(9)})
     assert (lane.next(2.0), lane.next_try()) == (None, None)
     assert not lane.stuck(2.0)
-    lane.land(attempt, 2.0)
+    lane.confirm(attempt, 2.0)
     assert lane.send(2.0).positions == {P0: by(9)}
 
 
@@ -656,8 +656,8 @@ def test_repeats_come_in_the_order_of_their_times() -> None:
     lane.commit({P1: by(5)}, 10.0)
     lane.offer({P0: by(6)})
     lane.fail(lane.send(15.0), "_TIMED_OUT", 15.0)
-    lane.see(20.0)
-    lane.land(lane.send(20.0), 20.0)
+    lane.compare(20.0)
+    lane.confirm(lane.send(20.0), 20.0)
     assert lane.next_try() == 70.0
-    lane.see(80.0)
+    lane.compare(80.0)
     assert lane.send(80.0).positions.keys() == {P0, P1}

@@ -35,7 +35,7 @@ def fresh(offset: int) -> PartitionState:
 def settled(offset: int) -> PartitionState:
     """A slot whose offset was confirmed, with nothing left to do."""
     slot = fresh(offset)
-    slot.land(by(offset), 0.0, 60.0)
+    slot.confirm(by(offset), 0.0, 60.0)
     slot.repeat = None
     return slot
 
@@ -59,7 +59,7 @@ def test_the_first_look_decides(
 ) -> None:
     """A first offer goes only where the group is not further, the log reaches, and no mark is."""
     slot = fresh(5)
-    assert list(slot.see(found, end, REFUSE)) == sights
+    assert list(slot.compare(found, end, REFUSE)) == sights
     assert (slot.sendable(0.0) is not None) is sendable
 
 
@@ -81,15 +81,15 @@ def test_later_looks_compare_with_what_was_confirmed(
 ) -> None:
     """What is lost or lower is sent again; whoever else wrote is noticed, and never gone below."""
     slot = settled(5)
-    assert list(slot.see(found, END, REFUSE)) == sights
+    assert list(slot.compare(found, END, REFUSE)) == sights
     assert slot.pending == pending
 
 
 def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
     """Looks repeat, words do not; once the query has passed the group it is committed again."""
     slot = fresh(5)
-    assert list(slot.see(by(8, run="r0"), END, REFUSE)) == [Discrepancy.BELOW_GROUP]
-    assert list(slot.see(by(8, run="r0"), END, REFUSE)) == []
+    assert list(slot.compare(by(8, run="r0"), END, REFUSE)) == [Discrepancy.BELOW_GROUP]
+    assert list(slot.compare(by(8, run="r0"), END, REFUSE)) == []
     assert slot.offer(by(7), REFUSE, renew=False) == 8
     assert slot.sendable(0.0) is None
     assert slot.offer(by(9), REFUSE, renew=False) is None
@@ -99,8 +99,8 @@ def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
 def test_what_is_refused_is_looked_at_again() -> None:
     """With nothing pending, its next look is due as long after the last as that of any other."""
     slot = fresh(5)
-    slot.looked = 10.0
-    list(slot.see(by(8, run="r0"), END, REFUSE))
+    slot.on_snapshot = 10.0
+    list(slot.compare(by(8, run="r0"), END, REFUSE))
     assert slot.pending is None
     assert slot.next_try(REFUSE) == 10.0 + REFUSE.look_every
 
@@ -108,8 +108,8 @@ def test_what_is_refused_is_looked_at_again() -> None:
 def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
     """When the log has grown, or somebody has reset the group, the next look admits it."""
     slot = fresh(5)
-    list(slot.see(None, 4, REFUSE))
-    list(slot.see(None, 5, REFUSE))
+    list(slot.compare(None, 4, REFUSE))
+    list(slot.compare(None, 5, REFUSE))
     assert slot.sendable(0.0) == by(5)
 
 
@@ -133,7 +133,7 @@ def test_what_goes_back_is_what_was_rewound_and_may(
     below = slot.offer(by(3, run="r2", query=query), policy, renew=False, rivals=rivals)
     assert below == (None if goes else 5)
     if goes:
-        list(slot.see(by(5), END, policy))
+        list(slot.compare(by(5), END, policy))
         sent = slot.sendable(0.0)
         assert sent is not None
         metadata = CommitMetadata.parse(sent.metadata)
@@ -144,7 +144,7 @@ def test_what_goes_back_is_what_was_rewound_and_may(
 def test_accepted_marks_are_passed() -> None:
     """With the guard on "warn", what an earlier run withheld is committed over."""
     slot = fresh(5)
-    assert list(slot.see(marked(3), END, Policy(accept_marks=True))) == []
+    assert list(slot.compare(marked(3), END, Policy(accept_marks=True))) == []
     assert slot.sendable(0.0) == by(5)
 
 
@@ -164,11 +164,11 @@ def test_withheld_from_the_first_event_marks_what_the_group_holds() -> None:
     """Where nothing was offered yet, the mark goes onto the offset that is there."""
     slot = PartitionState()
     slot.withhold(by(9).metadata)
-    assert list(slot.see(by(4, run="r0"), END, REFUSE)) == []
+    assert list(slot.compare(by(4, run="r0"), END, REFUSE)) == []
     sent = slot.sendable(0.0)
     assert sent is not None
     assert (sent.offset, '"g":1' in sent.metadata) == (4, True)
-    slot.land(sent, 0.0, 60.0)
+    slot.confirm(sent, 0.0, 60.0)
     assert slot.next_try(REFUSE) == 60.0  # to repeat it
 
 
@@ -187,7 +187,7 @@ def test_what_is_withheld_is_renewed_where_it_stands() -> None:
     slot.withhold(by(9).metadata)
     landed = slot.sendable(0.0)
     assert landed is not None
-    slot.land(landed, 0.0, 60.0)
+    slot.confirm(landed, 0.0, 60.0)
     slot.offer(by(9), REFUSE, renew=True)
     assert slot.sendable(0.0) == landed
 
@@ -214,19 +214,19 @@ def test_of_a_log_that_moves_at_each_look_the_newest_starts_are_kept() -> None:
 
 def test_only_what_was_to_be_done_can_be_missed() -> None:
     """A partition that is gone fails what waits for it, and nothing else."""
-    assert not settled(5).miss()
-    assert not PartitionState().miss()
-    assert fresh(5).miss()
+    assert not settled(5).partition_missing()
+    assert not PartitionState().partition_missing()
+    assert fresh(5).partition_missing()
     refused = settled(5)
     refused.refused = by(9)
-    assert refused.miss()
+    assert refused.partition_missing()
     marking = PartitionState()
     marking.withhold(by(5).metadata)
-    assert marking.miss()
+    assert marking.partition_missing()
     repeated = settled(5)
     repeated.repeat = 60.0
     repeated.watched = True
-    assert not repeated.miss()
+    assert not repeated.partition_missing()
     assert repeated.next_try(REFUSE) is None
 
 
@@ -238,7 +238,7 @@ def test_of_what_is_withheld_only_a_recommit_sends_anything() -> None:
     assert mark is not None
     assert slot.offer(by(9), REFUSE, renew=True) is None
     assert slot.pending == mark
-    slot.land(mark, 10.0, 60.0)
+    slot.confirm(mark, 10.0, 60.0)
     slot.repeat = None
     assert slot.offer(by(9), REFUSE, renew=False) is None
     assert slot.sendable(20.0) is None
@@ -250,5 +250,5 @@ def test_what_somebody_else_moved_on_is_no_rewind() -> None:
     """Where rewinds are allowed, another writer's higher offset still stops a newer one of ours."""
     slot = settled(5)
     assert slot.offer(by(7), ALLOW, renew=False) is None
-    assert Discrepancy.BELOW_GROUP in list(slot.see(by(9, run="r2"), END, ALLOW))
+    assert Discrepancy.BELOW_GROUP in list(slot.compare(by(9, run="r2"), END, ALLOW))
     assert slot.sendable(0.0) is None

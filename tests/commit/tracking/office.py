@@ -42,14 +42,14 @@ class Office:
             observers=[self.events.append],
             policy=Policy(on_rewind=on_rewind),
         )
-        self.inbox = EventBuffer()
-        self.desk = QueryTracker(
+        self.buffer = EventBuffer()
+        self.tracker = QueryTracker(
             GroupRouting(), queries, self.committer, guard=guard, recommit_interval=HOUR
         )
 
     def serve(self, now: float, *, look_at_all: bool = False) -> bool:
         """Go once round the router's loop, and wait for Kafka; say whether all is committed."""
-        self.desk.serve(self.inbox.take(), self.moment(now), look_at_all=look_at_all)
+        self.tracker.serve(self.buffer.take(), self.moment(now), look_at_all=look_at_all)
         return self.committer.flush(5.0)
 
     @staticmethod
@@ -60,10 +60,10 @@ class Office:
     def pass_until(self, moment: float, since: float = 0.0) -> None:
         """Serve whenever something is due, up to a moment."""
         now = since
-        if self.inbox:
+        if self.buffer:
             self.serve(now)
         for _ in range(10_000):
-            due = self.desk.due()
+            due = self.tracker.due()
             if due is None or due > moment:
                 return
             now = max(now, due)

@@ -19,12 +19,12 @@ def test_a_query_that_died_in_silence_holds_up_no_later_one(
     office: Office, queries: MemoryQueries
 ) -> None:
     """With its SparkContext nobody tells of its end: the first word of another query finds out."""
-    office.inbox.progressed(event(0, None, 10))
+    office.buffer.progressed(event(0, None, 10))
     queries.positions["r1"] = position(0, 10)
     office.serve(0.0)
     office.serve(2.0)
     queries.over.add("r1")
-    office.inbox.progressed(event(0, None, 50, run="r2", query="q2"))
+    office.buffer.progressed(event(0, None, 50, run="r2", query="q2"))
     assert office.serve(100.0)
     assert office.held == 50
     assert not office.of(CommitRefused)
@@ -35,13 +35,13 @@ def test_one_that_dies_while_it_holds_another_up_does_so_for_a_minute_at_most(
 ) -> None:
     """Whoever waits for a slower query has it asked each minute whether it is there at all."""
     queries.positions["slow"] = position(0, 10)
-    office.inbox.progressed(event(0, None, 10, run="slow", query="q2"))
-    office.inbox.progressed(event(0, None, 10, run="fast"))
+    office.buffer.progressed(event(0, None, 10, run="slow", query="q2"))
+    office.buffer.progressed(event(0, None, 10, run="fast"))
     office.serve(0.0)
     for now in (300.0, 301.0):
         office.serve(now)
     queries.over.add("slow")
-    office.inbox.progressed(event(1, 10, 50, run="fast"))
+    office.buffer.progressed(event(1, 10, 50, run="fast"))
     office.serve(310.0)
     assert office.held == 10
     office.pass_until(375.0, since=310.0)
@@ -53,8 +53,8 @@ def test_a_slower_query_that_is_alive_goes_on_deciding(
 ) -> None:
     """To be asked does not cost a query its say."""
     queries.positions["slow"] = position(0, 10)
-    office.inbox.progressed(event(0, None, 10, run="slow", query="q2"))
-    office.inbox.progressed(event(0, None, 50, run="fast"))
+    office.buffer.progressed(event(0, None, 10, run="slow", query="q2"))
+    office.buffer.progressed(event(0, None, 50, run="fast"))
     office.serve(0.0)
     office.pass_until(600.0)
     assert office.held == 10
@@ -64,7 +64,7 @@ def test_what_ended_in_silence_is_committed_no_more_and_forgotten(
     office: Office, queries: MemoryQueries
 ) -> None:
     """Its last position counts; a minute later nothing is kept of it, and no recommit comes."""
-    office.inbox.progressed(event(0, None, 10))
+    office.buffer.progressed(event(0, None, 10))
     office.serve(0.0)
     queries.positions["r1"] = position(1, 15)  # the event of batch 1 was lost
     queries.over.add("r1")
@@ -72,14 +72,14 @@ def test_what_ended_in_silence_is_committed_no_more_and_forgotten(
     assert office.held == 15
     assert queries.forgotten == ["r1"]
     assert ended(office) == ["r1"]
-    assert office.desk.due() is None
+    assert office.tracker.due() is None
 
 
 def test_the_last_events_of_a_run_may_come_after_it_has_ended(
     office: Office, queries: MemoryQueries
 ) -> None:
     """Spark's bus may be late: what it still brings is judged and committed as ever."""
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     queries.positions["r1"] = position(0, 5)
     office.serve(0.0)
     office.serve(0.2)
@@ -87,9 +87,9 @@ def test_the_last_events_of_a_run_may_come_after_it_has_ended(
     office.serve(3.0)  # seen to be over
     assert not queries.forgotten
     queries.positions["r1"] = position(2, 20)
-    office.inbox.progressed(event(1, 5, 10))
-    office.inbox.progressed(event(2, 12, 20))
-    office.inbox.ended("r1")
+    office.buffer.progressed(event(1, 5, 10))
+    office.buffer.progressed(event(2, 12, 20))
+    office.buffer.ended("r1")
     office.serve(4.0)
     (told,) = office.of(GuardViolation)
     assert told.batch_id == 2
@@ -99,12 +99,12 @@ def test_the_last_events_of_a_run_may_come_after_it_has_ended(
 
 def test_a_run_that_was_heard_of_again_is_kept(office: Office, queries: MemoryQueries) -> None:
     """An event after its end puts off the forgetting, until it is quiet."""
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     queries.positions["r1"] = position(0, 5)
     queries.over.add("r1")
     office.serve(0.0)
     office.serve(0.2)
-    office.inbox.progressed(event(1, 5, 10))
+    office.buffer.progressed(event(1, 5, 10))
     office.serve(59.0)
     assert office.held == 10
     office.serve(61.0)
@@ -116,8 +116,8 @@ def test_a_run_that_was_heard_of_again_is_kept(office: Office, queries: MemoryQu
 def test_flush_ends_what_is_over(office: Office, queries: MemoryQueries) -> None:
     """Before the answer of a flush every query is asked whether it is there."""
     queries.positions["r1"] = position(0, 10)
-    office.inbox.progressed(event(0, None, 10))
-    office.inbox.progressed(event(0, None, 50, run="r2", query="q2"))
+    office.buffer.progressed(event(0, None, 10))
+    office.buffer.progressed(event(0, None, 50, run="r2", query="q2"))
     office.serve(0.0)
     assert office.held == 10
     queries.over.add("r1")
@@ -134,8 +134,8 @@ def test_a_query_that_cannot_be_asked_is_not_over(
         raise JvmError("it runs elsewhere")
 
     monkeypatch.setattr(queries, "has_ended", unknown)
-    office.inbox.progressed(event(0, None, 10))
-    office.inbox.progressed(event(0, None, 50, run="r2", query="q2"))
+    office.buffer.progressed(event(0, None, 10))
+    office.buffer.progressed(event(0, None, 50, run="r2", query="q2"))
     office.serve(0.0)
     office.pass_until(2 * HOUR)
     assert office.held == 10
@@ -145,10 +145,10 @@ def test_a_query_that_cannot_be_asked_is_not_over(
 def test_an_end_that_is_told_twice_is_one_end(office: Office, queries: MemoryQueries) -> None:
     """A listener that was added twice is told of each end twice too."""
     queries.positions["r1"] = position(0, 10)
-    office.inbox.progressed(event(0, None, 10))
+    office.buffer.progressed(event(0, None, 10))
     office.serve(0.0)
     for now in (1.0, 2.0):
-        office.inbox.ended("r1")
+        office.buffer.ended("r1")
         office.serve(now)
     assert ended(office) == ["r1"]
     assert office.held == 10

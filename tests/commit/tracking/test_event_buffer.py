@@ -29,35 +29,35 @@ def event(batch: int, start: int | None, end: int, run: str = "r1") -> Progress:
 
 def test_the_newest_event_of_each_run_waits_and_the_first_is_known() -> None:
     """Of several events the newest is kept; which one began the run is kept beside it."""
-    inbox = EventBuffer()
-    inbox.progressed(event(4, 10, 15))
-    inbox.progressed(event(5, 15, 20))
-    inbox.progressed(event(0, None, 3, run="r2"))
-    one, two = inbox.take().mails
+    buffer = EventBuffer()
+    buffer.progressed(event(4, 10, 15))
+    buffer.progressed(event(5, 15, 20))
+    buffer.progressed(event(0, None, 3, run="r2"))
+    one, two = buffer.take().mails
     assert (one.newest, one.first) == (event(5, 15, 20), event(4, 10, 15))
     assert two.newest.run_id == "r2"
-    inbox.progressed(event(6, 20, 25))
-    (mail,) = inbox.take().mails
+    buffer.progressed(event(6, 20, 25))
+    (mail,) = buffer.take().mails
     assert (mail.newest, mail.first) == (event(6, 20, 25), None)
 
 
 def test_nothing_is_taken_twice() -> None:
     """What was taken is gone, and an empty inbox says so."""
-    inbox = EventBuffer()
-    assert not inbox
-    inbox.started(Started(query_id="q1", run_id="r1", name=None))
-    inbox.progressed(event(0, None, 5))
-    inbox.progressed(event(0, None, 5))
-    inbox.ended("r1")
-    inbox.unreadable(FormatError("no JSON"))
-    assert inbox.waiting() == (event(0, None, 5),)
-    post = inbox.take()
+    buffer = EventBuffer()
+    assert not buffer
+    buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    buffer.progressed(event(0, None, 5))
+    buffer.progressed(event(0, None, 5))
+    buffer.ended("r1")
+    buffer.unreadable(FormatError("no JSON"))
+    assert buffer.waiting() == (event(0, None, 5),)
+    post = buffer.take()
     assert (len(post.started), len(post.mails), post.ended) == (1, 1, ("r1",))
     assert post.unreadable is not None
     assert post.repeated == event(0, None, 5)
-    assert not inbox
-    assert inbox.waiting() == ()
-    post = inbox.take()
+    assert not buffer
+    assert buffer.waiting() == ()
+    post = buffer.take()
     assert (post.started, post.mails, post.ended) == ((), (), ())
     assert (post.unreadable, post.repeated) == (None, None)
 
@@ -65,19 +65,19 @@ def test_nothing_is_taken_twice() -> None:
 @pytest.mark.parametrize("of", ["started", "progressed", "ended", "unreadable", "repeated"])
 def test_whatever_waits_is_worth_a_look(of: str) -> None:
     """The router is woken by each kind of news."""
-    inbox = EventBuffer()
+    buffer = EventBuffer()
     if of == "started":
-        inbox.started(Started(query_id="q1", run_id="r1", name=None))
+        buffer.started(Started(query_id="q1", run_id="r1", name=None))
     elif of == "ended":
-        inbox.ended("r1")
+        buffer.ended("r1")
     elif of == "unreadable":
-        inbox.unreadable(FormatError("no JSON"))
+        buffer.unreadable(FormatError("no JSON"))
     else:
-        inbox.progressed(event(0, None, 5))
+        buffer.progressed(event(0, None, 5))
     if of == "repeated":
-        inbox.take()
-        inbox.progressed(event(0, None, 5))
-    assert inbox
+        buffer.take()
+        buffer.progressed(event(0, None, 5))
+    assert buffer
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_whatever_waits_is_worth_a_look(of: str) -> None:
 )
 def test_an_event_that_comes_twice_is_one_event(again: Progress) -> None:
     """Added twice, a listener is given each event twice: nothing is wrong with the query."""
-    inbox = EventBuffer()
-    inbox.progressed(event(0, None, 5))
-    inbox.progressed(event(1, 5, 10))
-    inbox.progressed(again)
-    inbox.progressed(event(2, 10, 15))
-    post = inbox.take()
+    buffer = EventBuffer()
+    buffer.progressed(event(0, None, 5))
+    buffer.progressed(event(1, 5, 10))
+    buffer.progressed(again)
+    buffer.progressed(event(2, 10, 15))
+    post = buffer.take()
     (mail,) = post.mails
     assert mail.newest == event(2, 10, 15)
     assert (mail.wrong, mail.missed) == ([], [])
@@ -104,19 +104,19 @@ def test_an_event_that_comes_twice_is_one_event(again: Progress) -> None:
 
 def test_an_event_that_comes_again_after_it_was_taken_is_no_news() -> None:
     """What was served once is not served again."""
-    inbox = EventBuffer()
-    inbox.progressed(event(0, None, 5))
-    inbox.take()
-    inbox.progressed(event(0, None, 5))
-    assert inbox.take().mails == ()
+    buffer = EventBuffer()
+    buffer.progressed(event(0, None, 5))
+    buffer.take()
+    buffer.progressed(event(0, None, 5))
+    assert buffer.take().mails == ()
 
 
 def test_a_batch_of_the_same_number_with_other_offsets_is_judged() -> None:
     """Only what was seen before is left out."""
-    inbox = EventBuffer()
-    inbox.progressed(event(0, None, 5))
-    inbox.progressed(event(0, 3, 8))
-    post = inbox.take()
+    buffer = EventBuffer()
+    buffer.progressed(event(0, None, 5))
+    buffer.progressed(event(0, 3, 8))
+    post = buffer.take()
     ((batch, source, violations),) = post.mails[0].wrong
     assert (batch, source, [one.kind for one in violations]) == (0, 0, [ViolationKind.REPEAT])
     assert post.repeated is None
@@ -124,33 +124,33 @@ def test_a_batch_of_the_same_number_with_other_offsets_is_judged() -> None:
 
 def test_a_gap_between_events_is_noted_with_the_batches_around_it() -> None:
     """Spark drops events when its bus is full: what lies between is unknown, and is no gap."""
-    inbox = EventBuffer()
-    inbox.progressed(event(5, 0, 10))
-    inbox.progressed(event(9, 30, 40))
-    (mail,) = inbox.take().mails
+    buffer = EventBuffer()
+    buffer.progressed(event(5, 0, 10))
+    buffer.progressed(event(9, 30, 40))
+    (mail,) = buffer.take().mails
     assert (mail.missed, mail.wrong) == ([(5, 9)], [])
 
 
 def test_of_a_run_with_nothing_but_faults_the_first_are_kept() -> None:
     """A thousand violations before the router comes do not fill the memory."""
-    inbox = EventBuffer()
+    buffer = EventBuffer()
     for batch in range(100):
-        inbox.progressed(event(batch, 0, 5))
-        inbox.progressed(event(2 * batch, 10 * batch, 10 * batch + 5, run="r2"))
-    wrong, missed = inbox.take().mails
+        buffer.progressed(event(batch, 0, 5))
+        buffer.progressed(event(2 * batch, 10 * batch, 10 * batch + 5, run="r2"))
+    wrong, missed = buffer.take().mails
     assert [batch for batch, _, _ in wrong.wrong] == list(range(1, 21))
     assert len(missed.missed) == 20
 
 
 def test_the_first_event_of_a_run_id_that_had_ended_is_a_first_one() -> None:
     """With a run all that was kept for judging it goes."""
-    inbox = EventBuffer()
-    inbox.progressed(event(0, None, 5))
-    inbox.ended("r1")
-    inbox.take()
-    assert not inbox._sequences
-    inbox.progressed(event(7, 50, 60))
-    (mail,) = inbox.take().mails
+    buffer = EventBuffer()
+    buffer.progressed(event(0, None, 5))
+    buffer.ended("r1")
+    buffer.take()
+    assert not buffer._sequences
+    buffer.progressed(event(7, 50, 60))
+    (mail,) = buffer.take().mails
     assert mail.first == event(7, 50, 60)
     assert (mail.wrong, mail.missed) == ([], [])
 
@@ -158,7 +158,7 @@ def test_the_first_event_of_a_run_id_that_had_ended_is_a_first_one() -> None:
 def test_runs_whose_end_was_never_told_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the runs that are judged the oldest make room, one at a time."""
     monkeypatch.setattr("eo_listener.commit.tracking.event_buffer.RUNS_KEPT", 2)
-    inbox = EventBuffer()
+    buffer = EventBuffer()
     for run in ("r1", "r2", "r3"):
-        inbox.progressed(event(0, None, 5, run=run))
-    assert list(inbox._sequences) == ["r2", "r3"]
+        buffer.progressed(event(0, None, 5, run=run))
+    assert list(buffer._sequences) == ["r2", "r3"]

@@ -37,7 +37,7 @@ def opened() -> Iterator[list[Office]]:
         office.committer.close(2.0)
 
 
-def desk(
+def tracker(
     opened: list[Office],
     guard: GuardMode = GuardMode.WITHHOLD,
     options: Mapping[int, Mapping[str, str]] = OPTIONS,
@@ -76,11 +76,11 @@ def test_what_each_guard_does_with_a_gap(
     mark: bool,
 ) -> None:
     """Withheld and marked, told, or not looked for; the event says which."""
-    office = desk(opened, guard)
-    office.inbox.progressed(event(0, None, 5))
+    office = tracker(opened, guard)
+    office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
-    office.inbox.progressed(event(1, 7, 9))
-    office.inbox.progressed(event(2, 9, 12))
+    office.buffer.progressed(event(1, 7, 9))
+    office.buffer.progressed(event(2, 9, 12))
     office.serve(1.0)
     assert kinds(office) == told
     assert [one.withheld for one in office.of(GuardViolation)] == [mark] * len(told)
@@ -89,14 +89,14 @@ def test_what_each_guard_does_with_a_gap(
 
 def test_the_first_event_of_a_run_is_judged_by_what_it_restored(opened: list[Office]) -> None:
     """A query whose first batch does not begin where its checkpoint ended is withheld."""
-    office = desk(opened)
+    office = tracker(opened)
     office.queries.positions["r1"] = position(4, 10)
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     office.serve(0.0)
     office.serve(0.2)
     assert office.held == 10
-    office.inbox.progressed(event(5, 12, 15))
-    office.inbox.progressed(event(6, 15, 20))
+    office.buffer.progressed(event(5, 12, 15))
+    office.buffer.progressed(event(6, 15, 20))
     office.serve(1.0)
     assert kinds(office) == [(5, ViolationKind.GAP)]
     assert office.held == 10
@@ -104,9 +104,9 @@ def test_the_first_event_of_a_run_is_judged_by_what_it_restored(opened: list[Off
 
 def test_missing_events_are_told_and_are_no_gap(opened: list[Office]) -> None:
     """Spark drops events when its bus is full: the batches around the gap are named."""
-    office = desk(opened)
-    office.inbox.progressed(event(5, 0, 10))
-    office.inbox.progressed(event(9, 30, 40))
+    office = tracker(opened)
+    office.buffer.progressed(event(5, 0, 10))
+    office.buffer.progressed(event(9, 30, 40))
     office.serve(0.0)
     (told,) = office.of(ProgressEventsMissed)
     assert (told.after_batch, told.before_batch, told.run_id) == (5, 9, "r1")
@@ -116,20 +116,20 @@ def test_missing_events_are_told_and_are_no_gap(opened: list[Office]) -> None:
 
 def test_without_a_guard_nothing_is_said_of_missing_events(opened: list[Office]) -> None:
     """Nobody looks for gaps then."""
-    office = desk(opened, GuardMode.OFF)
-    office.inbox.progressed(event(5, 0, 10))
-    office.inbox.progressed(event(9, 30, 40))
+    office = tracker(opened, GuardMode.OFF)
+    office.buffer.progressed(event(5, 0, 10))
+    office.buffer.progressed(event(9, 30, 40))
     office.serve(0.0)
     assert not office.of(ProgressEventsMissed)
 
 
 def test_events_that_come_twice_are_told_once_for_all_runs(opened: list[Office]) -> None:
     """A listener that was added twice is one mistake, however many queries there are."""
-    office = desk(opened)
+    office = tracker(opened)
     for run in ("r1", "r2"):
         for number in range(3):
             for _ in range(2):
-                office.inbox.progressed(event(number, 5 * number, 5 * number + 5, run, run))
+                office.buffer.progressed(event(number, 5 * number, 5 * number + 5, run, run))
             office.serve(float(number))
     (told,) = office.of(ProgressEventsDuplicated)
     assert (told.query, told.run_id, told.batch_id) == ("r1", "r1", 0)
@@ -139,9 +139,9 @@ def test_events_that_come_twice_are_told_once_for_all_runs(opened: list[Office])
 
 def test_an_event_that_cannot_be_read_is_a_malfunction(opened: list[Office]) -> None:
     """It is told, and stops nothing."""
-    office = desk(opened)
-    office.inbox.unreadable(FormatError("a progress event of Spark cannot be read"))
-    office.inbox.progressed(event(0, None, 5))
+    office = tracker(opened)
+    office.buffer.unreadable(FormatError("a progress event of Spark cannot be read"))
+    office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
     (told,) = office.of(InternalError)
     assert told.where == "a progress event"
@@ -153,12 +153,12 @@ def test_a_withheld_source_holds_back_partitions_that_it_gets_later_too(
     opened: list[Office],
 ) -> None:
     """Of two sources one is withheld: what it reads anew is not committed, the other goes on."""
-    office = desk(opened, options=TWO)
-    office.inbox.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    office = tracker(opened, options=TWO)
+    office.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
     office.serve(0.0)
-    office.inbox.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
+    office.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
     office.serve(1.0)
-    office.inbox.progressed(event(2, 9, {P0: 12, P1: 3}, more=(source(1, {U0: 9}, {U0: 12}),)))
+    office.buffer.progressed(event(2, 9, {P0: 12, P1: 3}, more=(source(1, {U0: 9}, {U0: 12}),)))
     office.serve(2.0)
     assert (office.at(P0), office.at(P1), office.at(U0)) == (5, None, 12)
     assert kinds(office) == [(1, ViolationKind.GAP)]
@@ -166,21 +166,21 @@ def test_a_withheld_source_holds_back_partitions_that_it_gets_later_too(
 
 def test_each_further_violation_of_a_withheld_source_is_told(opened: list[Office]) -> None:
     """Withheld once is withheld; what else goes wrong is worth knowing."""
-    office = desk(opened)
-    office.inbox.progressed(event(0, None, 5))
-    office.inbox.progressed(event(1, 7, 9))
-    office.inbox.progressed(event(2, 20, 25))
+    office = tracker(opened)
+    office.buffer.progressed(event(0, None, 5))
+    office.buffer.progressed(event(1, 7, 9))
+    office.buffer.progressed(event(2, 20, 25))
     office.serve(0.0)
     assert kinds(office) == [(1, ViolationKind.GAP), (2, ViolationKind.GAP)]
 
 
 def test_a_withheld_source_is_renewed_where_it_stands(opened: list[Office]) -> None:
     """Its mark and its offset outlive the retention of the group, newer offsets do not come."""
-    office = desk(opened)
+    office = tracker(opened)
     office.queries.positions["r1"] = position(2, 20)
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
-    office.inbox.progressed(event(1, 7, 9))
+    office.buffer.progressed(event(1, 7, 9))
     office.serve(1.0)
     del office.store.history[:]
     office.pass_until(2.5 * HOUR, since=1.0)
@@ -212,15 +212,15 @@ def test_records_that_were_gone_when_a_batch_was_planned(
     told: list[tuple[int, ViolationKind]],
 ) -> None:
     """With failOnDataLoss=false Spark skips them in silence; what was known before counts."""
-    office = desk(opened, options=options)
+    office = tracker(opened, options=options)
     office.store.starts[P0] = 25
-    office.inbox.progressed(event(0, None, 10))
+    office.buffer.progressed(event(0, None, 10))
     office.serve(0.0)
     known = office.committer.log_starts
     monkeypatch.setattr(
         office.committer, "log_starts", lambda commit, by: known(commit, by + 1e9)
     )  # the worker's clock is the real one
-    office.inbox.progressed(event(1, start, end, planned=planned))
+    office.buffer.progressed(event(1, start, end, planned=planned))
     office.serve(1.0)
     assert kinds(office) == told
     assert office.held == (10 if told else end)
@@ -230,7 +230,7 @@ def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
     opened: list[Office], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark says when by the wall clock; looks are timed by the other one."""
-    office = desk(opened, options=LOSSY)
+    office = tracker(opened, options=LOSSY)
     asked: list[float] = []
 
     def starts(commit: object, by: float) -> Mapping[object, int]:
@@ -238,8 +238,8 @@ def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
         return {}
 
     monkeypatch.setattr(office.committer, "log_starts", starts)
-    office.inbox.progressed(event(0, None, 10, planned=1_000_040.0))
-    office.desk.serve(office.inbox.take(), Moment(now=50.0, wall=1_000_047.0))
+    office.buffer.progressed(event(0, None, 10, planned=1_000_040.0))
+    office.tracker.serve(office.buffer.take(), Moment(now=50.0, wall=1_000_047.0))
     assert asked == [43.0]
 
 
@@ -248,14 +248,14 @@ def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
 
 def test_a_position_ahead_of_its_event_waits_for_it(opened: list[Office]) -> None:
     """The guard sees a batch before its offsets are committed, at a recommit too."""
-    office = desk(opened)
+    office = tracker(opened)
     office.queries.positions["r1"] = position(0, 5)
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.pass_until(10.0)
     office.queries.positions["r1"] = position(1, 9)
     office.serve(61.0)
     assert office.held == 5
-    office.inbox.progressed(event(1, 7, 9))
+    office.buffer.progressed(event(1, 7, 9))
     office.serve(62.0)
     assert office.held == 5
     assert kinds(office) == [(1, ViolationKind.GAP)]
@@ -265,9 +265,9 @@ def test_one_whose_event_was_dropped_is_committed_some_seconds_later(
     opened: list[Office],
 ) -> None:
     """Waiting is for once: what Spark has dropped never comes."""
-    office = desk(opened)
+    office = tracker(opened)
     office.queries.positions["r1"] = position(0, 5)
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.pass_until(10.0)
     office.queries.positions["r1"] = position(1, 9)
     office.serve(61.0)
@@ -278,8 +278,8 @@ def test_one_whose_event_was_dropped_is_committed_some_seconds_later(
 
 def test_a_flush_waits_for_no_event(opened: list[Office]) -> None:
     """Before it all events were delivered: what is durable is offered at once."""
-    office = desk(opened)
-    office.inbox.progressed(event(0, None, 5))
+    office = tracker(opened)
+    office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
     office.queries.positions["r1"] = position(1, 9)
     assert office.serve(1.0, look_at_all=True)
@@ -293,9 +293,9 @@ def read_nothing(batch: int) -> Progress:
 
 def test_a_query_without_kafka_is_told_of_once_and_not_measured(opened: list[Office]) -> None:
     """There is nothing to commit; its batches are not shown either."""
-    office = desk(opened)
+    office = tracker(opened)
     for batch in range(3):
-        office.inbox.progressed(read_nothing(batch))
+        office.buffer.progressed(read_nothing(batch))
         office.serve(float(batch))
     assert not office.of(QueryProgressed)
     assert office.store.groups == {}

@@ -18,7 +18,7 @@ def begun(on_rewind: OnRewind, *, lossy: bool = False) -> Office:
     """A query that has done one batch, whose bus stands still from then on."""
     office = Office(MemoryQueries(LOSSY if lossy else OPTIONS), on_rewind=on_rewind)
     office.queries.positions["r1"] = position(0, 10)
-    office.inbox.progressed(event(0, None, 10))
+    office.buffer.progressed(event(0, None, 10))
     office.pass_until(4.0)
     return office
 
@@ -27,7 +27,7 @@ def late(office: Office, now: float, *batches: int) -> list[int]:
     """Let events of ten records each come; where the group is after each of them."""
     held = []
     for batch in batches:
-        office.inbox.progressed(event(batch, 10 * batch, 10 * batch + 10))
+        office.buffer.progressed(event(batch, 10 * batch, 10 * batch + 10))
         office.serve(now + batch / 10)
         held.append(office.held)
     return held
@@ -53,7 +53,7 @@ def test_a_late_event_is_judged_all_the_same() -> None:
     office = begun(OnRewind.REFUSE)
     office.queries.positions["r1"] = position(5, 60)
     office.pass_until(80.0, since=4.0)
-    office.inbox.progressed(event(1, 15, 20))
+    office.buffer.progressed(event(1, 15, 20))
     office.serve(80.0)
     (told,) = office.of(GuardViolation)
     assert [one.kind for one in told.violations] == [ViolationKind.GAP]
@@ -66,15 +66,15 @@ def test_events_of_a_run_that_was_started_anew_come_late(on_rewind: OnRewind) ->
     office = begun(on_rewind)
     office.queries.positions |= {"r1": position(4, 50), "r2": position(4, 50)}
     office.queries.over.add("r1")
-    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
     office.pass_until(20.0, since=12.0)
     assert office.held == 50
     assert late(office, 20.0, 1, 2, 3) == [50, 50, 50]
-    office.inbox.progressed(event(5, 50, 60, run="r2"))
+    office.buffer.progressed(event(5, 50, 60, run="r2"))
     office.serve(20.5)
     assert office.held == 60
-    office.inbox.progressed(event(4, 41, 50))
-    office.inbox.ended("r1")
+    office.buffer.progressed(event(4, 41, 50))
+    office.buffer.ended("r1")
     office.serve(21.0)
     assert [told.batch_id for told in office.of(GuardViolation)] == [4]
     office.pass_until(500.0, since=21.0)
@@ -87,16 +87,16 @@ def test_an_event_of_a_run_that_was_forgotten_ends_no_other() -> None:
     """The run that goes on keeps its groups; the end that comes at last is nothing new."""
     office = begun(OnRewind.REFUSE)
     office.queries.positions |= {"r1": position(2, 30), "r2": position(2, 30)}
-    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
     office.pass_until(80.0, since=12.0)
     assert office.queries.forgotten == ["r1"]
     late(office, 90.0, 1)
     office.pass_until(95.0, since=91.0)
-    office.inbox.progressed(event(3, 30, 40, run="r2"))
+    office.buffer.progressed(event(3, 30, 40, run="r2"))
     office.queries.positions["r2"] = position(3, 40)
     office.serve(100.0)
-    office.inbox.ended("r1")
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.ended("r1")
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     office.serve(101.0)
     office.pass_until(4000.0, since=101.0)
     assert office.held == 40
@@ -108,12 +108,12 @@ def test_an_event_of_a_run_that_was_forgotten_ends_no_other() -> None:
 def test_a_late_event_of_a_run_that_is_kept_ends_no_other() -> None:
     """Only a run with batches above those of the newest is newer than that."""
     office = begun(OnRewind.REFUSE)
-    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
     office.serve(5.0)
     late(office, 6.0, 1)
-    office.inbox.progressed(event(2, 20, 30, run="r2"))
+    office.buffer.progressed(event(2, 20, 30, run="r2"))
     office.serve(7.0)
-    office.inbox.progressed(event(1, 10, 20, run="never heard of"))
+    office.buffer.progressed(event(1, 10, 20, run="never heard of"))
     office.serve(8.0)
     office.pass_until(500.0, since=8.0)
     assert "r2" not in office.queries.forgotten
@@ -124,10 +124,10 @@ def test_a_run_that_goes_on_after_it_was_taken_for_ended_is_heard() -> None:
     """Of a run whose start was not told the batches count, once they are above all others."""
     office = begun(OnRewind.REFUSE)
     del office.queries.positions["r1"]
-    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
     office.pass_until(80.0, since=5.0)
     assert "r1" in office.queries.forgotten
-    office.inbox.progressed(event(1, 10, 20, run="r2"))
+    office.buffer.progressed(event(1, 10, 20, run="r2"))
     office.serve(81.0)
     assert late(office, 82.0, 2) == [30]
     office.pass_until(300.0, since=83.0)

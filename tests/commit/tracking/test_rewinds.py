@@ -33,12 +33,12 @@ def rewound_from(office: Office) -> list[int | None]:
 
 def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(allowing: Office) -> None:
     """The run that has committed more is over: what the new one has read counts, recorded."""
-    allowing.inbox.progressed(event(0, None, 100))
+    allowing.buffer.progressed(event(0, None, 100))
     assert allowing.serve(0.0)
-    allowing.inbox.ended("r1")
-    allowing.inbox.progressed(event(0, None, 30, run="r2", query="q2"))
+    allowing.buffer.ended("r1")
+    allowing.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
     allowing.serve(1.0)
-    allowing.inbox.progressed(event(1, 30, 40, run="r2", query="q2"))
+    allowing.buffer.progressed(event(1, 30, 40, run="r2", query="q2"))
     assert allowing.serve(2.0)
     assert allowing.held == 40
     assert rewound_from(allowing) == [None, 100]
@@ -49,11 +49,11 @@ def test_one_whose_end_was_never_told_is_no_obstacle(
     allowing: Office, queries: MemoryQueries
 ) -> None:
     """The first word of the new query finds out that the old one is gone."""
-    allowing.inbox.progressed(event(0, None, 100))
+    allowing.buffer.progressed(event(0, None, 100))
     queries.positions["r1"] = position(0, 100)
     assert allowing.serve(0.0)
     queries.over.add("r1")
-    allowing.inbox.progressed(event(0, None, 30, run="r2", query="q2"))
+    allowing.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
     assert allowing.serve(200.0)
     assert allowing.held == 30
 
@@ -61,19 +61,19 @@ def test_one_whose_end_was_never_told_is_no_obstacle(
 def test_what_waits_of_a_run_that_is_over_is_not_sent_any_more(allowing: Office) -> None:
     """Kafka was away when it ended: the one that was started instead decides."""
     allowing.store.faults.extend([lambda group, at: dict.fromkeys(at, "_TRANSPORT")] * 3)
-    allowing.inbox.progressed(event(0, None, 100))
-    allowing.desk.serve(allowing.inbox.take(), allowing.moment(0.0))
-    allowing.inbox.ended("r1")
-    allowing.inbox.progressed(event(0, None, 30, run="r2", query="q2"))
+    allowing.buffer.progressed(event(0, None, 100))
+    allowing.tracker.serve(allowing.buffer.take(), allowing.moment(0.0))
+    allowing.buffer.ended("r1")
+    allowing.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
     assert allowing.serve(1.0)
     assert allowing.held == 30
 
 
 def test_a_slower_query_beside_another_is_no_rewind(allowing: Office) -> None:
     """Both are alive, and the faster was first to report: its group is not taken back."""
-    allowing.inbox.progressed(event(0, None, 100))
+    allowing.buffer.progressed(event(0, None, 100))
     allowing.serve(0.0)
-    allowing.inbox.progressed(event(0, None, 30, run="r2", query="q2"))
+    allowing.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
     allowing.serve(1.0)
     assert allowing.held == 100
     assert {told.refusal for told in allowing.of(CommitRefused)} == {Refusal.BELOW_COMMITTED}
@@ -81,13 +81,13 @@ def test_a_slower_query_beside_another_is_no_rewind(allowing: Office) -> None:
 
 def test_by_default_nothing_goes_back(office: Office) -> None:
     """A new checkpoint is refused until it has passed what its group holds."""
-    office.inbox.progressed(event(0, None, 100))
+    office.buffer.progressed(event(0, None, 100))
     office.serve(0.0)
-    office.inbox.ended("r1")
-    office.inbox.progressed(event(0, None, 30, run="r2", query="q2"))
+    office.buffer.ended("r1")
+    office.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
     office.serve(1.0)
     assert office.held == 100
     assert len(office.of(CommitRefused)) == 1
-    office.inbox.progressed(event(1, 30, 130, run="r2", query="q2"))
+    office.buffer.progressed(event(1, 30, 130, run="r2", query="q2"))
     office.serve(2.0)
     assert office.held == 130

@@ -34,11 +34,11 @@ def test_a_query_that_cannot_be_looked_at_is_left_in_peace_for_a_while(
         raise TypeError("'JavaPackage' object is not callable")
 
     monkeypatch.setattr(queries, "position", broken)
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     office.serve(0.0)
     office.serve(1.0)
     assert len(office.of(InternalError)) == 1
-    due = office.desk.due()
+    due = office.tracker.due()
     assert due is not None
     assert due >= 10.0
 
@@ -47,11 +47,11 @@ def test_a_run_whose_end_was_never_told_holds_up_its_successor_a_minute_at_most(
     office: Office, queries: MemoryQueries
 ) -> None:
     """Spark drops the word of an end too when its bus is full; the query's next run goes on."""
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
-    office.inbox.progressed(event(1, 5, 10, run="r2"))
+    office.buffer.progressed(event(1, 5, 10, run="r2"))
     office.serve(1.0)
-    office.inbox.progressed(event(2, 10, 15, run="r2"))
+    office.buffer.progressed(event(2, 10, 15, run="r2"))
     office.serve(62.0)
     assert office.held == 15
     assert queries.forgotten == ["r1"]
@@ -62,9 +62,9 @@ def test_a_run_is_looked_at_a_minute_after_its_successor_has_begun(
 ) -> None:
     """Neither has to feed a group for that, nor to send an event."""
     queries.positions["r1"] = position(0, 5)
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     office.pass_until(10.0)
-    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
     office.serve(11.0)
     office.pass_until(70.0, since=11.0)
     assert queries.forgotten == []
@@ -76,11 +76,11 @@ def test_a_run_that_is_left_when_its_successor_has_ended_is_the_newest_again(
     office: Office, queries: MemoryQueries
 ) -> None:
     """It is not taken for one that is over."""
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
-    office.inbox.started(Started(query_id="q1", run_id="r2", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
     office.serve(0.01)
-    office.inbox.ended("r2")
+    office.buffer.ended("r2")
     office.serve(0.02)
     office.pass_until(100.0, since=0.02)
     assert queries.forgotten == ["r2"]
@@ -90,10 +90,10 @@ def test_what_a_run_has_reached_is_committed_at_its_end(
     office: Office, queries: MemoryQueries
 ) -> None:
     """Its last event may have been dropped, and it is asked for the last time then."""
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
     queries.positions["r1"] = position(1, 9)
-    office.inbox.ended("r1")
+    office.buffer.ended("r1")
     office.serve(0.05)
     assert office.held == 9
     assert queries.forgotten == ["r1"]
@@ -101,7 +101,7 @@ def test_what_a_run_has_reached_is_committed_at_its_end(
 
 def test_a_query_without_a_source_of_kafkas_is_told(office: Office) -> None:
     """Its event says that there is nothing to commit."""
-    office.inbox.progressed(replace(event(0, None, 5), sources=()))
+    office.buffer.progressed(replace(event(0, None, 5), sources=()))
     office.serve(0.0)
     (told,) = office.of(SourceIgnored)
     assert told.source is None
@@ -119,18 +119,18 @@ def test_a_run_is_asked_for_by_its_querys_id_and_its_own(
             return getattr(MemoryQueries, name)(queries, query_id, run_id)
 
         monkeypatch.setattr(queries, name, ask)
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     office.pass_until(1.0)
     assert asked == dict.fromkeys(("mode", "options", "position", "has_ended"), ("q1", "r1"))
 
 
 def test_who_was_held_up_goes_on_when_the_slower_query_ends(office: Office) -> None:
     """The group of two queries moves on at the end of one, though the other has nothing new."""
-    office.inbox.progressed(event(0, None, 5, run="slow", query="q2"))
-    office.inbox.progressed(event(0, None, 9, run="fast"))
+    office.buffer.progressed(event(0, None, 5, run="slow", query="q2"))
+    office.buffer.progressed(event(0, None, 9, run="fast"))
     office.serve(0.0)
     assert office.held == 5
-    office.inbox.ended("slow")
+    office.buffer.ended("slow")
     office.serve(1.0)
     assert office.held == 9
 
@@ -141,7 +141,7 @@ def test_a_checkpoint_without_a_batch_is_no_query_without_kafka(
     """With asynchronous progress the first event comes before anything is durable."""
     queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
     queries.positions["r1"] = LivePosition(batch_id=-1, committed={})
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
     office.serve(2.0)
     assert not office.of(SourceIgnored)
@@ -160,7 +160,7 @@ def test_a_checkpoint_that_cannot_be_read_is_told_once(
 
     monkeypatch.setattr(queries, "position", unreadable)
     queries.modes["r1"] = QueryMode.CONTINUOUS
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     for now in range(300):
         office.serve(float(now))
     (told,) = office.of(InternalError)
@@ -170,9 +170,9 @@ def test_a_checkpoint_that_cannot_be_read_is_told_once(
 
 def test_a_source_that_has_lost_all_its_partitions_is_told(office: Office) -> None:
     """The end of the last topic is an event with no offsets at all, and a violation."""
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
-    office.inbox.progressed(event(1, 5, {}))
+    office.buffer.progressed(event(1, 5, {}))
     office.serve(1.0)
     (told,) = office.of(GuardViolation)
     assert isinstance(told, GuardViolation)
@@ -186,14 +186,14 @@ def test_an_end_hurries_the_groups_of_its_own_run(
     """What waits there is tried now; another group, in trouble for long, is left to its time."""
     hurried: list[set[str]] = []
     monkeypatch.setattr(
-        office.committer, "hurry", lambda groups: hurried.append({group for _, group in groups})
+        office.committer, "retry_now", lambda groups: hurried.append({group for _, group in groups})
     )
-    office.inbox.progressed(event(0, None, 10))
-    office.inbox.progressed(event(0, None, 10, run="r2", query="q2"))
+    office.buffer.progressed(event(0, None, 10))
+    office.buffer.progressed(event(0, None, 10, run="r2", query="q2"))
     office.serve(0.0)
     assert hurried == []
-    office.inbox.ended("r1")
-    office.inbox.ended("never heard of")
+    office.buffer.ended("r1")
+    office.buffer.ended("never heard of")
     office.serve(1.0)
     assert hurried == [{"g"}]
 
@@ -205,7 +205,7 @@ def test_an_idle_group_is_renewed_from_its_newest_event_where_nobody_can_ask(
     office: Office,
 ) -> None:
     """In a client of Spark Connect there is no position: what vanished comes back all the same."""
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.pass_until(10.0)
     del office.store.groups["g"][P0]
     office.pass_until(2 * HOUR, since=10.0)
@@ -218,10 +218,10 @@ def test_what_follows_its_checkpoint_is_not_renewed_from_an_event(
     """With asynchronous progress an event may be ahead: no position, no commit."""
     queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
     queries.positions["r1"] = position(0, 10)
-    office.inbox.progressed(event(0, None, 10))
+    office.buffer.progressed(event(0, None, 10))
     office.pass_until(10.0)
     assert office.held == 10
-    office.inbox.progressed(event(1, 10, 15))
+    office.buffer.progressed(event(1, 10, 15))
     del queries.positions["r1"]
     office.serve(11.0)
     office.pass_until(2 * HOUR, since=11.0)
@@ -233,7 +233,7 @@ def test_what_is_renewed_is_sent_each_recommit_and_not_more_often(
 ) -> None:
     """The full map costs a request of every partition: once an hour is enough."""
     queries.positions["r1"] = position(0, 5)
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.pass_until(10.0)
     del office.store.history[:]
     office.pass_until(5.5 * HOUR, since=10.0)
@@ -246,7 +246,7 @@ def test_one_that_is_watched_is_not_renewed_at_every_look(
     """Where a look comes each five seconds, still only each recommit commits everything."""
     queries.modes["r1"] = QueryMode.CONTINUOUS
     queries.positions["r1"] = position(0, 5)
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     office.pass_until(10.0)
     del office.store.history[:]
     office.pass_until(0.5 * HOUR, since=10.0)
@@ -271,7 +271,7 @@ def test_a_query_of_another_kind_is_noticed_once(
     queries.modes["r1"] = mode
     queries.positions["r1"] = position(0, 5)
     for batch in range(3):
-        office.inbox.progressed(event(batch, 5 * batch, 5 * batch + 5))
+        office.buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
         office.serve(float(batch))
     (told,) = office.of(QueryModeDetected)
     assert (told.mode, meaning in told.effect) == (what, True)
@@ -279,7 +279,7 @@ def test_a_query_of_another_kind_is_noticed_once(
 
 def test_an_ordinary_query_is_not_worth_a_word(office: Office) -> None:
     """Micro-batches are the usual."""
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
     assert not office.of(QueryModeDetected)
 
@@ -290,7 +290,7 @@ def test_a_query_of_another_kind_without_kafka_is_not_noticed(
     """It has no group that its kind could mean anything for."""
     queries.given = {}
     queries.modes["r1"] = QueryMode.CONTINUOUS
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     office.serve(0.0)
     office.serve(0.5)
     assert not office.of(QueryModeDetected)
@@ -301,13 +301,13 @@ def test_one_that_cannot_be_inspected_is_noticed_after_three_times(
 ) -> None:
     """Its kind is unknown, which is said once; before its first event it is too early to tell."""
     queries.given = None
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     for tenth in range(1, 30):
         office.serve(tenth / 10.0)
     assert not office.of(QueryModeDetected)
     before = queries.asked
     for batch in range(6):
-        office.inbox.progressed(event(batch, 5 * batch, 5 * batch + 5))
+        office.buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
         office.serve(10.0 + batch)
         assert bool(office.of(QueryModeDetected)) == (queries.asked - before >= 3)
     (told,) = office.of(QueryModeDetected)
@@ -320,13 +320,13 @@ def test_the_groups_of_a_run_are_told_when_it_gets_another(
 ) -> None:
     """At its first commit, not at each, and once more at its end."""
     queries.given = {0: OPTIONS[0], 1: {**OPTIONS[0], "eo.commit.group": "h"}}
-    office.inbox.progressed(event(0, None, 5))
+    office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
-    office.inbox.progressed(event(1, 5, 9))
+    office.buffer.progressed(event(1, 5, 9))
     office.serve(1.0)
-    office.inbox.progressed(event(2, 9, 12, more=(source(1, None, {U0: 3}),)))
+    office.buffer.progressed(event(2, 9, 12, more=(source(1, None, {U0: 3}),)))
     office.serve(2.0)
-    office.inbox.ended("r1")
+    office.buffer.ended("r1")
     office.serve(3.0)
     told = [
         (sorted(group for _, group in one.groups), one.ended) for one in office.of(RunGroupsChanged)
@@ -341,7 +341,7 @@ def test_a_source_without_a_group_and_a_shared_partition_are_said_once(
     queries.given = {0: OPTIONS[0], 1: OPTIONS[0], 2: {"kafka.bootstrap.servers": "k:9092"}}
     for batch in range(3):
         more = (source(1, None, 5 + batch), source(2, None, {U0: 5}))
-        office.inbox.progressed(event(batch, None, 5 + batch, more=more))
+        office.buffer.progressed(event(batch, None, 5 + batch, more=more))
         office.serve(float(batch))
     assert [told.source for told in office.of(SourceIgnored)] == [2]
     assert len(office.of(PartitionsShared)) == 1
@@ -363,16 +363,16 @@ def test_a_fault_at_one_query_is_told_and_stops_no_other(
 
     with monkeypatch.context() as patch:
         patch.setattr(queries, "mode", broken)
-        office.inbox.progressed(event(0, None, 5, run="r0", query="bad"))
-        office.inbox.progressed(event(0, None, 7))
+        office.buffer.progressed(event(0, None, 5, run="r0", query="bad"))
+        office.buffer.progressed(event(0, None, 7))
         office.serve(0.0)
     (told,) = office.of(InternalError)
     assert (told.where, told.problem) == ("query bad", "TypeError")
     assert office.held == 7
-    assert not office.desk.complete
-    office.inbox.progressed(event(1, 5, 9, run="r0", query="bad"))
+    assert not office.tracker.complete
+    office.buffer.progressed(event(1, 5, 9, run="r0", query="bad"))
     office.serve(1.0)
-    assert office.desk.complete
+    assert office.tracker.complete
 
 
 def test_runs_that_nobody_ends_are_bounded(
@@ -381,17 +381,17 @@ def test_runs_that_nobody_ends_are_bounded(
     """Of so many that no end was ever told of, the oldest is let go; it holds up nobody."""
     monkeypatch.setattr("eo_listener.commit.tracking.tracker.RUNS_KEPT", 3)
     for number in range(5):
-        office.inbox.progressed(event(0, None, 10 + number, run=f"r{number}", query=f"q{number}"))
+        office.buffer.progressed(event(0, None, 10 + number, run=f"r{number}", query=f"q{number}"))
         office.serve(number / 100.0)
     assert queries.forgotten == ["r0", "r1"]
-    assert len(office.desk._runs) == 3
+    assert len(office.tracker._runs) == 3
 
 
 def test_a_query_is_asked_again_after_a_failure_until_it_is_restored(
     office: Office, queries: MemoryQueries
 ) -> None:
     """A restore that takes a minute is followed; then its position is committed."""
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     office.serve(0.0)
     office.pass_until(60.0)
     assert office.at() is None
@@ -414,7 +414,7 @@ def test_a_checkpoint_that_is_read_again_ends_the_count_of_failures(
     queries.modes["r1"] = QueryMode.CONTINUOUS
     queries.positions["r1"] = position(0, 5)
     monkeypatch.setattr(queries, "position", at_times)
-    office.inbox.started(Started(query_id="q1", run_id="r1", name=None))
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     office.pass_until(300.0)
     assert not office.of(InternalError)
     assert office.held == 5

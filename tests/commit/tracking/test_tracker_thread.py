@@ -72,13 +72,13 @@ def test_it_sleeps_while_nothing_is_due(
 ) -> None:
     """Between two looks its thread takes no processor time."""
     asked = []
-    due = routed.router._desk.due
+    due = routed.router._tracker.due
 
     def counted() -> float | None:
         asked.append(due())
         return asked[-1]
 
-    monkeypatch.setattr(routed.router._desk, "due", counted)
+    monkeypatch.setattr(routed.router._tracker, "due", counted)
     queries.positions["r1"] = position(3, 40)
     routed.router.started("q1", "r1", None)
     until(lambda: routed.at() == 40)
@@ -118,7 +118,7 @@ def test_each_batch_that_is_left_at_a_close_is_named(
     monkeypatch.setattr(queries, "options", options)
     with routed.router._changed:  # all of them are taken at one time
         for run in ("r1", "r2", "r3"):
-            routed.router._inbox.progressed(event(7, 0, 5, run=run, query=run))
+            routed.router._buffer.progressed(event(7, 0, 5, run=run, query=run))
         routed.router._changed.notify_all()
     assert working.wait(10.0)
     routed.router.progressed(event(8, 5, 9, run="r4", query="r4"))
@@ -144,7 +144,7 @@ def test_what_was_served_before_the_close_is_not_named(
     monkeypatch.setattr(queries, "options", options)
     with routed.router._changed:  # all of them are taken at one time
         for run in ("r1", "r2", "r3"):
-            routed.router._inbox.progressed(event(7, 0, 5, run=run, query=run))
+            routed.router._buffer.progressed(event(7, 0, 5, run=run, query=run))
         routed.router._changed.notify_all()
     assert working.wait(10.0)
     routed.router.close(soon(0.05))
@@ -186,7 +186,7 @@ def test_a_closed_one_that_is_called_for_ever_says_so_once(
     (line,) = [record.getMessage() for record in caplog.records]
     assert "batch 0 came after the listener was closed" in line
     assert "removeListener" in line
-    assert not routed.router._inbox
+    assert not routed.router._buffer
 
 
 def test_flush_does_not_wait_for_a_thread_that_is_gone(routed: Routed) -> None:
@@ -200,6 +200,6 @@ def test_flush_does_not_wait_for_a_thread_that_is_gone(routed: Routed) -> None:
 def test_an_event_in_which_no_source_has_an_end_is_left_out(routed: Routed) -> None:
     """Spark tells of a batch before any source has an offset: nothing is durable by that."""
     routed.router.progressed(event(0, None, None))
-    assert not routed.router._inbox
+    assert not routed.router._buffer
     assert routed.router.flush(soon())
     assert routed.at() is None

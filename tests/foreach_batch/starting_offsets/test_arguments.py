@@ -53,7 +53,7 @@ class Cluster:
         type(self).when = timestamp_ms
         return Origin(what="a time", offsets=dict.fromkeys(partitions, 7))
 
-    def look(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
+    def snapshot(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
         starts, ends = dict.fromkeys(partitions, 2), dict.fromkeys(partitions, 12)
         return GroupSnapshot(held={}, starts=starts, ends=ends, topic_ids={})
 

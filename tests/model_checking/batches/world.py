@@ -487,15 +487,15 @@ class World:
         """Where `starting_offsets` lets a query begin by its ledgers; None if it refuses."""
         if not any(table.of(self.name) for table in self.tables.values()):
             return dict(self.log.starts)
-        look = GroupSnapshot(
+        snapshot = GroupSnapshot(
             held={}, starts=self.log.starts, ends=self.log.ends, topic_ids=self.log.ids
         )
         sinks: Any = [_Ledger(key, table.of(self.name)) for key, table in self.tables.items()]
         try:
             found = choose(
                 of_ledger(sinks, self.name),
-                look.starts,
-                look,
+                snapshot.starts,
+                snapshot,
                 missing=Policy.EARLIEST,
                 out_of_range=Policy.FAIL,
                 recreated=Recreated.EARLIEST if anew else Recreated.FAIL,

@@ -141,13 +141,13 @@ def test_state_and_logs(tmp_path: Path) -> None:
     folder = written("4.0.0", "plain", tmp_path, 0)
     asked: list[Collection[TopicPartition]] = []
 
-    def look(partitions: Collection[TopicPartition]) -> GroupSnapshot:
+    def snapshot(partitions: Collection[TopicPartition]) -> GroupSnapshot:
         asked.append(partitions)
         return GroupSnapshot(
             held={}, starts=dict.fromkeys(partitions, 0), ends={}, topic_ids={"t": "one"}
         )
 
-    plans = CheckpointPlans(str(folder), "run", look)
+    plans = CheckpointPlans(str(folder), "run", snapshot)
     plan = plans.plan(None, 0)
     assert not plan.stateful
     assert plan.topic_ids == {"t": "one"}

@@ -192,8 +192,8 @@ class Spark4(Teller):
 
 
 class Context(Fake):
-    def __init__(self, teller: Teller, number: int) -> None:
-        self._teller, self._number = teller, number
+    def __init__(self, group_events: Teller, number: int) -> None:
+        self._teller, self._number = group_events, number
 
     def batchId(self) -> int:  # noqa: N802 - Spark's
         return self._teller.of_context(self._number).batch
@@ -214,17 +214,17 @@ def plans(steps: int) -> Iterator[list[int]]:
         plan[-1] += 1
 
 
-@pytest.mark.parametrize("teller", [Spark3, Spark4])
+@pytest.mark.parametrize("group_events", [Spark3, Spark4])
 @pytest.mark.parametrize(("latest", "done"), [(6, True), (6, False), (0, True)])
 def test_never_ahead_and_never_behind(
-    teller: type[Spark3 | Spark4], latest: int, done: bool
+    group_events: type[Spark3 | Spark4], latest: int, done: bool
 ) -> None:
     """Whatever happens between two questions, the batch is behind the offsets, and durable."""
-    states = (spark_3 if teller is Spark3 else spark_4)(latest, done=done)
+    states = (spark_3 if group_events is Spark3 else spark_4)(latest, done=done)
     durable = latest if done else latest - 1
     batches: set[int | None] = set()
     for plan in plans(len(states) - 1):
-        told = teller(states, plan)
+        told = group_events(states, plan)
         position = by_reflection(
             RunningQuery(query_id="q", run_id="r", name=None, execution=told, jvm=None)
         )
@@ -232,5 +232,5 @@ def test_never_ahead_and_never_behind(
         if position is not None:
             offset = position.committed[0][TopicPartition("t", 0)]
             assert durable <= position.batch_id <= offset <= states[told.at].committed, plan
-    newest = durable + (1 if teller is Spark3 else 2)
+    newest = durable + (1 if group_events is Spark3 else 2)
     assert batches == {None, *range(durable, newest + 1)}

@@ -79,11 +79,11 @@ def test_what_cannot_be_done_is_said_without_the_secret(
 
 def test_one_pair_of_hands_serves_many_threads(spark: SparkSession) -> None:
     """Calls from several threads at once are each answered, by one object."""
-    hands = JvmShimClient()
+    shim_client = JvmShimClient()
     answers: list[str] = []
 
     def work() -> None:
-        answers.extend(hands.call("groups.close", '{"client":"nobody"}') for _ in range(20))
+        answers.extend(shim_client.call("groups.close", '{"client":"nobody"}') for _ in range(20))
 
     workers = [threading.Thread(target=work) for _ in range(5)]
     for worker in workers:
@@ -121,13 +121,13 @@ say()
 
 
 @pytest.mark.parametrize(
-    ("given", "hands", "groups"),
+    ("given", "shim_client", "groups"),
     [
         ("none", "`eo-listener jar`", "`eo-listener jar`"),
         ("shim", "nothing", "give Spark its Kafka connector"),
     ],
 )
-def test_what_is_not_loaded_is_named(given: str, hands: str, groups: str) -> None:
+def test_what_is_not_loaded_is_named(given: str, shim_client: str, groups: str) -> None:
     """Without a JVM, the shim, or the connector the error says what to give Spark, or to start."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, given],
@@ -142,5 +142,5 @@ def test_what_is_not_loaded_is_named(given: str, hands: str, groups: str) -> Non
     assert len(said) == 4, done.stderr[-3000:]
     assert "no JVM in this process" in said[0]
     assert said[1].startswith("SAID _JVM")
-    assert hands in said[2]
+    assert shim_client in said[2]
     assert groups in said[3]
