@@ -41,8 +41,9 @@ class ClosableObserver(Protocol):
 class CommitService:
     """The router and the committer of one driver, wired by its settings.
 
-    `queries` answers for running queries; `observers` see every event, after the log; `shim_client`
-    does in the JVM what needs Java, where there is one. Every method but those with a deadline returns
+    `queries` answers for running queries; `observers` see every event, after the log;
+    `shim_client` does
+    in the JVM what needs Java, where there is one. Every method but those with a deadline returns
     at once. Raises SettingsError.
     """
 

@@ -23,8 +23,8 @@ CALLS = {
         "open_groups(SERVERS, 'transactional').snapshot(BAD, [], timeout=1)"
     ),
     "a topic": "Logs(SERVERS).existing([TopicPartition(BAD, 0)], time.monotonic() + 1)",
-    "a group to describe": "Inspector(SERVERS).group(BAD)",
-    "a topic to describe": "Inspector(SERVERS).topics([BAD])",
+    "a group to describe": "ClusterDescriber(SERVERS).group(BAD)",
+    "a topic to describe": "ClusterDescriber(SERVERS).topics([BAD])",
     "the address": "open_groups({'bootstrap.servers': BAD}, 'simple').snapshot('g', [], timeout=1)",
 }
 PROGRAM = """
@@ -32,7 +32,7 @@ import time
 from eo_listener.model.errors import SettingsError
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import check, open_groups
-from eo_listener.kafka.cluster_describer import Inspector
+from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.logs import Logs
 from eo_listener.model.offsets import TopicPartition
 BAD = "gr\\udcfc\\udcdfe"

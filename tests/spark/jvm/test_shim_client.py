@@ -96,17 +96,17 @@ def test_one_pair_of_hands_serves_many_threads(spark: SparkSession) -> None:
 PROGRAM = """
 import json, sys
 from eo_listener.model.errors import JvmError, KafkaError
-from eo_listener.kafka.java_groups import JvmGroups
-from eo_listener.spark.jvm.shim_client import JvmHands
+from eo_listener.kafka.java_groups import JavaGroups
+from eo_listener.spark.jvm.shim_client import JvmShimClient
 from eo_listener.model.offsets import Position, TopicPartition
 
 def say():
     try:
-        JvmHands().call("groups.close", '{"client":"x"}')
+        JvmShimClient().call("groups.close", '{"client":"x"}')
         print("SAID nothing")
     except JvmError as error:
         print("SAID", error)
-    store = JvmGroups(JvmHands(), {"bootstrap.servers": "127.0.0.1:1"})
+    store = JavaGroups(JvmShimClient(), {"bootstrap.servers": "127.0.0.1:1"})
     try:
         store.commit("g", {TopicPartition("t", 0): Position(offset=1)}, timeout=5)
     except KafkaError as error:

@@ -52,7 +52,8 @@ def test_without_either_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pyspark_is_found_without_importing_it() -> None:
     """Looking for it costs no second and runs nothing of it."""
     program = (
-        "import sys; from eo_listener.spark import spark_home; assert spark_home.spark_homes();"
+        "import sys; from eo_listener.spark.session import installation as i; "
+        "assert i.spark_homes();"
         "sys.exit('pyspark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
