@@ -163,6 +163,8 @@ def test_a_damaged_checkpoint_gives_the_same_offsets_or_a_finding(
         ("one\n\n-", FindingKind.GARBLED),
         ("v1\n[]\n-", FindingKind.GARBLED),
         ('v1\n{"batchWatermarkMs":"x"}\n-', FindingKind.GARBLED),
+        ('v1\n{"x":NaN}\n-', FindingKind.GARBLED),
+        ('v1\n{"x":-Infinity}\n-', FindingKind.GARBLED),
         ("v1\n\n" + "[" * 100_000, FindingKind.GARBLED),
         ('v1\n\n{"t":{"0":' + "9" * 100_000 + "}}", FindingKind.OUT_OF_RANGE),
         ('v1\n\n{"t":{"0":9223372036854775808}}', FindingKind.OUT_OF_RANGE),

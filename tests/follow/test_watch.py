@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from eo_listener.checkpoint import BatchOffsets, Finding, FindingKind, SourceOffsets
+from eo_listener.checkpoint import BatchOffsets, Checkpoint, Finding, FindingKind, SourceOffsets
 from eo_listener.errors import StorageError
 from eo_listener.events import Breach, GuardViolation
 from eo_listener.follow import Notice, NoticeKind, Target
-from eo_listener.follow.sights import Sight
+from eo_listener.follow.sights import Sight, look
 from eo_listener.follow.watch import Step, Watch
 from eo_listener.guard import Guard
 from eo_listener.metadata import CommitMetadata
@@ -53,6 +54,17 @@ def committed(step: Step) -> dict[str, dict[int, int]]:
 
 def kinds(step: Step) -> list[NoticeKind]:
     return [event.kind for event in step.events if isinstance(event, Notice)]
+
+
+def test_a_look_at_a_folder_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    """Nothing there, a checkpoint without its id, and one with it."""
+    assert look(Checkpoint(str(tmp_path))).absent
+    (tmp_path / "offsets").mkdir()
+    damaged = look(Checkpoint(str(tmp_path)))
+    assert [finding.kind for finding in damaged.findings] == [FindingKind.MISSING]
+    assert not damaged.absent
+    (tmp_path / "metadata").write_text(f'{{"id":"{ID}"}}')
+    assert look(Checkpoint(str(tmp_path))) == Sight(query_id=ID)
 
 
 def test_each_new_batch_is_committed_once() -> None:
