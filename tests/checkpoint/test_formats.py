@@ -57,6 +57,25 @@ def written(draw: st.DrawFn) -> BatchOffsets:
     )
 
 
+@pytest.mark.parametrize(
+    ("held", "kind"),
+    [
+        (b'\0v2\n{"t":{"0":5}}', FindingKind.TOO_NEW),
+        (b'\0one\n{"t":{"0":5}}', FindingKind.GARBLED),
+        (b"\0v1", FindingKind.CUT),
+        (b"\0v1\n", FindingKind.CUT),
+        (b'\0v1\n{"t":{"0":5}', FindingKind.CUT),
+        (b"\0v1\n5", FindingKind.GARBLED),
+        (b"\0v1\n\xff", FindingKind.GARBLED),
+    ],
+)
+def test_a_file_that_holds_no_initial_offsets(held: bytes, kind: FindingKind) -> None:
+    """Of another version, cut or damaged: each has its word."""
+    with pytest.raises(Unreadable) as caught:
+        initial_offsets.parse(held)
+    assert caught.value.kind is kind
+
+
 @given(written())
 def test_offsets_are_read_as_they_were_written(batch: BatchOffsets) -> None:
     """Any sources, either version, with and without metadata; a last line feed changes nothing."""
