@@ -89,6 +89,14 @@ def test_a_file_that_is_wrong_is_one_clear_error(text: str, words: str, tmp_path
     assert caught.value.fix
 
 
+def test_a_group_that_kafka_takes_for_another_is_refused(tmp_path: Path) -> None:
+    """Its own name is looked at, and the topic is named."""
+    file = tmp_path / "follow.toml"
+    file.write_text(f"{NO_GROUP}groups = {{ t = 'g ' }}")
+    with pytest.raises(SettingsError, match="for topic 't' 'g ' begins or ends with a blank"):
+        read(file)
+
+
 @pytest.mark.parametrize("content", [b"\xff\xfe", None])
 def test_a_file_that_cannot_be_read(content: bytes | None, tmp_path: Path) -> None:
     """Not there, or no text: one clear error."""

@@ -12,6 +12,7 @@ from eo_listener.checkpoint import BatchOffsets, Checkpoint, Finding, FindingKin
 from eo_listener.errors import StorageError
 from eo_listener.events import Breach, GuardViolation
 from eo_listener.follow import Notice, NoticeKind, Target
+from eo_listener.follow.plan import plan
 from eo_listener.follow.sights import Sight, look
 from eo_listener.follow.watch import Step, Watch
 from eo_listener.guard import Guard
@@ -117,6 +118,27 @@ def test_topics_have_groups_of_their_own() -> None:
     assert kinds(alone.saw(at(2, {0: 6}, topic="b"), 1.0)) == []
 
 
+def test_topics_without_a_group_are_told_in_their_order() -> None:
+    """Whichever source has them, so that the same is said each time."""
+    target = replace(TARGET, groups={"a": "ga"})
+    sources = {str(n): Offsets.of({f"t{n}": {0: 1}}) for n in (7, 3, 5, 1, 6, 2, 4)}
+    made = plan(target, ID, 1, {**sources, "8": Offsets.of({"a": {0: 1}})})
+    assert made.without_group == tuple(f"t{n}" for n in range(1, 8))
+    assert [commit.group for commit in made.commits] == ["ga"]
+
+
+def test_a_checkpoint_whose_id_cannot_be_read_is_no_other_one() -> None:
+    """It is the same as before once it can be read again, with nothing new to commit."""
+    one = watch()
+    one.saw(at(3, {0: 5}), 0.0)
+    damaged = Sight(findings=(Finding(file="metadata", kind=FindingKind.EMPTY),))
+    for now in (5.0, 10.0, 15.0):
+        step = one.saw(damaged, now)
+        assert NoticeKind.REPLACED not in kinds(step)
+        assert not step.released
+    assert one.saw(at(3, {0: 5}), 20.0).commits == ()
+
+
 def test_a_missing_checkpoint_is_waited_for_and_told_once() -> None:
     """Absent, there, gone, there again: one notice each."""
     one = watch()
@@ -196,6 +218,7 @@ def test_the_guard_withholds_a_source(ends: Mapping[int, int], breach: Breach) -
     step = one.saw(at(2, ends, {5: 2}), 5.0)
     (violation,) = (event for event in step.events if isinstance(event, GuardViolation))
     assert violation.withheld
+    assert violation.query == ID  # it has no name
     assert violation.source == 0
     assert {finding.breach for finding in violation.findings} == {breach}
     assert committed(step) == {"g": {5: 2}}
