@@ -57,6 +57,25 @@ def written(draw: st.DrawFn) -> BatchOffsets:
     )
 
 
+@pytest.mark.parametrize(
+    ("held", "kind"),
+    [
+        (b'\0v2\n{"t":{"0":5}}', FindingKind.TOO_NEW),
+        (b'\0one\n{"t":{"0":5}}', FindingKind.GARBLED),
+        (b"\0v1", FindingKind.CUT),
+        (b"\0v1\n", FindingKind.CUT),
+        (b'\0v1\n{"t":{"0":5}', FindingKind.CUT),
+        (b"\0v1\n5", FindingKind.GARBLED),
+        (b"\0v1\n\xff", FindingKind.GARBLED),
+    ],
+)
+def test_a_file_that_holds_no_initial_offsets(held: bytes, kind: FindingKind) -> None:
+    """Of another version, cut or damaged: each has its word."""
+    with pytest.raises(Unreadable) as caught:
+        initial_offsets.parse(held)
+    assert caught.value.kind is kind
+
+
 @given(written())
 def test_offsets_are_read_as_they_were_written(batch: BatchOffsets) -> None:
     """Any sources, either version, with and without metadata; a last line feed changes nothing."""
@@ -163,6 +182,8 @@ def test_a_damaged_checkpoint_gives_the_same_offsets_or_a_finding(
         ("one\n\n-", FindingKind.GARBLED),
         ("v1\n[]\n-", FindingKind.GARBLED),
         ('v1\n{"batchWatermarkMs":"x"}\n-', FindingKind.GARBLED),
+        ('v1\n{"x":NaN}\n-', FindingKind.GARBLED),
+        ('v1\n{"x":-Infinity}\n-', FindingKind.GARBLED),
         ("v1\n\n" + "[" * 100_000, FindingKind.GARBLED),
         ('v1\n\n{"t":{"0":' + "9" * 100_000 + "}}", FindingKind.OUT_OF_RANGE),
         ('v1\n\n{"t":{"0":9223372036854775808}}', FindingKind.OUT_OF_RANGE),

@@ -302,6 +302,10 @@ def test_what_was_served_is_asked_for_its_time_again_and_stands_last() -> None:
     assert list(agenda.times(times.get)) == ["a", "b"]
     agenda.postpone("a")
     assert list(agenda.times(times.get)) == ["b", "a"]
+    agenda.stir("b")
+    agenda.stir("a")
+    agenda.postpone("b")
+    assert list(agenda.times(times.get)) == ["a", "b"]
     times["a"] = 2.0
     assert agenda.times(times.get) == {"a": 1.0, "b": 1.0}  # it was not stirred
 
@@ -318,6 +322,17 @@ def test_after_a_standstill_what_was_refused_is_looked_at_at_once() -> None:
     assert b.next(1.0) is None
     assert b.next(1.0 + STANDSTILL) is None
     assert isinstance(b.next(2.0 + 2 * STANDSTILL), Inspection)
+
+
+def test_a_loss_is_looked_for_at_once() -> None:
+    """Also where there is nothing to commit: what was seen a moment ago says nothing of it."""
+    b = board()
+    b.offer("g", at(p0=5))
+    b.settle(sent(b, 0.0), {P0: None}, 0.0)
+    b.offer("g", at(p0=5))
+    assert b.next(1.0) is None
+    b.offer("g", at(p0=5), lossy=True)
+    assert isinstance(b.next(1.0), Inspection)
 
 
 def test_what_is_abandoned_is_named() -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from eo_listener.checkpoint import BatchOffsets, Finding, FindingKind, SourceOffsets
+from eo_listener.checkpoint import BatchOffsets, Checkpoint, Finding, FindingKind, SourceOffsets
 from eo_listener.errors import StorageError
 from eo_listener.events import GuardViolation, ViolationKind
 from eo_listener.follow import Notice, NoticeKind, Target
-from eo_listener.follow.sights import Sight
+from eo_listener.follow.plan import plan
+from eo_listener.follow.sights import Sight, look
 from eo_listener.follow.watch import Step, Watch
 from eo_listener.guard import Guard
 from eo_listener.metadata import CommitMetadata
@@ -53,6 +55,17 @@ def committed(step: Step) -> dict[str, dict[int, int]]:
 
 def kinds(step: Step) -> list[NoticeKind]:
     return [event.kind for event in step.events if isinstance(event, Notice)]
+
+
+def test_a_look_at_a_folder_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    """Nothing there, a checkpoint without its id, and one with it."""
+    assert look(Checkpoint(str(tmp_path))).absent
+    (tmp_path / "offsets").mkdir()
+    damaged = look(Checkpoint(str(tmp_path)))
+    assert [finding.kind for finding in damaged.findings] == [FindingKind.MISSING]
+    assert not damaged.absent
+    (tmp_path / "metadata").write_text(f'{{"id":"{ID}"}}')
+    assert look(Checkpoint(str(tmp_path))) == Sight(query_id=ID)
 
 
 def test_each_new_batch_is_committed_once() -> None:
@@ -103,6 +116,27 @@ def test_topics_have_groups_of_their_own() -> None:
     assert step.commits == ()
     assert kinds(step) == [NoticeKind.FOLLOWING, NoticeKind.NO_GROUP]
     assert kinds(alone.saw(at(2, {0: 6}, topic="b"), 1.0)) == []
+
+
+def test_topics_without_a_group_are_told_in_their_order() -> None:
+    """Whichever source has them, so that the same is said each time."""
+    target = replace(TARGET, groups={"a": "ga"})
+    sources = {str(n): Offsets.of({f"t{n}": {0: 1}}) for n in (7, 3, 5, 1, 6, 2, 4)}
+    made = plan(target, ID, 1, {**sources, "8": Offsets.of({"a": {0: 1}})})
+    assert made.without_group == tuple(f"t{n}" for n in range(1, 8))
+    assert [commit.group for commit in made.commits] == ["ga"]
+
+
+def test_a_checkpoint_whose_id_cannot_be_read_is_no_other_one() -> None:
+    """It is the same as before once it can be read again, with nothing new to commit."""
+    one = watch()
+    one.saw(at(3, {0: 5}), 0.0)
+    damaged = Sight(findings=(Finding(file="metadata", kind=FindingKind.EMPTY),))
+    for now in (5.0, 10.0, 15.0):
+        step = one.saw(damaged, now)
+        assert NoticeKind.REPLACED not in kinds(step)
+        assert not step.released
+    assert one.saw(at(3, {0: 5}), 20.0).commits == ()
 
 
 def test_a_missing_checkpoint_is_waited_for_and_told_once() -> None:
@@ -184,6 +218,7 @@ def test_the_guard_withholds_a_source(ends: Mapping[int, int], kind: ViolationKi
     step = one.saw(at(2, ends, {5: 2}), 5.0)
     (violation,) = (event for event in step.events if isinstance(event, GuardViolation))
     assert violation.withheld
+    assert violation.query == ID  # it has no name
     assert violation.source == 0
     assert {one.kind for one in violation.violations} == {kind}
     assert committed(step) == {"g": {5: 2}}

@@ -21,7 +21,7 @@ from eo_listener.errors import (
     SettingsError,
     TopicRecreatedError,
 )
-from eo_listener.guard import Elsewhere
+from eo_listener.guard import Elsewhere, judge_batch
 from eo_listener.guard.breaches import Breaches, Kind
 from eo_listener.ledger import Head, Verdict
 from eo_listener.offsets import OffsetRange, TopicPartition
@@ -411,6 +411,13 @@ def test_an_error_says_what_to_type() -> None:
     assert error.exit_code == 1
 
 
+def test_a_name_is_typed_as_it_is_read() -> None:
+    """Letters of any language, and quotes, as Python takes them."""
+    with pytest.raises(GapError) as raised:
+        judge_batch(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, name='fl\u00fc"ge', sink="s")
+    assert 'query="fl\u00fc\\"ge"' in str(raised.value.fix)
+
+
 @pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("stateful", [False, True])
 def test_what_to_type_can_be_typed(kind: Kind, stateful: bool) -> None:
@@ -455,7 +462,9 @@ def test_each_move_knows_its_source() -> None:
 
 def test_a_batch_of_no_partitions_moves_nothing() -> None:
     """A pattern that matches no topic yet leads to a batch with nothing to write."""
-    assert not judged(plan_of({}, sources={0: {}}), {}).entry.moves
+    found = judged(plan_of({}, sources={0: {}}), {})
+    assert not found.entry.moves
+    assert found.verdict is Verdict.FIRST
 
 
 def test_a_stateful_batch_of_no_partitions_is_refused() -> None:
