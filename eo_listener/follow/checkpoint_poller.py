@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Step
-from eo_listener.follow.reading import look
+from eo_listener.follow.reading import read_once
 from eo_listener.spark.checkpoint import Checkpoint
 
 _AGAIN = 1.0  # seconds between the two looks that settle a doubt, where there will be no third
@@ -69,10 +69,10 @@ class CheckpointPoller:
     def _settle(self) -> None:
         """Look once, and once more when the first look was in doubt."""
         try:
-            sight = look(self.checkpoint)
+            sight = read_once(self.checkpoint)
             if self._watch.doubtful(sight):
                 self._stop.wait(_AGAIN)
-                sight = look(self.checkpoint)
+                sight = read_once(self.checkpoint)
             self._act(self._watch.saw(sight, time.monotonic(), settled=True))
         except Exception as fault:  # noqa: BLE001  # see the next line
             self.fault = fault  # raised again by who asked: on this thread nobody would hear it
@@ -80,7 +80,7 @@ class CheckpointPoller:
     def _look(self) -> float:
         self._looking_since = time.monotonic()
         try:
-            sight = look(self.checkpoint)
+            sight = read_once(self.checkpoint)
             self._looking_since = None
             if self._stop.is_set():
                 return 0.0

@@ -27,7 +27,7 @@ class Reading:
         return self.query_id is None and not self.findings and self.unreachable is None
 
 
-def look(checkpoint: Checkpoint) -> Reading:
+def read_once(checkpoint: Checkpoint) -> Reading:
     """Look at a checkpoint; takes as long as its storage does."""
     try:
         if not checkpoint.exists():

@@ -8,7 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.audit import AppliedRange, AuditFindingKind, Gravity, LogFacts, prove, read_rows
+from eo_listener.audit import (
+    AppliedRange,
+    AuditFinding,
+    AuditFindingKind,
+    Gravity,
+    LogFacts,
+    prove,
+    read_rows,
+)
 from eo_listener.audit.intervals import Runs, of_offsets
 from eo_listener.model.errors import FormatError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -48,6 +56,12 @@ def found(
     findings = prove({TP: claim}, rows, log, read_committed=read_committed)
     assert all(finding.partition == TP for finding in findings)
     return [(finding.kind, finding.span) for finding in findings]
+
+
+def test_a_finding_says_where_and_what() -> None:
+    """In one line."""
+    finding = AuditFinding(kind=AuditFindingKind.MISSING, partition=TP, span=OffsetRange(4, 5))
+    assert str(finding) == "t-0 4..5: in Kafka and not in the store"
 
 
 def test_nothing_to_explain() -> None:

@@ -202,6 +202,7 @@ def test_stores_that_only_java_reads(kind: str | None) -> None:
         ({**BY_TOKEN, "sasl.jaas.config": f'{OAUTH}{CLIENT} extension_a="1,b=2";'}, "extensions"),
         ({**BY_TOKEN, "sasl.jaas.config": f"x.Login required {CLIENT};"}, "not Kafka's own"),
         ({**BY_TICKET, "sasl.jaas.config": f"{KERBEROS}useTicketCache=true;"}, "keytab"),
+        ({**BY_TICKET, "sasl.jaas.config": f"x.Login required {KEYTAB}"}, "not Kafka's own"),
         ({**BY_TICKET, "sasl.jaas.config": KERBEROS + KEYTAB.replace("/etc/", "/$(id)/")}, "shell"),
         ({**BY_TICKET, "sasl.jaas.config": KERBEROS + KEYTAB.replace("me/host", "-me;x")}, "shell"),
         ({**BY_TICKET, "sasl.kerberos.service.name": "`id`"}, "service"),

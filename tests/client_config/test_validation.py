@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from eo_listener.client_config.validation import is_printable_ascii, require_name, require_property
+from eo_listener.kafka.group_stores import MODES, check, has_gssapi
 from eo_listener.model.errors import SettingsError
 
 SECRET = "hunter2"  # noqa: S105  # planted, to be looked for
@@ -142,6 +143,33 @@ def test_properties_that_are_refused(name: str, value: str, says: str) -> None:
 def test_properties_that_pass(name: str, value: object) -> None:
     """Key stores have lines, passwords any character but a NUL; functions are no texts."""
     require_property(name, value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_port_that_there_is_not_is_refused_in_every_mode(mode: str) -> None:
+    """Before any client is made; librdkafka would take another port."""
+    with pytest.raises(SettingsError, match="'h:99999' has no valid port"):
+        check({"bootstrap.servers": "h:99999"}, mode)
+    check({"bootstrap.servers": "h:9092"}, mode)
+    with pytest.raises(SettingsError, match="nosuch"):
+        check({}, "nosuch")
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_what_librdkafka_can_do_is_asked_of_librdkafka(
+    monkeypatch: pytest.MonkeyPatch, can: bool
+) -> None:
+    """It takes a feature that it has, and refuses one that it lacks."""
+    asked: list[object] = []
+
+    def accepted(kind: object, properties: object) -> None:
+        asked.append(properties)
+        if not can:
+            raise SettingsError("no such feature")
+
+    monkeypatch.setattr("eo_listener.kafka.group_stores.accepted", accepted)
+    assert has_gssapi() is can
+    assert asked == [{"builtin.features": "sasl_gssapi"}]
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.follow import FollowedCheckpoint, Notice, NoticeKind
-from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Step
-from eo_listener.follow.reading import Reading
+from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Step, plan
+from eo_listener.follow.reading import Reading, read_once
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import StorageError
 from eo_listener.model.events import GuardViolation, ViolationKind
 from eo_listener.model.offsets import Offsets, TopicPartition
-from eo_listener.spark.checkpoint import BatchOffsets, FileFinding, FileFindingKind, SourceOffsets
+from eo_listener.spark.checkpoint import (
+    BatchOffsets,
+    Checkpoint,
+    FileFinding,
+    FileFindingKind,
+    SourceOffsets,
+)
 
 ID, OTHER = "95fa6369-814d-497b-9a53-78b7f7efdd1a", "11111111-814d-497b-9a53-78b7f7efdd1a"
 CLUSTER = Cluster.of({"bootstrap.servers": "h:1"})
@@ -55,6 +62,17 @@ def committed(step: Step) -> dict[str, dict[int, int]]:
 
 def kinds(step: Step) -> list[NoticeKind]:
     return [event.kind for event in step.events if isinstance(event, Notice)]
+
+
+def test_a_look_at_a_folder_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    """Nothing there, a checkpoint without its id, and one with it."""
+    assert read_once(Checkpoint(str(tmp_path))).absent
+    (tmp_path / "offsets").mkdir()
+    damaged = read_once(Checkpoint(str(tmp_path)))
+    assert [finding.kind for finding in damaged.findings] == [FileFindingKind.MISSING]
+    assert not damaged.absent
+    (tmp_path / "metadata").write_text(f'{{"id":"{ID}"}}')
+    assert read_once(Checkpoint(str(tmp_path))) == Reading(query_id=ID)
 
 
 def test_each_new_batch_is_committed_once() -> None:
@@ -105,6 +123,27 @@ def test_topics_have_groups_of_their_own() -> None:
     assert step.commits == ()
     assert kinds(step) == [NoticeKind.FOLLOWING, NoticeKind.NO_GROUP]
     assert kinds(alone.saw(at(2, {0: 6}, topic="b"), 1.0)) == []
+
+
+def test_topics_without_a_group_are_told_in_their_order() -> None:
+    """Whichever source has them, so that the same is said each time."""
+    target = replace(TARGET, groups={"a": "ga"})
+    sources = {str(n): Offsets.of({f"t{n}": {0: 1}}) for n in (7, 3, 5, 1, 6, 2, 4)}
+    made = plan(target, ID, 1, {**sources, "8": Offsets.of({"a": {0: 1}})})
+    assert made.without_group == tuple(f"t{n}" for n in range(1, 8))
+    assert [commit.group for commit in made.commits] == ["ga"]
+
+
+def test_a_checkpoint_whose_id_cannot_be_read_is_no_other_one() -> None:
+    """It is the same as before once it can be read again, with nothing new to commit."""
+    one = watch()
+    one.saw(at(3, {0: 5}), 0.0)
+    damaged = Reading(findings=(FileFinding(file="metadata", kind=FileFindingKind.EMPTY),))
+    for now in (5.0, 10.0, 15.0):
+        step = one.saw(damaged, now)
+        assert NoticeKind.REPLACED not in kinds(step)
+        assert not step.released
+    assert one.saw(at(3, {0: 5}), 20.0).commits == ()
 
 
 def test_a_missing_checkpoint_is_waited_for_and_told_once() -> None:
@@ -186,6 +225,7 @@ def test_the_guard_withholds_a_source(ends: Mapping[int, int], kind: ViolationKi
     step = one.saw(at(2, ends, {5: 2}), 5.0)
     (violation,) = (event for event in step.events if isinstance(event, GuardViolation))
     assert violation.withheld
+    assert violation.query == ID  # it has no name
     assert violation.source == 0
     assert {one.kind for one in violation.violations} == {kind}
     assert committed(step) == {"g": {5: 2}}

@@ -68,6 +68,10 @@ def test_each_checkpoint_has_its_own_and_the_shared_settings(tmp_path: Path) -> 
         ),
         (f"{NO_GROUP}groups = {{ t = 5 }}", "not a string"),
         (
+            f"{NO_GROUP}group = 'g'\nkafka = {{ a = [1] }}",
+            "a kafka property 'a' that is not a string",
+        ),
+        (
             f"kafka = {{ 'bootstrap.servers' = 'a:1' }}\n{NO_GROUP}group = 'g'",
             "bootstrap_servers instead",
         ),
@@ -85,6 +89,14 @@ def test_a_file_that_is_wrong_is_one_clear_error(text: str, words: str, tmp_path
     assert words in str(caught.value)
     assert str(file) in str(caught.value) or "must have 1 to" in words
     assert caught.value.fix
+
+
+def test_a_group_that_kafka_takes_for_another_is_refused(tmp_path: Path) -> None:
+    """Its own name is looked at, and the topic is named."""
+    file = tmp_path / "follow.toml"
+    file.write_text(f"{NO_GROUP}groups = {{ t = 'g ' }}")
+    with pytest.raises(SettingsError, match="for topic 't' 'g ' begins or ends with a blank"):
+        read(file)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", None])

@@ -11,6 +11,7 @@ import pytest
 
 from eo_listener import exactly_once, starting_offsets
 from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
+from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.foreach_batch.first_batch import Elsewhere
 from eo_listener.model.errors import (
     GapError,
@@ -416,6 +417,13 @@ def test_an_error_says_what_to_type() -> None:
     assert error.exit_code == 1
 
 
+def test_a_name_is_typed_as_it_is_read() -> None:
+    """Letters of any language, and quotes, as Python takes them."""
+    with pytest.raises(GapError) as raised:
+        judge_batch(plan_of({P0: (7, 9)}), {P0: head_of(0, 5)}, name='fl\u00fc"ge', sink="s")
+    assert 'query="fl\u00fc\\"ge"' in str(raised.value.fix)
+
+
 @pytest.mark.parametrize("kind", BatchErrorKind, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("stateful", [False, True])
 def test_what_to_type_can_be_typed(kind: BatchErrorKind, stateful: bool) -> None:
@@ -460,7 +468,9 @@ def test_each_move_knows_its_source() -> None:
 
 def test_a_batch_of_no_partitions_moves_nothing() -> None:
     """A pattern that matches no topic yet leads to a batch with nothing to write."""
-    assert not judged(plan_of({}, sources={0: {}}), {}).entry.moves
+    found = judged(plan_of({}, sources={0: {}}), {})
+    assert not found.entry.moves
+    assert found.verdict is BatchVerdict.FIRST
 
 
 def test_a_stateful_batch_of_no_partitions_is_refused() -> None:

@@ -21,6 +21,16 @@ def test_what_it_has_committed_is_its_own() -> None:
     assert ours.foreign({A: at(5), B: at(1, "before")}) is None
 
 
+def test_all_that_was_found_or_sent_is_looked_at() -> None:
+    """Whether it has landed or not; each partition once."""
+    ours = Ownership()
+    ours.found({A: at(1)})
+    ours.sending({A: at(5), B: at(5)})
+    assert ours.partitions == (A, B)
+    ours.landed({A: at(5), B: at(5)})
+    assert ours.partitions == (A, B)
+
+
 def test_what_may_have_landed_is_its_own() -> None:
     """Every commit of unknown outcome may be there, also an older one of several."""
     ours = Ownership()

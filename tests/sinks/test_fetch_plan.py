@@ -26,6 +26,7 @@ from tests.sinks.plans import planned
         ((60, 60), 2, None),
         ((60, 60), 1, 2),  # after a coalesce
         ((1, 1, 500), 3, 6),
+        ((150, 1, 1), 3, 2),  # though the tasks of the others are small
     ],
 )
 def test_a_task_that_is_too_large_is_cut(

@@ -52,6 +52,14 @@ def test_the_first_batch_of_a_process_comes_task_by_task(monkeypatch: pytest.Mon
     assert [at_once for _, at_once in script.asked] == [False, True, True, False, False]
 
 
+def test_after_a_task_that_was_too_large_the_next_batch_comes_task_by_task() -> None:
+    """However few offsets it has: how large rows are is not known any more."""
+    size = TaskSize(100)
+    size.learn(10, TASK_BYTES)
+    assert size.shrink(100)
+    assert not size.at_once(planned(3))
+
+
 def test_after_a_large_batch_the_next_comes_task_by_task() -> None:
     """Few offsets can become many bytes."""
     size = TaskSize(100)

@@ -304,6 +304,10 @@ def test_what_was_served_is_asked_for_its_time_again_and_stands_last() -> None:
     assert list(due_times.times(times.get)) == ["a", "b"]
     due_times.postpone("a")
     assert list(due_times.times(times.get)) == ["b", "a"]
+    due_times.mark_changed("b")
+    due_times.mark_changed("a")
+    due_times.postpone("b")
+    assert list(due_times.times(times.get)) == ["a", "b"]
     times["a"] = 2.0
     assert due_times.times(times.get) == {"a": 1.0, "b": 1.0}  # it was not stirred
 
@@ -320,6 +324,17 @@ def test_after_a_standstill_what_was_refused_is_looked_at_at_once() -> None:
     assert b.next(1.0) is None
     assert b.next(1.0 + STANDSTILL) is None
     assert isinstance(b.next(2.0 + 2 * STANDSTILL), SnapshotRequest)
+
+
+def test_a_loss_is_looked_for_at_once() -> None:
+    """Also where there is nothing to commit: what was seen a moment ago says nothing of it."""
+    b = cluster_state()
+    b.offer("g", at(p0=5))
+    b.on_commit_answer(sent(b, 0.0), {P0: None}, 0.0)
+    b.offer("g", at(p0=5))
+    assert b.next(1.0) is None
+    b.offer("g", at(p0=5), lossy=True)
+    assert isinstance(b.next(1.0), SnapshotRequest)
 
 
 def test_what_is_abandoned_is_named() -> None:

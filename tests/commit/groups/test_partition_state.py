@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.commit.groups.partition_state import Discrepancy, PartitionState
+from eo_listener.commit.groups.partition_state import Discrepancy, PartitionState, RetryState
 from eo_listener.commit.groups.policy import OnRewind, Policy
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.offsets import Position
@@ -103,6 +103,34 @@ def test_what_is_refused_is_looked_at_again() -> None:
     list(slot.compare(by(8, run="r0"), END, REFUSE))
     assert slot.pending is None
     assert slot.next_try(REFUSE) == 10.0 + REFUSE.look_every
+
+
+def test_a_request_that_failed_is_not_sent_before_its_time() -> None:
+    """Whoever asks, and whenever: it waits for the retry."""
+    slot = fresh(5)
+    slot.trouble = RetryState(not_before=10.0)
+    assert slot.sendable(9.9) is None
+    assert slot.sendable(10.0) == by(5)
+
+
+def test_a_rewind_is_declared_from_what_the_group_holds() -> None:
+    """What waited beside it and was never sent is not what was taken back."""
+    slot = settled(5)
+    assert slot.offer(by(9), ALLOW, renew=False) is None
+    assert slot.offer(by(3), ALLOW, renew=False) is None
+    assert slot.pending is not None
+    metadata = CommitMetadata.parse(slot.pending.metadata)
+    assert metadata is not None
+    assert (slot.pending.offset, metadata.rewound_from) == (3, 5)
+
+
+def test_what_is_lower_or_lost_does_not_displace_what_waits() -> None:
+    """The newer offset is sent, not the one that was confirmed before."""
+    for found in (by(3), None):
+        slot = settled(5)
+        assert slot.offer(by(7), REFUSE, renew=False) is None
+        list(slot.compare(found, END, REFUSE))
+        assert slot.sendable(0.0) == by(7)
 
 
 def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:

@@ -51,6 +51,16 @@ def test_until_the_checkpoint_is_restored_it_is_asked_often() -> None:
     assert one.next_look > now + HOUR / 2
 
 
+def test_a_query_that_never_restores_is_asked_often_for_some_minutes_only() -> None:
+    """After 600 looks once a recommit interval is enough."""
+    one, now, looks = run(), 0.0, 0
+    while one.next_look <= now + 1.0:
+        now = one.next_look
+        one.looked(None, now, HOUR, early=False)
+        looks += 1
+    assert (looks, one.next_look) == (600, now + HOUR)
+
+
 def test_the_recommit_keeps_its_time_whatever_comes_between() -> None:
     """Events and the looks after them do not put the full map off."""
     one, now, beats = run(), 0.0, []

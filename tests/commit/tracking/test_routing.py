@@ -232,7 +232,9 @@ class TestNoGroup:
         route = GroupRouting().route(progress({"t": {0: 5}}), {0: {**SERVERS, innocent: "x"}})
         assert route.ignored[0].misconfigured is False
 
-    @pytest.mark.parametrize(("named", "wrong"), [("q", True), ("other", False)])
+    @pytest.mark.parametrize(
+        ("named", "wrong"), [("q", True), ("11111111-aaaa", True), ("other", False)]
+    )
     def test_a_query_without_kafka(self, named: str, wrong: bool) -> None:
         """Nothing to commit is said; it is a mistake only where the user named a group for it."""
         route = rules_of({named: "g"}).route(progress(), None)
@@ -288,6 +290,13 @@ PLAIN = {
     "kafka.sasl.mechanism": "PLAIN",
     "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
     'username="alice" password="hunter2";',
+}
+TICKET = {
+    "kafka.security.protocol": "SASL_PLAINTEXT",
+    "kafka.sasl.mechanism": "GSSAPI",
+    "kafka.sasl.kerberos.service.name": "kafka",
+    "kafka.sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required "
+    'useKeyTab=true keyTab="/etc/me.keytab" principal="me@REALM";',
 }
 TRUST = {
     "kafka.security.protocol": "SSL",
@@ -366,6 +375,13 @@ class TestSecurity:
         ]
         assert clients == ["java", "librdkafka", "librdkafka", "librdkafka"]
 
+    def test_kerberos_is_javas_unless_librdkafka_is_known_to_do_it(self) -> None:
+        """The wheels' librdkafka cannot."""
+        roads = [
+            self.cluster(TICKET, rules=rules).client for rules in (None, GroupRouting(gssapi=True))
+        ]
+        assert roads == ["java", "librdkafka"]
+
     def test_what_the_listener_is_given_wins(self) -> None:
         """The user's properties go before those of the source, its servers among them."""
         rules = GroupRouting(kafka={"bootstrap.servers": "mine:1", "sasl.username": "bob"})
@@ -416,6 +432,7 @@ class TestSettings:
         (why,) = route.ignored
         assert why.misconfigured
         assert "'spark-grüße', and mode='transactional' takes printable ASCII" in why.problem
+        assert "librdkafka refuses" in why.cause
         assert "mode='simple'" in why.fix
 
     @pytest.mark.parametrize("group", ["", "  ", None, 5])
@@ -425,6 +442,13 @@ class TestSettings:
             rules_of({"q": group})
         with pytest.raises(SettingsError, match="must be the name of a consumer group"):
             rules_of({"q": {"t": group}})
+
+    def test_a_template_may_end_with_any_text(self) -> None:
+        """Fields and braces stand anywhere in it."""
+        route = rules_of(template="a-{topic}-{{b}}-c").route(
+            progress({"t": {0: 5}}), {0: options()}
+        )
+        assert groups(route) == {"a-t-{b}-c": {T0: 5}}
 
     @pytest.mark.parametrize(
         "template", ["", "{nosuch}", "{", "{}", "{query_name.x}", "{query_name!s}", "{topic:d}"]

@@ -72,6 +72,19 @@ def test_a_run_is_looked_at_a_minute_after_its_successor_has_begun(
     assert queries.forgotten == ["r1"]
 
 
+def test_an_event_of_a_run_that_was_never_heard_of_ends_one_that_has_sent_none(
+    office: Office, queries: MemoryQueries
+) -> None:
+    """The word of its start was dropped, and so was that of the other's end."""
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    office.serve(0.0)
+    office.buffer.progressed(event(0, None, 5, run="r2"))
+    office.serve(0.01)
+    office.pass_until(2.0, since=0.01)
+    assert queries.forgotten == ["r1"]
+    assert office.held == 5
+
+
 def test_a_run_that_is_left_when_its_successor_has_ended_is_the_newest_again(
     office: Office, queries: MemoryQueries
 ) -> None:

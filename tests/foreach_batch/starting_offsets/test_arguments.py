@@ -136,7 +136,13 @@ def test_bad_input(given: dict[str, Any], problem: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"ledger": MemorySink()}, {"ledger": MemorySink(), "query": ""}, {"ledger": []}]
+    "given",
+    [
+        {"ledger": MemorySink()},
+        {"ledger": MemorySink(), "query": ""},
+        {"ledger": []},
+        {"ledger": [], "query": "q"},
+    ],
 )
 def test_a_ledger_is_one_of_a_query(cluster: type[Cluster], given: dict[str, Any]) -> None:
     """Without the name of the query, or a sink, there is nothing to look for."""
@@ -168,6 +174,7 @@ def test_the_readers_options_are_taken_as_spark_takes_them(cluster: type[Cluster
     }
     assert started(group="g", options=options, bootstrap_servers=None) == {"u": {"0": -2}}
     assert cluster.asked["kafka.bootstrap.servers"] == "other:1"
+    assert started(group="g", topics="u", options={"subscribePattern": "t"}) == {"u": {"0": -2}}
 
 
 def test_assigned_partitions_are_all_there_is(cluster: type[Cluster]) -> None:

@@ -176,6 +176,31 @@ class Raised(errors.CheckViolation):
     )
 
 
+HOOK = SimpleNamespace(
+    message_primary="said so",
+    source_function="check_transaction_read_only",
+    constraint_name=None,
+)
+
+
+class Refused(errors.FeatureNotSupported):
+    """What a standby answers to BEGIN READ WRITE."""
+
+    diag = HOOK  # type: ignore[assignment]  # as much of it as is read
+
+
+class TooLate(errors.ActiveSqlTransaction):
+    """What a primary answers to SET TRANSACTION READ WRITE after the first query."""
+
+    diag = HOOK  # type: ignore[assignment]  # as much of it as is read
+
+
+def test_a_standby_is_told_from_a_primary_that_refuses_a_mode() -> None:
+    """Both answers come from one part of the server."""
+    assert isinstance(translated(Refused(), "t", "beginning"), RetriableSinkError)
+    assert type(translated(TooLate(), "t", "beginning")) is SinkError
+
+
 def test_what_a_function_raises_under_another_sqlstate_is_its_own() -> None:
     """Not the SQLSTATE tells whose words they are, but which part of the server has sent them."""
     assert "Smith" not in reason(Raised(), values=False)

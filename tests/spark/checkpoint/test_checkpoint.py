@@ -14,7 +14,7 @@ import pytest
 from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from eo_listener.model.errors import SettingsError, StorageError
+from eo_listener.model.errors import JvmError, SettingsError, StorageError
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint import (
     BatchOffsets,
@@ -350,6 +350,19 @@ def test_secrets_are_not_shown() -> None:
 def test_what_is_shown_of_a_url(url: str, told: str) -> None:
     """No password, whatever is in it, and no signature; also where a driver quotes it."""
     assert shown(url) == told
+
+
+def test_an_error_of_ours_goes_through_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver may ask for something of ours, whose error says more than that it failed."""
+    ours = JvmError("no JVM can be started")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ours
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", refuse)
+    with pytest.raises(JvmError) as failed:
+        Location("memory://c")
+    assert failed.value is ours
 
 
 def test_a_driver_that_quotes_its_options(monkeypatch: pytest.MonkeyPatch) -> None:

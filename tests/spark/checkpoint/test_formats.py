@@ -56,6 +56,25 @@ def written(draw: st.DrawFn) -> BatchOffsets:
     )
 
 
+@pytest.mark.parametrize(
+    ("held", "kind"),
+    [
+        (b'\0v2\n{"t":{"0":5}}', FileFindingKind.TOO_NEW),
+        (b'\0one\n{"t":{"0":5}}', FileFindingKind.GARBLED),
+        (b"\0v1", FileFindingKind.CUT),
+        (b"\0v1\n", FileFindingKind.CUT),
+        (b'\0v1\n{"t":{"0":5}', FileFindingKind.CUT),
+        (b"\0v1\n5", FileFindingKind.GARBLED),
+        (b"\0v1\n\xff", FileFindingKind.GARBLED),
+    ],
+)
+def test_a_file_that_holds_no_initial_offsets(held: bytes, kind: FileFindingKind) -> None:
+    """Of another version, cut or damaged: each has its word."""
+    with pytest.raises(Unreadable) as caught:
+        log_files.parse_initial_offsets(held)
+    assert caught.value.kind is kind
+
+
 @given(written())
 def test_offsets_are_read_as_they_were_written(batch: BatchOffsets) -> None:
     """Any sources, either version, with and without metadata; a last line feed changes nothing."""
@@ -162,6 +181,8 @@ def test_a_damaged_checkpoint_gives_the_same_offsets_or_a_finding(
         ("one\n\n-", FileFindingKind.GARBLED),
         ("v1\n[]\n-", FileFindingKind.GARBLED),
         ('v1\n{"batchWatermarkMs":"x"}\n-', FileFindingKind.GARBLED),
+        ('v1\n{"x":NaN}\n-', FileFindingKind.GARBLED),
+        ('v1\n{"x":-Infinity}\n-', FileFindingKind.GARBLED),
         ("v1\n\n" + "[" * 100_000, FileFindingKind.GARBLED),
         ('v1\n\n{"t":{"0":' + "9" * 100_000 + "}}", FileFindingKind.OUT_OF_RANGE),
         ('v1\n\n{"t":{"0":9223372036854775808}}', FileFindingKind.OUT_OF_RANGE),
