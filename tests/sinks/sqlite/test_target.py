@@ -191,7 +191,7 @@ def test_history_says_what_was_applied(spark: SparkSession, path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"mode": "replace"}, "mode 'replace'"),
+        ({"mode": "replace"}, "got 'replace'"),
         ({"mode": "upsert"}, "keys="),
         ({"keys": "k"}, "keys="),
         ({"mode": "upsert", "keys": "k", "apply": "SELECT 1"}, "apply="),
