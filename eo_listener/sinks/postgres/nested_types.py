@@ -26,7 +26,7 @@ _JSON_OPTIONS: Final = (
 )
 
 
-def told(frame: DataFrame, forms: Sequence[tuple[str, ColumnFormat]]) -> DataFrame:
+def as_text(frame: DataFrame, forms: Sequence[tuple[str, ColumnFormat]]) -> DataFrame:
     """Return `frame` with its nested columns as texts, the others as they are.
 
     Structs, maps and arrays of such become JSON, other arrays PostgreSQL's array literals.

@@ -34,7 +34,7 @@ from eo_listener.sinks.postgres.errors import lost, translated
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError, NotSentError
 from eo_listener.sinks.postgres.ledger import Ledger
 from eo_listener.sinks.postgres.method_choice import Choosing, Chosen
-from eo_listener.sinks.postgres.nested_types import told
+from eo_listener.sinks.postgres.nested_types import as_text
 from eo_listener.sinks.postgres.per_partition import Partitions, rows_of
 from eo_listener.sinks.postgres.staging import NoStagingError, Staging
 from eo_listener.sinks.postgres.transaction import TransactionWriter
@@ -140,7 +140,7 @@ class PostgresSink:
         self._logged = logged_staging
         self._query: str | None = None
         self._located: ConnectionSettings | None = None
-        self._doubt: Identity | None = None
+        self._unknown_commit: Identity | None = None
 
     def __repr__(self) -> str:
         return f"<PostgresSink {self.label}>"
@@ -190,7 +190,7 @@ class PostgresSink:
             return self._written(self._writer(entry.query), frame, entry, plan)
         except OutcomeUnknownError:
             if self._link is not None:
-                self._remember_doubt(self._link)
+                self._remember_unknown_commit(self._link)
             raise
         except psycopg.Error as error:
             raise translated(error, self.label, "looking at the table") from error
@@ -226,7 +226,7 @@ class PostgresSink:
         direct = writer.direct and way is not Way.STAGING
         layout = self._asked(writer, lambda link: self._layout(link, frame, entry, direct=direct))
         link = self._connection(writer)
-        rows = told(frame, layout.forms)
+        rows = as_text(frame, layout.forms)
         most = self._choice.connections
         if way is Way.STAGING:
             staging = Staging(writer=writer, layout=layout, logged=self._logged, at_most=most)
@@ -313,26 +313,26 @@ class PostgresSink:
         self.close()
         return ask(self._connection(writer))
 
-    def _remember_doubt(self, link: Connection) -> None:
-        self._doubt = link.identity if link.closed else None
+    def _remember_unknown_commit(self, link: Connection) -> None:
+        self._unknown_commit = link.identity if link.closed else None
 
     def _settle(self, link: Connection) -> None:
         """Wait until the backend whose COMMIT was not answered is gone; end it if it stays."""
         begun, patience = monotonic(), self._access.lock_timeout
-        while self._doubt is not None:
-            row = link.execute(_DOUBT, self._doubt).fetchone()
+        while self._unknown_commit is not None:
+            row = link.execute(_DOUBT, self._unknown_commit).fetchone()
             if row is None or not row[0]:
-                self._doubt = None
+                self._unknown_commit = None
                 return
             waited = monotonic() - begun
             if waited > 2 * patience:
                 raise SinkError(
-                    f"{self.label}: backend {self._doubt.pid} is still committing a batch",
+                    f"{self.label}: backend {self._unknown_commit.pid} is still committing a batch",
                     cause="the server, or a standby that it waits for, hangs or is overloaded",
                     fix="Look at pg_stat_activity; start the query again when it has ended",
                 )
             if waited > patience:
-                link.execute(_END, self._doubt)
+                link.execute(_END, self._unknown_commit)
             sleep(0.05)
 
     def _layout(

@@ -42,7 +42,7 @@ def write(sink: PostgresSink, entry: Entry) -> Applied:
     try:
         return writer.write(link, layout, rows(offsets, entry.run_id), entry)
     except OutcomeUnknownError:
-        sink._remember_doubt(link)
+        sink._remember_unknown_commit(link)
         raise
 
 

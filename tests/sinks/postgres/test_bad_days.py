@@ -411,7 +411,7 @@ def test_a_commit_in_doubt_ends_no_stranger(dsn: str) -> None:
         ).fetchone()
         assert row is not None
         sink.close()
-        sink._doubt = before._replace(pid=row[0], backend_start=row[1])
+        sink._unknown_commit = before._replace(pid=row[0], backend_start=row[1])
         stranger.execute("BEGIN")
         begun = time.monotonic()
         assert TP in sink.applied(QUERY)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.sinks.postgres.copy_lines import Lines
-from eo_listener.sinks.postgres.nested_types import told
+from eo_listener.sinks.postgres.nested_types import as_text
 from eo_listener.sinks.postgres.types import ColumnFormat, Encoding
 
 MOMENT = datetime(2024, 10, 27, 0, 30, 0, 123456, tzinfo=timezone.utc)
@@ -171,7 +171,7 @@ def test_what_arrow_cannot_spell_spark_is_asked_for(made: ColumnFormat, text: st
     """One column of three, by its place: no name is parsed, and all come back by their names."""
     frame = Frame(["a b", "c0", "`"])
     forms = [("`", form(Encoding.PLAIN)), ("c0", made), ("a b", form(Encoding.TEXT))]
-    found: Any = told(frame, forms)  # type: ignore[arg-type]  # it stands for one
+    found: Any = as_text(frame, forms)  # type: ignore[arg-type]  # it stands for one
     assert found.columns == ["a b", "c0", "`"]
     assert frame.asked == [("c0 AS c0", f"{text} AS c1", "c2 AS c2")]
 
@@ -179,7 +179,7 @@ def test_what_arrow_cannot_spell_spark_is_asked_for(made: ColumnFormat, text: st
 def test_json_keeps_nulls_and_every_digit_of_a_moment() -> None:
     """Neither is what Spark does by itself, nor UTC."""
     frame = Frame(["s"])
-    told(frame, [("s", form(Encoding.JSON))])  # type: ignore[arg-type]  # it stands for one
+    as_text(frame, [("s", form(Encoding.JSON))])  # type: ignore[arg-type]  # it stands for one
     ((text,),) = frame.asked
     assert text.startswith("to_json(c0, map('ignoreNullFields', 'false', 'timeZone', 'UTC', ")
     assert text.count("HH:mm:ss.SSSSSS'") == 1
@@ -190,5 +190,5 @@ def test_where_nothing_is_nested_spark_is_not_asked() -> None:
     """The frame stays the same one."""
     frame: Any = Frame(["a", "b"])
     for spelling in (Encoding.PLAIN, Encoding.TEXT, Encoding.HEX, Encoding.MOMENT, Encoding.UTC):
-        assert told(frame, [("a", form(spelling))]) is frame
+        assert as_text(frame, [("a", form(spelling))]) is frame
     assert frame.asked == []
