@@ -140,7 +140,7 @@ def test_what_is_not_loaded_is_named(given: str, shim_client: str, groups: str) 
     )
     said = [line for line in done.stdout.splitlines() if line.startswith("SAID")]
     assert len(said) == 4, done.stderr[-3000:]
-    assert "no JVM in this process" in said[0]
+    assert "this process has no JVM" in said[0]
     assert said[1].startswith("SAID _JVM")
     assert shim_client in said[2]
     assert groups in said[3]
