@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ import pytest
 from eo_listener import PostgresSink, SqliteSink
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")])
+PACKAGE = ROOT / "eo_listener"
+FOLDERS = [ROOT, *(ROOT / name for name in ("docs", "examples", "jvm-shim", "tests"))]
+DOCUMENTS = sorted(path for folder in FOLDERS for path in folder.glob("*.md"))
 
 of_each = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 
@@ -116,3 +120,80 @@ def test_a_page_of_a_sink_names_every_setting(sink: type, page: str) -> None:
     settings = {one.name for one in given if one.default is not inspect.Parameter.empty}
     assert len(settings) > 5
     assert settings <= set(re.findall(r"\b(\w+)=", text))
+
+
+DESIGN_LINES = 350
+# What the documents and the docstrings of packages name of others, beside Python's own.
+OF_OTHERS = frozenset(
+    {
+        "IllegalArgumentException",
+        "PySparkException",
+        "SparkContext",
+        "launch_gateway",
+        "publish_via_partition_root",
+    }
+)
+TEXTS = [
+    *(path for path in DOCUMENTS if path.name != "metrics.md"),  # has a test of its own
+    *sorted(PACKAGE.rglob("__init__.py")),
+]
+
+
+@cache
+def code() -> frozenset[str]:
+    """Every word of the code: modules without the docstrings of packages, tests, the shim."""
+    paths = [
+        *(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"),
+        *ROOT.glob("tests/**/*.py"),
+        *ROOT.glob("benchmarks/*.py"),
+        *ROOT.glob("jvm-shim/src/**/*.java"),
+    ]
+    found = {word for path in paths for word in re.findall(r"\w+", path.read_text())}
+    return frozenset(found | {part for path in paths for part in path.with_suffix("").parts})
+
+
+def prose(path: Path) -> str:
+    """The text of a document without its blocks of code, or the docstring of a package."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        return ast.get_docstring(ast.parse(text)) or ""
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_of_code_are_in_the_code(path: Path) -> None:
+    """A class, or a name with an underscore, that is set as code was not renamed meanwhile."""
+    text = prose(path)
+    classes = set(re.findall(r"`(?:\w+\.)*(_?[A-Z][a-z]+(?:[A-Z][a-z0-9]*)+)[`(.]", text))
+    others = set(re.findall(r"`(_?[a-z]+(?:_[a-z0-9]+)+)(?:[=(][^`]*)?`", text))
+    gone = {name for name in classes | others if name not in code() | OF_OTHERS}
+    assert not {name for name in gone if not hasattr(builtins, name)}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in TEXTS if path.parent.name != "docs"],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_paths_are_there(path: Path) -> None:
+    """A file or folder that is set as code is in the project, unless it is one of a checkpoint."""
+    named = re.findall(r"`([\w-]+/[\w./-]*|[\w-]+\.md)`", prose(path))
+    for name in named:
+        if name.split("/")[0] not in {"commits", "offsets", "sources"}:
+            assert any((base / name).exists() for base in (ROOT, PACKAGE, path.parent)), name
+
+
+def test_the_design_stays_a_map() -> None:
+    """What is not obvious about one package stands in that package."""
+    text = (ROOT / "DESIGN.md").read_text()
+    assert len(text.splitlines()) <= DESIGN_LINES
+    folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert folders <= set(re.findall(r"^\| `(\w+)/", text, re.MULTILINE))
+
+
+@of_each
+def test_lines_are_wrapped(path: Path) -> None:
+    """At 130 characters; rows of tables, points that name tests, and code cannot be."""
+    for number, line in enumerate(prose(path).splitlines(), 1):
+        free = line.startswith(("|", "    ", "- Test:")) or "tests/" in line
+        assert free or len(line) <= 130, (number, line)

@@ -1,5 +1,13 @@
-"""Is all there that commits need? Facts in, findings out; pure but for the check at start.
+"""Whether everything is there that commits need: facts in, findings out.
 
-`facts` are gathered elsewhere: of Kafka by `eo_listener.kafka.cluster_describer`, of this machine
-by `eo_listener.spark.session.local_facts`.
+Facts about Kafka come from `eo_listener.kafka.cluster_describer`, those about this machine from
+`eo_listener.spark.session.local_facts`. The judgement is pure; only the check at the start of a
+listener starts a process.
+
+- The AdminClient's group calls can end a process (see `eo_listener.kafka`), and only they give a
+  group's type, members and rights. So the check is a child process, `eo-listener preflight --stdin
+  --json`: settings go in by standard input, findings come out.
+- It runs at low priority and for 90 s at most. At most 200 groups of a driver are checked, ten
+  seconds after the first commit to them.
+- If the child dies, that is reported and nothing else happens.
 """

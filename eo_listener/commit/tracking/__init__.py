@@ -1,1 +1,32 @@
-"""What each run of a query has made durable, and for which groups."""
+"""What each run of a query has made durable, and for which groups.
+
+- `EventBuffer` stands between Spark's thread and ours. It keeps the newest event of each run,
+  which holds all offsets. Every event is judged (`SequenceGuard`) before it may be replaced:
+  otherwise a gap between two events would be lost where only the second one is kept.
+- A listener that was added twice is called twice for each event, because Spark's bus keeps both.
+  An event with the batch and the offsets of the one before it is left out, and so is an event of a
+  lower batch.
+- `QueryTracker` learns the mode and the source options of a run once, finds the groups of its
+  sources (`GroupRouting`), and offers their offsets to the committer. It has no clock and no
+  thread, so the model can drive it; `TrackerThread` has both.
+- The query itself is also asked for its durable position (`QueryReader`): until it has restored
+  its checkpoint (the catch-up), at its end, a minute after its last event (Spark drops events when
+  its bus is full), every few seconds where events do not count or do not come, and for each
+  recommit.
+- A position that is ahead of the newest event waits for that event, so that the guard sees the
+  event first. The batch number of a position may be too low, so offsets are compared.
+- Whenever a run is asked for its position, it is also asked whether it has ended, because
+  `spark.stop()` ends Spark's bus before its queries. A run that has ended stops counting for
+  shared partitions at once. It is forgotten a minute later, since its last events may still be on
+  their way.
+- Events may come late. A position that was offered is kept until an event has reached it. Earlier
+  events are judged but not offered: the commit would be refused, or the group would go back.
+  `RunOrder` knows the newest run of each query and those that have ended. Only a start, or an
+  event of a batch above those of the newest run, makes another run the newest.
+- Where several runs share a partition of a group, the lowest of their offsets counts
+  (`SharedPartitions`). The same holds within one event: one stream used twice is one source for
+  Spark (a union with itself), or two sources on the same partitions (a join of two aliases).
+- Options are read when the first batch has ended, never at the start of the query: its sources do
+  not exist yet then. The query is held from its start, so that one that ends at once can still be
+  asked.
+"""
