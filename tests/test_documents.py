@@ -197,3 +197,17 @@ def test_lines_are_wrapped(path: Path) -> None:
     for number, line in enumerate(prose(path).splitlines(), 1):
         free = line.startswith(("|", "    ", "- Test:")) or "tests/" in line
         assert free or len(line) <= 130, (number, line)
+
+
+def test_the_glossary_has_one_sentence_for_each_term() -> None:
+    """In alphabetical order, no term twice, no sentence after the first."""
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    tables = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    rows = [
+        re.findall(r"^\| (?!Term)([^|]+?) \| (.+?) \|$", table, re.MULTILINE) for table in tables
+    ]
+    terms = [[term for term, _ in table] for table in rows]
+    assert all(table == sorted(table) for table in terms)
+    every = [term for table in terms for term in table]
+    assert len(every) == len(set(every)) > 50
+    assert not [meaning for table in rows for _, meaning in table if ". " in meaning]
