@@ -302,8 +302,8 @@ def test_what_was_served_is_asked_for_its_time_again_and_stands_last() -> None:
     assert list(agenda.times(times.get)) == ["a", "b"]
     agenda.postpone("a")
     assert list(agenda.times(times.get)) == ["b", "a"]
-    agenda.stir("b")
-    agenda.stir("a")
+    agenda.postpone("b")  # neither has a time any more
+    agenda.postpone("a")
     agenda.postpone("b")
     assert list(agenda.times(times.get)) == ["a", "b"]
     times["a"] = 2.0
