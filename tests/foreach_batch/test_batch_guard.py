@@ -302,6 +302,17 @@ def test_a_recreated_topic_may_be_taken_from_its_beginning() -> None:
     assert judged(follows, later).verdict is BatchVerdict.NEXT
 
 
+def test_a_replay_beside_a_recreated_topic_is_mixed_without_offsets_too() -> None:
+    """The new topic's head is not left out in silence; alone each partition may be."""
+    heads = {P0: head_of(0, 5), U0: head_of(0, 8, topic_id="U", batch_id=7)}
+    plan = plan_of({P0: (0, 0), U0: (8, 8)}, topic_ids={"t": "T2", "u": "U"})
+    with pytest.raises(PartialReplayError) as raised:
+        judged(plan, heads, on_recreated="restart")
+    assert raised.value.ranges == {U0: OffsetRange(8, 8)}
+    found = judged(plan, heads, on_recreated="restart", per_partition=True)
+    assert found.entry.moves[P0].topic_id == "T2"
+
+
 def test_a_recreated_topic_is_not_taken_from_its_middle() -> None:
     """A checkpoint that went on over the new topic has not read its beginning: that is a gap."""
     heads = {P0: head_of(0, 5)}

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from eo_listener.commit.groups.policy import CommitMode, OnRewind
+from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.listener.settings import (
     _ARGUMENTS,
@@ -160,6 +160,22 @@ def test_only_a_transaction_needs_a_group_of_ascii(mode: CommitMode) -> None:
             settings.rules  # noqa: B018  # groups are read there
     else:
         assert settings.rules.names.groups == {"q": "spark-gr\u00fc\u00dfe"}
+
+
+@pytest.mark.parametrize(
+    ("given", "policy"),
+    [
+        ({}, Policy()),
+        ({"on_rewind": "allow"}, Policy(on_rewind=OnRewind.ALLOW)),
+        ({"guard": "warn"}, Policy(accept_marks=True)),
+        ({"guard": "off", "on_rewind": "refuse"}, Policy(accept_marks=True)),
+    ],
+)
+def test_marks_are_obeyed_where_the_guard_leaves_them(
+    given: dict[str, Any], policy: Policy
+) -> None:
+    """One that does not withhold passes those of an earlier run; rewinds are asked for."""
+    assert Settings.of(**given).policy == policy
 
 
 @pytest.mark.parametrize("observers", [print, None, 5, [5], [print, "x"]])

@@ -304,8 +304,8 @@ def test_what_was_served_is_asked_for_its_time_again_and_stands_last() -> None:
     assert list(due_times.times(times.get)) == ["a", "b"]
     due_times.postpone("a")
     assert list(due_times.times(times.get)) == ["b", "a"]
-    due_times.mark_changed("b")
-    due_times.mark_changed("a")
+    due_times.postpone("b")  # neither has a time any more
+    due_times.postpone("a")
     due_times.postpone("b")
     assert list(due_times.times(times.get)) == ["a", "b"]
     times["a"] = 2.0

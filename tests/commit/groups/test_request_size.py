@@ -73,4 +73,4 @@ def test_a_limit_that_stays_is_tried_less_and_less_often() -> None:
         else:
             answer(size)
             landed += 1
-    assert 2 < failures < 15
+    assert 8 < failures < 15

@@ -142,6 +142,16 @@ def test_what_is_polled() -> None:
         assert one.next_look <= 10.0
 
 
+@pytest.mark.parametrize(
+    ("skipping", "watched"), [((), False), ((0,), True), ((1,), True), ((0, 1), True)]
+)
+def test_one_source_that_skips_losses_is_enough(skipping: tuple[int, ...], watched: bool) -> None:
+    """The others of the query are looked at with it."""
+    given = {one: {"failondataloss": str(one not in skipping).lower()} for one in range(2)}
+    assert replace(run(), options=given).is_watched is watched
+    assert not replace(run(), options=None).is_watched
+
+
 def test_a_checkpoint_that_cannot_be_read_for_once_is_asked_again_soon() -> None:
     """One failed look at a continuous query does not leave its group alone for an hour."""
     one = QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)

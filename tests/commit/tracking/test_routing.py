@@ -284,6 +284,15 @@ class TestNoGroup:
         assert "'x-{query_name}' needs the name" in route.ignored[0].problem
         assert "without queryName" in route.ignored[0].cause
 
+    def test_a_template_that_makes_no_group(self) -> None:
+        """What it would give is told, and there is no more to say of why."""
+        route = rules_of(template="{query_name}").route(
+            progress({"t": {0: 5}}, name=" "), {0: options()}
+        )
+        (why,) = route.ignored
+        assert why.problem.endswith("must be the name of a consumer group, got ' '")
+        assert (why.cause, why.misconfigured) == ("", True)
+
 
 PLAIN = {
     "kafka.security.protocol": "SASL_PLAINTEXT",

@@ -38,6 +38,17 @@ def test_the_least_counts_and_is_told_once() -> None:
     assert (offsets(again), told) == ({P0: 4, P1: 20}, None)
 
 
+def test_what_is_shared_is_told_in_order() -> None:
+    """Partitions by topic and number, runs by name, whoever came first."""
+    claims = SharedPartitions()
+    many = {f"p{number}": 9 for number in reversed(range(50))}
+    claims.lowest("r1", "zulu", commit(**many))
+    _, told = claims.lowest("r2", "alpha", commit(**many))
+    assert told is not None
+    assert told.partitions == tuple(TopicPartition("t", number) for number in range(50))
+    assert told.readers == ("alpha", "zulu")
+
+
 def test_a_run_that_ended_holds_nobody_up() -> None:
     """What a run had reached is forgotten with it."""
     claims = SharedPartitions()

@@ -99,6 +99,17 @@ def test_a_run_that_is_left_when_its_successor_has_ended_is_the_newest_again(
     assert queries.forgotten == ["r2"]
 
 
+def test_the_word_of_a_start_that_comes_twice_makes_no_run_the_newest_again(
+    office: Office, queries: MemoryQueries
+) -> None:
+    """A listener that was added twice gets each event twice."""
+    for run in ("r1", "r2", "r1"):
+        office.buffer.started(Started(query_id="q1", run_id=run, name=None))
+        office.serve(0.0)
+    office.pass_until(5.0)
+    assert queries.forgotten == ["r1"]
+
+
 def test_what_a_run_has_reached_is_committed_at_its_end(
     office: Office, queries: MemoryQueries
 ) -> None:
