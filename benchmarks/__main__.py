@@ -1,12 +1,11 @@
-"""What the listener costs a query (B1), and what the usual way costs beside it (B3).
+"""What the listener costs a query (B1), compared with the usual way (B3).
 
     python -m benchmarks [ROUNDS] [--only {B1,B3}]
 
-B1 is measured on one query, beside which listeners come and go in turns (A B B A), once with
-nothing to do in a batch and once with a second of work; B3 by processes of their own, in turns
-too. Reported are the medians of the paired ratios with a bootstrap 95 % interval; the two turns
-without any listener of each round are a pair as well (A/A), and tell how far the machine can be
-trusted.
+B1 is measured on one query, to which listeners are added in turns (A B B A), once with nothing to
+do in a batch and once with a second of work; B3 in separate processes, in turns too. Reported are
+the medians of the paired ratios with a bootstrap 95 % interval. The two turns of each round without
+any listener are a pair as well (A/A), and show how far the machine can be trusted.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.query import Load, fill
-from benchmarks.ratios import Ratio, keep, print_table, surroundings
+from benchmarks.ratios import Ratio, environment, keep, print_table
 from eo_listener.devtools.broker import DEFAULT, Broker
 
 TOPIC = "bench"
@@ -77,7 +76,7 @@ def main(rounds: int, only: str | None) -> None:
                 f"bus thread held by ours: mean {mean:.2f} ms, greatest p99 {p99:.2f} ms an event"
             )
             measured["bus"] = held
-    about = {**surroundings(), "kafka": DEFAULT}
+    about = {**environment(), "kafka": DEFAULT}
     print_table(console, "medians of paired ratios", ratios)
     console.print(about)
     keep("listener", about, ratios, **measured)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.by_partition [ROUNDS] [ROWS] [CORES]
 
-Real flights are read from Kafka as one batch of eight partitions, and parsed by every arm anew:
+Real flights are read from Kafka as one batch of eight partitions, and parsed again by every arm:
 `PostgresSink(atomicity="partition")` of all of `exactly_once`, and df.write.jdbc as it is and with
 reWriteBatchedInserts, in turns (A B B A), into an emptied table without and with two indexes.
 Reported are the medians of the paired ratios of rows a second with a bootstrap 95 % interval, and
@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.ratios import Ratio, keep, print_table, surroundings
+from benchmarks.ratios import Ratio, environment, keep, print_table
 from benchmarks.sink_arms import TABLE, Arm, Batch, Postgres
 from benchmarks.sinks import DRIVER, Server, fill, jdbc, run, session, through
 from eo_listener.devtools.artifacts import cache_folder, fetch
@@ -159,7 +159,7 @@ class Bench:
 
 
 def read(batch: Batch) -> None:
-    """Compute all rows and leave them."""
+    """Compute all rows and write none."""
     batch.frame.write.format("noop").mode("overwrite").save()
 
 
@@ -179,7 +179,7 @@ def report(bench: Bench, rows: int, cores: int, console: Console) -> None:
         median = statistics.median(bench.seconds[name, indexes])
         table.add_row(name, str(indexes), f"{median:.2f}", f"{statistics.median(used):.2f}")
     console.print(table)
-    about = {**surroundings(), "kafka": DEFAULT, "rows": rows, "spark cores": cores}
+    about = {**environment(), "kafka": DEFAULT, "rows": rows, "spark cores": cores}
     console.print(about)
     cpu = {f"{name}, {indexes} indexes": used for (name, indexes), used in bench.cpu.items()}
     took = {f"{name}, {indexes} indexes": of for (name, indexes), of in bench.seconds.items()}

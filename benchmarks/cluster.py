@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from rich.console import Console
 
-from benchmarks.ratios import Ratio, keep, print_table, surroundings
+from benchmarks.ratios import Ratio, environment, keep, print_table
 from benchmarks.sink_arms import TABLE, Arm, Batch, Postgres
 from benchmarks.sinks import DRIVER, Server, fill, jdbc, run, session, through
 from eo_listener.devtools.artifacts import cache_folder, fetch
@@ -125,7 +125,7 @@ def main(rounds: int = 1, *sizes: int) -> None:
             spark.stop()
     print_table(console, "seconds a batch, ours / theirs: medians of paired ratios", ratios)
     console.print(seconds)
-    about = {**surroundings(), "kafka": DEFAULT}
+    about = {**environment(), "kafka": DEFAULT}
     console.print(about)
     keep("cluster", about, ratios, seconds=seconds)
 

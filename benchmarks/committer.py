@@ -96,7 +96,7 @@ def one_commit(servers: str, rounds: int) -> list[float]:
 
 
 class Script:
-    """The progress events of one query in Spark's JSON, made in next to no time."""
+    """The progress events of one query in Spark's JSON, made at almost no cost."""
 
     def __init__(self, query: int, topic: str) -> None:
         start = {topic: {str(p): "START" for p in range(PARTITIONS)}}
@@ -124,12 +124,12 @@ def many_queries(servers: str, queries: int, groups: int, seconds: float) -> dic
     sent: dict[tuple[str, str], float] = {}
     latencies: list[float] = []
 
-    told_of: Counter[str] = Counter()
+    events: Counter[str] = Counter()
 
-    def observe(told: Event) -> None:
-        told_of[type(told).__name__] += 1
-        if isinstance(told, Committed):
-            keys = [(told.group, topic) for topic in told.offsets.topics()]
+    def observe(event: Event) -> None:
+        events[type(event).__name__] += 1
+        if isinstance(event, Committed):
+            keys = [(event.group, topic) for topic in event.offsets.topics()]
             times = [sent.pop(key) for key in keys if key in sent]
             latencies.extend(time.monotonic() - begun for begun in times)
 
@@ -175,7 +175,7 @@ def many_queries(servers: str, queries: int, groups: int, seconds: float) -> dic
         "longest_hand_over_ms": 1000 * longest,
         "rss_mb": process.memory_info().rss / 1e6,
         "threads": process.num_threads(),
-        **told_of,
+        **events,
     }
     router.close(time.monotonic() + 10)
     committer.close(30)

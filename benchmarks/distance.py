@@ -1,4 +1,4 @@
-"""A server that is further away: a proxy on loopback that holds each byte up for a while."""
+"""A server that is further away: a proxy on loopback that delays each byte."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 Under 5 minutes with 20 rounds of 1, 100, 1,000 and 5,000 partitions. A query reads a record a
 batch; beside a function that does nothing, `exactly_once` is called in turns with a PostgreSQL
-beside the driver and one 10 ms away (a proxy that holds each byte up for 5 ms). Its sink does all
+beside the driver and one 10 ms away (a proxy that delays each byte by 5 ms). Its sink does all
 but read rows, of which there are none. Reported are medians, in ms, of what the function took.
 """
 
@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.distance import away
-from benchmarks.ratios import surroundings
+from benchmarks.ratios import environment
 from eo_listener import configure
 from eo_listener.devtools.broker import DEFAULT, Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
@@ -44,7 +44,7 @@ Took = dict[str, list[float]]
 
 
 class NoRows(PostgresSink):
-    """A sink that does for each batch all but bring and copy rows."""
+    """A sink that does everything for a batch but fetch and copy rows."""
 
     def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # a sink is given it
         """Look at the table, and write the ledger in a transaction."""
@@ -55,7 +55,7 @@ class NoRows(PostgresSink):
 
 
 def timed(took: list[float], call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, of which each run is put down."""
+    """`call`, with the time of each run recorded."""
 
     def run(*given: Any) -> Any:
         began = time.perf_counter()
@@ -149,7 +149,7 @@ def main(rounds: int, sizes: tuple[int, ...]) -> None:
                 f"{'met' if met else 'missed'} (<= {target}, <= {MORE} more)",
             )
     console.print(f"B8: a batch without rows, in ms: medians of {rounds} batches", table)
-    console.print({**surroundings(), "kafka": DEFAULT})
+    console.print({**environment(), "kafka": DEFAULT})
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def listener(arm: str, servers: str, group: str) -> StreamingQueryListener:
 
 
 def fill(servers: str, topic: str) -> None:
-    """Have every record there before a query asks: none of its batches waits for one."""
+    """Write every record before the query starts, so that none of its batches waits for one."""
     Topics(servers).create_as(topic, PARTITIONS)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
     for number in range(BATCHES * PARTITIONS):

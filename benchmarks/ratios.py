@@ -84,7 +84,7 @@ def keep(name: str, about: Mapping[str, Any], ratios: Sequence[Ratio], **measure
     (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
 
 
-def surroundings() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     """Versions, machine, load and commit, which belong to every number."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False

@@ -6,7 +6,7 @@ Real flights are read from Kafka as one batch, which is cached. Within that batc
 `exactly_once` with guard and ledger, and each way to write the same rows without them take turns
 (A B B A), into emptied tables. Reported are the medians of the paired ratios of rows a second,
 with a bootstrap 95 % interval; the two runs of a bare arm in a round are a pair as well (A/A), and
-tell how far the machine can be trusted. JDBC is run in every other round only: it is slow.
+show how far the machine can be trusted. JDBC is run in every other round only: it is slow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.ratios import Ratio, keep, print_table, surroundings
+from benchmarks.ratios import Ratio, environment, keep, print_table
 from benchmarks.sink_arms import TABLE, Arm, Batch, Postgres, Sqlite
 from eo_listener import configure
 from eo_listener.devtools.artifacts import Artifact, cache_folder, fetch
@@ -252,7 +252,7 @@ def report(bench: Bench, rows: int, console: Console) -> None:
     ratios = bench.ratios()
     print_table(console, "rows a second, ours / theirs: medians of paired ratios", ratios)
     console.print(best)
-    about = {**surroundings(), "kafka": DEFAULT, "rows": rows}
+    about = {**environment(), "kafka": DEFAULT, "rows": rows}
     console.print(about)
     keep(
         f"sinks-{rows}",

@@ -2,7 +2,7 @@
 
     python examples/connect_client.py sc://localhost:15002 localhost:9092 words
 
-There is no JVM here to ask for a query's options, so servers and groups are named. Where you may
+There is no JVM here to ask for a query's options, so servers and groups are named. If you can
 configure the server, give it the listener instead (spark-defaults.conf): it sees all queries.
 """
 
@@ -36,7 +36,7 @@ def main(remote: str, servers: str, topic: str) -> None:
         .start()
     )
     query.awaitTermination()
-    listener.close()  # not removeListener: it can wait for ever (SPARK-59623)
+    listener.close()  # not removeListener: it can wait forever (SPARK-59623)
     spark.stop()
 
 

@@ -2,8 +2,8 @@
 
     python examples/exactly_once_postgres.py localhost:9092 words postgresql://localhost/postgres
 
-Kill it at any moment and start it again, or delete its checkpoint: no line is lost, none comes
-twice. See README.md beside this file.
+Kill it at any moment and start it again, or delete its checkpoint: no line is lost or
+written twice. See README.md beside this file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main(servers: str, topic: str, dsn: str, checkpoint: str = "checkpoint-lines
 
     sink = PostgresSink(dsn, table="lines")  # or SqliteSink("lines.db", table="lines")
     begin = "earliest"
-    if sink.applied(QUERY):  # without its checkpoint the query goes on where the table ends
+    if sink.applied(QUERY):  # without a checkpoint the query continues where the table ends
         begin = starting_offsets(ledger=sink, query=QUERY, topics=topic, bootstrap_servers=servers)
     query = (
         spark.readStream.format("kafka")

@@ -1,4 +1,4 @@
-"""Read a topic to its end: a job that knows nothing of eo_listener.
+"""Read a topic to its end: a job that does not mention eo_listener.
 
     spark-submit ... examples/plain_job.py localhost:9092 words
 

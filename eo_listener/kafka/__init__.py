@@ -1,12 +1,12 @@
-"""All that talks to Kafka: stores of consumer groups, readers, and the clients that they share.
+"""Everything that talks to Kafka: stores of consumer groups, readers, and their clients.
 
 The three identities under which commits are made are `simple_groups`, `member_groups` and
 `transactional_groups`; `java_groups` commits through Spark's own Kafka client. All four are a
 `GroupStore`; `group_stores` opens the one that a cluster and a mode need.
 
-Without the AdminClient:
+No AdminClient for groups:
 
-- Its natural calls for groups, `alter_consumer_group_offsets` and `list_consumer_group_offsets`,
+- The AdminClient's natural calls, `alter_consumer_group_offsets` and `list_consumer_group_offsets`,
   can end the whole process, and the driver with it. Measured with confluent-kafka 2.16.1 while a
   broker was killed and restarted: an assertion in `rd_kafka_enq_once_del_source_return` at 1
   restart in about 6, and a null pointer when a coordinator moves (librdkafka#5040; with 2.15.0

@@ -3,8 +3,8 @@
 Requests go through a Consumer that never subscribes, so it joins no group and fetches nothing.
 Not through the AdminClient: while a broker restarts, librdkafka's group requests of the admin
 kind can end the whole process, by an assertion (`rd_kafka_enq_once_del_source_return`, seen with
-2.16.1) or through a null pointer (librdkafka#5040). DESIGN.md has the measurement. One request
-that only the AdminClient has went through the same restarts unharmed: that for topics.
+2.16.1) or through a null pointer (librdkafka#5040). `eo_listener.kafka` has the measurement. Only
+the AdminClient can describe topics; that request survived the same restarts.
 """
 
 from __future__ import annotations

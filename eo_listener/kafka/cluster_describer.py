@@ -1,8 +1,8 @@
 """Facts about a cluster and its groups, as far as Kafka tells; changes nothing.
 
 Groups are described by requests that only the AdminClient has. While a broker restarts these can
-end the whole process (DESIGN.md, "No AdminClient"): so this is for commands of their own and never
-for a driver, which starts one such command as a child.
+end the whole process (see `eo_listener.kafka`). So this is for commands of their own and never for
+a driver, which starts one such command as a child.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The words that all parts share: errors, events, offsets, protocols. Imports nothing else."""
+"""What all parts share: errors, events, offsets, protocols and formats. Imports nothing else."""

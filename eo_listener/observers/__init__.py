@@ -1,1 +1,1 @@
-"""What is made of events: lines in the log, and numbers for Prometheus."""
+"""Events as lines of the log, and as metrics for Prometheus."""

@@ -1,1 +1,1 @@
-"""All that asks Spark: its JVM, its checkpoints, its session."""
+"""Everything that asks Spark: its JVM, its checkpoints, its session."""
