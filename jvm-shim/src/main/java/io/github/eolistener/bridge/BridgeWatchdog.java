@@ -59,12 +59,9 @@ final class BridgeWatchdog {
     boolean stopSent = false;
     int silentChecks = 0;
     for (checks = 1; process.isAlive(); checks++) {
-      if (!greeted && process.greeting() != null) {
-        greeted = true;
-        ExitReason rejected = read(process.greeting());
-        if (rejected != null) {
-          return rejected;
-        }
+      ExitReason rejected = readGreeting();
+      if (rejected != null) {
+        return rejected;
       }
       // While it starts up after a stop was requested, only the deadline counts.
       boolean starting = !greeted && signal.isStopRequested();
@@ -97,6 +94,14 @@ final class BridgeWatchdog {
     return deadline != null;
   }
 
+  private ExitReason readGreeting() {
+    if (greeted || process.greeting() == null) {
+      return null;
+    }
+    greeted = true;
+    return read(process.greeting());
+  }
+
   /**
    * Reads the first line of the process: its version and its settings; null when it can be used.
    */
@@ -123,6 +128,10 @@ final class BridgeWatchdog {
   /** What its exit means. */
   private ExitReason exited() {
     int code = process.exitCode();
+    ExitReason rejected = readGreeting(); // it may have exited before the next check
+    if (rejected != null) {
+      return rejected;
+    }
     if (greeted || code > SIGNAL) {
       boolean requested = code == 0 && process.isStopping();
       return requested
