@@ -187,8 +187,39 @@ def test_the_design_stays_a_map() -> None:
     """What is not obvious about one package stands in that package."""
     text = (ROOT / "DESIGN.md").read_text()
     assert len(text.splitlines()) <= DESIGN_LINES
+    rows = re.findall(r"^\| `((?:\w+/)+)`(.*) \|$", text, re.MULTILINE)
     folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
-    assert folders <= set(re.findall(r"^\| `(\w+)/", text, re.MULTILINE))
+    assert folders == {folder.split("/")[0] for folder, _ in rows}
+    for folder, modules in rows:
+        for name in re.findall(r"`([a-z_]+)`", modules):
+            in_it = PACKAGE / folder
+            assert (in_it / f"{name}.py").exists(), (folder, name)
+
+
+def test_each_stop_of_the_flows_is_where_the_design_says() -> None:
+    """The class or function that a row names is defined in the file that it names."""
+    text = (ROOT / "DESIGN.md").read_text()
+    stops = re.findall(r"^\| \d+ \|.*?`(\w+)`, `([\w/]+\.py)`", text, re.MULTILINE)
+    assert len(stops) > 25
+    for name, path in stops:
+        assert re.search(rf"^(class|def) {name}\b", (PACKAGE / path).read_text(), re.MULTILINE), (
+            name
+        )
+
+
+# Idioms of another language, word for word.
+NOT_ENGLISH = re.compile(
+    r"\b(?:for ever|so lately|made anew|what came of|to do:|that there is|befell|told)\b|"
+    r"\bleast of (?:the|their|its)\b|\b(?:is|are) no (?:PEM|TOML|JSON|time|name|number|integer)\b",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_idiom_of_another_language(path: Path) -> None:
+    """Documents say it as an English reader would."""
+    text = re.sub(r"`[^`]*`", "", prose(path))
+    assert not NOT_ENGLISH.findall(text)
 
 
 @of_each

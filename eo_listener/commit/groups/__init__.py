@@ -46,7 +46,7 @@ Requests of unknown outcome:
 - librdkafka repeats a commit by itself when its connection fails. A commit during which a
   connection was lost, or that took longer than the client's socket time-out, counts as unknown
   although it was answered.
-- Refusals that last and refusals that pass are told apart by `eo_listener.model.kafka_errors`. A
+- Refusals that last and refusals that pass are distinguished by `eo_listener.model.kafka_errors`. A
   broker that has just started answers UNKNOWN_TOPIC_OR_PART for topics that it will know in a
   moment. So a refusal is repeated after a second at first, and only its own partitions wait.
 
