@@ -201,6 +201,12 @@ def test_each_stop_of_the_flows_is_where_the_design_says() -> None:
     text = (ROOT / "DESIGN.md").read_text()
     stops = re.findall(r"^\| \d+ \|.*?`(\w+)`, `([\w/]+\.py)`", text, re.MULTILINE)
     assert len(stops) > 25
+    for section in re.findall(r"^## The way of .*?(?=^## )", text, re.MULTILINE | re.DOTALL):
+        rows = re.findall(r"^\| (\d+) \|", section, re.MULTILINE)
+        assert rows == [str(number) for number in range(1, len(rows) + 1)]
+        assert re.search(rf"There are {len(rows)}\b", section)
+        parts = re.findall(r"^ {4}.*  (\d+)(?: stops)?$", section, re.MULTILINE)
+        assert sum(map(int, parts)) == len(rows)
     for name, path in stops:
         assert re.search(rf"^(class|def) {name}\b", (PACKAGE / path).read_text(), re.MULTILINE), (
             name
