@@ -11,7 +11,6 @@ from eo_listener.errors import FormatError
 from eo_listener.security.pem import CERTIFICATES, KEY, in_lines
 
 REQUEST: Final = "stores.pem"
-FORMAT: Final = 1
 
 Use = Literal["trust", "key"]
 
