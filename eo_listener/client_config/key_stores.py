@@ -57,7 +57,6 @@ def _unreadable(option: str) -> SettingsError:
 
 
 REQUEST: Final = "stores.pem"
-FORMAT: Final = 1
 
 Use = Literal["trust", "key"]
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
+from types import SimpleNamespace
 
 import pytest
 
 from eo_listener.client_config.validation import is_printable_ascii, require_name, require_property
+from eo_listener.kafka import group_stores
+from eo_listener.kafka.client import MEMBER, OUTSIDER
 from eo_listener.kafka.group_stores import MODES, check, has_gssapi
 from eo_listener.model.errors import SettingsError
 
@@ -153,6 +157,32 @@ def test_a_port_that_there_is_not_is_refused_in_every_mode(mode: str) -> None:
     check({"bootstrap.servers": "h:9092"}, mode)
     with pytest.raises(SettingsError, match="nosuch"):
         check({}, "nosuch")
+
+
+@pytest.mark.parametrize(
+    ("mode", "made"),
+    [
+        ("simple", [OUTSIDER]),
+        ("member", [MEMBER]),
+        ("transactional", [OUTSIDER, "producer"]),
+    ],
+)
+def test_properties_are_checked_by_the_clients_that_get_them(
+    monkeypatch: pytest.MonkeyPatch, mode: str, made: list[object]
+) -> None:
+    """Each kind of client knows others; none of them is told of a server, and all are closed."""
+    found: list[object] = []
+    closed: list[object] = []
+
+    def client(kind: object, properties: Mapping[str, str]) -> SimpleNamespace:
+        assert properties == {"client.rack": "a", "bootstrap.servers": ""}
+        found.append(kind)
+        return SimpleNamespace(close=lambda: closed.append(kind))
+
+    monkeypatch.setattr(group_stores, "Client", lambda given, group, *, role: client(role, given))
+    monkeypatch.setattr(group_stores, "OffsetProducer", lambda given, *_: client("producer", given))
+    check({"client.rack": "a", "bootstrap.servers": "h:1"}, mode)
+    assert found == closed == made
 
 
 @pytest.mark.parametrize("can", [True, False])

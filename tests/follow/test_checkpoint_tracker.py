@@ -64,6 +64,11 @@ def kinds(step: Step) -> list[NoticeKind]:
     return [event.kind for event in step.events if isinstance(event, Notice)]
 
 
+def test_a_target_shows_no_secret_of_its_storage() -> None:
+    """Nor does whatever quotes it."""
+    assert "hunter2" not in repr(replace(TARGET, storage={"password": "hunter2"}))
+
+
 def test_a_look_at_a_folder_says_what_is_wrong_with_it(tmp_path: Path) -> None:
     """Nothing there, a checkpoint without its id, and one with it."""
     assert read_once(Checkpoint(str(tmp_path))).absent
@@ -269,6 +274,8 @@ def test_a_storage_out_of_reach_is_asked_less_and_less() -> None:
     back = one.saw(at(1, {0: 5}), 9.0)
     assert kinds(back) == [NoticeKind.RECOVERED, NoticeKind.FOLLOWING]
     assert back.pause == 5.0
+    again = one.saw(Reading(unreachable=StorageError("s3://b/c cannot be read")), 14.0)
+    assert again.pause == 10.0
 
 
 def test_a_query_of_another_kind_is_told_once() -> None:

@@ -51,6 +51,10 @@ def test_what_was_aborted_or_overtaken_is_not() -> None:
     ours.sending({A: at(6)})
     ours.landed({A: at(6)})
     assert ours.foreign({A: at(1)}) == A
+    ours.sending({A: at(7)})
+    ours.sending({A: at(8)})
+    ours.landed({A: at(8)})
+    assert ours.foreign({A: at(7)}) == A
 
 
 def test_another_writer_at_the_same_offset_is_foreign() -> None:

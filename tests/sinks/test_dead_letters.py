@@ -29,6 +29,8 @@ def test_columns_are_chosen_by_name() -> None:
     assert RowFilter.of(("v",), ("v",)).marked is False
     with pytest.raises(SettingsError, match="no column 'v'"):
         RowFilter.of(names, ("V", "topic", "offset"))
+    with pytest.raises(SettingsError, match="no column 'w', 'x', 'y', 'z'; it has 'v'"):
+        RowFilter.of(("x", "z", "w", "y", "topic", "v"), ("v",))
     with pytest.raises(SettingsError, match="no column that could"):
         RowFilter.of(("topic", "eo_poison"), ("v",))
 
@@ -192,6 +194,7 @@ def test_names_that_differ_in_case_are_refused() -> None:
 def test_a_letter_goes_into_its_table_whole(told: bool) -> None:
     """With the batch that it is of; in a table of ours also what may be shown of the reason."""
     made = DeadLetterSql(table="dead", placeholder="?", moment="text", told=told)
+    assert told or made == DeadLetterSql(table="dead", placeholder="?", moment="text")
     spans = {TopicPartition("t", 0): OffsetRange(0, 5)}
     entry = entry_of({}, spans, batch_id=7)
     letter = DeadLetter(topic="t", partition=0, offset=3, reason="r", told="s", row="{}")

@@ -115,4 +115,5 @@ def test_a_tie_says_what_to_do(version: Any, origin: Any, there: bool, said: str
     error = tie(("a", "b"), version, origin, there=there)
 
     assert re.search(said, str(error)), str(error)
+    assert ("keep one row for each key in the transform" in str(error.fix)) is not there
     assert "long" in str(unordered("v", "of type string").fix)

@@ -562,6 +562,36 @@ def test_an_idle_partition_that_vanished_comes_back_too() -> None:
     assert lane.send(120.0).positions == {P0: by(5), P1: by(7)}
 
 
+def test_an_idle_partition_that_is_refused_is_looked_at_until_it_can_go() -> None:
+    """A look for another one found it gone from the group, and its log shorter than it was."""
+    lane = seasoned()
+    lane.kafka.held.clear()
+    lane.kafka.ends[P0] = 2
+    lane.offer({P1: by(7)})
+    for now in (120.0, 180.0):  # the second time to repeat it
+        lane.compare(now)
+        lane.confirm(lane.send(now), now)
+    assert lane.next_try() == 240.0
+    lane.kafka.ends[P0] = 1000
+    lane.compare(240.0)
+    assert lane.send(240.0).positions == {P0: by(5)}
+
+
+def test_of_several_that_are_below_the_group_counts_before_what_was_committed() -> None:
+    """One refusal names them all, whichever comes last."""
+    for order in ((P0, P1), (P1, P0)):
+        lane = Driven(Kafka())
+        lane.kafka.held[P0] = by(8, run="r0")
+        lane.offer({P0: by(5), P1: by(5)})
+        lane.compare(0.0)
+        lane.confirm(lane.send(0.0), 0.0)
+        offered = {P0: by(6), P1: by(3)}
+        refused = lane.offer({tp: offered[tp] for tp in order})
+        assert refused is not None
+        assert refused.refusal is Refusal.BELOW_GROUP
+        assert refused.held == Offsets({P0: 8, P1: 5})
+
+
 def test_an_idle_partition_that_is_gone_is_no_failure() -> None:
     """A deleted topic with nothing to commit is nobody's trouble, look after look."""
     kafka = Kafka()

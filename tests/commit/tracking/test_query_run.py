@@ -121,6 +121,23 @@ def test_a_position_that_the_newest_event_has_told_has_passed_nothing() -> None:
     assert not one.take(event(8, 4, 6), 2.0)
 
 
+def test_an_event_that_lacks_a_partition_and_is_not_behind_is_not_late() -> None:
+    """What it lacks has vanished, which is to be judged and not to be passed over."""
+    one = run()
+    both = Offsets({P0: 5, TopicPartition("t", 1): 7})
+    one.offered(LivePosition(batch_id=3, committed={0: both}))
+    assert one.take(event(4, 3, 5), 0.0)
+
+
+def test_a_run_that_is_over_is_kept_for_a_minute_after_each_late_event() -> None:
+    """More of them may be on their way, and each is to be judged."""
+    one = run()
+    one.offered(at(8, 9))
+    one.over, one.due = True, 5.0
+    assert not one.take(event(7, 5, 7), 4.0)
+    assert one.due == 64.0
+
+
 def test_a_full_map_that_is_overdue_and_has_nothing_to_send_is_tried_once_a_second() -> None:
     """It is not due on the spot, for ever."""
     one = run()

@@ -92,6 +92,7 @@ UNSET = {"spark.speculation": None}
     ("how", "entry", "planned", "way", "ranges", "said"),
     [
         ({}, WHOLE, WHOLE, Way.STAGING, None, None),
+        ({}, REST, WHOLE, Way.STAGING, None, None),  # one transaction, whatever is in it
         ({"rows": 10}, WHOLE, WHOLE, Way.DRIVER, None, None),
         (TASKS, WHOLE, WHOLE, Way.TASKS, READ, None),
         (TASKS | {"conf": OFF}, WHOLE, WHOLE, Way.TASKS, READ, None),

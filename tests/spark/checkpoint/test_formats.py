@@ -57,6 +57,26 @@ def written(draw: st.DrawFn) -> BatchOffsets:
 
 
 @pytest.mark.parametrize(
+    ("sums", "fits"),
+    [
+        (b"sha" + bytes(20), True),  # of a format that is not Hadoop's
+        (b"crd\0" + bytes(8), True),
+        (b"", False),
+        (b"cr", False),
+        (b"crc\0", False),
+        (b"crc\0\0\0\2", False),
+        (b"crc\0" + bytes(8), False),  # chunks of no bytes
+        (b"crc\0\0\0\2\0", False),  # no sum of what is there
+    ],
+)
+def test_a_checksum_that_is_none_says_nothing_and_a_cut_one_does_not_fit(
+    sums: bytes, fits: bool
+) -> None:
+    """Another program may keep files of that name; Hadoop's own is damaged where it is short."""
+    assert checksum.matches(b"held", sums) is fits
+
+
+@pytest.mark.parametrize(
     ("held", "kind"),
     [
         (b'\0v2\n{"t":{"0":5}}', FileFindingKind.TOO_NEW),
