@@ -47,7 +47,7 @@ def made(size: int, start: int) -> tuple[PlannedBatch, Heads]:
     )
     heads = {
         tp: Head(
-            span=OffsetRange(0, 500), topic_id=ids[tp.topic], query_id="q", run_id="r", batch_id=1
+            range=OffsetRange(0, 500), topic_id=ids[tp.topic], query_id="q", run_id="r", batch_id=1
         )
         for tp in partitions
     }
@@ -71,7 +71,7 @@ def gapped(size: int) -> Callable[[], object]:
     plan, heads = made(size, 500)
     for tp in list(heads)[::100]:
         heads[tp] = Head(
-            span=OffsetRange(0, 400), topic_id=None, query_id="q", run_id="r", batch_id=1
+            range=OffsetRange(0, 400), topic_id=None, query_id="q", run_id="r", batch_id=1
         )
 
     def judge() -> object:

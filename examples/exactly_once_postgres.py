@@ -66,7 +66,7 @@ def main(servers: str, topic: str, dsn: str, checkpoint: str = "checkpoint-lines
     )
     query.awaitTermination()
     spark.stop()
-    written = sum(head.span.until for head in sink.applied(QUERY).values())
+    written = sum(head.range.until for head in sink.applied(QUERY).values())
     sink.close()
     print(f"{written} lines of {topic} are in the table, each once")
 

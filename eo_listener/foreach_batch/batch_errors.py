@@ -213,7 +213,7 @@ class BatchErrors:
         """Add a partition of which the ledger of `sink` has a head under another key."""
         where = "" if key.sink == sink else f" of {key.sink}"
         self._ours, self._old = sink, key
-        self.add(kind, tp, head.span, f"batch {head.batch_id} of {key.query!r}{where}")
+        self.add(kind, tp, head.range, f"batch {head.batch_id} of {key.query!r}{where}")
 
     def raise_gravest(self, plan: PlannedBatch, *, name: str, sink: str) -> None:
         """Raise the gravest error, for all partitions that have it; nothing where all is well."""

@@ -154,20 +154,20 @@ class _BatchCheck:
             let_go = _ids(self._plan, tp, head) and (self._restart or tp.topic in anew)
             if tp.topic in read and not let_go:
                 self.breaches.add(
-                    BatchErrorKind.VANISHED, tp, OffsetRange(head.span.until, head.span.until)
+                    BatchErrorKind.VANISHED, tp, OffsetRange(head.range.until, head.range.until)
                 )
 
     def find_doubled(self) -> None:
         """Find what the sink has already, under another name."""
         if self._elsewhere is not None:
             for tp, move in self.moves.items():
-                has_doubled(self._plan, tp, move.span, self._elsewhere, self.breaches)
+                has_doubled(self._plan, tp, move.range, self._elsewhere, self.breaches)
 
     def find_unmarkable(self) -> None:
         """Find that nothing could tell whether the rows of Spark's state were written."""
         for tp, head in self._applied.items():
             self.breaches.add(
-                BatchErrorKind.NOTHING_LEFT, tp, OffsetRange(head.span.until, head.span.until)
+                BatchErrorKind.NOTHING_LEFT, tp, OffsetRange(head.range.until, head.range.until)
             )
         if not self._applied:
             raise SettingsError(
@@ -191,7 +191,7 @@ class _BatchCheck:
             head, topic_id = applied(tp), ids(tp[0])
             if (
                 head is not None
-                and start == head.span[1]
+                and start == head.range[1]
                 and topic_id == head.topic_id
                 and start < until <= ends(tp, -1 if asked else until)
                 and starts(tp, 0) <= start
@@ -225,10 +225,10 @@ class _BatchCheck:
 
     def _judge_range(self, tp: TopicPartition, span: OffsetRange, head: Head | None) -> None:
         start, until = span
-        reached = start if head is None else head.span.until
+        reached = start if head is None else head.range.until
         if until < start:
             self.breaches.add(BatchErrorKind.BACKWARD, tp, OffsetRange(until, start))
-        elif head is not None and span == head.span:
+        elif head is not None and span == head.range:
             if head.query_id == self._plan.query_id:
                 self.replayed[tp] = span
             else:
@@ -300,7 +300,7 @@ class _BatchCheck:
                 self.continues |= tp in self.moves
             elif head is None:
                 self._begin(tp, span)
-            elif head.span.until != span.start:
+            elif head.range.until != span.start:
                 strays[tp] = (span, head)  # it is judged by its next offsets
             elif head.query_id != plan.query_id or head.batch_id < plan.batch_id:
                 self.moves[tp] = self._move(tp, span, None, head)
@@ -317,7 +317,7 @@ class _BatchCheck:
                 self._judge_stray(tp, span, head)
 
     def _judge_stray(self, tp: TopicPartition, span: OffsetRange, head: Head) -> None:
-        start, reached = span.start, head.span.until
+        start, reached = span.start, head.range.until
         if start < reached:
             self.breaches.add(BatchErrorKind.BEHIND, tp, OffsetRange(start, reached))
         elif not self._accept:
@@ -337,7 +337,7 @@ class _BatchCheck:
         topic_id = self._plan.topic_ids.get(tp.topic) or (found.topic_id if found else None)
         return Move(
             source=self._sources.get(tp, self._only),
-            span=span,
+            range=span,
             topic_id=topic_id,
             verdict=verdict,
             found=found,

@@ -236,7 +236,7 @@ class BatchRunner:
                 sink=due.sink.label,
                 rows=None if written.applied is None else written.applied.rows,
                 dead_letters=None if written.applied is None else written.applied.dead_letters,
-                ranges={tp: move.span for tp, move in due.judgement.entry.moves.items()},
+                ranges={tp: move.range for tp, move in due.judgement.entry.moves.items()},
                 replayed=due.judgement.replayed,
                 gaps=due.judgement.gaps,
                 skipped=due.judgement.skipped,

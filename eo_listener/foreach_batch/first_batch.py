@@ -25,7 +25,7 @@ class Elsewhere:
         """The head of a partition that says most: in the same sink first, then the farthest."""
         return max(
             self.all_of(tp),
-            key=lambda one: (one[0].sink == self.sink, one[1].span.until),
+            key=lambda one: (one[0].sink == self.sink, one[1].range.until),
             default=None,
         )
 
@@ -101,7 +101,7 @@ def has_doubled(
 
 def _has_it(plan: PlannedBatch, span: OffsetRange, head: Head) -> bool:
     """Whether a head of the plan's own checkpoint says that the range, or a part, was applied."""
-    return head.batch_id >= plan.batch_id or head.span.until > span.start
+    return head.batch_id >= plan.batch_id or head.range.until > span.start
 
 
 def is_late(plan: PlannedBatch, tp: TopicPartition, span: OffsetRange) -> bool:

@@ -42,4 +42,4 @@ class Judgement:
 
 
 def _begins_late(move: Move) -> bool:
-    return move.found is None and move.gap is not None and move.gap.start < move.span.start
+    return move.found is None and move.gap is not None and move.gap.start < move.range.start

@@ -165,11 +165,11 @@ class SinkWriter:
 
 
 def _foreign(sink: Sink, entry: Entry, tp: TopicPartition, head: Head | None) -> ForeignWriterError:
-    at = "nothing any more" if head is None else f"{head.span} of run {head.run_id}"
+    at = "nothing any more" if head is None else f"{head.range} of run {head.run_id}"
     return ForeignWriterError(
         f"batch {entry.batch_id} of query {entry.query!r}: the ledger of {sink.label} was moved "
         f"by another driver: for {tp} it holds {at}",
-        ranges={tp: move.span for tp, move in entry.moves.items()},
+        ranges={tp: move.range for tp, move in entry.moves.items()},
         cause="a second driver runs this query, or a newer one took over while this one was paused",
         fix="Stop all drivers of the query but one, and restart it",
     )

@@ -1,4 +1,4 @@
-"""What Kafka's error names mean for a commit: will it pass, did it land, what to do.
+"""What Kafka's error names mean for a commit: its cause, its fix, and whether it was stored.
 
 Names are those of `org.apache.kafka.common.protocol.Errors`; a leading underscore marks
 librdkafka's own, which never left this machine or were never answered.
@@ -17,7 +17,7 @@ COORDINATOR_MOVES: Final = frozenset(
         "_WAIT_COORD",
     }
 )
-"""The group's coordinator is being made, loads, or has moved: that is no answer about a group."""
+"""The coordinator is being elected or is loading, or has moved: no answer about the group."""
 
 LEADER_MOVES: Final = frozenset(
     {
@@ -54,16 +54,16 @@ PASSING: Final = (
 class ErrorMeaning:
     """The meaning of one error name.
 
-    `refused` is an answer that lasts until somebody changes something. `unknown` is a request
-    whose effect cannot be known from here: it may have landed. `final` is the end: another
-    committer has taken this one's place, and to go on would take it back.
+    A `lasting` error stays until somebody changes something. After one with `outcome_unknown` the
+    commit may have been stored all the same. A `fatal` one is the end: another committer has taken
+    this one's place, and to continue would take it back.
     """
 
     cause: str
     fix: str
-    refused: bool = False
-    unknown: bool = False
-    final: bool = False
+    lasting: bool = False
+    outcome_unknown: bool = False
+    fatal: bool = False
 
 
 STOOD_STILL = "_STOOD_STILL"
@@ -71,7 +71,7 @@ STOOD_STILL = "_STOOD_STILL"
 # first, since then one of the others (in librdkafka's word or in Java's), which may mean anything.
 TOO_LARGE = frozenset({"INVALID_COMMIT_OFFSET_SIZE"})
 PERHAPS_TOO_LARGE = frozenset({"UNKNOWN", "UNKNOWN_SERVER_ERROR"})
-# Before there is a client at all: what a source's own settings ask for cannot be had (yet).
+# Before there is a client at all: what a source's own settings ask for is not available (yet).
 NO_JAVA = "_NO_JAVA"
 ONLY_SIMPLE = "_ONLY_SIMPLE"
 NO_STORE = "_NO_STORE"
@@ -80,7 +80,7 @@ _UNREACHABLE = ErrorMeaning(
     "the broker is down, slow, or not at this address",
     "nothing to do if it comes back: the commit is kept and repeated; "
     "else check kafka.bootstrap.servers",
-    unknown=True,
+    outcome_unknown=True,
 )
 _COORDINATOR = ErrorMeaning(
     "the group's coordinator is being elected or is loading", "nothing to do: it passes"
@@ -89,14 +89,14 @@ _MEMBERS = ErrorMeaning(
     "the group has live members (a consumer uses the same group id), so Kafka refuses "
     "commits from outside",
     "give the query a group of its own, or stop that consumer",
-    refused=True,
+    lasting=True,
 )
 _FENCED = ErrorMeaning(
     "another driver or listener has taken over this group with the same identity",
     "let only one commit to a group, or give this query a group of its own; this one has stopped "
-    "committing to the group until it is started anew",
-    refused=True,
-    final=True,
+    "committing to the group until it is restarted",
+    lasting=True,
+    fatal=True,
 )
 _LEADER = ErrorMeaning(
     "a partition's leader is being elected or has moved", "nothing to do: it passes"
@@ -104,39 +104,39 @@ _LEADER = ErrorMeaning(
 _ENDED = ErrorMeaning(
     "Kafka does not know this committer's transaction (any more)",
     "nothing to do: the group is read, and the commit repeated by a new producer",
-    unknown=True,
+    outcome_unknown=True,
 )
-_REFUSED_LOGIN = ErrorMeaning(
+_LOGIN_FAILED = ErrorMeaning(
     "the broker refused the client's credentials",
     "check the source's kafka.sasl.* and kafka.ssl.* options, or the client settings given to the "
     "listener (kafka={...}; follow: -X)",
-    refused=True,
+    lasting=True,
 )
 _LOCAL = ErrorMeaning(
-    "Kafka's client gave the request up (see the error name)",
+    "Kafka's client gave up the request (see the error name)",
     "nothing to do if it passes: the commit is kept and repeated",
-    unknown=True,
+    outcome_unknown=True,
 )
 _UNLISTED = ErrorMeaning(
     "see the Kafka error name",
     "check the broker's log for this request",
-    refused=True,
-    unknown=True,
+    lasting=True,
+    outcome_unknown=True,
 )
 _FAULT = ErrorMeaning(
-    "the broker failed at the request and does not say why; Kafka from 4.0 answers so too when the "
-    "offsets of one request are larger than max.message.bytes of __consumer_offsets",
+    "the broker failed to handle the request and gives no reason; Kafka from 4.0 answers so too "
+    "when the offsets of one request are larger than max.message.bytes of __consumer_offsets",
     "nothing to do if it passes: where it comes back, fewer partitions are sent at a time; else "
     "check the broker's log",
-    unknown=True,
+    outcome_unknown=True,
 )
 _NO_PARTITION = ErrorMeaning(
     "the topic was deleted or recreated with fewer partitions",
     "nothing can be committed for it; when it is gone for good, restart the driver",
-    refused=True,
+    lasting=True,
 )
 
-_REASONS = {
+_MEANINGS = {
     **dict.fromkeys(COORDINATOR_MOVES, _COORDINATOR),
     **dict.fromkeys(LEADER_MOVES, _LEADER),
     **dict.fromkeys(NO_TOPIC, _NO_PARTITION),
@@ -151,7 +151,7 @@ _REASONS = {
     "_MISSING_ANSWER": ErrorMeaning(
         "the broker's answer left this partition out",
         "nothing to do: it is asked again",
-        unknown=True,
+        outcome_unknown=True,
     ),
     "INVALID_COMMIT_OFFSET_SIZE": ErrorMeaning(
         "the offsets of one request are larger than max.message.bytes of __consumer_offsets",
@@ -183,40 +183,40 @@ _REASONS = {
         "killed counts as there until its session has ended (45 s)",
         "nothing to do when it was killed: this one takes its place then; else stop it, or give "
         "this query a group of its own",
-        refused=True,
+        lasting=True,
     ),
     "FENCED_MEMBER_EPOCH": ErrorMeaning(
-        "the group has gone on without this member, which was cut off or stood still",
+        "the group has gone on without this member, which was cut off or suspended",
         "nothing to do: it joins again",
     ),
     "INCONSISTENT_GROUP_PROTOCOL": ErrorMeaning(
         "the group's other members use another protocol or other partition.assignment.strategy",
         "give the query a group of its own",
-        refused=True,
+        lasting=True,
     ),
     "GROUP_MAX_SIZE_REACHED": ErrorMeaning(
         "the group has as many members as the broker's group.max.size allows",
         "give the query a group of its own",
-        refused=True,
+        lasting=True,
     ),
     "UNSUPPORTED_VERSION": ErrorMeaning(
         "the broker is too old for what was asked for (group.protocol=consumer needs Kafka 4.0)",
         "leave that setting out",
-        refused=True,
+        lasting=True,
     ),
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": ErrorMeaning(
         "the client may not use this transactional id",
         "add an ACL: operations Write and Describe on the transactional id eo-listener-<group>, "
         "or use mode='simple'",
-        refused=True,
+        lasting=True,
     ),
     "INVALID_TRANSACTION_TIMEOUT": ErrorMeaning(
         "the broker's transaction.max.timeout.ms is below this client's transaction.timeout.ms",
         "set 'transaction.timeout.ms' in the client settings (kafka={...}; follow: -X) to less",
-        refused=True,
+        lasting=True,
     ),
     "_UNSUPPORTED_FEATURE": ErrorMeaning(
-        "the broker has no transactions", "use mode='simple' or mode='member'", refused=True
+        "the broker has no transactions", "use mode='simple' or mode='member'", lasting=True
     ),
     "UNKNOWN_MEMBER_ID": _MEMBERS,
     "ILLEGAL_GENERATION": _MEMBERS,
@@ -228,73 +228,73 @@ _REASONS = {
     "GROUP_AUTHORIZATION_FAILED": ErrorMeaning(
         "the client may not use this group",
         "add an ACL: operation Read on the group",
-        refused=True,
+        lasting=True,
     ),
     "TOPIC_AUTHORIZATION_FAILED": ErrorMeaning(
         "the client may not commit for this topic",
         "add an ACL: operation Read on the topic",
-        refused=True,
+        lasting=True,
     ),
     "CLUSTER_AUTHORIZATION_FAILED": ErrorMeaning(
-        "the client may not use this cluster", "ask for the right to connect", refused=True
+        "the client may not use this cluster", "ask for the right to connect", lasting=True
     ),
-    "_AUTHENTICATION": _REFUSED_LOGIN,
-    "SASL_AUTHENTICATION_FAILED": _REFUSED_LOGIN,
-    "UNSUPPORTED_SASL_MECHANISM": _REFUSED_LOGIN,
+    "_AUTHENTICATION": _LOGIN_FAILED,
+    "SASL_AUTHENTICATION_FAILED": _LOGIN_FAILED,
+    "UNSUPPORTED_SASL_MECHANISM": _LOGIN_FAILED,
     "_SSL": ErrorMeaning(
         "the TLS handshake failed: this side does not trust the broker's certificate, or the "
         "broker not this side's",
         "check the source's kafka.ssl.* options; where it names no truststore, the machine's own "
         "authorities count here, not those of the JVM",
-        refused=True,
+        lasting=True,
     ),
     "_JVM": ErrorMeaning(
         "Spark's JVM, by which this cluster is reached, did not do what it was asked for",
         "nothing to do if it passes: the commit is kept and repeated",
-        unknown=True,
+        outcome_unknown=True,
     ),
     NO_STORE: ErrorMeaning(
         "a key store of the source could not be turned into PEM for librdkafka",
         "check kafka.ssl.keystore.* and kafka.ssl.truststore.*; else give PEM files, or the client "
         "settings in librdkafka's names (kafka={...}; follow: -X)",
-        refused=True,
+        lasting=True,
     ),
     NO_JAVA: ErrorMeaning(
         "the source's security settings need Spark's own Kafka client, and there is no JVM here "
         "that could be asked",
         "give the client settings in librdkafka's names (kafka={...}; follow: -X)",
-        refused=True,
+        lasting=True,
     ),
     ONLY_SIMPLE: ErrorMeaning(
         "the source's security settings need Spark's own Kafka client, which can commit in the "
         "simple mode alone",
         "use mode='simple', or give the client settings in librdkafka's names (kafka={...})",
-        refused=True,
+        lasting=True,
     ),
     "INVALID_GROUP_ID": ErrorMeaning(
-        "Kafka does not accept this group id", "rename it", refused=True
+        "Kafka does not accept this group id", "rename it", lasting=True
     ),
     "UNKNOWN_TOPIC_ID": _NO_PARTITION,
     "OFFSET_METADATA_TOO_LARGE": ErrorMeaning(
         "the broker's offset.metadata.max.bytes is below the 120 bytes a commit carries",
         "raise offset.metadata.max.bytes",
-        refused=True,
+        lasting=True,
     ),
     STOOD_STILL: ErrorMeaning(
-        "this process, or its machine, stood still just before the request",
-        "nothing to do: the group is looked at again first",
+        "this process, or its machine, was suspended just before the request",
+        "nothing to do: the group is read again first",
     ),
     "_MALFUNCTION": ErrorMeaning(
         "a fault in eo_listener or in its Kafka client; the log has the traceback",
         "report it; the commit is kept and repeated",
-        unknown=True,
+        outcome_unknown=True,
     ),
     "_INVALID_ARG": ErrorMeaning(
         "the Kafka client does not accept its settings: those of the source, or those given to "
         "the listener",
         "check the source's kafka.ssl.* and kafka.sasl.* options, and the client settings "
         "(kafka={...}; follow: -X)",
-        refused=True,
+        lasting=True,
     ),
 }
 
@@ -302,8 +302,8 @@ _REASONS = {
 def explain(code: str) -> ErrorMeaning:
     """Return the meaning of an error name.
 
-    One that is not listed counts as refused when a broker sent it, and as passing when it is
+    One that is not listed counts as lasting when a broker sent it, and as passing when it is
     librdkafka's own.
     """
     unlisted = _LOCAL if code.startswith("_") else _UNLISTED
-    return _REASONS.get(code, unlisted)
+    return _MEANINGS.get(code, unlisted)

@@ -34,13 +34,13 @@ class LedgerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The last range of one partition that a sink has applied; `span.until` is what comes next.
+    """The last range of one partition that a sink has applied; `range.until` is what comes next.
 
     `topic_id` is spelt as Kafka's own tools do, None where it was not known. `query_id`, `run_id`
     and `batch_id` name who moved it last.
     """
 
-    span: OffsetRange
+    range: OffsetRange
     topic_id: str | None
     query_id: str
     run_id: str
@@ -55,12 +55,12 @@ class Move(NamedTuple):
 
     `source` is the index of the source. `verdict` is None for an empty range, which moves no
     offset but marks that this batch was applied. `found` is None where there must be no head yet.
-    `gap` are offsets that were skipped or lost before `span` or in its beginning, and which the
+    `gap` are offsets that were skipped or lost before `range` or in its beginning, and which the
     user has accepted.
     """
 
     source: int
-    span: OffsetRange
+    range: OffsetRange
     topic_id: str | None
     verdict: BatchVerdict | None
     found: Head | None
@@ -83,7 +83,7 @@ class Entry:
         """The head that `tp` has once this entry is written."""
         move = self.moves[tp]
         return Head(
-            span=move.span,
+            range=move.range,
             topic_id=move.topic_id,
             query_id=self.query_id,
             run_id=self.run_id,
@@ -93,7 +93,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What a sink has written for one batch: rows of data, and rows put aside as dead letters."""
+    """What a sink has written for one batch: rows of data, and dead letters."""
 
     rows: int
     dead_letters: int = 0

@@ -42,7 +42,7 @@ class PlannedBatch:
 
         Earlier batches have planned these, and read nothing of them.
         """
-        starts = {tp: span.start for spans in self.sources.values() for tp, span in spans.items()}
+        starts = {tp: one.start for ranges in self.sources.values() for tp, one in ranges.items()}
         unread = {tp for tp in self.continued if tp in initial and initial[tp] == starts.get(tp)}
         return replace(self, continued=self.continued - unread)
 
@@ -53,8 +53,8 @@ class PlannedBatch:
         it.
         """
         found: dict[TopicPartition, OffsetRange] = {}
-        for index, spans in self.sources.items():
-            twice = sorted(found.keys() & spans.keys())
+        for index, ranges in self.sources.items():
+            twice = sorted(found.keys() & ranges.keys())
             if twice:
                 raise SettingsError(
                     f"two sources of the query read {twice[0]} (the second is source {index})",
@@ -67,11 +67,11 @@ class PlannedBatch:
                     "these are topics of one name on two clusters, read each in a query of its "
                     'own, with a name of its own: exactly_once(..., name="...")',
                 )
-            found.update(spans)
+            found.update(ranges)
         return {tp: found[tp] for tp in sorted(found)}
 
 
-def spans(
+def offset_ranges(
     start: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetRange]:
     """The ranges between two offset maps of one source, in order.

@@ -146,7 +146,7 @@ class LedgerSql:
                 (
                     *self._moved(entry, tp, now),
                     *(sink, entry.query, *tp),
-                    *(was.span.until, was.batch_id, was.query_id, was.run_id),
+                    *(was.range.until, was.batch_id, was.query_id, was.run_id),
                 )
                 for tp, move in entry.moves.items()
                 if (was := move.found) is not None
@@ -165,7 +165,7 @@ class LedgerSql:
             text,
             [
                 (
-                    *(FORMAT, sink, entry.query, move.source, *tp, move.topic_id, *move.span),
+                    *(FORMAT, sink, entry.query, move.source, *tp, move.topic_id, *move.range),
                     *(*batch, word, *(move.gap or (None, None)), now_text(now)),
                 )
                 for tp, move in entry.moves.items()
@@ -207,7 +207,7 @@ class LedgerSql:
     def _moved(self, entry: Entry, tp: TopicPartition, now: datetime) -> tuple[Any, ...]:
         head = entry.head(tp)
         return (
-            *(head.span.until, head.span.start, head.topic_id),
+            *(head.range.until, head.range.start, head.topic_id),
             *(head.batch_id, head.query_id, head.run_id, now_text(now)),
         )
 
@@ -237,7 +237,7 @@ def standing(row: Sequence[Any]) -> LedgerRow:
             fix="Install that version of eo-listener here too",
         )
     head = Head(
-        span=OffsetRange(start, until),
+        range=OffsetRange(start, until),
         topic_id=topic_id,
         query_id=query_id,
         run_id=run_id,
@@ -271,7 +271,7 @@ def foreign_writer(
     return ForeignWriterError(
         f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: the ledger of "
         f"{entry.query!r} has changed since this run read it ({shown}{more})",
-        ranges={tp: entry.moves[tp].span for tp in wrong},
+        ranges={tp: entry.moves[tp].range for tp in wrong},
         cause="another driver writes under the same name: a newer one took over, or an older one "
         "still runs",
         fix="Let only one of them run; if both are wanted, give each a name of its own: "
@@ -284,6 +284,6 @@ def _who(tp: TopicPartition, there: LedgerRow | None) -> str:
         return f"{tp} is not there"
     head = there.head
     return (
-        f"{tp} stands at {head.span.until}, moved by run {head.run_id} in batch {head.batch_id} "
+        f"{tp} stands at {head.range.until}, moved by run {head.run_id} in batch {head.batch_id} "
         f"at {there.moved_at}"
     )

@@ -171,7 +171,7 @@ def refuse_dropped(
     Made anew it would go on in the middle. `heads` are all of the sink and query, also of
     partitions that a batch has nothing of.
     """
-    held = {tp: there.head.span.until for tp, there in sorted(heads.items())}
+    held = {tp: there.head.range.until for tp, there in sorted(heads.items())}
     stands = {tp: until for tp, until in held.items() if until > 0}
     if not stands:
         return

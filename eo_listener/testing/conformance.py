@@ -216,7 +216,7 @@ class SinkConformance:
         there = heads_of(first)
         spans = {_OTHER: OffsetRange(2, 4), _TP: OffsetRange(2, 4)}
         wrong = (
-            replace(there[_TP], span=OffsetRange(0, 1)),
+            replace(there[_TP], range=OffsetRange(0, 1)),
             replace(there[_TP], batch_id=7),
             replace(there[_TP], query_id="query-2"),
             replace(there[_TP], run_id="run-2"),

@@ -47,7 +47,7 @@ def entry_of(
     moves = {
         tp: Move(
             source=0,
-            span=span,
+            range=span,
             topic_id=topic_id,
             verdict=_verdict(span, heads.get(tp)),
             found=heads.get(tp),
@@ -63,7 +63,7 @@ def rows_of(entry: Entry, word: str = "") -> list[Row]:
     return [
         (*tp, offset, word or entry.run_id)
         for tp, move in entry.moves.items()
-        for offset in range(*move.span)
+        for offset in range(*move.range)
     ]
 
 
@@ -80,7 +80,7 @@ def plan_of(entry: Entry) -> PlannedBatch:
         run_id=entry.run_id,
         query=entry.query,
         batch_id=entry.batch_id,
-        sources={0: {tp: move.span for tp, move in entry.moves.items()}},
+        sources={0: {tp: move.range for tp, move in entry.moves.items()}},
         topic_ids={},
         log_starts={},
         log_ends={},

@@ -228,7 +228,7 @@ class MemorySink:
             if moved != 1:
                 raise ForeignWriterError(
                     f"the ledger of {self.label} was moved by another driver, at {tp}",
-                    ranges={tp: one.span for tp, one in entry.moves.items()},
+                    ranges={tp: one.range for tp, one in entry.moves.items()},
                     cause="a second driver runs this query, or this one has a successor",
                     fix="Stop all drivers of the query but one, and restart it",
                 )

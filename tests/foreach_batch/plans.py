@@ -35,7 +35,7 @@ def plan_of(ranges: Ranges, *, batch_id: int = 7, **how: Any) -> PlannedBatch:
 def head_of(start: int, until: int, *, batch_id: int = 6, **how: Any) -> Head:
     """A head that an earlier run has left."""
     span = OffsetRange(start, until)
-    head = Head(span=span, topic_id="T", query_id="q", run_id="r1", batch_id=batch_id)
+    head = Head(range=span, topic_id="T", query_id="q", run_id="r1", batch_id=batch_id)
     return replace(head, **how)
 
 

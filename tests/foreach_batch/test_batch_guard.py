@@ -52,7 +52,7 @@ def test_what_continues_or_repeats_is_told_by_its_range(
             assert not moves
             assert found.replayed == {P0: OffsetRange(*planned)}
         else:
-            assert moves[P0].span == OffsetRange(*planned)
+            assert moves[P0].range == OffsetRange(*planned)
             assert moves[P0].verdict is verdict
             assert moves[P0].found == heads.get(P0)
             assert moves[P0].gap is None
@@ -146,7 +146,7 @@ def test_empty_ranges_have_no_verdict() -> None:
     moves = judged(plan, heads).entry.moves
     assert list(moves) == [P0, P2]
     assert moves[P2].verdict is None
-    assert (moves[P2].span, moves[P2].found) == (OffsetRange(4, 4), None)
+    assert (moves[P2].range, moves[P2].found) == (OffsetRange(4, 4), None)
     off = plan_of({P0: (5, 9), P1: (1, 1), P2: (9, 9)})  # judged by their next offsets
     assert list(judged(off, heads | {P2: head_of(0, 4)}).entry.moves) == [P0]
 

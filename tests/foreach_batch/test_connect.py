@@ -49,7 +49,7 @@ def test_a_far_query(remote: str, topics: Topics, tmp_path: Path) -> None:
     assert [row[1] for row in rows] == list(range(20))
     (head,) = ledger["far"].values()
     assert ledger["far"].keys() == {TopicPartition(topic, 0)}
-    assert head.span == OffsetRange(10, 20)
+    assert head.range == OffsetRange(10, 20)
     assert head.topic_id is not None
 
 

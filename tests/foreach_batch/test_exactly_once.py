@@ -125,7 +125,7 @@ def test_no_rows_move_the_ledger_too(jobs: Jobs, topics: Topics) -> None:
     function = exactly_once(sink, transform=lambda df: df.filter("int(value) >= 10"))
     topics.fill(topic, 10)
     jobs.drain(jobs.read(topic), function)
-    assert sink.applied("q")[TopicPartition(topic, 0)].span == OffsetRange(0, 10)
+    assert sink.applied("q")[TopicPartition(topic, 0)].range == OffsetRange(0, 10)
     topics.fill(topic, 11)
     jobs.drain(jobs.read(topic), function)
     assert values(sink) == [10]

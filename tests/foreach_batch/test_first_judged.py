@@ -81,7 +81,7 @@ def test_a_head_that_is_not_there_is_doubted(
         assert raised.value.ranges == {P0: OffsetRange(0, 5)}
         assert 'on_first="accept"' in str(raised.value)
     found = first(ranges, heads=beside, on_first="accept")
-    assert found.entry.moves[P0].span == OffsetRange(*planned)
+    assert found.entry.moves[P0].range == OffsetRange(*planned)
     assert found.entry.moves[P0].gap == OffsetRange(0, 5)
     assert found.skipped == {P0: OffsetRange(0, 5)}
     assert found.gaps == {}

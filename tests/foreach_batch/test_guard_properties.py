@@ -51,14 +51,14 @@ def test_what_is_let_through_is_new_and_follows(
 def follows(found: Judgement, plan: PlannedBatch, heads: dict[TopicPartition, Head]) -> None:
     """Every move begins where its head ended, and each offset is either read or in a gap."""
     for tp, move in found.entry.moves.items():
-        start = move.span.start if tp not in heads else heads[tp].span.until
+        start = move.range.start if tp not in heads else heads[tp].range.until
         lost = range(*move.gap) if move.gap is not None else range(0)
-        read = [offset for offset in range(*move.span) if offset not in lost]
-        assert [*lost, *read] == list(range(start, move.span.until))
+        read = [offset for offset in range(*move.range) if offset not in lost]
+        assert [*lost, *read] == list(range(start, move.range.until))
         if move.verdict is not None and move.gap is None:
-            assert plan.log_starts[tp] <= move.span.start
+            assert plan.log_starts[tp] <= move.range.start
     for tp, span in found.replayed.items():
-        assert span == heads[tp].span or span.start == span.until
+        assert span == heads[tp].range or span.start == span.until
 
 
 @given(heads=HEADS, planned=PLANS)

@@ -42,7 +42,7 @@ PROTOCOLS = [
     pytest.param(CLASSIC, id="classic"),
     pytest.param(NEW, id="new-protocol", marks=new_protocol),
 ]
-FINAL = {"member": "FENCED_INSTANCE_ID", "transactional": "_FENCED"}
+FATAL = {"member": "FENCED_INSTANCE_ID", "transactional": "_FENCED"}
 
 
 @dataclass(frozen=True)
@@ -149,15 +149,15 @@ def test_the_group_as_kafkas_own_tool_shows_it(
     assert snapshot.ends == dict.fromkeys(place.at(0), 0)
 
 
-@pytest.mark.parametrize("mode", FINAL)
+@pytest.mark.parametrize("mode", FATAL)
 def test_a_second_driver_fences_the_first(mode: str, place: Place, opened: Opened) -> None:
     """The first gets a final error at every later commit; the group is as the second left it."""
     first, second = (opened(mode, place.properties()) for _ in range(2))
     insist(first, place.group, place.at(5))
     insist(second, place.group, place.at(6, "second"))
     for offset in (8, 9, 10):
-        assert attempt(first, place.group, place.at(offset)) == {FINAL[mode]}
-    assert explain(FINAL[mode]).final
+        assert attempt(first, place.group, place.at(offset)) == {FATAL[mode]}
+    assert explain(FATAL[mode]).fatal
     assert place.held() == place.at(6, "second")
     assert attempt(second, place.group, place.at(7, "second")) == {None}
     assert first.snapshot(place.group, place.at(0), timeout=8).held == place.at(7, "second")
@@ -169,7 +169,7 @@ def test_in_the_new_protocol_the_first_member_stays(place: Place, opened: Opened
     first, second = (opened("member", place.properties(NEW)) for _ in range(2))
     insist(first, place.group, place.at(5))
     assert attempt(second, place.group, place.at(6, "second")) == {"UNRELEASED_INSTANCE_ID"}
-    assert not explain("UNRELEASED_INSTANCE_ID").final
+    assert not explain("UNRELEASED_INSTANCE_ID").fatal
     assert attempt(first, place.group, place.at(7)) == {None}
     assert place.held() == place.at(7)
     first.close()
@@ -369,7 +369,7 @@ def test_a_driver_that_stood_still_is_replaced(
         successor.wait("ok")
         resumed = len(zombie.said)
         zombie.process.send_signal(signal.SIGCONT)
-        zombie.wait(FINAL[mode])
+        zombie.wait(FATAL[mode])
         seen = {said for _, answers in zombie.said[resumed + 1 :] for said in answers}
         assert "ok" not in seen  # the first line after it may be of before
         successor.wait("ok")
@@ -405,7 +405,7 @@ def test_in_the_new_protocol_a_zombie_finds_its_place_taken(
         successor.wait("ok")
         resumed = len(zombie.said)
         zombie.process.send_signal(signal.SIGCONT)
-        zombie.wait(FINAL["member"])
+        zombie.wait(FATAL["member"])
         assert "ok" not in {said for _, answers in zombie.said[resumed + 1 :] for said in answers}
         successor.wait("ok")
         assert {position.metadata for position in place.held().values()} == {"successor"}
@@ -498,7 +498,7 @@ def test_every_mode_survives_the_brokers_death(
             committer.end()
     for committer in committers:
         assert committer.longest < 11, committer
-        assert not any(explain(code).final for code in committer.codes if code), committer.codes
+        assert not any(explain(code).fatal for code in committer.codes if code), committer.codes
 
 
 def go_on(committers: list[Committer]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError as Answer
 
 from eo_listener.model.kafka_errors import (
-    _REASONS,
+    _MEANINGS,
     PERHAPS_TOO_LARGE,
     TOO_LARGE,
     ErrorMeaning,
@@ -14,7 +14,7 @@ from eo_listener.model.kafka_errors import (
 )
 
 # Lasts until somebody changes something; nothing has landed.
-REFUSED = """
+LASTING = """
     CLUSTER_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED GROUP_MAX_SIZE_REACHED
     ILLEGAL_GENERATION INCONSISTENT_GROUP_PROTOCOL INVALID_GROUP_ID INVALID_TRANSACTION_TIMEOUT
     OFFSET_METADATA_TOO_LARGE SASL_AUTHENTICATION_FAILED STALE_MEMBER_EPOCH
@@ -31,13 +31,13 @@ PASSING = """
     REBALANCE_IN_PROGRESS UNKNOWN_LEADER_EPOCH UNSTABLE_OFFSET_COMMIT _STOOD_STILL
 """
 # May pass, and may have landed, or land yet.
-UNKNOWN = """
+OUTCOME_UNKNOWN = """
     INVALID_PRODUCER_ID_MAPPING INVALID_TXN_STATE NETWORK_EXCEPTION REQUEST_TIMED_OUT UNKNOWN
     UNKNOWN_PRODUCER_ID UNKNOWN_SERVER_ERROR _ALL_BROKERS_DOWN _CONFLICT _JVM _MALFUNCTION
     _MISSING_ANSWER _RESOLVE _STATE _TIMED_OUT _TIMED_OUT_QUEUE _TRANSPORT _WAIT_COORD
 """
 # Another committer has taken the place of this one.
-FINAL = "FENCED_INSTANCE_ID INVALID_PRODUCER_EPOCH PRODUCER_FENCED _FENCED"
+FATAL = "FENCED_INSTANCE_ID INVALID_PRODUCER_EPOCH PRODUCER_FENCED _FENCED"
 
 VERBS = "nothing add ask check give let leave raise rename report set use"
 
@@ -48,17 +48,17 @@ NOT_LIBRDKAFKAS = """
 """
 
 
-def flags(reason: ErrorMeaning) -> tuple[bool, bool, bool]:
-    return reason.refused, reason.unknown, reason.final
+def flags(meaning: ErrorMeaning) -> tuple[bool, bool, bool]:
+    return meaning.lasting, meaning.outcome_unknown, meaning.fatal
 
 
 @pytest.mark.parametrize(
     ("codes", "wanted"),
     [
-        (REFUSED, (True, False, False)),
+        (LASTING, (True, False, False)),
         (PASSING, (False, False, False)),
-        (UNKNOWN, (False, True, False)),
-        (FINAL, (True, False, True)),
+        (OUTCOME_UNKNOWN, (False, True, False)),
+        (FATAL, (True, False, True)),
         ("_NOT_LISTED", (False, True, False)),
         ("NOT_LISTED", (True, True, False)),
     ],
@@ -71,23 +71,23 @@ def test_what_each_error_means(codes: str, wanted: tuple[bool, bool, bool]) -> N
 
 def test_the_table_is_whole() -> None:
     """Every name that is listed stands in it once, and is one that Kafka's clients use."""
-    listed = f"{REFUSED} {PASSING} {UNKNOWN} {FINAL}".split()
-    assert sorted(listed) == sorted(_REASONS)
+    listed = f"{LASTING} {PASSING} {OUTCOME_UNKNOWN} {FATAL}".split()
+    assert sorted(listed) == sorted(_MEANINGS)
     known = {Answer(code).name() for code in (*range(-200, 0), *range(130))}
-    assert set(_REASONS) - known == set(NOT_LIBRDKAFKAS.split())
+    assert set(_MEANINGS) - known == set(NOT_LIBRDKAFKAS.split())
 
 
 def test_each_says_why_and_what_to_do() -> None:
-    """In two texts that are not empty; none of those that are too large counts as refused."""
-    for code in _REASONS:
+    """In two texts that are not empty; none of those that are too large counts as lasting."""
+    for code in _MEANINGS:
         assert len(explain(code).cause) > 15
         assert len(explain(code).fix) > 8
-    assert not any(explain(code).refused for code in TOO_LARGE | PERHAPS_TOO_LARGE)
+    assert not any(explain(code).lasting for code in TOO_LARGE | PERHAPS_TOO_LARGE)
 
 
 def test_a_fix_is_something_to_do() -> None:
     """It begins with what to type or to leave alone, and no cause does."""
     verbs = frozenset(VERBS.split())
-    for code in [*_REASONS, "_NOT_LISTED", "NOT_LISTED"]:
+    for code in [*_MEANINGS, "_NOT_LISTED", "NOT_LISTED"]:
         assert explain(code).fix.split()[0] in verbs, code
         assert explain(code).cause.split()[0] not in verbs, code

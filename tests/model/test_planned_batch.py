@@ -8,7 +8,7 @@ import pytest
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.model.planned_batch import PlannedBatch, spans
+from eo_listener.model.planned_batch import PlannedBatch, offset_ranges
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 PLAN = PlannedBatch(
@@ -47,5 +47,5 @@ def test_a_plan_is_believed_where_nobody_was_asked() -> None:
 
 def test_a_new_partition_begins_at_zero() -> None:
     """One that ended before goes on there; one that is read no more has no range."""
-    found = spans({A: 3, C: 9}, {B: 2, A: 5})
+    found = offset_ranges({A: 3, C: 9}, {B: 2, A: 5})
     assert list(found.items()) == [(A, OffsetRange(3, 5)), (B, OffsetRange(0, 2))]

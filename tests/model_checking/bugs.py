@@ -153,7 +153,7 @@ def _nervous_guard(self: SequenceGuard, progress: Any) -> Any:
 
 
 def _never_final(code: str) -> Any:
-    return replace(_explain(code), final=False)
+    return replace(_explain(code), fatal=False)
 
 
 _explain = explain

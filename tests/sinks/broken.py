@@ -121,7 +121,7 @@ class ComparesOffsets(Broken):
         self, transaction: Transaction, entry: Entry, tp: TopicPartition, found: Head | None
     ) -> int:
         there = self.there(entry, tp)
-        same = found and there and found.span.until == there.span.until
+        same = found and there and found.range.until == there.range.until
         return super().swap(transaction, entry, tp, there if same else found)
 
 
@@ -220,8 +220,8 @@ class SmallOffsets(Broken):
         self, transaction: Transaction, entry: Entry, tp: TopicPartition, found: Head | None
     ) -> int:
         head = entry.head(tp)
-        cut = OffsetRange(head.span.start % 2**31, head.span.until % 2**31)
-        return transaction.move(self.key, entry.query, tp, found, replace(head, span=cut))
+        cut = OffsetRange(head.range.start % 2**31, head.range.until % 2**31)
+        return transaction.move(self.key, entry.query, tp, found, replace(head, range=cut))
 
 
 class ForgetsTheTopicId(Broken):

@@ -90,7 +90,7 @@ def heads(**held: int) -> dict[TopicPartition, LedgerRow]:
     for topic, until in held.items():
         tp = TopicPartition(topic, 0)
         head = Head(
-            span=OffsetRange(0, until), topic_id=None, query_id="id", run_id="run", batch_id=1
+            range=OffsetRange(0, until), topic_id=None, query_id="id", run_id="run", batch_id=1
         )
         found[tp] = LedgerRow(tp, head, "now")
     return found

@@ -63,8 +63,8 @@ class GroupEvents:
             cause=reason.cause,
             fix=reason.fix,
             detail=detail,
-            refused=reason.refused,
-            unknown=any(explain(error).unknown for error in errors.values()),
+            refused=reason.lasting,
+            unknown=any(explain(error).outcome_unknown for error in errors.values()),
             failures=troubles[soonest].failures,
             retry_in=troubles[soonest].not_before - now,
         )

@@ -233,7 +233,7 @@ class GroupState:
     ) -> tuple[Event, ...]:
         """Record that a look failed: nothing is committed without one."""
         self.in_flight = False
-        if explain(code).final:
+        if explain(code).fatal:
             return self._fence(code)
         wanted = {tp: code for tp in inspection.partitions if self._on_snapshot_failed(tp)}
         events = (self._failed(wanted, now, detail),) if wanted else ()
@@ -300,9 +300,9 @@ class GroupState:
         self._size.learn(attempt.positions.keys(), errors)
         if landed:
             events.append(self._tell.committed(landed, now - attempt.started))
-        final = next((code for code in errors.values() if explain(code).final), None)
-        if final is not None:
-            events += self._fence(final)
+        fatal = next((code for code in errors.values() if explain(code).fatal), None)
+        if fatal is not None:
+            events += self._fence(fatal)
         elif errors:
             for tp in errors:
                 slot = self._slots[tp]
@@ -321,9 +321,9 @@ class GroupState:
             reason, slot = explain(error), self._slots[tp]
             trouble = troubles[tp] = slot.trouble = slot.trouble or RetryState()
             trouble.failures += 1
-            trouble.refused = reason.refused
-            trouble.unknown = trouble.unknown or reason.unknown
-            wait = self._retry.wait(trouble.failures, refused=reason.refused, spread=spread)
+            trouble.refused = reason.lasting
+            trouble.unknown = trouble.unknown or reason.outcome_unknown
+            wait = self._retry.wait(trouble.failures, refused=reason.lasting, spread=spread)
             trouble.not_before = now if self._hurried else now + wait
             self._requeue(tp)
         return self._tell.failed(errors, troubles, now, detail)

@@ -97,7 +97,7 @@ class IntoSink:
             place=self._target.label,
             ends=ends,
             group={n: told[n].current_offset for n in numbers if n in told},
-            ledger={tp.partition: head.span.until for tp, head in heads.items()},
+            ledger={tp.partition: head.range.until for tp, head in heads.items()},
             checkpoint={tp.partition: end for tp, end in self._done().items()},
             rows=counted,
             whole=whole,

@@ -42,7 +42,7 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
                 fix="Give the name that the ledger has; for a first start, no startingOffsets; "
                 "without a ledger, begin from checkpoint= or group=",
             )
-        found = {tp: head.span.until for tp, head in heads.items()}
+        found = {tp: head.range.until for tp, head in heads.items()}
         ids = {tp: head.topic_id for tp, head in heads.items() if head.topic_id is not None}
         _refuse_disagreement(sinks[0], offsets, sink, found)
         _refuse_two_topics(sinks[0], topic_ids, sink, ids)

@@ -125,13 +125,13 @@ class LedgerArrays:
 
 
 def _place(tp: TopicPartition, move: Move) -> tuple[Any, ...]:
-    return (*tp, move.topic_id, *move.span)
+    return (*tp, move.topic_id, *move.range)
 
 
 def _was(head: Head | None) -> tuple[Any, ...]:
     if head is None:
         return None, None, None, None
-    return head.span.until, head.batch_id, head.query_id, head.run_id
+    return head.range.until, head.batch_id, head.query_id, head.run_id
 
 
 def _columns(count: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

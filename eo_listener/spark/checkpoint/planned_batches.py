@@ -11,7 +11,7 @@ from typing import Any
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
-from eo_listener.model.planned_batch import PlannedBatch, spans
+from eo_listener.model.planned_batch import PlannedBatch, offset_ranges
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
@@ -51,7 +51,7 @@ class CheckpointPlans:
         for index, line in self._lines(batch_id, before):
             if line.offsets is not None:
                 start = before.get(line.id)
-                sources[index] = spans(
+                sources[index] = offset_ranges(
                     self._first(index, line) if start is None else start, line.offsets
                 )
             elif line.text is not None:

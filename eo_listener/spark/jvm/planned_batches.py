@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from eo_listener.model.errors import JvmError
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
-from eo_listener.model.planned_batch import PlannedBatch, spans
+from eo_listener.model.planned_batch import PlannedBatch, offset_ranges
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.jvm.calls import FAILURES, asking, call
 from eo_listener.spark.jvm.running_query import RunningQuery, distinct_streams, elements, is_kafka
@@ -116,7 +116,7 @@ class LivePlans:
         starts = _offsets(execution.committedOffsets(), run.streams, batch_id)
         ends = _offsets(execution.availableOffsets(), run.streams, batch_id)
         sources = {
-            index: spans(
+            index: offset_ranges(
                 starts[index] if index in starts else self._first(run, index, batch_id), until
             )
             for index, until in ends.items()

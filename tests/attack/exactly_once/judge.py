@@ -70,9 +70,9 @@ def _chained(holding: Holding) -> list[str]:
     for tp, ranges in groupby(holding.history, key=lambda one: one.partition):
         at, batch = 0, -1
         for one in ranges:
-            if one.span.start != at or one.span.until < at or one.batch <= batch:
-                wrong.append(f"{tp}: {one.span} of batch {one.batch} after {at} of batch {batch}")
-            at, batch = one.span.until, one.batch
+            if one.range.start != at or one.range.until < at or one.batch <= batch:
+                wrong.append(f"{tp}: {one.range} of batch {one.batch} after {at} of batch {batch}")
+            at, batch = one.range.until, one.batch
         heads[tp] = at
     if heads != holding.heads:
         wrong.append(f"the history ends at {heads}, the ledger at {holding.heads}")

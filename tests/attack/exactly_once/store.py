@@ -20,7 +20,7 @@ class Written:
     """One row of the history: a range, the batch and the run that wrote it, and how many rows."""
 
     partition: TopicPartition
-    span: OffsetRange
+    range: OffsetRange
     batch: int
     run: str
     rows: int
@@ -104,7 +104,7 @@ def _written(
 ) -> Written:
     return Written(
         partition=TopicPartition(topic, partition),
-        span=OffsetRange(start, until),
+        range=OffsetRange(start, until),
         batch=batch,
         run=run,
         rows=rows,

@@ -18,7 +18,7 @@ def written(start: int, until: int, batch: int, rows: int | None = None) -> Writ
     """A range of the history."""
     return Written(
         partition=TP,
-        span=OffsetRange(start, until),
+        range=OffsetRange(start, until),
         batch=batch,
         run="r",
         rows=until - start if rows is None else rows,

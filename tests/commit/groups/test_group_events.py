@@ -43,7 +43,7 @@ def test_a_failure_tells_of_what_is_tried_again_first(soonest: TopicPartition) -
     assert (told.code, told.failures) == (errors[soonest], 3 + soonest.partition)
     assert (told.cause, told.refused) == (
         explain(errors[soonest]).cause,
-        explain(errors[soonest]).refused,
+        explain(errors[soonest]).lasting,
     )
     assert told.retry_in == 1.5
     assert told.unknown  # of the connection that broke, whichever comes first

@@ -85,7 +85,7 @@ def ledger(
     sink = MemorySink()
     sink.store.heads[(sink.key, "q")] = {
         tp: Head(
-            span=OffsetRange(0, at),
+            range=OffsetRange(0, at),
             topic_id=(ids or {}).get(tp),
             query_id="i",
             run_id="r",

@@ -46,7 +46,7 @@ def ledger(offsets: dict[TopicPartition, int], topic_id: str | None = None) -> M
     sink = MemorySink()
     sink.store.heads[(sink.key, "q")] = {
         tp: Head(
-            span=OffsetRange(0, offset), topic_id=topic_id, query_id="i", run_id="r", batch_id=0
+            range=OffsetRange(0, offset), topic_id=topic_id, query_id="i", run_id="r", batch_id=0
         )
         for tp, offset in offsets.items()
     }

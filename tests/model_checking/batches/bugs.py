@@ -68,7 +68,7 @@ def _only_the_first(self: MemorySink, transaction: Any, entry: Entry) -> None:
 def _by_offset(self: TapeTransaction, key: str, query: str, tp: Any, found: Any, head: Any) -> int:
     """A head counts as found when its offset is, whoever has set it."""
     held = self.locked().get((query, tp))
-    same = (held and held.span.until) == (found and found.span.until)
+    same = (held and held.range.until) == (found and found.range.until)
     return _set(self, key, query, tp, held if same else found, head)
 
 
@@ -213,7 +213,7 @@ def _no(self: Any, *what: Any) -> bool:
 
 
 def _overlap_is_next(self: Any, tp: Any, span: Any, head: Any) -> None:
-    if head is not None and span.start < head.span.until < span.until:
+    if head is not None and span.start < head.range.until < span.until:
         self.moves[tp] = self._move(tp, span, BatchVerdict.NEXT, head)
         return
     _judge_range(self, tp, span, head)
@@ -221,7 +221,7 @@ def _overlap_is_next(self: Any, tp: Any, span: Any, head: Any) -> None:
 
 def _anyones_replay(self: Any, tp: Any, span: Any, head: Any) -> None:
     """A range that somebody has applied under this name is a replay, whoever it was."""
-    if head is not None and span == head.span:
+    if head is not None and span == head.range:
         self.replayed[tp] = span
         return
     _judge_range(self, tp, span, head)
@@ -265,7 +265,7 @@ def _same_id(self: Any, tp: Any, span: Any, verdict: Any, found: Any, gap: Any =
 def _kept(self: Any, ranges: Any) -> None:
     """What is left of the topic before counts as vanished for ever."""
     for tp in self._applied.keys() - ranges.keys():
-        self.breaches.add(BatchErrorKind.VANISHED, tp, self._applied[tp].span)
+        self.breaches.add(BatchErrorKind.VANISHED, tp, self._applied[tp].range)
 
 
 def _begun_in_parts(origin: Any, logs: Any) -> set[Any]:

@@ -88,7 +88,7 @@ def _compare(world: World) -> None:
             head = table.of(table.farthest()).get(tp)
             require(head is not None, f"{key} has nothing of {tp}")
             assert head is not None
-            require(head.span.until == end, f"{key} has {tp} up to {head.span.until}, not {end}")
+            require(head.range.until == end, f"{key} has {tp} up to {head.range.until}, not {end}")
             now = world.log.ids[tp.topic]
             require(head.topic_id == now, f"{key} has {tp} of {head.topic_id}, not of {now}")
             if world.scope.stateful:

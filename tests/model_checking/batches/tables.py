@@ -45,7 +45,7 @@ class Table:
         """The name under which most was applied."""
         sums: Counter[str] = Counter({NAME: 0})
         for (name, _), head in self.heads.items():
-            sums[name] += head.span.until
+            sums[name] += head.range.until
         return max(sums, key=lambda name: sums[name])
 
     def remembered(self) -> dict[TopicPartition, Head]:
@@ -87,15 +87,17 @@ class Table:
         first: int,
     ) -> None:
         life = (tp, head.topic_id)
-        self.parts |= {(head.query_id, life, head.span)}
+        self.parts |= {(head.query_id, life, head.range)}
         if gap is not None:
             # Of what another name has it is no loss that this one has not.
             lost = OffsetRange(max(gap.start, self.reached.get(life, 0)), gap.until)
             self.gaps += ((life, lost),) if lost.start < lost.until else ()
         if log.ids[tp.topic] == head.topic_id:
             end = log.ends.get(tp, 0)
-            require(head.span.until <= end, f"{run} moves {tp} to {head.span.until}, beyond {end}")
-        base = head.span.start if gap is None else gap.start
+            require(
+                head.range.until <= end, f"{run} moves {tp} to {head.range.until}, beyond {end}"
+            )
+        base = head.range.start if gap is None else gap.start
         if life not in self.bases and any(known == tp for known, _ in self.bases):
             # Of what came before the ledger's first range nobody has promised anything.
             begins = log.starts.get(tp, 0) if log.ids[tp.topic] == head.topic_id else 0
@@ -103,7 +105,7 @@ class Table:
         elif life not in self.bases:
             require(base <= first, f"{run} begins {tp} at {base}, and its query at {first}")
         self.bases = {life: base} | self.bases
-        self.reached = {**self.reached, life: head.span.until}
+        self.reached = {**self.reached, life: head.range.until}
 
     def restore(self) -> None:
         """Somebody puts the backup back, in a moment in which nobody has a transaction open."""

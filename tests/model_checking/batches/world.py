@@ -410,7 +410,7 @@ class World:
         read = [(tp, span) for tp, span in driver.current.spans if span.start < span.until]
         ours = {(tp, span, driver.ids[tp.topic], driver.query_id) for tp, span in read}
         return bool(read) and all(
-            ours <= {(tp, one.span, one.topic_id, one.query_id) for tp, one in there.items()}
+            ours <= {(tp, one.range, one.topic_id, one.query_id) for tp, one in there.items()}
             for there in (table.of(driver.name) for table in self.tables.values())
         )
 

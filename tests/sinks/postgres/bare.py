@@ -38,7 +38,7 @@ def write(sink: PostgresSink, entry: Entry) -> Applied:
     link = sink._connection(writer)
     layout = ColumnLayout.of(SCHEMA, None, sink._target, direct=True)
     link.execute(layout.definition(writer.table, ()))
-    offsets = range(*entry.moves[TP].span)
+    offsets = range(*entry.moves[TP].range)
     try:
         return writer.write(link, layout, rows(offsets, entry.run_id), entry)
     except OutcomeUnknownError:

@@ -31,7 +31,7 @@ def next_entry(sink: Sink, count: int = 10, *, run: str = "run-1") -> Entry:
     """A batch of `count` offsets behind those that the sink has."""
     heads = sink.applied(QUERY)
     head = heads.get(TP)
-    start, batch = (head.span.until, head.batch_id + 1) if head else (0, 0)
+    start, batch = (head.range.until, head.batch_id + 1) if head else (0, 0)
     return entry_of(heads, {TP: OffsetRange(start, start + count)}, batch_id=batch, run_id=run)
 
 

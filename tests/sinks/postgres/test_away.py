@@ -122,7 +122,7 @@ def test_a_server_that_is_down_when_a_batch_begins(server: PostgresServer, own: 
         write(sink, steps, next_entry(sink))
         halt(server)
         heads = steps.read(sink, QUERY)
-        assert [head.span.until for head in heads.values()] == [10]
+        assert [head.range.until for head in heads.values()] == [10]
         sink.close()
         halt(server)
         assert steps.read(sink, QUERY) == heads
@@ -168,7 +168,7 @@ def test_a_standby_is_neither_read_nor_written(server: PostgresServer, own: str)
         server.start()
         with pytest.raises(RetriableSinkError, match=r"is a standby.*failover"):
             sink.applied(QUERY)
-        assert [head.span.until for head in steps.read(sink, QUERY).values()] == [10]
+        assert [head.range.until for head in steps.read(sink, QUERY).values()] == [10]
         write(sink, steps, next_entry(sink))
         assert ask(own, IDS) == list(range(20))
 

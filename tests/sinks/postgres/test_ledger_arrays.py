@@ -13,7 +13,7 @@ from eo_listener.sinks.postgres.ledger_arrays import LedgerArrays
 LEDGER = LedgerArrays(heads="s.heads", history="s.history", moment="timestamptz")
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 TEXT = "2026-11-21T12:00:00.000000+00:00"
-HEAD = Head(span=OffsetRange(2, 5), topic_id="old", query_id="was-q", run_id="was-r", batch_id=6)
+HEAD = Head(range=OffsetRange(2, 5), topic_id="old", query_id="was-q", run_id="was-r", batch_id=6)
 NEW, MOVED, EMPTY, GAP = (TopicPartition("t", number) for number in range(4))
 ENTRY = Entry(
     query="flights",

@@ -106,7 +106,7 @@ def test_heads_of_other_partitions_are_left_alone(dsn: str) -> None:
             other.execute("SELECT FROM eo_ledger WHERE topic <> %s FOR UPDATE", (TP.topic,))
             for _ in range(2):
                 move(writer, link, next_entry(sink))
-        assert sink.applied(QUERY)[TP].span.until == 20
+        assert sink.applied(QUERY)[TP].range.until == 20
         assert len(sink.applied(QUERY)) == 301
 
 

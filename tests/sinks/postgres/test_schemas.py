@@ -94,7 +94,7 @@ def test_what_apply_does_to_names_moves_no_other_ledger(
         link = sink._connection(writer)
         with writer.transaction(link, entry):
             link.execute(text.replace("TABLE eo", "TABLE IF NOT EXISTS eo").encode())
-        assert sink.applied(QUERY)[TP].span.until == 10 * batch
+        assert sink.applied(QUERY)[TP].range.until == 10 * batch
     assert other.applied(QUERY) == {}
     sink.close()
 
@@ -109,7 +109,7 @@ def test_a_percent_sign_in_a_schema(dsn: str) -> None:
             writer, entry = sink._writer(QUERY), next_entry(sink)
             with writer.transaction(sink._connection(writer), entry):
                 pass
-        assert sink.applied(QUERY)[TP].span.until == 20
+        assert sink.applied(QUERY)[TP].range.until == 20
         sink.close()
     finally:
         script(dsn, f'DROP SCHEMA "{own}%b" CASCADE')

@@ -34,7 +34,7 @@ def script(path: Path, sql: str) -> None:
 def next_entry(sink: SqliteSink, count: int = 10, batch_id: int = 0) -> Entry:
     """A batch of `count` offsets behind those that the sink has."""
     heads = sink.applied(QUERY)
-    start = heads[TP].span.until if TP in heads else 0
+    start = heads[TP].range.until if TP in heads else 0
     return entry_of(heads, {TP: OffsetRange(start, start + count)}, batch_id=batch_id)
 
 

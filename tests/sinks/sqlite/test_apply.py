@@ -55,7 +55,7 @@ def test_a_function_gets_the_connection_and_the_entry(spark: SparkSession, table
     """What it does with the rows is committed with the ledger."""
 
     def remember(connection: sqlite3.Connection, entry: Entry) -> None:
-        until = entry.moves[TP].span.until
+        until = entry.moves[TP].range.until
         connection.execute("INSERT INTO seen SELECT k + ? FROM eo_batch", (until,))
 
     sink = SqliteSink(tables, "counts", apply=remember)
@@ -85,7 +85,7 @@ def test_what_a_function_leaves_behind_is_put_back(spark: SparkSession, tables: 
     for batch_id in range(2):
         write(sink, spark.sql("SELECT explode(array(1, 2, 3)) AS k"), batch_id=batch_id)
     KEPT.clear()
-    assert sink.applied(QUERY)[TP].span.until == 20
+    assert sink.applied(QUERY)[TP].range.until == 20
 
 
 def shadow(connection: sqlite3.Connection, entry: Entry) -> None:

@@ -120,7 +120,7 @@ def test_a_row_that_a_constraint_drops_is_not_counted(spark: SparkSession, path:
 def test_names_that_differ_in_case_are_one_sink(spark: SparkSession, path: Path) -> None:
     """SQLite takes "Delays" and "delays" for one table, so they have one ledger."""
     write(SqliteSink(path, "Delays"), spark.sql("SELECT 1 AS v"))
-    assert SqliteSink(path, "dELAYS").applied(QUERY)[TP].span.until == 10
+    assert SqliteSink(path, "dELAYS").applied(QUERY)[TP].range.until == 10
     assert SqliteSink(path, "\u00c4").key != SqliteSink(path, "\u00e4").key
 
 

@@ -159,7 +159,7 @@ def test_nobody_at_the_address(spark: SparkSession) -> None:
             ask()
         assert time.monotonic() - began < 10
         assert failed.value.code == UNANSWERED
-        assert explain(UNANSWERED).unknown
+        assert explain(UNANSWERED).outcome_unknown
         assert (failed.value.cause or "").startswith("no broker")
     store.close()
     assert all_gone(spark)
@@ -313,7 +313,7 @@ def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Brok
     own_broker.kill()
     with pytest.raises(KafkaError) as failed:
         store.commit("g", at(4, T(topic, 0)), timeout=1)
-    assert explain(failed.value.code).unknown
+    assert explain(failed.value.code).outcome_unknown
     own_broker.restart()
     insist(store, "g", at(5, T(topic, 0)))
     assert store.snapshot("g", [T(topic, 0)], timeout=8).held == at(5, T(topic, 0))
@@ -451,8 +451,8 @@ def test_a_jvm_that_has_gone() -> None:
         store.commit("g", at(1, T("t", 0)), timeout=1)
     assert failed.value.code == NO_JVM
     assert "it may have ended" in (failed.value.cause or "")
-    assert explain(NO_JVM).unknown
-    assert not explain(NO_JVM).refused
+    assert explain(NO_JVM).outcome_unknown
+    assert not explain(NO_JVM).lasting
     store.close()
 
 
