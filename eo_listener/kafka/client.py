@@ -29,7 +29,7 @@ SOCKET_TIMEOUT = 5  # seconds, after which librdkafka gives a request up, or sen
 _COMMON = {
     "client.id": "eo-listener",
     # librdkafka writes its own log lines to stderr, one a second while a broker is down:
-    # what went wrong comes through error_cb, and is told once.
+    # what went wrong comes through error_cb, and is reported once.
     "log_level": "0",
     "socket.timeout.ms": str(1000 * SOCKET_TIMEOUT),
     "socket.connection.setup.timeout.ms": "5000",
@@ -99,7 +99,7 @@ _C = TypeVar("_C")
 
 
 class ConnectionErrors:
-    """What the connections of a client complain of, until a request succeeds.
+    """The errors of a client's connections, until a request succeeds.
 
     A broker's reason (a missing right, for example) comes once, apart from the request it is of.
     """
@@ -117,7 +117,7 @@ class ConnectionErrors:
         if error.name() == "_FATAL":
             self.fatal = error
         self.connections_lost += is_local(error)
-        # What a broker says is told once, and explains more than what this side saw after it.
+        # A broker reports its reason once, and it explains more than what this side sees after it.
         if self._worst is None or is_local(self._worst) or not is_local(error):
             self._worst = error
 
@@ -126,7 +126,7 @@ class ConnectionErrors:
         self._worst = None
 
     def failure(self, what: str, answer: Answer) -> KafkaError:
-        """Say that `what` failed; where a connection complained, that is the reason."""
+        """Say that `what` failed; where a connection reported an error, that is the reason."""
         reason = self._worst if self._worst is not None and is_local(answer) else answer
         if self.fatal is not None:
             reason = self.fatal
@@ -156,14 +156,14 @@ class Client:
         *,
         role: Role = OUTSIDER,
     ) -> None:
-        self._complaints = ConnectionErrors(properties.get("bootstrap.servers", ""))
+        self._connection_errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
         settings: dict[str, Any] = {
             **_COMMON,
             **role.settings,
             **properties,
             **role.fixed,
             "group.id": group,
-            "error_cb": self._complaints.hear,
+            "error_cb": self._connection_errors.hear,
             "logger": SILENT,
         }
         if on_commit is not None:
@@ -178,30 +178,30 @@ class Client:
             raised: object = sys.exc_info()[1]
             if not isinstance(raised, Answer):
                 raise
-            self._complaints.hear(raised)
+            self._connection_errors.hear(raised)
             return
         error = message.error() if message is not None else None
         if error is not None:  # a consumer that does not fetch gets nothing but errors
-            self._complaints.hear(error)
+            self._connection_errors.hear(error)
 
     @property
     def connections_lost(self) -> int:
         """How many connections have failed so far."""
-        return self._complaints.connections_lost
+        return self._connection_errors.connections_lost
 
     @property
     def dead(self) -> bool:
         """Whether it has ended for good, as librdkafka says: nothing will ever succeed."""
-        return self._complaints.fatal is not None
+        return self._connection_errors.fatal is not None
 
     def content(self) -> None:
-        """Forget all complaints: a request has been answered."""
-        self._complaints.forget()
+        """Forget all connection errors: a request has been answered."""
+        self._connection_errors.forget()
 
     def failure(self, what: str, answer: Answer) -> KafkaError:
-        """Say that `what` failed; where a connection complained, that is the reason."""
+        """Say that `what` failed; where a connection reported an error, that is the reason."""
         self.poll()
-        return self._complaints.failure(what, answer)
+        return self._connection_errors.failure(what, answer)
 
     def close(self) -> None:
         """Close the connections; waits some seconds for a commit that is still out."""
@@ -224,7 +224,7 @@ def open_admin(properties: Mapping[str, str]) -> AdminClient:
 def accepted(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:
     """A client of this kind. Raises SettingsError when librdkafka does not accept the settings.
 
-    They are looked at before: a text that is not UTF-8 would end the whole process.
+    They are checked before: a text that is not UTF-8 would end the whole process.
     """
     for name, value in settings.items():
         require_property(name, value)
@@ -241,14 +241,14 @@ def accepted(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> 
 def answer_of(error: KafkaException) -> Answer:
     """The KafkaError inside an exception of the library."""
     answer = error.args[0]
-    assert isinstance(answer, Answer)  # noqa: S101  # the library's own contract, told to mypy
+    assert isinstance(answer, Answer)  # noqa: S101  # the library's own contract, for mypy
     return answer
 
 
 def _inner_name(error: Answer) -> str:
     """The name of an error; that of its reason, where librdkafka only says that it is fatal.
 
-    The reason comes as the text that librdkafka has for it, so that is what is looked for.
+    The reason comes as the text that librdkafka has for it, so that is what is compared.
     """
     if error.name() == "_TRANSPORT" and "SSL routines" in error.str():
         return "_SSL"  # under TLS 1.3 a broker refuses a certificate when the handshake is over

@@ -1,4 +1,4 @@
-"""Facts about a cluster and its groups, as far as Kafka tells; changes nothing.
+"""Facts about a cluster and its groups, as far as Kafka reports them; changes nothing.
 
 Groups are described by requests that only the AdminClient has. While a broker restarts these can
 end the whole process (see `eo_listener.kafka`). So this is for commands of their own and never for
@@ -93,7 +93,7 @@ class ClusterDescriber:
         held, held_error = self._held(name)
         unstable = bool(held) and self._is_unstable(name, held or {})
         try:
-            told: Any = self._settled(lambda: self._describe(name))
+            described: Any = self._settled(lambda: self._describe(name))
         except KafkaError as error:
             gone = error.code == _NO_GROUP
             return GroupFacts(
@@ -107,18 +107,18 @@ class ClusterDescriber:
             )
         return GroupFacts(
             name=name,
-            state=_STATES.get(told.state),
-            kind=_KINDS.get(told.type),
-            simple=told.is_simple_consumer_group,
+            state=_STATES.get(described.state),
+            kind=_KINDS.get(described.type),
+            simple=described.is_simple_consumer_group,
             members=tuple(
                 Member(
                     client=member.client_id,
                     host=member.host.lstrip("/"),
                     instance=member.group_instance_id,
                 )
-                for member in told.members
+                for member in described.members
             ),
-            operations=_names(told.authorized_operations),
+            operations=_names(described.authorized_operations),
             held=held,
             held_error=held_error,
             unstable=unstable,
@@ -192,8 +192,8 @@ class ClusterDescriber:
             return futures[name]
 
         try:
-            told = self._settled(ask)
-            partitions = {TopicPartition(name, one.id) for one in told.partitions}
+            described = self._settled(ask)
+            partitions = {TopicPartition(name, one.id) for one in described.partitions}
             deadline = time.monotonic() + self._timeout
             snapshot = self._logs.snapshot(NOTHING_HELD, partitions, deadline).whole()
         except KafkaError as error:
@@ -201,7 +201,7 @@ class ClusterDescriber:
         return TopicFacts(
             name=name,
             has_id=name in snapshot.topic_ids,
-            operations=_names(told.authorized_operations),
+            operations=_names(described.authorized_operations),
             starts={tp.partition: start for tp, start in snapshot.starts.items()},
             ends={tp.partition: end for tp, end in snapshot.ends.items()},
         )
@@ -223,5 +223,5 @@ class ClusterDescriber:
 
 
 def _names(operations: Collection[Any] | None) -> frozenset[str] | None:
-    """Kafka leaves them out when the broker is too old; none at all is told the same way."""
+    """Kafka leaves them out when the broker is too old; none at all looks the same."""
     return frozenset(one.name for one in operations) if operations else None

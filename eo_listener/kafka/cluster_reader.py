@@ -36,8 +36,8 @@ class ClusterReader:
     ) -> Mapping[TopicPartition, Position]:
         """The offsets that a group holds, with their metadata; empty for an unknown group.
 
-        Looks at all partitions of the cluster when none are named. Offsets committed in a
-        transaction count from its end on, which comes a little after its producer was told so:
+        Reads all partitions of the cluster when none are named. Offsets committed in a
+        transaction count from its end on, which comes a little after its producer was answered:
         `stable` waits for that end (KIP-447).
         """
         require_name("group", group)

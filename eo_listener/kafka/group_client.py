@@ -15,7 +15,7 @@ from eo_listener.model.errors import KafkaError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.offsets import Position, TopicPartition
 
-# Seconds between two looks for an answer: a poll does not end with it, and one of less than a
+# Seconds between two checks for an answer: a poll does not end with it, and one of less than a
 # millisecond does not wait at all.
 _STEPS = (0.0002, 0.05)
 

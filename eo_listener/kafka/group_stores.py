@@ -33,7 +33,7 @@ MODES: Mapping[str, Callable[[Mapping[str, str]], GroupStore]] = {
 def open_groups(properties: Mapping[str, str], mode: str) -> GroupStore:
     """The groups of one cluster in this mode; connects to nothing yet.
 
-    Raises SettingsError for a mode that there is not.
+    Raises SettingsError for an unknown mode.
     """
     _require(mode)
     return MODES[mode](properties)
@@ -107,7 +107,7 @@ def _read(store: KeyStore, shim_client: ShimClient | None) -> dict[str, str]:
     except (JvmError, FormatError, SettingsError) as error:
         raise KafkaError(
             f"the key store {store.location} could not be read", code=NO_STORE, cause=str(error)
-        ) from None  # the cause is told in full, and the answer holds a key
+        ) from None  # the cause is complete, and the answer holds a key
 
 
 def _no_java(why: str | None) -> KafkaError:

@@ -141,7 +141,9 @@ class _Calls:
         self._shim_client = shim_client
         self._last: Future[str] | None = None
         self._orders: SimpleQueue[tuple[str, str, Future[str]] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="eo-listener-hands", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name="eo-listener-java-kafka", daemon=True
+        )
         self._thread.start()
 
     def settle(self, deadline: float) -> None:
@@ -169,7 +171,7 @@ class _Calls:
             what, argument, answer = order
             try:
                 answer.set_result(self._shim_client.call(what, argument))
-            except Exception as error:  # noqa: BLE001  # told to who waits, or to nobody if none does
+            except Exception as error:  # noqa: BLE001  # raised in the caller that waits, if one does
                 answer.set_exception(error)
 
 

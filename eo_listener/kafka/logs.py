@@ -33,7 +33,7 @@ _GONE = NO_TOPIC | {"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
 _STALE = _GONE | LEADER_MOVES | {"_NOENT"}
 # What a broker says of a topic in an answer about a group; anything else is of the group.
 _OF_TOPICS = frozenset({"TOPIC_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION"})
-_PATIENCE = 3.0  # seconds for librdkafka's memory of who leads what to be renewed
+_METADATA_TIMEOUT = 3.0  # seconds for librdkafka to refresh its metadata
 _PAUSE = 0.1
 # Topic.INTERNAL_TOPICS of kafka-clients, which Spark's patterns leave out too.
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -50,7 +50,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a group holds; `errors` has the error name of topics of which Kafka does not tell it."""
+    """What a group holds; `errors` has the error name of topics that Kafka refuses to describe."""
 
     positions: Mapping[TopicPartition, Position]
     errors: Mapping[str, str]
@@ -81,15 +81,15 @@ class Logs:
         found, errors = self._described({tp.topic for tp in partitions}, deadline)
         errors |= held.errors
         there = [tp for tp in _existing(partitions, found) if tp.topic not in errors]
-        starts, refused = self._edges("start", OFFSET_BEGINNING, there, deadline)
-        ends, refused_too = self._edges("end", OFFSET_END, there, deadline)
-        errors |= refused | refused_too
-        told = {name: topic for name, topic in found.items() if name not in errors}
+        starts, refused_starts = self._edges("start", OFFSET_BEGINNING, there, deadline)
+        ends, refused_ends = self._edges("end", OFFSET_END, there, deadline)
+        errors |= refused_starts | refused_ends
+        readable = {name: topic for name, topic in found.items() if name not in errors}
         return GroupSnapshot(
             held={tp: at for tp, at in held.positions.items() if tp.topic not in errors},
             starts={tp: start for tp, start in starts.items() if tp.topic not in errors},
             ends={tp: end for tp, end in ends.items() if tp.topic not in errors},
-            topic_ids={name: topic.id for name, topic in told.items() if topic.id is not None},
+            topic_ids={name: topic.id for name, topic in readable.items() if topic.id is not None},
             errors=errors,
         )
 
@@ -144,7 +144,7 @@ class Logs:
     def _described(
         self, names: Collection[str], deadline: float
     ) -> tuple[dict[str, Topic], dict[str, str]]:
-        """Those of the topics that exist, each described anew; errors of those that are refused.
+        """Those of the topics that exist, each described again; errors of those that are refused.
 
         Of all requests of the AdminClient this one alone is used: it needs no coordinator, and
         went through restarts of a broker that end the process with those for groups.
@@ -191,7 +191,7 @@ class Logs:
         """
         client, _ = self._open()
         what = f"reading where logs {name}"
-        patience = min(deadline, time.monotonic() + _PATIENCE)
+        retry_until = min(deadline, time.monotonic() + _METADATA_TIMEOUT)
         while True:
             asked = (Wire(tp.topic, tp.partition, wanted) for tp in partitions)
             edges: dict[TopicPartition, int] = {}
@@ -205,7 +205,7 @@ class Logs:
                     else:
                         errors[part.topic] = part.error.name()
             except KafkaError as error:
-                if error.code not in _STALE or time.monotonic() >= patience:
+                if error.code not in _STALE or time.monotonic() >= retry_until:
                     raise
                 time.sleep(_PAUSE)
             else:

@@ -22,7 +22,7 @@ from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
 
 _STEP = 0.05
-_PATIENCE = 3.0  # seconds for a member that is there to take up further topics
+_JOIN_TIMEOUT = 3.0  # seconds for a member that is there to take up further topics
 _REJOIN_EVERY = 15.0  # seconds between two tries to be a member again, where nothing is committed
 _CLOSE = 3.0  # seconds to wait for a member to end
 _PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that there is one
@@ -58,7 +58,7 @@ class MemberGroups(PooledGroupStore["_Member"]):
     ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError.
 
-        Joins first: what an older driver has under way would land after the look.
+        Joins first: a commit of an older driver could arrive after the snapshot.
         """
         deadline = time.monotonic() + timeout
         there = {tp.topic for tp in self._logs.existing(partitions, deadline)}
@@ -105,7 +105,9 @@ class _Member:
             raise
         refused = {tp: positions[tp] for tp, code in answer.items() if code and not _is_open(code)}
         self._ownership.aborted(refused)
-        self._ownership.landed({tp: positions[tp] for tp, error in answer.items() if error is None})
+        self._ownership.confirmed(
+            {tp: positions[tp] for tp, error in answer.items() if error is None}
+        )
         if _FENCED in answer.values():
             raise self._bury(member)
         return {tp: _REBALANCE if code in _LEFT_BEHIND else code for tp, code in answer.items()}
@@ -129,7 +131,7 @@ class _Member:
         now = time.monotonic()
         if self._out and self._topics and not self._ownership.lost and now >= self._rejoin_at:
             self._rejoin_at = now + _REJOIN_EVERY
-            with suppress(KafkaError):  # the next commit tries again, and tells
+            with suppress(KafkaError):  # the next commit tries again, and reports
                 self._joined(self._topics, now + _REJOIN)
 
     def close(self) -> None:
@@ -161,8 +163,8 @@ class _Member:
             member.client.consumer.subscribe(
                 sorted(wanted), on_assign=self._on_assign, on_lost=self._on_lost
             )
-        patience = deadline if first else min(deadline, time.monotonic() + _PATIENCE)
-        while not (self._assigned or self._out) and time.monotonic() < patience:
+        wait_until = deadline if first else min(deadline, time.monotonic() + _JOIN_TIMEOUT)
+        while not (self._assigned or self._out) and time.monotonic() < wait_until:
             member.client.poll(_STEP)
             if member.client.dead:
                 raise self._bury(member)
@@ -206,7 +208,7 @@ class _Member:
         """The group has gone on without this member, which had stood still or was cut off.
 
         librdkafka would join again at once, and in a classic group throw out a successor that
-        has come meanwhile. So it is kept from that until the group was looked at.
+        has come meanwhile. So it is kept from that until the group has been read.
         """
         consumer.unsubscribe()
         self._assigned, self._out = False, True

@@ -9,56 +9,54 @@ from eo_listener.model.offsets import Position, TopicPartition
 
 
 class Ownership:
-    """Whose commits a group should hold, if nobody has taken it over.
+    """Which commits a group should hold, if no other driver has taken it over.
 
-    To join as the fixed member, or to open the producer, fences whoever was there. At first that
-    is meant: a new driver takes the place of the old one. Later, when a client has to be
-    replaced, this store may itself be the one that was replaced meanwhile, and would throw its
-    successor out. So it looks at the group before, and goes on only if all it finds is its own.
-    This is kept as long as the store: it outlives the clients, which are closed when there are
-    too many of them.
+    Joining with the fixed instance id, or opening the producer, fences the previous owner. At
+    start-up this is intended: a new driver replaces the old one. When a client is reopened later,
+    a newer driver may own the group, and reopening would fence it. So the store first reads the
+    group, and continues only if every offset is one that it committed itself. This is kept as long
+    as the store: it outlives the clients, which are closed when there are too many of them.
 
-    What this cannot see is a successor that has taken the group and not committed yet. Those are
-    milliseconds: it commits in the same breath.
+    It cannot see a successor that has joined but not committed yet: a few milliseconds.
     """
 
     def __init__(self) -> None:
-        self.lost: str | None = None  # how it was lost to another, for good
+        self.lost: str | None = None  # why it was lost to another committer for good
         self._known: dict[TopicPartition, Position] = {}
-        self._doubt: defaultdict[TopicPartition, set[Position]] = defaultdict(set)
+        self._unconfirmed: defaultdict[TopicPartition, set[Position]] = defaultdict(set)
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Those to look at."""
-        return tuple({**self._known, **self._doubt})
+        """Those to read before a client is replaced."""
+        return tuple({**self._known, **self._unconfirmed})
 
     def found(self, held: Mapping[TopicPartition, Position]) -> None:
-        """Take note of what the group held when it was first read after it was taken."""
+        """Record what the group held at the first read after it was taken over."""
         self._known = {**held, **self._known}
 
     def sending(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """These are on their way: from now on the group may hold them."""
+        """These are being sent: from now on the group may hold them."""
         for tp, position in positions.items():
-            self._doubt[tp].add(position)
+            self._unconfirmed[tp].add(position)
 
-    def landed(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """The group has these."""
+    def confirmed(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """The group holds these."""
         self._known.update(positions)
         for tp in positions:
-            self._doubt.pop(tp, None)
+            self._unconfirmed.pop(tp, None)
 
     def aborted(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """These will never land."""
+        """These will never be stored."""
         for tp, position in positions.items():
-            self._doubt[tp].discard(position)
+            self._unconfirmed[tp].discard(position)
 
     def foreign(self, held: Mapping[TopicPartition, Position]) -> TopicPartition | None:
         """A partition for which the group holds what this store has neither sent nor found.
 
-        One that holds nothing is none: offsets expire, and go with their topic.
+        A partition without an offset does not count: offsets expire, and go with their topic.
         """
         for tp, position in held.items():
-            sent = self._doubt.get(tp, set())
+            sent = self._unconfirmed.get(tp, set())
             concerns = tp in self._known or sent
             if concerns and position != self._known.get(tp) and position not in sent:
                 return tp

@@ -30,7 +30,7 @@ from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 _AT_ONCE: Final = 1000
-_NEAR: Final = 10_000  # offsets between two spans that are read through rather than sought over
+_NEAR: Final = 10_000  # offsets between two ranges that are read through rather than sought over
 _END: Final = "_PARTITION_EOF"
 
 
@@ -38,7 +38,7 @@ class RecordReader:
     """The `LogReader` over librdkafka. Not to be used by two threads at once.
 
     `timeout` bounds each question, and each silence while records are read, in seconds.
-    `transactional` says whether any producer of these topics is; None where nobody knows. Raises
+    `transactional` says whether any producer of these topics is; None where that is unknown. Raises
     SettingsError for properties that librdkafka does not accept.
     """
 
@@ -54,7 +54,7 @@ class RecordReader:
         self._timeout = timeout
         self._logs = Logs(properties)
         self._admin = open_admin(self._properties)
-        self._complaints = ConnectionErrors(properties.get("bootstrap.servers", ""))
+        self._connection_errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
         self._consumers: dict[bool, Consumer] = {}
 
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
@@ -76,12 +76,12 @@ class RecordReader:
             for tp, end in snapshot.ends.items()
         }
 
-    def seen(self, partition: TopicPartition, spans: Runs, *, committed: bool) -> Runs:
-        """The offsets of the records in `spans`, and of some beside them. Raises KafkaError."""
+    def seen(self, partition: TopicPartition, ranges: Runs, *, committed: bool) -> Runs:
+        """The offsets of the records in `ranges`, and of some beside them. Raises KafkaError."""
         consumer = self._consumer(committed=committed)
         found: list[OffsetRange] = []
-        for span in _joined(spans):
-            found.extend(of_offsets(self._offsets(consumer, partition, span)))
+        for wanted in _joined(ranges):
+            found.extend(of_offsets(self._offsets(consumer, partition, wanted)))
         return runs(found)
 
     def close(self) -> None:
@@ -91,22 +91,24 @@ class RecordReader:
             consumer.close()
         self._consumers.clear()
 
-    def _offsets(self, consumer: Consumer, tp: TopicPartition, span: OffsetRange) -> Iterator[int]:
-        consumer.assign([Wire(tp.topic, tp.partition, span.start)])
+    def _offsets(
+        self, consumer: Consumer, tp: TopicPartition, wanted: OffsetRange
+    ) -> Iterator[int]:
+        consumer.assign([Wire(tp.topic, tp.partition, wanted.start)])
         deadline = time.monotonic() + self._timeout
         while True:
             messages = consumer.consume(_AT_ONCE, timeout=0.5)
             if messages:
                 deadline = time.monotonic() + self._timeout
             elif time.monotonic() >= deadline:
-                raise self._complaints.failure(f"reading {tp}", Answer(TIMED_OUT))
+                raise self._connection_errors.failure(f"reading {tp}", Answer(TIMED_OUT))
             for message in messages:
                 error, offset = message.error(), message.offset()
                 if error is not None and error.name() == _END:
                     return
                 if error is not None:
-                    raise self._complaints.failure(f"reading {tp}", error)
-                if offset is None or offset >= span.until:
+                    raise self._connection_errors.failure(f"reading {tp}", error)
+                if offset is None or offset >= wanted.until:
                     return
                 yield offset
 
@@ -116,13 +118,13 @@ class RecordReader:
         try:
             (found,) = self._consumer(committed=True).offsets_for_times(wire, timeout=self._timeout)
         except KafkaException as error:
-            raise self._complaints.failure(f"reading {tp}", answer_of(error)) from error
+            raise self._connection_errors.failure(f"reading {tp}", answer_of(error)) from error
         if found.error is not None:
-            raise self._complaints.failure(f"reading {tp}", found.error)
+            raise self._connection_errors.failure(f"reading {tp}", found.error)
         return found.offset
 
     def _is_compacted(self, topic: str) -> bool | None:
-        """Whether single records may be deleted; None where Kafka does not tell us."""
+        """Whether single records may be deleted; None where Kafka does not report it."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         future = self._admin.describe_configs([resource], request_timeout=self._timeout)[resource]
         try:
@@ -141,22 +143,22 @@ class RecordReader:
                 "enable.partition.eof": "true",
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed" if committed else "read_uncommitted",
-                "error_cb": self._complaints.hear,
+                "error_cb": self._connection_errors.hear,
                 "logger": SILENT,
             }
             found = self._consumers[committed] = accepted(Consumer, settings)
         return found
 
 
-def _joined(spans: Runs) -> Iterator[OffsetRange]:
-    """The spans to read: those near each other as one."""
+def _joined(ranges: Runs) -> Iterator[OffsetRange]:
+    """The ranges to read: those near each other as one."""
     held: OffsetRange | None = None
-    for span in spans:
-        if held is not None and span.start - held.until <= _NEAR:
-            held = OffsetRange(held.start, span.until)
+    for wanted in ranges:
+        if held is not None and wanted.start - held.until <= _NEAR:
+            held = OffsetRange(held.start, wanted.until)
             continue
         if held is not None:
             yield held
-        held = span
+        held = wanted
     if held is not None:
         yield held

@@ -20,14 +20,14 @@ from eo_listener.model.kafka_errors import NO_TOPIC, PASSING
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupSnapshot, ShimClient
 
-PATIENCE: Final = 60.0
+LOGS_TIMEOUT: Final = 60.0
 """Seconds that a batch waits for a Kafka that is away, before it fails."""
 
 # A broker that has not heard of a topic yet; one that is gone is left out of the answer.
 _PASSING: Final = PASSING | NO_TOPIC
 _REQUEST: Final = 10.0
 _PAUSE: Final = 0.5
-# Java's look wants a group that the client may describe; what it holds is not used. These name
+# Java's snapshot needs a group that the client may describe; what it holds is not used. These name
 # one that somebody has been given rights to, as the prefix does that Spark's own groups have.
 _GROUPS: Final = (GROUP_OPTION, OWN_GROUP_OPTION, "kafka.group.id")
 _PREFIX: Final = "groupidprefix"
@@ -47,11 +47,11 @@ class SourceLogs:
         shim_client: ShimClient | None = None,
         *,
         kafka: Mapping[str, str] = MappingProxyType({}),
-        patience: float = PATIENCE,
+        timeout: float = LOGS_TIMEOUT,
     ) -> None:
         self._rules = GroupRouting(kafka=kafka, gssapi=has_gssapi())
         self._shim_client = shim_client
-        self._patience = patience
+        self._timeout = timeout
         # By process too: librdkafka's threads do not come along where one is forked off, and
         # closing its clients there would wait for them.
         self._clients: dict[tuple[int, Cluster], _Asker] = {}
@@ -62,11 +62,11 @@ class SourceLogs:
     ) -> GroupSnapshot:
         """Say where the logs of a source stand; `options` are its reader's, keys in lower case.
 
-        Waits `patience` seconds for a Kafka, or a leader, that is away. Raises KafkaError after
+        Waits `timeout` seconds for a Kafka, or a leader, that is away. Raises KafkaError after
         that, or at once for a refusal, and SettingsError for options that lead to no cluster.
         """
         cluster = self.cluster(options)
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout
         while True:
             try:
                 request = min(deadline, time.monotonic() + _REQUEST)

@@ -22,7 +22,7 @@ _FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
 # Errors of one partition, for which the whole transaction is aborted.
 _OF_ONE = _UNKNOWN_TOPIC | {"TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE"}
-_LOOK = 2.0
+_READ_TIMEOUT = 2.0
 _PAUSE = 10.0  # seconds for a successor to commit, where it is not clear that there is one
 _STUCK = 10.0  # seconds that a producer may stay silent although its group can be read
 
@@ -91,7 +91,7 @@ class TransactionalGroups(PooledGroupStore["_Transactions"]):
     ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError.
 
-        Takes the group over first: what an older driver has under way would land after the look.
+        Takes the group over first: a commit of an older driver could arrive after the snapshot.
         """
         deadline = time.monotonic() + timeout
         held = self._clients.of(group).held(partitions, deadline)
@@ -170,12 +170,12 @@ class _Transactions:
         return self._producer
 
     def _conclude(self, producer: OffsetProducer) -> KafkaError | None:
-        """What became of the last transaction: an error, or None. Raises the final error."""
+        """The result of the last transaction: an error, or None. Raises the fatal error."""
         self._readable = None
         self._taken = self._taken or producer.stage is not Stage.NEW
         answer, producer.error = producer.error, None
         if answer is None:
-            producer.complaints.forget()
+            producer.connection_errors.forget()
             return None
         if answer.name() not in _FENCED:
             return producer.failure(self._what, answer)
@@ -188,7 +188,7 @@ class _Transactions:
         else:
             if not producer.young or self._retake_at is not None:
                 self._lose(answer.str())
-            self._require_ours(time.monotonic() + _LOOK)
+            self._require_ours(time.monotonic() + _READ_TIMEOUT)
             self._retake_at = time.monotonic() + _PAUSE
             cause = "soon after it had begun: by a successor, or by an own request that came late"
         return self._ended(cause)
@@ -204,10 +204,10 @@ class _Transactions:
         While Kafka is away it is right that it does not come back. So it is given up only when
         the group could be read for a while, and it has still not moved.
         """
-        patience = deadline - 1.0
+        wait_until = deadline - 1.0
         if self._readable is not None:
-            patience = min(patience, self._readable + _STUCK)
-        if producer.wait(patience):
+            wait_until = min(wait_until, self._readable + _STUCK)
+        if producer.wait(wait_until):
             return
         self._require_ours(max(deadline, time.monotonic() + 1.0))
         now = time.monotonic()

@@ -2,7 +2,7 @@
 
 librdkafka's calls are made on a thread of their own, because sending offsets can block forever
 (librdkafka#5456, #5511). A call that timed out is taken up again on the same producer, where
-librdkafka goes on with it: a producer is opened anew only when this one is of no use any more.
+librdkafka goes on with it: a new producer is opened only when this one is unusable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eo_listener.model.errors import KafkaError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.offsets import Position, TopicPartition
 
-TRANSACTION_TIMEOUT = 60.0  # librdkafka's own; every broker takes it unless told otherwise
+TRANSACTION_TIMEOUT = 60.0  # librdkafka's own; every broker takes it by default
 _TRANSACTIONAL = {
     "transaction.timeout.ms": str(int(TRANSACTION_TIMEOUT * 1000)),
     # With the default of 100 ms every transaction takes as long: librdkafka waits so before it
@@ -54,13 +54,13 @@ class OffsetProducer:
     def __init__(
         self, properties: Mapping[str, str], transactional_id: str, ownership: Ownership
     ) -> None:
-        self.complaints = ConnectionErrors(properties.get("bootstrap.servers", ""))
+        self.connection_errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
         self._producer = accepted(
             Producer,
             {
                 **common({**_TRANSACTIONAL, **properties}),
                 "transactional.id": transactional_id,
-                "error_cb": self.complaints.hear,
+                "error_cb": self.connection_errors.hear,
                 "logger": SILENT,
             },
         )
@@ -129,14 +129,14 @@ class OffsetProducer:
     def failure(self, what: str, answer: Answer) -> KafkaError:
         """Say that `what` failed."""
         self.poll()
-        return self.complaints.failure(what, answer)
+        return self.connection_errors.failure(what, answer)
 
     def poll(self) -> None:
         """Serve callbacks."""
         try:
             self._producer.poll(0)
         except KafkaException as error:  # one that is fatal comes out of here every time
-            self.complaints.hear(answer_of(error))
+            self.connection_errors.hear(answer_of(error))
 
     def close(self) -> None:
         """End it.
@@ -205,7 +205,7 @@ class OffsetProducer:
                 self._abandon(error, deadline)
             raise  # else it is fatal, or its outcome is unknown: then it is asked for again
         reached("transaction.committed")
-        self._ownership.landed(self._sent)
+        self._ownership.confirmed(self._sent)
         self.stage = Stage.READY
 
     def _abandon(self, cause: KafkaException, deadline: float) -> None:

@@ -118,8 +118,8 @@ class EventLogger:
     def _of_query(self, event: Event) -> None:
         match event:
             case GuardViolation():
-                told = log_messages.violation(event)
-                _say(logging.ERROR, "query %s, source %s: %s", event.query, event.source, told)
+                text = log_messages.violation(event)
+                _say(logging.ERROR, "query %s, source %s: %s", event.query, event.source, text)
             case ProgressEventsMissed():
                 _say(logging.WARNING, "query %s: %s", event.query, log_messages.missed(event))
             case ProgressEventsDuplicated():
@@ -143,11 +143,11 @@ class EventLogger:
         key = (event.cluster, event.group)
         trouble = self._troubles.get(key)
         if trouble is not None:
-            landed = event.offsets.keys()
-            trouble.partitions -= landed
+            confirmed = event.offsets.keys()
+            trouble.partitions -= confirmed
             # A cause is over where one that suffered from it has been committed: when it comes
             # back it is news, though some other partition stays in trouble all the while.
-            trouble.causes = {c: tps for c, tps in trouble.causes.items() if not tps & landed}
+            trouble.causes = {c: tps for c, tps in trouble.causes.items() if not tps & confirmed}
             if not trouble.partitions:
                 del self._troubles[key]
                 _say(
@@ -187,11 +187,11 @@ class EventLogger:
         )
 
     def _group(
-        self, event: _OfGroup, told: str, level: int = logging.WARNING, *, once: bool = True
+        self, event: _OfGroup, text: str, level: int = logging.WARNING, *, once: bool = True
     ) -> None:
         """Say something of a group; what is not said for the first time, on level DEBUG."""
         _say(
-            level if once else logging.DEBUG, "group %s at %s: %s", event.group, event.cluster, told
+            level if once else logging.DEBUG, "group %s at %s: %s", event.group, event.cluster, text
         )
 
     def _ignored(self, event: SourceIgnored) -> None:
@@ -210,17 +210,17 @@ class EventLogger:
 def _of_batch(event: BatchApplied | BatchReplayed | BatchFailed | QueryStateLost) -> None:
     if isinstance(event, BatchApplied):
         quiet = logging.INFO if event.attempts > 1 or event.dead_letters else logging.DEBUG
-        level, told = (
+        level, text = (
             logging.WARNING if event.gaps or event.skipped else quiet,
             log_messages.applied(event),
         )
     elif isinstance(event, BatchReplayed):
-        level, told = logging.INFO, log_messages.replayed(event)
+        level, text = logging.INFO, log_messages.replayed(event)
     elif isinstance(event, QueryStateLost):
-        level, told = logging.WARNING, log_messages.state_lost(event)
+        level, text = logging.WARNING, log_messages.state_lost(event)
     else:
-        level, told = logging.ERROR, log_messages.halted(event)
-    _say(level, "query %s, batch %d: %s", event.query, event.batch_id, told)
+        level, text = logging.ERROR, log_messages.batch_failed(event)
+    _say(level, "query %s, batch %d: %s", event.query, event.batch_id, text)
 
 
 def _say(level: int, text: str, *args: object) -> None:

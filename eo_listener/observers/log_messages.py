@@ -146,7 +146,7 @@ def repeated(event: ProgressEventsDuplicated) -> str:
 
 
 def violation(event: GuardViolation) -> str:
-    """Say what the guard found, why most likely, and what to do."""
+    """Say what the guard found, the likely cause and the fix."""
     cause, fix = _VIOLATIONS[event.violations[0].kind]
     if event.withheld:
         fix += (
@@ -162,25 +162,25 @@ def violation(event: GuardViolation) -> str:
 def applied(event: BatchApplied) -> str:
     """Say what a sink has applied, and which offsets it will never have."""
     rows = "its rows" if event.rows is None else f"{event.rows} rows"
-    told = f"{event.sink} applied {rows}"
+    text = f"{event.sink} applied {rows}"
     if event.dead_letters:
-        told += f" and {event.dead_letters} dead letters"
+        text += f" and {event.dead_letters} dead letters"
     if event.attempts > 1:
-        told += f", in attempt {event.attempts}"
+        text += f", in attempt {event.attempts}"
     if event.gaps:
         lost = sum(until - start for start, until in event.gaps.values())
-        ranges = few(f"{tp} {span}" for tp, span in event.gaps.items())
-        told += (
+        ranges = few(f"{tp} {one}" for tp, one in event.gaps.items())
+        text += (
             f'. {lost} offsets before or in it are lost, and on_gap="accept" accepted that: '
             f'{ranges}. Fix: drop on_gap="accept" again, or the next gap is accepted as well'
         )
     if event.skipped:
-        ranges = few(f"{tp} {span}" for tp, span in event.skipped.items())
-        told += (
+        ranges = few(f"{tp} {one}" for tp, one in event.skipped.items())
+        text += (
             f". Its ledger begins with this batch; nothing is known of the offsets before: {ranges}"
             '. Fix: drop on_first="accept" again, or an emptied ledger is accepted as well'
         )
-    return told
+    return text
 
 
 def replayed(event: BatchReplayed) -> str:
@@ -198,11 +198,11 @@ def state_lost(event: QueryStateLost) -> str:
     )
 
 
-def halted(event: BatchFailed) -> str:
-    """Say why a batch was broken off."""
-    likely = f". Cause: {event.cause}" if event.cause else ""
-    to_do = f". Fix: {event.fix}" if event.fix else ""
-    return f"{event.error}: {event.problem}{likely}{to_do}"
+def batch_failed(event: BatchFailed) -> str:
+    """Say why a batch failed."""
+    cause = f". Cause: {event.cause}" if event.cause else ""
+    fix = f". Fix: {event.fix}" if event.fix else ""
+    return f"{event.error}: {event.problem}{cause}{fix}"
 
 
 def _violation(one: Violation) -> str:

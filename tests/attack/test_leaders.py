@@ -21,12 +21,12 @@ pytestmark = pytest.mark.kafka
 def test_a_leader_that_is_away(
     attacked: Attacked, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Longer than one question waits, it is asked again until the patience has run out."""
-    monkeypatch.setattr("eo_listener.kafka.logs._PATIENCE", 0.3)
+    """Longer than one question waits, it is asked again until the timeout has passed."""
+    monkeypatch.setattr("eo_listener.kafka.logs._METADATA_TIMEOUT", 0.3)
     tp = TopicPartition(attacked.topics.create(partitions=1), 0)
     attacked.topics.fill(tp.topic, 3)
     options = {"kafka.bootstrap.servers": attacked.servers}
-    logs = SourceLogs(patience=20.0)
+    logs = SourceLogs(timeout=20.0)
     fault = attacked.proxy.arm("ListOffsets", Refuse(ERRORS[code]), times=None)
     back = threading.Timer(2.0, attacked.proxy.disarm)
     back.start()
@@ -36,7 +36,7 @@ def test_a_leader_that_is_away(
     assert time.monotonic() - started > 1.5
     back.join()
     logs.close()
-    logs = SourceLogs(patience=1.0)
+    logs = SourceLogs(timeout=1.0)
     attacked.proxy.arm("ListOffsets", Refuse(ERRORS[code]), times=None)
     with pytest.raises(KafkaError, match="reading where logs start"):
         logs.snapshot(options, [tp])
@@ -46,7 +46,7 @@ def test_a_leader_that_is_away(
 def test_a_refusal_is_told_at_once(attacked: Attacked) -> None:
     """What no waiting heals is not waited for."""
     tp = TopicPartition(attacked.topics.create(partitions=1), 0)
-    logs = SourceLogs(patience=30.0)
+    logs = SourceLogs(timeout=30.0)
     attacked.proxy.arm("ListOffsets", Refuse(ERRORS["GROUP_AUTHORIZATION_FAILED"]), times=None)
     started = time.monotonic()
     with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):

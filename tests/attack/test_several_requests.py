@@ -39,7 +39,7 @@ def test_a_leader_that_is_away_for_one_of_them(attacked: Attacked, nth: int) -> 
     partitions = partitions_of(attacked)
     attacked.topics.fill(partitions[0].topic, 20)
     options = {"kafka.bootstrap.servers": attacked.servers}
-    with closing(SourceLogs(patience=20.0)) as logs:
+    with closing(SourceLogs(timeout=20.0)) as logs:
         logs.snapshot(options, partitions)
         refusal = Refuse(ERRORS["NOT_LEADER_OR_FOLLOWER"])
         fault = attacked.proxy.arm("ListOffsets", refusal, nth=nth)

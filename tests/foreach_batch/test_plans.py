@@ -316,7 +316,7 @@ def test_both_ways_to_kafka_say_the_same(jobs: Jobs, topics: Topics) -> None:
 
 def test_a_kafka_that_is_away(jobs: Jobs, topics: Topics) -> None:
     """A Kafka that does not answer is a typed error after a bounded time, never a guess."""
-    logs = SourceLogs(patience=1.0)
+    logs = SourceLogs(timeout=1.0)
     nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1"}
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
         logs.snapshot(nowhere, [TopicPartition("t", 0)])

@@ -17,7 +17,7 @@ def test_what_it_has_committed_is_its_own() -> None:
     ours = Ownership()
     ours.found({A: at(1, "before"), B: at(1, "before")})
     ours.sending({A: at(5)})
-    ours.landed({A: at(5)})
+    ours.confirmed({A: at(5)})
     assert ours.foreign({A: at(5), B: at(1, "before")}) is None
 
 
@@ -27,7 +27,7 @@ def test_all_that_was_found_or_sent_is_looked_at() -> None:
     ours.found({A: at(1)})
     ours.sending({A: at(5), B: at(5)})
     assert ours.partitions == (A, B)
-    ours.landed({A: at(5), B: at(5)})
+    ours.confirmed({A: at(5), B: at(5)})
     assert ours.partitions == (A, B)
 
 
@@ -49,11 +49,11 @@ def test_what_was_aborted_or_overtaken_is_not() -> None:
     ours.aborted({A: at(5)})
     assert ours.foreign({A: at(5)}) == A
     ours.sending({A: at(6)})
-    ours.landed({A: at(6)})
+    ours.confirmed({A: at(6)})
     assert ours.foreign({A: at(1)}) == A
     ours.sending({A: at(7)})
     ours.sending({A: at(8)})
-    ours.landed({A: at(8)})
+    ours.confirmed({A: at(8)})
     assert ours.foreign({A: at(7)}) == A
 
 
@@ -61,7 +61,7 @@ def test_another_writer_at_the_same_offset_is_foreign() -> None:
     """The metadata tells writers apart where the offsets do not."""
     ours = Ownership()
     ours.sending({A: at(5)})
-    ours.landed({A: at(5)})
+    ours.confirmed({A: at(5)})
     assert ours.foreign({A: at(5, "successor")}) == A
 
 
@@ -69,6 +69,6 @@ def test_what_expired_or_was_never_seen_proves_nothing() -> None:
     """An offset that is gone, or of a partition it never read, is no sign of a successor."""
     ours = Ownership()
     ours.sending({A: at(5)})
-    ours.landed({A: at(5)})
+    ours.confirmed({A: at(5)})
     assert ours.foreign({}) is None
     assert ours.foreign({B: at(9, "somebody")}) is None

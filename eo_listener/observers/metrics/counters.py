@@ -33,17 +33,17 @@ from eo_listener.model.events import (
     TopicRecreated,
 )
 from eo_listener.observers.metrics.counts import (
+    GroupCounts,
     GroupKey,
-    GroupTally,
     Latency,
     Numbers,
-    QueryTally,
-    RunTally,
-    SinkTally,
+    QueryCounts,
+    RunCounts,
+    SinkCounts,
 )
 
 OTHER = "(other)"  # stands for all groups, queries and errors beyond their limits
-_ERRORS = 50  # classes of errors that halt a query's batches, a transform's own among them
+_ERRORS = 50  # classes of errors that fail a query's batches, a transform's own among them
 _KEPT = 300.0  # seconds that a run's numbers outlive it: several scrapes, and its last commit
 
 _INCIDENTS: dict[type[Event], str] = {
@@ -80,9 +80,9 @@ class EventCounters:
         self._limit = limit
         self._clock, self._wall = clock, wall
         self._lock = threading.Lock()
-        self._groups: dict[GroupKey, GroupTally] = {}
-        self._queries: dict[str, QueryTally] = {}
-        self._runs: dict[str, RunTally] = {}
+        self._groups: dict[GroupKey, GroupCounts] = {}
+        self._queries: dict[str, QueryCounts] = {}
+        self._runs: dict[str, RunCounts] = {}
         self._latencies: dict[str, Latency] = {}
         self._internal_errors = 0
 
@@ -100,7 +100,7 @@ class EventCounters:
                 case QueryProgressed():
                     self._progressed(event)
                 case RunGroupsChanged():
-                    self._fed(event)
+                    self._groups_changed(event)
                 case InternalError():
                     self._internal_errors += 1
                 case _:
@@ -154,19 +154,19 @@ class EventCounters:
 
     def _of_sinks(self, event: _OfSinks) -> None:
         query = self._query(event.query)
-        sinks = query.sinks = query.sinks or SinkTally()
+        sinks = query.sinks = query.sinks or SinkCounts()
         match event:
             case BatchApplied():
                 self._applied(sinks, event)
             case BatchReplayed():
                 sinks.replayed += 1
             case BatchFailed():
-                known = event.error in sinks.halts or len(sinks.halts) < _ERRORS
-                sinks.halts[event.error if known else OTHER] += 1
+                known = event.error in sinks.batch_failures or len(sinks.batch_failures) < _ERRORS
+                sinks.batch_failures[event.error if known else OTHER] += 1
             case QueryStateLost():
                 sinks.state_lost += 1
 
-    def _applied(self, sinks: SinkTally, event: BatchApplied) -> None:
+    def _applied(self, sinks: SinkCounts, event: BatchApplied) -> None:
         sinks.applied += 1
         sinks.rows += event.rows or 0
         sinks.dead_letters += event.dead_letters or 0
@@ -176,7 +176,7 @@ class EventCounters:
         if event.run_id != sinks.run_id:  # it may read other topics, and have other sinks
             sinks.run_id, sinks.held = event.run_id, {}
         held = sinks.held.setdefault(event.sink, {})
-        held.update((tp, span.until) for tp, span in event.ranges.items())
+        held.update((tp, applied.until) for tp, applied in event.ranges.items())
 
     def _incident(self, event: _OfGroup) -> None:
         group = self._group(event.cluster, event.group)
@@ -191,7 +191,7 @@ class EventCounters:
         for source in event.sources:
             run.progressed(source)
 
-    def _fed(self, event: RunGroupsChanged) -> None:
+    def _groups_changed(self, event: RunGroupsChanged) -> None:
         if not event.ended:
             self._run(event.run_id, event.query).groups = event.groups
         elif event.run_id in self._runs:
@@ -214,22 +214,22 @@ class EventCounters:
         for query in {run.query for run in gone} - {run.query for run in left}:
             self._queries.pop(query, None)
 
-    def _group(self, cluster: str, name: str) -> GroupTally:
+    def _group(self, cluster: str, name: str) -> GroupCounts:
         key = (cluster, name)
         if key not in self._groups and len(self._groups) >= self._limit:
             key = (OTHER, OTHER)
-        return self._groups.setdefault(key, GroupTally())
+        return self._groups.setdefault(key, GroupCounts())
 
-    def _query(self, name: str) -> QueryTally:
+    def _query(self, name: str) -> QueryCounts:
         if name not in self._queries and len(self._queries) >= self._limit:
             name = OTHER
-        return self._queries.setdefault(name, QueryTally())
+        return self._queries.setdefault(name, QueryCounts())
 
-    def _run(self, run_id: str, query: str) -> RunTally:
-        """The run, made anew where there is room: else one that nobody sees."""
+    def _run(self, run_id: str, query: str) -> RunCounts:
+        """The run, created where there is room: else one that is not kept."""
         run = self._runs.get(run_id)
         if run is None:
-            run = RunTally(query)
+            run = RunCounts(query)
             if len(self._runs) < self._limit:
                 self._runs[run_id] = run
         return run

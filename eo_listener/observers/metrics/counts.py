@@ -1,4 +1,4 @@
-"""The numbers that are kept of groups, queries and runs: what `Tally` counts. Nothing else."""
+"""The numbers that are kept of groups, queries and runs: as `EventCounters` counts them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from eo_listener.model.events import BatchMetrics, SourceProgressed
 from eo_listener.model.offsets import Offsets, TopicPartition
 
-_KEPT = 64  # looks at the logs that are not reached yet; of more, every other is forgotten
+_KEPT = 64  # log ends that are not reached yet; of more, every other is dropped
 
 
 class TimeLag:
@@ -23,14 +23,14 @@ class TimeLag:
 
     def progressed(self, started: float, ends: Offsets, log_ends: Offsets) -> None:
         """Take in a batch: when its trigger began, where it ended, and where its logs did."""
-        # The same ends once more are no later look: Trigger.AvailableNow looks once, at its start.
+        # The same ends again are not newer: Trigger.AvailableNow reads them once, at its start.
         if log_ends != self._newest:
             self._ahead.append((started, log_ends))
             self._newest = log_ends
         while self._ahead and _covers(ends, self._ahead[0][1]):
             self.since = self._ahead.popleft()[0]
         if len(self._ahead) > _KEPT:
-            # What is forgotten makes the bound coarser, never wrong.
+            # What is dropped makes the bound coarser, never wrong.
             self._ahead = deque(list(self._ahead)[::2])
 
     def lag(self, now: float) -> float | None:
@@ -63,12 +63,12 @@ class Latency:
         self.seconds += seconds
 
     def copy(self) -> Latency:
-        """The same, for somebody else."""
+        """A copy that later events do not change."""
         return replace(self, counts=list(self.counts))
 
 
 @dataclass(slots=True)
-class GroupTally:
+class GroupCounts:
     """One group of one cluster. `held` is what was confirmed to us; `last` a wall-clock time."""
 
     commits: int = 0
@@ -78,8 +78,8 @@ class GroupTally:
     refusals: Counter[str] = field(default_factory=Counter)
     incidents: Counter[str] = field(default_factory=Counter)
 
-    def copy(self) -> GroupTally:
-        """The same, for somebody else."""
+    def copy(self) -> GroupCounts:
+        """A copy that later events do not change."""
         return replace(
             self,
             held=dict(self.held),
@@ -90,7 +90,7 @@ class GroupTally:
 
 
 @dataclass(slots=True)
-class SinkTally:
+class SinkCounts:
     """What exactly_once did for a query, all its sinks together; `lost` are accepted offsets.
 
     `held` is what each sink's ledger holds, by its label, as far as `run_id` has moved it.
@@ -102,14 +102,14 @@ class SinkTally:
     dead_letters: int = 0
     lost: int = 0
     state_lost: int = 0
-    halts: Counter[str] = field(default_factory=Counter)
+    batch_failures: Counter[str] = field(default_factory=Counter)
     run_id: str = ""
     held: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
 
-    def copy(self) -> SinkTally:
-        """The same, for somebody else."""
+    def copy(self) -> SinkCounts:
+        """A copy that later events do not change."""
         held = {sink: dict(offsets) for sink, offsets in self.held.items()}
-        return replace(self, halts=self.halts.copy(), held=held)
+        return replace(self, batch_failures=self.batch_failures.copy(), held=held)
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
@@ -121,22 +121,22 @@ class SinkTally:
 
 
 @dataclass(slots=True)
-class QueryTally:
+class QueryCounts:
     """One query, over all its runs; `sinks` is None where it has none of exactly_once."""
 
     violations: Counter[str] = field(default_factory=Counter)
     missed: int = 0
     ignored: int = 0
-    sinks: SinkTally | None = None
+    sinks: SinkCounts | None = None
 
-    def copy(self) -> QueryTally:
-        """The same, for somebody else."""
+    def copy(self) -> QueryCounts:
+        """A copy that later events do not change."""
         sinks = None if self.sinks is None else self.sinks.copy()
         return replace(self, violations=self.violations.copy(), sinks=sinks)
 
 
 @dataclass(slots=True)
-class RunTally:
+class RunCounts:
     """One run. `lags` are seconds by source; `ended` is on the monotonic clock, None before."""
 
     query: str
@@ -149,8 +149,8 @@ class RunTally:
     groups: frozenset[GroupKey] = frozenset()
     ended: float | None = None
 
-    def copy(self) -> RunTally:
-        """The same, for somebody else."""
+    def copy(self) -> RunCounts:
+        """A copy that later events do not change."""
         return replace(
             self,
             sources=dict(self.sources),
@@ -182,9 +182,9 @@ class RunTally:
 class Numbers:
     """A copy that nobody else changes; runs in the order in which their newest batches began."""
 
-    groups: dict[GroupKey, GroupTally]
-    queries: dict[str, QueryTally]
-    runs: list[RunTally]
+    groups: dict[GroupKey, GroupCounts]
+    queries: dict[str, QueryCounts]
+    runs: list[RunCounts]
     latencies: dict[str, Latency]
     internal_errors: int
 

@@ -22,10 +22,10 @@ from prometheus_client.core import (
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.observers.metrics.counts import (
     LATENCIES,
+    GroupCounts,
     GroupKey,
-    GroupTally,
     Numbers,
-    RunTally,
+    RunCounts,
     SeriesBudget,
     by_topic,
 )
@@ -68,7 +68,7 @@ class Families:
         yield from applied
 
     def _offsets(
-        self, groups: Mapping[GroupKey, GroupTally], log_ends: LogEnds, beyond: int
+        self, groups: Mapping[GroupKey, GroupCounts], log_ends: LogEnds, beyond: int
     ) -> Iterator[Metric]:
         name = "eo_listener_consumergroup"
         held = GaugeMetricFamily(
@@ -94,9 +94,9 @@ class Families:
             "Partitions that have no series of their own, because of the limit of series.",
         )
         room = SeriesBudget(self._limit, beyond)
-        for (cluster, group), tally in groups.items():
+        for (cluster, group), counts in groups.items():
             ends = log_ends.get(cluster, {})
-            for topic, offsets in by_topic(tally.held).items():
+            for topic, offsets in by_topic(counts.held).items():
                 whole = (cluster, group, topic)
                 lags = {tp: max(0, ends[tp] - at) for tp, at in offsets.items() if tp in ends}
                 held_sum.add_metric(whole, sum(offsets.values()))
@@ -178,14 +178,14 @@ def _commits(numbers: Numbers) -> Iterator[Metric]:
         "Time at which the group's last commit was confirmed, in seconds since the epoch.",
         labels=_GROUP,
     )
-    for key, tally in numbers.groups.items():
-        done.add_metric(key, tally.commits)
-        if tally.last is not None:
-            last.add_metric(key, tally.last)
+    for key, counts in numbers.groups.items():
+        done.add_metric(key, counts.commits)
+        if counts.last is not None:
+            last.add_metric(key, counts.last)
         for family, counted in (
-            (failed, tally.failures),
-            (refused, tally.refusals),
-            (incidents, tally.incidents),
+            (failed, counts.failures),
+            (refused, counts.refusals),
+            (incidents, counts.incidents),
         ):
             for name, times in counted.items():
                 family.add_metric((*key, name), times)
@@ -211,7 +211,7 @@ def _latencies(numbers: Numbers) -> Metric:
     return family
 
 
-def _log_ends(runs: list[RunTally]) -> LogEnds:
+def _log_ends(runs: list[RunCounts]) -> LogEnds:
     """What the newest event said, of each partition: `runs` come in that order."""
     ends: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for run in runs:

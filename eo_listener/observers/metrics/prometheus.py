@@ -34,7 +34,7 @@ class Prometheus(Collector):
     def __init__(
         self, registry: CollectorRegistry | None = None, *, partitions: int = PARTITIONS
     ) -> None:
-        self._tally = EventCounters(_GROUPS)
+        self._counters = EventCounters(_GROUPS)
         self._families = Families(partitions)
         self._registry = CollectorRegistry() if registry is None else registry
         try:
@@ -49,11 +49,11 @@ class Prometheus(Collector):
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
-        self._tally(event)
+        self._counters(event)
 
     def collect(self) -> Iterable[Metric]:
         """The families as they are now; called by the registry."""
-        return list(self._families.draw(self._tally.numbers()))
+        return list(self._families.draw(self._counters.numbers()))
 
     def describe(self) -> Iterable[Metric]:
         """The families without numbers: the registry needs the names, for `?name[]=`."""
@@ -68,8 +68,8 @@ class Prometheus(Collector):
     def serve(self, port: int, address: str = LOOPBACK) -> int:
         """Serve the registry at `http://address:port/metrics`; return the port, for 0 a free one.
 
-        Bound to loopback unless told otherwise: the numbers name topics, groups and servers, and
-        nobody is asked who they are. Raises SettingsError for a port or address that is none, and
+        Bound to loopback by default: the numbers name topics, groups and servers, and there is no
+        authentication. Raises SettingsError for an invalid port or address, and
         UnavailableError when the address cannot be listened on.
         """
         require_port(port)

@@ -9,9 +9,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from eo_listener.observers.metrics.counts import (
     Numbers,
-    RunTally,
+    RunCounts,
     SeriesBudget,
-    SinkTally,
+    SinkCounts,
     by_topic,
 )
 
@@ -50,15 +50,15 @@ def of_queries(numbers: Numbers) -> Iterator[Metric]:
         "Sources that are not committed because of a wrong setting.",
         labels=("query",),
     )
-    for query, tally in numbers.queries.items():
-        missed.add_metric((query,), tally.missed)
-        ignored.add_metric((query,), tally.ignored)
-        for kind, times in tally.violations.items():
+    for query, counts in numbers.queries.items():
+        missed.add_metric((query,), counts.missed)
+        ignored.add_metric((query,), counts.ignored)
+        for kind, times in counts.violations.items():
             violations.add_metric((query, kind), times)
     yield from (violations, missed, ignored)
 
 
-def _event_time_lag(run: RunTally) -> float | None:
+def _event_time_lag(run: RunCounts) -> float | None:
     newest, done = run.metrics.newest, run.done
     return None if newest is None or done is None else max(0.0, done - newest)
 
@@ -106,26 +106,26 @@ _GAUGES = (
 
 def of_sinks(numbers: Numbers) -> Iterator[Metric]:
     """Draw them, of each query all sinks together."""
-    told = _told(numbers)
+    by_query = _by_query(numbers)
     batches = CounterMetricFamily(
         "eo_listener_sink_batches",
         "Batches by outcome: applied, or replayed because the sink already had them.",
         labels=("query", "outcome"),
     )
-    halts = CounterMetricFamily(
+    batch_failures = CounterMetricFamily(
         "eo_listener_sink_batch_failures",
         "Batches that failed, by the class of the error.",
         labels=("query", "error"),
     )
-    for query, sinks in told.items():
+    for query, sinks in by_query.items():
         batches.add_metric((query, "applied"), sinks.applied)
         batches.add_metric((query, "replayed"), sinks.replayed)
-        for error, times in sinks.halts.items():
-            halts.add_metric((query, error), times)
-    yield from (batches, halts)
+        for error, times in sinks.batch_failures.items():
+            batch_failures.add_metric((query, error), times)
+    yield from (batches, batch_failures)
     for name, meaning, of in _COUNTED:
         family = CounterMetricFamily(f"eo_listener_sink_{name}", meaning, labels=("query",))
-        for query, sinks in told.items():
+        for query, sinks in by_query.items():
             family.add_metric((query,), of(sinks))
         yield family
 
@@ -140,7 +140,7 @@ def applied_offsets(numbers: Numbers, room: SeriesBudget) -> list[Metric]:
         "Sum of the next offsets to apply of all partitions of a topic.",
         labels=("query", "topic"),
     )
-    for query, sinks in _told(numbers).items():
+    for query, sinks in _by_query(numbers).items():
         for topic, offsets in by_topic(sinks.offsets).items():
             whole.add_metric((query, topic), sum(offsets.values()))
             if room.takes(len(offsets)):
@@ -149,11 +149,11 @@ def applied_offsets(numbers: Numbers, room: SeriesBudget) -> list[Metric]:
     return [each, whole]
 
 
-def _told(numbers: Numbers) -> dict[str, SinkTally]:
+def _by_query(numbers: Numbers) -> dict[str, SinkCounts]:
     return {name: one.sinks for name, one in numbers.queries.items() if one.sinks is not None}
 
 
-_COUNTED: tuple[tuple[str, str, Callable[[SinkTally], int]], ...] = (
+_COUNTED: tuple[tuple[str, str, Callable[[SinkCounts], int]], ...] = (
     ("rows", "Rows written to the sinks.", lambda one: one.rows),
     ("dead_letters", "Rows written to dead-letter tables.", lambda one: one.dead_letters),
     (

@@ -259,7 +259,7 @@ def test_what_goes_wrong_is_counted() -> None:
 
 
 def test_batches_of_exactly_once_are_counted() -> None:
-    """By outcome, with their rows; halts by error; offsets accepted as lost."""
+    """By outcome, with their rows; batch_failures by error; offsets accepted as lost."""
     applied = replace(APPLIED, dead_letters=1, gaps={P0: OffsetRange(5, 9)})
     replayed = BatchReplayed(
         query="flights", run_id="r1", batch_id=3, sink="a sink", discarded=False
@@ -307,7 +307,11 @@ def test_what_a_sink_tells_is_bounded() -> None:
     queries = tally.numbers().queries
     sinks = queries["flights"].sinks
     assert sinks is not None
-    assert (len(sinks.halts), sinks.halts[OTHER], sinks.halts.total()) == (51, 10, 60)
+    assert (
+        len(sinks.batch_failures),
+        sinks.batch_failures[OTHER],
+        sinks.batch_failures.total(),
+    ) == (51, 10, 60)
     beyond = queries[OTHER].sinks
     assert beyond is not None
     assert (beyond.applied, beyond.held) == (1, {})

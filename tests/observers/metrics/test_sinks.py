@@ -38,7 +38,7 @@ def shown(served: Prometheus) -> Series:
     return of_text(scrape(served))
 
 
-def halts(served: Prometheus, query: str = "flights") -> float | None:
+def batch_failures(served: Prometheus, query: str = "flights") -> float | None:
     return value(shown(served), "sink_batch_failures_total", query=query, error="SettingsError")
 
 
@@ -47,13 +47,13 @@ def test_a_sink_is_counted_without_a_word(served: Prometheus, tmp_path: Path) ->
     first = exactly_once(SqliteSink(tmp_path / "a.db", table="t"), name="flights")
     second = open_metrics(0)
     halt(first)
-    assert (halts(served), halts(second)) == (1, 1)
+    assert (batch_failures(served), batch_failures(second)) == (1, 1)
     second.close()
     halt(exactly_once(SqliteSink(tmp_path / "b.db", table="t"), name="b", observers=[served]))
     halt(exactly_once(SqliteSink(tmp_path / "c.db", table="t"), name="b", observers=[second]))
-    assert halts(served, "b") == 2
-    assert second._tally.numbers().queries["b"].sinks
-    assert halts(served) == 1
+    assert batch_failures(served, "b") == 2
+    assert second._counters.numbers().queries["b"].sinks
+    assert batch_failures(served) == 1
 
 
 def test_a_server_that_was_closed_counts_no_more(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_server_that_was_closed_counts_no_more(tmp_path: Path) -> None:
     made = open_metrics(0)
     made.close()
     halt(exactly_once(SqliteSink(tmp_path / "a.db", table="t"), name="flights"))
-    assert not made._tally.numbers().queries
+    assert not made._counters.numbers().queries
     assert not [one for one in threading.enumerate() if one.name == "eo-listener-metrics"]
 
 
