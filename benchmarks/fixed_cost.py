@@ -50,8 +50,8 @@ class NoRows(PostgresSink):
         """Look at the table, and write the ledger in a transaction."""
         writer = self._writer(entry.query)
         self._asked(writer, lambda link: self._layout(link, frame, entry, direct=True))
-        with writer.transaction(self._connection(writer), entry) as tally:
-            return tally.applied()
+        with writer.transaction(self._connection(writer), entry) as counts:
+            return counts.applied()
 
 
 def timed(took: list[float], call: Callable[..., Any]) -> Callable[..., Any]:

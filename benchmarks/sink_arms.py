@@ -92,11 +92,11 @@ class Postgres:
             cursor.copy(layout.copy(sql.Identifier(TABLE))) as copy,
         ):
             for one in batches:
-                copy.write(Lines.of(one, layout.forms).text())
+                copy.write(Lines.of(one, layout.formats).text())
 
     def keep_lines(self, batch: Batch) -> None:
         """Have the lines ready, for `copy_ready`."""
-        forms = self._layout(batch.frame).forms
+        forms = self._layout(batch.frame).formats
         with closing(self._size.stream(batch.frame, batch.plan)) as batches:
             self._lines = b"".join(Lines.of(one, forms).text() for one in batches)
 
@@ -117,7 +117,7 @@ class Postgres:
         self._link.execute("DROP TABLE IF EXISTS bare_staging")
         self._link.execute(f"CREATE UNLOGGED TABLE bare_staging (LIKE {TABLE})")
         statement = layout.copy(sql.Identifier("bare_staging")).as_string(self._link).encode()
-        dsn, forms = self._dsn, layout.forms
+        dsn, forms = self._dsn, layout.formats
 
         def task(batches: Iterable[Any]) -> Iterable[Any]:
             with (

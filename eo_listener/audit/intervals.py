@@ -24,7 +24,7 @@ def runs(spans: Iterable[OffsetRange]) -> Runs:
 
 
 def of_offsets(offsets: Iterable[int]) -> Runs:
-    """The runs of offsets that rise, none of them standing there twice."""
+    """The runs of offsets that rise, none of them twice."""
     found: list[OffsetRange] = []
     for offset in offsets:
         if found and offset == found[-1].until:

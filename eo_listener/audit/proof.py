@@ -31,7 +31,7 @@ def prove(
 
     Not to be seen is a log that was cut back (an unclean election) and has grown past the claim
     since: its offsets are all there, of other records. A claim without topic ids says nothing of a
-    topic made anew either.
+    recreated topic either.
 
     Raises FormatError for rows out of order, KafkaError.
     """
@@ -79,36 +79,42 @@ def explain(
     transactions (or of none). The latter only count with `read_committed`.
     """
 
-    def told(kind: AuditFindingKind, spans: Runs) -> Iterator[AuditFinding]:
+    def findings(kind: AuditFindingKind, spans: Runs) -> Iterator[AuditFinding]:
         return (AuditFinding(kind=kind, partition=tp, span=span) for span in spans)
 
-    yield from told(AuditFindingKind.DUPLICATE, rows.repeated)
-    yield from told(AuditFindingKind.UNCLAIMED, rows.unclaimed)
+    yield from findings(AuditFindingKind.DUPLICATE, rows.repeated)
+    yield from findings(AuditFindingKind.UNCLAIMED, rows.unclaimed)
     if claim is None:
         return
     if log is None:
-        yield from told(AuditFindingKind.GONE, rows.absent)
+        yield from findings(AuditFindingKind.GONE, rows.absent)
         return
     if not _same_topic(claim, log):
-        yield from told(AuditFindingKind.RECREATED, runs([claim.span]))
+        yield from findings(AuditFindingKind.RECREATED, runs([claim.span]))
         return
-    yield from told(
+    yield from findings(
         AuditFindingKind.MOVED_BACK,
         runs([OffsetRange(max(log.end, claim.span.start), claim.span.until)]),
     )
     accepted = common(rows.absent, runs(claim.gaps))
-    yield from told(AuditFindingKind.ACCEPTED, accepted)
+    yield from findings(AuditFindingKind.ACCEPTED, accepted)
     absent = without(rows.absent, accepted)
-    yield from told(AuditFindingKind.RETENTION, common(absent, runs([OffsetRange(0, log.start)])))
+    yield from findings(
+        AuditFindingKind.RETENTION, common(absent, runs([OffsetRange(0, log.start)]))
+    )
     absent = common(absent, runs([OffsetRange(log.start, log.end)]))
     lost = common(absent, committed if read_committed else shown)
     tail = tuple(span for span in rows.absent if span.until == claim.span.until)
-    yield from told(AuditFindingKind.MISSING, without(lost, tail))
-    yield from told(AuditFindingKind.TAIL, common(lost, tail))
+    yield from findings(AuditFindingKind.MISSING, without(lost, tail))
+    yield from findings(AuditFindingKind.TAIL, common(lost, tail))
     hidden = without(common(absent, shown), lost)
-    yield from told(AuditFindingKind.ABORTED, common(hidden, runs([OffsetRange(0, log.stable)])))
-    yield from told(AuditFindingKind.OPEN, common(hidden, runs([OffsetRange(log.stable, log.end)])))
-    yield from told(_kind_of_nothing(log), without(absent, shown))
+    yield from findings(
+        AuditFindingKind.ABORTED, common(hidden, runs([OffsetRange(0, log.stable)]))
+    )
+    yield from findings(
+        AuditFindingKind.OPEN, common(hidden, runs([OffsetRange(log.stable, log.end)]))
+    )
+    yield from findings(_kind_of_nothing(log), without(absent, shown))
 
 
 def _kind_of_nothing(log: LogFacts) -> AuditFindingKind:

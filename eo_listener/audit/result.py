@@ -33,7 +33,7 @@ class AuditFindingKind(Enum):
     RETENTION = "deleted from Kafka by now, and not in the store"
     GONE = "the partition is no longer in Kafka"
     MISSING = "in Kafka and not in the store"
-    TAIL = "in Kafka and not in the store, up to where the ledger stands"
+    TAIL = "in Kafka and not in the store, up to the ledger's head"
     UNEXPLAINED = "not in Kafka, though nothing deletes single records there"
     DUPLICATE = "in the store more than once"
     UNCLAIMED = "in the store, and not in the ledger"

@@ -61,7 +61,7 @@ def _read(
 
 
 class _Counted:
-    """Offsets once each, with those that come again set aside."""
+    """Offsets once each, with repeated ones kept apart."""
 
     def __init__(self, tp: TopicPartition) -> None:
         self.rows = 0

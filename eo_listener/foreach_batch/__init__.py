@@ -43,7 +43,7 @@ What counts, and what does not:
   the query's id and the batch's number in the heads decide whether it was applied.
 - Topic ids have no order. Where the ledger has another id than the plan, Kafka is asked again
   after the ledger was read (`on_recreated="restart"` only), so that the plan's id is the newer
-  one. Otherwise a driver that stood still while its topic was recreated would take its old topic
+  one. Otherwise a driver that was suspended while its topic was recreated would take its old topic
   for the new one; the model found that history.
 - Two sources that read the same partition are refused: the ledger has one head for it.
 - A replay of a stateful query is computed and its rows are discarded, because Spark 4.2 fails a
@@ -59,7 +59,7 @@ After a failure (`SinkWriter`):
 - A conflict is tried again as a whole.
 - After a lost answer to COMMIT the ledger is read until it shows the outcome.
 - After a head that is not as it was found, the ledger is read and judged once more: a predecessor
-  on its way to its end may have written this very batch, and then all is well. Whatever else
+  about to end may have written this very batch, and then all is well. Whatever else
   another driver has moved is an error.
 - All of this is bounded. Everything else goes to Spark, which ends the query with our text.
 

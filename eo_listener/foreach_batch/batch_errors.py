@@ -31,8 +31,8 @@ _STATE = (
     "it, so what is still open there is lost. If you have the newest checkpoint, start from that "
     "instead"
 )
-_ANEW = (
-    "from the ledger with a new checkpointLocation (all other topics continue where they stand): "
+_WITH_NEW_CHECKPOINT = (
+    "from the ledger with a new checkpointLocation (all other topics continue from their heads): "
     '.option("startingOffsets", starting_offsets(ledger=sink, query={name}, '
     'bootstrap_servers="...", recreated="earliest")) on the source, and '
     'exactly_once(sink, on_recreated="restart")'
@@ -42,7 +42,7 @@ _ALONE = "read that topic in a separate query, with a name and a table of its ow
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The error of a kind, and its text; `{name}` stands for the query's, `{old}` for a former.
+    """The error of a kind, and its text; `{name}` is the query's name, `{old}` a former one.
 
     `{table}` and `{old_table}` are the keys of the sink and of a former one, as SQL has texts.
     """
@@ -60,14 +60,14 @@ class BatchErrorKind(Enum):
         TopicRecreatedError,
         "the topic was deleted and recreated since the sink got its last rows",
         "the same offsets now belong to other records, and Spark does not notice it",
-        f"To read the new topic from its beginning, start {_ANEW}",
+        f"To read the new topic from its beginning, start {_WITH_NEW_CHECKPOINT}",
     )
     VANISHED = _Words(
         PartitionVanishedError,
         "partitions that the sink has rows of are no longer read",
         "the topic was recreated with fewer partitions, or the source's option assign names fewer",
         "Read them again (option assign). To read a recreated topic from its beginning, start "
-        + _ANEW,
+        + _WITH_NEW_CHECKPOINT,
     )
     NOTHING_LEFT = _Words(
         PartitionVanishedError,
@@ -82,7 +82,7 @@ class BatchErrorKind(Enum):
         "the topic was deleted after Spark planned the batch, and failOnDataLoss=false hides that "
         "its records cannot be read",
         "Find out what happened to the topic, and restart the query when it is there. To read a "
-        f"recreated topic from its beginning, start {_ANEW}",
+        f"recreated topic from its beginning, start {_WITH_NEW_CHECKPOINT}",
     )
     BEHIND = _Words(
         RegressionError,
@@ -141,7 +141,7 @@ class BatchErrorKind(Enum):
         "the sink's table= or schema= was changed when the query's last batch was in the old "
         "table, and not yet in the commits of the checkpoint; if the table itself was renamed, its "
         "rows would be written a second time",
-        "If the table itself was renamed (ALTER TABLE), tell the ledger: UPDATE eo_ledger SET "
+        "If the table itself was renamed (ALTER TABLE), update the ledger: UPDATE eo_ledger SET "
         "sink = {table} WHERE sink = {old_table} AND query = {old_text}; and keep the name, "
         "exactly_once(..., name={old}). If it is another table, start the query once with the old "
         "one, or with both. When that batch is committed, the table can be changed: "

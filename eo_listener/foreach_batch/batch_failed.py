@@ -1,4 +1,4 @@
-"""What is told of a batch that was broken off. Pure."""
+"""The event of a batch that failed. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from eo_listener.model.errors import EoListenerError
 from eo_listener.model.events import BatchFailed
 
 
-def halted(
+def batch_failed(
     error: Exception, *, query: str, run_id: str, batch_id: int, sink: str | None
 ) -> BatchFailed:
-    """Say why a batch was broken off; a stranger's words may hold a secret, and are left out."""
+    """Return the event; the texts of foreign errors may hold secrets, and are left out."""
     ours = error if isinstance(error, EoListenerError) else None
     return BatchFailed(
         query=query,

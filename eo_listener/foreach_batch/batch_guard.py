@@ -2,7 +2,7 @@
 
 Decided by the ranges of offsets, partition by partition, and never by the batch's number: a new
 checkpoint counts from 0 again. The one exception is a batch without any new offsets, whose rows
-come from Spark's state alone: of it only the number tells whether it was applied.
+come from Spark's state alone: only its number shows whether it was applied.
 
 A range that was applied is repeated by its own query only, whose id lives as long as its checkpoint
 and is in every copy of it. Under another id the same range may have other rows.
@@ -45,7 +45,7 @@ def judge_batch(
 ) -> Judgement:
     """Judge `plan` by the heads that a sink's ledger holds under `name`.
 
-    `sink` is its label, for the words of errors. `elsewhere` is needed where `is_unknown`, and in
+    `sink` is its label, for the texts of errors. `elsewhere` is needed where `is_unknown`, and in
     the first batch of a run: without it each partition that has no head counts as a first one, as
     in a sink without a ledger. With
     `on_recreated="restart"` a partition of a topic that was recreated counts as never applied, and
@@ -58,7 +58,7 @@ def judge_batch(
     """
     _refuse_what_cannot_be_judged(plan, name)
     ranges = plan.ranges()
-    bench = _BatchCheck(
+    check = _BatchCheck(
         plan,
         applied,
         elsewhere,
@@ -66,21 +66,21 @@ def judge_batch(
         adopt=on_first == "accept",
         restart=on_recreated == "restart",
     )
-    bench.find_vanished(ranges)
+    check.find_vanished(ranges)
     if plan.stateful and not ranges:
-        bench.find_unmarkable()
+        check.find_unmarkable()
     elif any(start != until for start, until in ranges.values()):
-        bench.judge_ranges(ranges)
+        check.judge_ranges(ranges)
     else:
-        bench.judge_number(ranges)
-    bench.find_doubled()
-    if not per_partition and bench.continues:
-        for tp, span in bench.replayed.items():
-            bench.breaches.add(BatchErrorKind.MIXED, tp, span)
-    bench.breaches.raise_gravest(plan, name=name, sink=sink)
+        check.judge_number(ranges)
+    check.find_doubled()
+    if not per_partition and check.continues:
+        for tp, span in check.replayed.items():
+            check.errors.add(BatchErrorKind.MIXED, tp, span)
+    check.errors.raise_gravest(plan, name=name, sink=sink)
     # Alone, a partition without offsets gets its head in a transaction after those of the others.
-    wanted = bench.continues or per_partition or not bench.replayed
-    moves = bench.moves if wanted else {}
+    wanted = check.continues or per_partition or not check.replayed
+    moves = check.moves if wanted else {}
     entry = Entry(
         query=name,
         query_id=plan.query_id,
@@ -88,13 +88,13 @@ def judge_batch(
         batch_id=plan.batch_id,
         moves=moves,
     )
-    return Judgement(verdict=bench.verdict(moves), entry=entry, replayed=bench.replayed)
+    return Judgement(verdict=check.verdict(moves), entry=entry, replayed=check.replayed)
 
 
 def is_of_another_topic(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
     """Whether a topic that the plan reads has another id than the ledger knows.
 
-    Ids have no order, so this does not tell which is the newer: that of the plan is, if Kafka was
+    Ids have no order, so this does not show which is the newer: that of the plan is, if Kafka was
     asked for it after the ledger was read.
     """
     return any(
@@ -125,10 +125,10 @@ class _BatchCheck:
         self._restart = restart
         self._sources = _by_partition(plan)
         self._only = next(iter(plan.sources))
-        self.breaches = BatchErrors()
+        self.errors = BatchErrors()
         self.moves: dict[TopicPartition, Move] = {}
         self.replayed: dict[TopicPartition, OffsetRange] = {}
-        self.continues = False  # something is FIRST or NEXT, a new head at an empty range aside
+        self.continues = False  # FIRST or NEXT somewhere, not only new heads at empty ranges
 
     def verdict(self, moves: Mapping[TopicPartition, Move]) -> BatchVerdict:
         """That of the whole batch, of which `moves` are to be written."""
@@ -148,12 +148,14 @@ class _BatchCheck:
         ids = self._plan.topic_ids
         read = {tp.topic for tp in ranges}
         # Of these the ledger is at the new topic already: what is left is of the one before.
-        anew = {tp.topic for tp, head in self._applied.items() if head.topic_id == ids.get(tp[0])}
+        recreated = {
+            tp.topic for tp, head in self._applied.items() if head.topic_id == ids.get(tp[0])
+        }
         for tp in sorted(gone):
             head = self._applied[tp]
-            let_go = _ids(self._plan, tp, head) and (self._restart or tp.topic in anew)
-            if tp.topic in read and not let_go:
-                self.breaches.add(
+            is_replaced = _ids(self._plan, tp, head) and (self._restart or tp.topic in recreated)
+            if tp.topic in read and not is_replaced:
+                self.errors.add(
                     BatchErrorKind.VANISHED, tp, OffsetRange(head.range.until, head.range.until)
                 )
 
@@ -161,12 +163,12 @@ class _BatchCheck:
         """Find what the sink has already, under another name."""
         if self._elsewhere is not None:
             for tp, move in self.moves.items():
-                has_doubled(self._plan, tp, move.range, self._elsewhere, self.breaches)
+                has_doubled(self._plan, tp, move.range, self._elsewhere, self.errors)
 
     def find_unmarkable(self) -> None:
-        """Find that nothing could tell whether the rows of Spark's state were written."""
+        """Find that nothing could show whether the rows of Spark's state were written."""
         for tp, head in self._applied.items():
-            self.breaches.add(
+            self.errors.add(
                 BatchErrorKind.NOTHING_LEFT, tp, OffsetRange(head.range.until, head.range.until)
             )
         if not self._applied:
@@ -180,7 +182,7 @@ class _BatchCheck:
     def judge_ranges(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Judge by offsets; of an empty range only a missing head is made.
 
-        What is simply next is taken here and at once: it is nearly all there ever is.
+        What is simply next is taken here and at once: that is nearly all ranges.
         """
         applied, moves, plan = self._applied.get, self.moves, self._plan
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
@@ -199,7 +201,7 @@ class _BatchCheck:
                 source = sources[tp] if sources else only
                 moves[tp] = Move(source, span, topic_id, following, head)
             elif self._is_recreated(tp, head):
-                self._begin_anew(tp, span, head)
+                self._begin_recreated(tp, span, head)
             elif start != until:
                 self._judge_range(tp, span, head)
             elif head is None:
@@ -209,17 +211,15 @@ class _BatchCheck:
     def _is_recreated(self, tp: TopicPartition, head: Head | None) -> bool:
         return _ids(self._plan, tp, head) is not None
 
-    def _begin_anew(self, tp: TopicPartition, span: OffsetRange, head: Head | None) -> None:
+    def _begin_recreated(self, tp: TopicPartition, span: OffsetRange, head: Head | None) -> None:
         """Take a topic that was recreated from its log's start, where that is wanted."""
         ids = _ids(self._plan, tp, head)
         if ids is not None and not self._restart:
-            self.breaches.add(
-                BatchErrorKind.RECREATED, tp, span, f"its id was {ids[0]}, is {ids[1]}"
-            )
+            self.errors.add(BatchErrorKind.RECREATED, tp, span, f"its id was {ids[0]}, is {ids[1]}")
             return
         begins = min(span.start, self._plan.log_starts.get(tp, 0))
         if span.until < span.start:
-            self.breaches.add(BatchErrorKind.BACKWARD, tp, OffsetRange(span.until, span.start))
+            self.errors.add(BatchErrorKind.BACKWARD, tp, OffsetRange(span.until, span.start))
         elif self._is_there(tp, span):
             self._continue(tp, span, head, begins, BatchVerdict.FIRST)
 
@@ -227,16 +227,16 @@ class _BatchCheck:
         start, until = span
         reached = start if head is None else head.range.until
         if until < start:
-            self.breaches.add(BatchErrorKind.BACKWARD, tp, OffsetRange(until, start))
+            self.errors.add(BatchErrorKind.BACKWARD, tp, OffsetRange(until, start))
         elif head is not None and span == head.range:
             if head.query_id == self._plan.query_id:
                 self.replayed[tp] = span
             else:
                 note = f"by query id {head.query_id}, this one has id {self._plan.query_id}"
-                self.breaches.add(BatchErrorKind.APPLIED, tp, span, note)
+                self.errors.add(BatchErrorKind.APPLIED, tp, span, note)
         elif start < reached:
             kind = BatchErrorKind.BEHIND if until < reached else BatchErrorKind.OVERLAP
-            self.breaches.add(kind, tp, OffsetRange(start, reached))
+            self.errors.add(kind, tp, OffsetRange(start, reached))
         elif self._is_there(tp, span):
             if head is None:
                 self._begin(tp, span)
@@ -247,7 +247,7 @@ class _BatchCheck:
         """Make the head of a partition that has none, where nothing speaks against it."""
         plan, elsewhere = self._plan, self._elsewhere
         if elsewhere is not None and doubt(
-            plan, tp, span, elsewhere, self.breaches, accept=self._adopt
+            plan, tp, span, elsewhere, self.errors, accept=self._adopt
         ):
             return
         if span.start != span.until:
@@ -263,9 +263,9 @@ class _BatchCheck:
         """Whether the log reaches as far as the range, as far as Kafka was asked."""
         end = self._plan.log_ends.get(tp)
         if end is None and self._plan.asked:
-            self.breaches.add(BatchErrorKind.GONE, tp, span)
+            self.errors.add(BatchErrorKind.GONE, tp, span)
         elif end is not None and end < span.until:
-            self.breaches.add(BatchErrorKind.CUT_BACK, tp, OffsetRange(end, span.until))
+            self.errors.add(BatchErrorKind.CUT_BACK, tp, OffsetRange(end, span.until))
         else:
             return True
         return False
@@ -283,9 +283,7 @@ class _BatchCheck:
         there = max(start, min(self._plan.log_starts.get(tp, 0), until))
         gap = OffsetRange(reached, there) if there > reached else None
         if gap is not None and not self._accept:
-            self.breaches.add(
-                BatchErrorKind.GAP if start > reached else BatchErrorKind.LOST, tp, gap
-            )
+            self.errors.add(BatchErrorKind.GAP if start > reached else BatchErrorKind.LOST, tp, gap)
             return
         moved = None if start == until else verdict
         self.moves[tp] = self._move(tp, span, moved, head, gap)
@@ -296,7 +294,7 @@ class _BatchCheck:
         for tp, span in ranges.items():
             head = self._applied.get(tp)
             if self._is_recreated(tp, head):
-                self._begin_anew(tp, span, head)
+                self._begin_recreated(tp, span, head)
                 self.continues |= tp in self.moves
             elif head is None:
                 self._begin(tp, span)
@@ -308,20 +306,20 @@ class _BatchCheck:
             elif head.batch_id == plan.batch_id:
                 self.replayed[tp] = span
             else:
-                self.breaches.add(
+                self.errors.add(
                     BatchErrorKind.OLDER, tp, span, f"the sink has batch {head.batch_id}"
                 )
         if not self.moves and not self.replayed:
-            # Nothing would tell a repetition of this batch, so its rows may not be written.
+            # Nothing would identify a repetition of this batch, so its rows may not be written.
             for tp, (span, head) in strays.items():
                 self._judge_stray(tp, span, head)
 
     def _judge_stray(self, tp: TopicPartition, span: OffsetRange, head: Head) -> None:
         start, reached = span.start, head.range.until
         if start < reached:
-            self.breaches.add(BatchErrorKind.BEHIND, tp, OffsetRange(start, reached))
+            self.errors.add(BatchErrorKind.BEHIND, tp, OffsetRange(start, reached))
         elif not self._accept:
-            self.breaches.add(BatchErrorKind.GAP, tp, OffsetRange(reached, start))
+            self.errors.add(BatchErrorKind.GAP, tp, OffsetRange(reached, start))
         else:
             self.moves[tp] = self._move(tp, span, None, head, OffsetRange(reached, start))
             self.continues = True

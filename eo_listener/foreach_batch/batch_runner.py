@@ -1,4 +1,4 @@
-"""One batch: plan it, judge it for each sink, write what is missing, and tell."""
+"""One batch: plan it, judge it for each sink, write what is missing, and emit events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from eo_listener.foreach_batch.batch_failed import halted
+from eo_listener.foreach_batch.batch_failed import batch_failed
 from eo_listener.foreach_batch.batch_guard import (
     OnFirst,
     OnGap,
@@ -39,7 +39,7 @@ logger = logging.getLogger("eo_listener")
 
 @dataclass(slots=True)
 class _BatchInProgress:
-    """A batch on its way; `sink` is the one it is with now."""
+    """A batch; `sink` is the one that is being written."""
 
     plan: PlannedBatch
     name: str
@@ -94,7 +94,7 @@ class BatchRunner:
         self._observers = tuple(observers)
         self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
         self._runs = runs
-        self._asked: dict[str, str] = {}  # by the sink's key: the run in which it was asked
+        self._asked_in_run: dict[str, str] = {}  # by the sink's key: the run in which it was asked
         self._tried: tuple[tuple[str, int], set[int]] = ("", -1), set()
 
     def run(self, frame: Any, batch_id: int) -> None:
@@ -105,17 +105,19 @@ class BatchRunner:
         """
         began = time.monotonic()
         plan: PlannedBatch | None = None
-        course: _BatchInProgress | None = None
+        batch: _BatchInProgress | None = None
         try:
             plan = self._plans.plan(frame, batch_id)
             reached("batch.planned")
-            course = _BatchInProgress(plan, self._ledger(plan), began)
-            self._bring(frame, course)
-        except Exception as error:  # of the transform and of Spark too: told, and passed on
+            batch = _BatchInProgress(plan, self._ledger(plan), began)
+            self._apply(frame, batch)
+        except Exception as error:  # of the transform and of Spark too: reported, and raised again
             run_id = "" if plan is None else plan.run_id
-            told = course.name if course is not None else self._name or ""
-            sink = None if course is None or course.sink is None else course.sink.label
-            self._tell(halted(error, query=told, run_id=run_id, batch_id=batch_id, sink=sink))
+            name = batch.name if batch is not None else self._name or ""
+            sink = None if batch is None or batch.sink is None else batch.sink.label
+            self._notify(
+                batch_failed(error, query=name, run_id=run_id, batch_id=batch_id, sink=sink)
+            )
             raise
 
     def _ledger(self, plan: PlannedBatch) -> str:
@@ -129,18 +131,18 @@ class BatchRunner:
             )
         return name
 
-    def _bring(self, frame: Any, course: _BatchInProgress) -> None:
-        heads = [self._applied(sink, course) for sink in self._sinks]
+    def _apply(self, frame: Any, batch: _BatchInProgress) -> None:
+        heads = [self._applied(sink, batch) for sink in self._sinks]
         _refuse_twice(self._sinks)  # by keys that are certain now
         restart = self._on_recreated == "restart"
-        if restart and any(is_of_another_topic(course.plan, found) for found in heads):
-            # A plan from before the topic was recreated, of a driver that stood still, would put
+        if restart and any(is_of_another_topic(batch.plan, found) for found in heads):
+            # A plan from before the topic was recreated, of a driver that was suspended, would put
             # the old topic in the place of the new one. What Kafka says now is no older than any
             # of the heads, and compare-and-set keeps them as they were read.
-            course.plan = self._plans.plan(frame, course.plan.batch_id)
-        plan = course.plan
-        judged = [self._judge(place, found, course) for place, found in enumerate(heads)]
-        course.sink = None
+            batch.plan = self._plans.plan(frame, batch.plan.batch_id)
+        plan = batch.plan
+        judged = [self._judge(place, found, batch) for place, found in enumerate(heads)]
+        batch.sink = None
         reached("batch.judged")
         due = [one for one in judged if one.judgement.entry.moves]
         # A query's state is lost to Spark where a batch of it was not run (SPARK-52008).
@@ -149,35 +151,35 @@ class BatchRunner:
             self._frames.discard(frame)
         for one in due:
             if one.state_lost:
-                self._tell(_left_behind(course, one.sink))
+                self._notify(_state_lost(batch, one.sink))
         for one in judged:
             if one.judgement.verdict is BatchVerdict.REPLAY:
-                self._tell(_replayed(course, one.sink, discarded=discard))
+                self._notify(_replayed(batch, one.sink, discarded=discard))
         if due:
             with self._made(frame, plan, due) as made:
                 for one in due:
-                    if not self._write(one, made[one.place], course) and plan.stateful:
+                    if not self._write(one, made[one.place], batch) and plan.stateful:
                         self._frames.discard(frame)
 
-    def _applied(self, sink: Sink, course: _BatchInProgress) -> Mapping[TopicPartition, Head]:
-        course.sink = sink
-        heads = self._writer.read(sink, course.name)
-        self._runs.add(course.plan.run_id, LedgerKey(sink.key, course.name))
+    def _applied(self, sink: Sink, batch: _BatchInProgress) -> Mapping[TopicPartition, Head]:
+        batch.sink = sink
+        heads = self._writer.read(sink, batch.name)
+        self._runs.add(batch.plan.run_id, LedgerKey(sink.key, batch.name))
         return heads
 
     def _elsewhere(
-        self, sink: Sink, heads: Mapping[TopicPartition, Head], course: _BatchInProgress
+        self, sink: Sink, heads: Mapping[TopicPartition, Head], batch: _BatchInProgress
     ) -> Elsewhere | None:
         """Where else the ledger has the query.
 
         Asked in the first batch of a run, as a name changes with a restart, and where a head is
         missing.
         """
-        plan = course.plan
-        if self._asked.get(sink.key) == plan.run_id and not is_unknown(plan, heads):
+        plan = batch.plan
+        if self._asked_in_run.get(sink.key) == plan.run_id and not is_unknown(plan, heads):
             return None
         moved = self._writer.ask(lambda: sink.moved_by(plan.query_id))
-        self._asked[sink.key] = plan.run_id
+        self._asked_in_run[sink.key] = plan.run_id
         if moved is None:
             return None
         ours = self._runs.of(plan.run_id)
@@ -185,17 +187,17 @@ class BatchRunner:
         return Elsewhere(sink=sink.key, heads=others)
 
     def _judge(
-        self, place: int, heads: Mapping[TopicPartition, Head], course: _BatchInProgress
+        self, place: int, heads: Mapping[TopicPartition, Head], batch: _BatchInProgress
     ) -> _Due:
-        sink = course.sink = self._sinks[place]
-        elsewhere = self._elsewhere(sink, heads, course)
+        sink = batch.sink = self._sinks[place]
+        elsewhere = self._elsewhere(sink, heads, batch)
         if elsewhere is not None:
-            course.plan = from_the_beginning(self._plans, course.plan, heads)
-        plan = course.plan
+            batch.plan = from_the_beginning(self._plans, batch.plan, heads)
+        plan = batch.plan
         judgement = judge_batch(
             plan,
             heads,
-            name=course.name,
+            name=batch.name,
             sink=sink.label,
             on_gap=self._on_gap,
             on_first=self._on_first,
@@ -206,8 +208,8 @@ class BatchRunner:
         if place not in self._tried_of(plan):
             _refuse_another_of_the_run(plan, sink, heads, judgement)
         # Once a sink has a batch of this checkpoint, one of its heads is of this query id.
-        strange = all(head.query_id != plan.query_id for head in heads.values())
-        return _Due(place, sink, judgement, plan.stateful and bool(heads) and strange)
+        is_new = all(head.query_id != plan.query_id for head in heads.values())
+        return _Due(place, sink, judgement, plan.stateful and bool(heads) and is_new)
 
     def _tried_of(self, plan: PlannedBatch) -> set[int]:
         """The places of the sinks that this run's batch was written to by us, or perhaps was.
@@ -219,20 +221,20 @@ class BatchRunner:
             self._tried = batch, set()
         return self._tried[1]
 
-    def _write(self, due: _Due, frame: Any, course: _BatchInProgress) -> bool:
+    def _write(self, due: _Due, frame: Any, batch: _BatchInProgress) -> bool:
         """Write what a sink lacks; whether it did, when its turn came, still lack it."""
-        course.sink = due.sink
-        due, written = self._written(due, frame, course)
+        batch.sink = due.sink
+        due, written = self._written(due, frame, batch)
         if written is None:
-            self._tell(_replayed(course, due.sink, discarded=course.plan.stateful))
-            course.sink = None
+            self._notify(_replayed(batch, due.sink, discarded=batch.plan.stateful))
+            batch.sink = None
             return False
         reached("batch.applied")
-        self._tell(
+        self._notify(
             BatchApplied(
-                query=course.name,
-                run_id=course.plan.run_id,
-                batch_id=course.plan.batch_id,
+                query=batch.name,
+                run_id=batch.plan.run_id,
+                batch_id=batch.plan.batch_id,
                 sink=due.sink.label,
                 rows=None if written.applied is None else written.applied.rows,
                 dead_letters=None if written.applied is None else written.applied.dead_letters,
@@ -241,30 +243,30 @@ class BatchRunner:
                 gaps=due.judgement.gaps,
                 skipped=due.judgement.skipped,
                 attempts=written.attempts,
-                seconds=time.monotonic() - course.began,
+                seconds=time.monotonic() - batch.began,
             )
         )
-        course.sink = None
+        batch.sink = None
         return True
 
     def _written(
-        self, due: _Due, frame: Any, course: _BatchInProgress
+        self, due: _Due, frame: Any, batch: _BatchInProgress
     ) -> tuple[_Due, Written | None]:
         """Write what a sink lacks; None where another driver has written all of it meanwhile.
 
         With a transaction for each partition two drivers may take turns, so it goes on as long as
         there is less left to write.
         """
-        tried, least = self._tried_of(course.plan), None
+        tried, least = self._tried_of(batch.plan), None
         before = due.place in tried
         while due.judgement.entry.moves:
             tried.add(due.place)
             try:
-                return due, self._writer.write(due.sink, frame, due.judgement.entry, course.plan)
+                return due, self._writer.write(due.sink, frame, due.judgement.entry, batch.plan)
             except ForeignWriterError as foreign:
                 if not (before or self._writer.doubtful or due.sink.per_partition):
                     tried.discard(due.place)  # nothing of this run's can be ours
-                due = self._again(due, course, foreign)
+                due = self._again(due, batch, foreign)
                 left = len(due.judgement.entry.moves)
                 if least is not None and left >= least:
                     raise
@@ -272,17 +274,17 @@ class BatchRunner:
         tried.add(due.place)
         return due, None
 
-    def _again(self, due: _Due, course: _BatchInProgress, foreign: ForeignWriterError) -> _Due:
+    def _again(self, due: _Due, batch: _BatchInProgress, foreign: ForeignWriterError) -> _Due:
         """Judge once more, after the ledger was moved between the reading and the writing of it.
 
-        A driver that was on its way to its end may have written this very batch: then all is well,
+        A driver that was about to end may have written this very batch: then all is well,
         and the batch is a replay. Raises `foreign` where it is anything else than that.
         """
-        heads = self._applied(due.sink, course)
-        if is_of_another_topic(course.plan, heads):
+        heads = self._applied(due.sink, batch)
+        if is_of_another_topic(batch.plan, heads):
             raise foreign  # the plan may be the older of the two
         try:
-            return self._judge(due.place, heads, course)
+            return self._judge(due.place, heads, batch)
         except GuardError as error:
             raise foreign from error
 
@@ -299,14 +301,14 @@ class BatchRunner:
         held = self._frames.hold(kept)
         try:
             if several:
-                yield [self._frames.anew(one) for one in made]
+                yield [self._frames.replan(one) for one in made]
             else:
                 yield [held] * len(self._sinks)
         finally:
             self._frames.release(kept)
 
     def _check_made(self, made: Sequence[Any], *, several: bool) -> None:
-        """Raise SettingsError where a sink would get what is no DataFrame, or nothing."""
+        """Raise SettingsError where a sink would not get exactly one DataFrame."""
         wrong = [type(one).__name__ for one in made if not self._frames.is_one(one)]
         if not wrong and (not several or len(made) == len(self._sinks)):
             return
@@ -318,11 +320,11 @@ class BatchRunner:
             fix="Return one DataFrame of Spark for all of them, or a list with one for each",
         )
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         for observer in self._observers:
             try:
                 observer(event)
-            except (Exception, SystemExit):  # a stranger's code: it must not fail the batch
+            except (Exception, SystemExit):  # the user's code: it must not fail the batch
                 logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
 
 
@@ -353,7 +355,7 @@ def _refuse_twice(sinks: Sequence[Sink]) -> None:
 def _refuse_another_of_the_run(
     plan: PlannedBatch, sink: Sink, heads: Mapping[TopicPartition, Head], judgement: Judgement
 ) -> None:
-    """Raise SettingsError for a batch that somebody else has written in this very run of it."""
+    """Raise SettingsError where another exactly_once wrote this batch in the same run."""
     ours = [tp for tp in judgement.replayed if heads[tp].run_id == plan.run_id]
     if ours:
         raise SettingsError(
@@ -367,20 +369,20 @@ def _refuse_another_of_the_run(
         )
 
 
-def _left_behind(course: _BatchInProgress, sink: Sink) -> QueryStateLost:
+def _state_lost(batch: _BatchInProgress, sink: Sink) -> QueryStateLost:
     return QueryStateLost(
-        query=course.name,
-        run_id=course.plan.run_id,
-        batch_id=course.plan.batch_id,
+        query=batch.name,
+        run_id=batch.plan.run_id,
+        batch_id=batch.plan.batch_id,
         sink=sink.label,
     )
 
 
-def _replayed(course: _BatchInProgress, sink: Sink, *, discarded: bool) -> BatchReplayed:
+def _replayed(batch: _BatchInProgress, sink: Sink, *, discarded: bool) -> BatchReplayed:
     return BatchReplayed(
-        query=course.name,
-        run_id=course.plan.run_id,
-        batch_id=course.plan.batch_id,
+        query=batch.name,
+        run_id=batch.plan.run_id,
+        batch_id=batch.plan.batch_id,
         sink=sink.label,
         discarded=discarded,
     )

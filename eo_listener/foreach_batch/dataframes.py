@@ -23,17 +23,17 @@ class SparkFrames:
 
     def hold(self, frame: DataFrame) -> DataFrame:
         """Keep the rows in memory and on disk once they are computed."""
-        return self.anew(frame.persist())
+        return self.replan(frame.persist())
 
-    def anew(self, frame: DataFrame) -> DataFrame:
+    def replan(self, frame: DataFrame) -> DataFrame:
         """Plan it again: a frame that has run keeps its plan, and sees no cache that came later."""
         return frame.select("*")
 
     def release(self, frame: DataFrame) -> None:
-        """Let go of them."""
+        """Release them."""
         try:
             frame.unpersist()
-        except Exception:  # an error on the way here counts more, and Spark ends what is left
+        except Exception:  # an earlier error counts more, and Spark ends what is left
             logger.debug("a batch's cached rows could not be released", exc_info=True)
 
     def discard(self, frame: DataFrame) -> None:

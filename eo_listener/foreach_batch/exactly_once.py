@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
-_PATIENCE: Final = 5.0  # seconds that the last batch of a stopped query may still take to return
+_LOCK_TIMEOUT: Final = 5.0
+"""Seconds that the last batch of a stopped query may still take to return."""
 _PARTS: Final = ("label", "key", "per_partition", "applied", "moved_by", "apply", "close")
 
 
@@ -101,7 +102,7 @@ class ExactlyOnce:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Bring a batch into every sink that lacks it."""
-        if not self._lock.acquire(timeout=_PATIENCE):
+        if not self._lock.acquire(timeout=_LOCK_TIMEOUT):
             raise SettingsError(
                 "two queries run at once with the same exactly_once(...)",
                 fix="Call exactly_once(...) for each query, with sinks of its own",
@@ -109,13 +110,13 @@ class ExactlyOnce:
         try:
             self._batches.run(frame, batch_id)
         except EoListenerError as error:
-            _say_first(error)
+            _show_first(error)
             raise
         finally:
             self._lock.release()
 
     def close(self) -> None:
-        """Let go of the sinks' and Kafka's connections; they open again when they are needed."""
+        """Close the sinks' and Kafka's connections; they open again when they are needed."""
         self._plans.close()
         for sink in self._given["sinks"]:
             sink.close()
@@ -170,8 +171,8 @@ def _check(
             )
 
 
-def _say_first(error: EoListenerError) -> None:
-    """Have the error's own line stand before the tracebacks that Spark shows the user.
+def _show_first(error: EoListenerError) -> None:
+    """Put the error's own line before the tracebacks that Spark shows the user.
 
     Python prints the first cause of an exception first, and one that was never raised without a
     traceback.

@@ -53,7 +53,7 @@ def doubt(
     tp: TopicPartition,
     span: OffsetRange,
     elsewhere: Elsewhere,
-    breaches: BatchErrors,
+    errors: BatchErrors,
     *,
     accept: bool,
 ) -> bool:
@@ -62,21 +62,21 @@ def doubt(
     Where its query begins with it, it may: in the query's first batch, or as a new partition. With
     `accept` it may anywhere, but for rows that the store has under another name or table.
     """
-    if has_doubled(plan, tp, span, elsewhere, breaches):
+    if has_doubled(plan, tp, span, elsewhere, errors):
         return True
     for key, head in elsewhere.all_of(tp):
         if key.sink != elsewhere.sink and _has_it(
             plan, span, head
         ):  # its table may be this one, which was renamed
-            breaches.name_old(BatchErrorKind.IN_OLD_TABLE, tp, key, head, elsewhere.sink)
+            errors.name_old(BatchErrorKind.IN_OLD_TABLE, tp, key, head, elsewhere.sink)
             return True
     lost = is_late(plan, tp, span)
     found = elsewhere.of(tp)
     if found is not None and lost and not accept:
-        breaches.name_old(BatchErrorKind.RENAMED, tp, *found, elsewhere.sink)
+        errors.name_old(BatchErrorKind.RENAMED, tp, *found, elsewhere.sink)
         return True
     if lost and not accept:
-        breaches.add(BatchErrorKind.UNKNOWN, tp, OffsetRange(0, span.start))
+        errors.add(BatchErrorKind.UNKNOWN, tp, OffsetRange(0, span.start))
         return True
     return False
 
@@ -86,7 +86,7 @@ def has_doubled(
     tp: TopicPartition,
     span: OffsetRange,
     elsewhere: Elsewhere,
-    breaches: BatchErrors,
+    errors: BatchErrors,
 ) -> bool:
     """Whether the same sink has the rows of a range under another name; adds it to `breaches`.
 
@@ -95,7 +95,7 @@ def has_doubled(
     found = elsewhere.of(tp)
     if found is None or found[0].sink != elsewhere.sink or not _has_it(plan, span, found[1]):
         return False
-    breaches.name_old(BatchErrorKind.UNDER_OLD_NAME, tp, *found, elsewhere.sink)
+    errors.name_old(BatchErrorKind.UNDER_OLD_NAME, tp, *found, elsewhere.sink)
     return True
 
 

@@ -9,7 +9,7 @@ class Frames(Protocol):
     """DataFrames, as far as they are held and run here. Errors of Spark go on to the caller."""
 
     def is_one(self, made: Any) -> bool:
-        """Whether it is a DataFrame at all. Asks nobody."""
+        """Whether it is a DataFrame at all, without asking Spark."""
         ...
 
     def hold(self, frame: Any) -> Any:
@@ -19,12 +19,12 @@ class Frames(Protocol):
         """
         ...
 
-    def anew(self, frame: Any) -> Any:
-        """The same rows, planned anew, so that those of them that are held are used."""
+    def replan(self, frame: Any) -> Any:
+        """The same rows, planned again, so that those of them that are held are used."""
         ...
 
     def release(self, frame: Any) -> None:
-        """Let go of what `hold` was given; also after errors, so it raises none of its own."""
+        """Release what `hold` was given; also after errors, so it raises none of its own."""
         ...
 
     def discard(self, frame: Any) -> None:

@@ -14,7 +14,7 @@ class Runs:
     """The ledger's names that each run has used, of the newest runs. For any thread.
 
     One function may call several `exactly_once(...)`, with a name or a table each: what the ledger
-    has under one of these is no former name of another.
+    has under one of these is not a former name of another.
     """
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ class QueryPlanReader:
         return {} if self._asked is None else self._asked.began(plan)
 
     def close(self) -> None:
-        """Let go of the connections to Kafka."""
+        """Close the connections to Kafka."""
         if self._logs is not None:
             self._logs.close()
 

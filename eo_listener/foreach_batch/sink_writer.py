@@ -134,7 +134,7 @@ class SinkWriter:
         self._sleep(pause)
 
     def _found_out(self, sink: Sink, entry: Entry, unknown: SinkError) -> Entry:
-        """Ask the ledger what became of a commit, as often as it takes within bounds."""
+        """Read the outcome of a commit from the ledger, repeatedly within bounds."""
         pauses = self._pauses()
         while True:
             try:

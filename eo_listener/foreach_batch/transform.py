@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NUMBERS: Final = frozenset({"batchid", "batchnumber", "epochid", "epoch"})
-"""What the second parameter of a function for foreachBatch is called; case and _ aside."""
+"""What the second parameter of a function for foreachBatch is called, regardless of case and _."""
 
 Transform: TypeAlias = "Callable[..., Any]"
 """Gets the batch's DataFrame, and as a second argument `batch`, where it has one, a `Batch`.

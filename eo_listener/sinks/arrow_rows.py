@@ -7,7 +7,7 @@ They are computed by all cores, though: by one job that keeps the rows with the 
 are read. Where there are two cores at most, or two tasks, Spark's own iterator is as fast, which
 computes one task while another is read.
 
-Whoever reads task by task reads by a job each. When an executor is lost between two of them, Spark
+Reading task by task takes one job per task. When an executor is lost between two of them, Spark
 computes its part of a shuffle again, and forgets that rows of the old one have been read: rows that
 come in another order the second time are lost or doubled. So rows are cut by their place, not by
 their values, and a frame with a shuffle of the user's is computed once: if a kept part of it is
@@ -63,7 +63,7 @@ def stream(
     that were kept are lost.
     """
     schema = schema_of(frame)
-    # Of what stands before foreachBatch the frame itself shows shuffles alone.
+    # Of what comes before foreachBatch the frame itself shows shuffles alone.
     changes = not (at_once or is_far(frame)) and (not plan.deterministic or _may_change(frame))
     wanted = None if at_once else tasks_wanted(plan, _partitions(frame), task_rows)
     if wanted:
@@ -87,8 +87,8 @@ def schema_of(frame: Any) -> pa.Schema:
     """Return the columns of `frame` as Arrow's. Raises SettingsError for a type without a form."""
     if is_far(frame):
         return arrow_schema(frame.schema.jsonValue(), large=_large(frame))
-    told = frame._jdf.schema().json()  # noqa: SLF001  # pyspark 3.5 stumbles over intervals
-    return arrow_schema(json.loads(told), large=_large(frame))
+    fields = frame._jdf.schema().json()  # noqa: SLF001  # pyspark 3.5 stumbles over intervals
+    return arrow_schema(json.loads(fields), large=_large(frame))
 
 
 def is_far(frame: Any) -> bool:
@@ -112,10 +112,10 @@ def _cores(frame: Any) -> int | None:
 
 def _may_change(frame: Any) -> bool:
     """Whether rows may be others, or in other tasks, when a part is computed a second time."""
-    told = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not say it
+    fields = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not say it
     return (
-        not told.optimizedPlan().deterministic()
-        or _SHUFFLE.search(told.toRdd().toDebugString()) is not None
+        not fields.optimizedPlan().deterministic()
+        or _SHUFFLE.search(fields.toRdd().toDebugString()) is not None
     )
 
 
@@ -133,7 +133,7 @@ def _cut(frame: Any, tasks: int) -> Any:
 
 def _far_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
     """Yield what the server sends, as it comes: in Arrow, of the session's time zone."""
-    plan, client = frame._plan, frame._session.client  # noqa: SLF001  # its public ways give all at once, or rows
+    plan, client = frame._plan, frame._session.client  # noqa: SLF001  # its public methods return everything at once, or rows
     given = (plan.to_proto(client), getattr(plan, "observations", None))
     for part in client.to_table_as_iterator(*given[: 1 if given[1] is None else 2]):
         if isinstance(part, pa.Table):  # the schema comes too
@@ -163,16 +163,16 @@ def _messages(frame: Any, how: Fetch) -> Generator[bytes, None, None]:
             finally:
                 made.unpersist()
     except Exception as error:  # whatever Spark raises goes on; two kinds of it can be explained
-        told = _explained(error)
-        if told is None:
+        fields = _explained(error)
+        if fields is None:
             raise
-        raise told from error
+        raise fields from error
 
 
 def _kept(rdd: Any) -> Iterator[bytes]:
     """Yield what executors keep, in order, by as many tasks at a time as are small together."""
-    # A context's runJob is the only way to a part of an RDD, and would have a Python worker
-    # look at every row first: here there is nothing to look at.
+    # A context's runJob alone can read a part of an RDD, and would have a Python worker
+    # process every row first: here there is nothing to process.
     rdd.mapPartitions = lambda _: rdd
     limit = rdd.context._jsc.sc().conf().getSizeAsBytes(_TOO_MANY, "1g")  # noqa: SLF001  # it reads units
     done, tasks, count = 0, rdd.getNumPartitions(), 1
@@ -203,7 +203,7 @@ def _explained(error: Exception) -> SinkError | None:
     return None
 
 
-_TELLING = 1000  # fewer rows tell too little
+_SAMPLE = 1000  # fewer rows say too little about their size
 _GROWTH = 4
 
 
@@ -215,7 +215,7 @@ class TaskSize:
 
     def __init__(self, rows: int = TASK_ROWS) -> None:
         self._most = _GROWTH * rows
-        self._telling = min(_TELLING, rows)
+        self._sample = min(_SAMPLE, rows)
         self.rows = rows
         self._last: int | None = None  # bytes
 
@@ -256,11 +256,11 @@ class TaskSize:
     def learn(self, planned: int, size: int) -> None:
         """Take note of a batch: so many offsets have become so many bytes."""
         self._last = size
-        if planned >= self._telling:
+        if planned >= self._sample:
             self.rows = max(1, min(self._most, TASK_BYTES * planned // max(size, 1)))
 
     def shrink(self, planned: int) -> bool:
-        """Take note that a task of a batch was too large; tell whether there are smaller ones."""
+        """Record that a task of a batch was too large; return whether smaller ones are possible."""
         before = min(self.rows, planned)
         if before <= 1:
             return False

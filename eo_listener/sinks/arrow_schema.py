@@ -1,6 +1,6 @@
 """Spark's types as Arrow's, by the JSON form that every Spark version writes of a schema.
 
-pyspark has such a table too, but where it stands, what it imports and how it is called changes
+pyspark has such a table too, but where it is, what it imports and how it is called changes
 with the version.
 """
 

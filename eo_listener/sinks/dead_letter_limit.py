@@ -1,4 +1,4 @@
-"""How many rows of a batch may be put aside, and the count of those that were. Pure.
+"""How many rows of a batch may become dead letters, and how many have. Pure.
 
 Dead letters are for single rows. When most of a batch is refused, something else has changed: a
 column of the table, a producer, a setting. Then the query must not go on as if all were well.
@@ -17,14 +17,14 @@ from eo_listener.sinks.dead_letters import DeadLetter
 SHARE: Final = 0.5
 """What part of a batch may be refused, if nothing else is said."""
 FEW: Final = 10
-"""So many refused rows say something of the batch; fewer are no share of it, nor all of it."""
+"""From this many refused rows on, a share is applied, and a batch may not be refused as a whole."""
 
 _REASONS = 1000  # how many different ones are counted: a mark may be one of its own for each row
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLimit:
-    """How many rows a transaction may put aside: a number, or a share of its rows as a float."""
+    """How many dead letters a transaction may have: a number, or a share of its rows as a float."""
 
     most: int | float  # which of the two it is says what it means
 
@@ -38,9 +38,9 @@ class DeadLetterLimit:
             )
 
     def allows(self, dead: int, rows: int) -> bool:
-        """Whether so many of so many rows may be put aside. All of them never, unless they are few.
+        """Whether `dead` of `rows` rows may be dead letters; never all of them, unless below FEW.
 
-        A share is only counted where the refused rows are no longer few.
+        A share applies only from FEW refused rows on.
         """
         if dead >= FEW and dead >= rows:
             return False
@@ -51,7 +51,7 @@ class DeadLetterLimit:
 
 @dataclass(kw_only=True)
 class Refusals:
-    """Counts the rows of one transaction that were put aside, and why; `label` names the sink."""
+    """Counts the dead letters of one transaction by reason; `label` names the sink."""
 
     label: str
     limit: DeadLetterLimit
@@ -77,14 +77,14 @@ class Refusals:
     def _too_many(self, rows: int | None) -> PoisonRowError:
         first = self.first
         of = "" if rows is None else f" of {rows}"
-        told = "" if first is None else f"; the first: {first.place()[1]}: {first.shown}"
+        example = "" if first is None else f"; the first: {first.place()[1]}: {first.shown}"
         often = ""
         if self.reasons:
             reason, times = self.reasons.most_common(1)[0]
             often = f"; the most frequent reason ({times} times): {reason}"
         every = rows is not None and self.count >= rows
         return PoisonRowError(
-            f"{self.count} rows{of} cannot be written to {self.label}{told}{often}",
+            f"{self.count} rows{of} cannot be written to {self.label}{example}{often}",
             partition=None if first is None else first.place()[0],
             offset=None if first is None else first.offset,
             cause="that is every row, so none of them is to blame; nothing was written"

@@ -24,17 +24,17 @@ from eo_listener.sinks.newest_row import ORIGIN
 
 REASON: Final = "eo_poison"
 
-TOLD: Final = "eo_told"
+REDACTED: Final = "eo_redacted"
 _LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", "put_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A row that is put aside; where it came from is None where the frame does not tell.
+    """A row that could not be written; its origin is None where the frame does not have it.
 
-    `row` is the row as a JSON object (`json_text` says how). `told` is the reason without a value
-    of the row, which may go into logs; None: as `reason`. NUL, which PostgreSQL's texts cannot
-    hold, is escaped in all of them.
+    `row` is the row as a JSON object (`json_text` says how). `redacted` is the reason without
+    values of the row, which may go into logs; None: as `reason`. NUL, which PostgreSQL's texts
+    cannot hold, is escaped in all of them.
     """
 
     topic: str | None
@@ -42,11 +42,11 @@ class DeadLetter:
     offset: int | None
     reason: str
     row: str
-    told: str | None = None
+    redacted: str | None = None
 
     def __post_init__(self) -> None:
         """Escape NUL."""
-        for name in ("topic", "reason", "row", "told"):
+        for name in ("topic", "reason", "row", "redacted"):
             text = getattr(self, name)
             if text is not None and "\x00" in text:
                 object.__setattr__(self, name, text.replace("\x00", "\\x00"))
@@ -54,7 +54,7 @@ class DeadLetter:
     @property
     def shown(self) -> str:
         """The reason, for logs."""
-        return self.reason if self.told is None else self.told
+        return self.reason if self.redacted is None else self.redacted
 
     def place(self) -> tuple[TopicPartition | None, str]:
         """Where the row came from, and in words."""
@@ -69,7 +69,7 @@ class DeadLetter:
         No value of the row is in it: an error ends up in logs.
         """
         tp, where = self.place()
-        keep = ", and keep topic, partition and offset to be told where it came from"
+        keep = ", and keep topic, partition and offset to see where it came from"
         return PoisonRowError(
             f"{where} cannot be written to {label}: {self.shown}",
             partition=tp,
@@ -84,7 +84,7 @@ class Why(NamedTuple):
     """Why a row is refused, and what of it may go into logs."""
 
     reason: str
-    told: str
+    redacted: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class RowFilter:
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
         if twice:
             raise SettingsError(
-                f"the rows have the columns {_listed(twice)}, which a store cannot tell apart",
+                f"the rows have the columns {_listed(twice)}, which a store cannot distinguish",
                 fix="Give each column a name of its own in the transform",
             )
         for name in names:
@@ -146,7 +146,7 @@ class RowFilter:
         return cls(columns=columns, marked=REASON in names, version=version)
 
     def sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
-        """Return the rows that can be written as far as can be told here, whole; the others.
+        """Return the rows that can be written, as far as is known here, and the others.
 
         The others are those that are marked, that have no version, or a text that is not UTF-8:
         Spark casts any bytes to a string. In a reason such bytes are escaped. Raises SettingsError
@@ -177,7 +177,7 @@ class RowFilter:
         return rows.filter(pc.is_null(marks)), letters
 
     def letter(
-        self, rows: pa.RecordBatch, index: int, reason: str, told: str | None = None
+        self, rows: pa.RecordBatch, index: int, reason: str, redacted: str | None = None
     ) -> DeadLetter:
         """Return row `index` of `rows`, which the store refuses for `reason`, as a dead letter."""
         row = rows.slice(index, 1)
@@ -187,7 +187,7 @@ class RowFilter:
             partition=partition if isinstance(partition, int) else None,
             offset=offset if isinstance(offset, int) else None,
             reason=reason,
-            told=told,
+            redacted=redacted,
             row=json_row(row.drop_columns([REASON]) if self.marked else row),
         )
 
@@ -216,17 +216,17 @@ class RowFilter:
 class DeadLetterSql:
     """The statements on a dead-letter table; `table` is quoted, with its schema if it has one.
 
-    With `told` it has a column more, TOLD, for the reason without values.
+    With `redacted` it has one more column, REDACTED, for the reason without values.
     """
 
     table: str
     placeholder: str
     moment: str
-    told: bool = False
+    redacted: bool = False
 
     def create(self) -> str:
         """Make the table where it is missing."""
-        more = f", {TOLD} text" if self.told else ""
+        more = f", {REDACTED} text" if self.redacted else ""
         return (
             f"CREATE TABLE IF NOT EXISTS {self.table} (query text NOT NULL, query_id text "
             "NOT NULL, run_id text NOT NULL, batch_id bigint NOT NULL, topic text, "
@@ -235,8 +235,8 @@ class DeadLetterSql:
         )
 
     def insert(self, entry: Entry, letters: Sequence[DeadLetter], now: datetime) -> Many:
-        """Put rows aside."""
-        names = (*_LETTER, TOLD) if self.told else _LETTER
+        """Insert dead letters."""
+        names = (*_LETTER, REDACTED) if self.redacted else _LETTER
         columns = ", ".join(f'"{name}"' for name in names)
         places = ", ".join([self.placeholder] * len(names))
         batch = (entry.query, entry.query_id, entry.run_id, entry.batch_id)
@@ -246,7 +246,7 @@ class DeadLetterSql:
             [
                 (
                     *(*batch, one.topic, one.partition, one.offset, one.reason, one.row, put_at),
-                    *((one.shown,) if self.told else ()),
+                    *((one.shown,) if self.redacted else ()),
                 )
                 for one in letters
             ],

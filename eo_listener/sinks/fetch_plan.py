@@ -37,7 +37,7 @@ def fetch(*, at_once: bool, tasks: int, cores: int | None, may_change: bool, is_
     """Choose. `cores` run tasks at the same time, None where it is not known or may change.
 
     `may_change`: rows may be others, or in other tasks, when they are computed a second time;
-    `is_cut`: a shuffle of ours stands before the tasks.
+    `is_cut`: a shuffle of ours precedes the tasks.
     """
     if at_once:
         return Fetch.AT_ONCE

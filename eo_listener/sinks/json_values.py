@@ -22,7 +22,7 @@ def json_text(value: Any, kind: pa.DataType) -> str:
 
 
 def json_row(row: pa.RecordBatch) -> str:
-    """Write the only row of `row` as an object; what Python cannot read is spelt out."""
+    """Write the only row of `row` as an object; what Python cannot read is escaped."""
     cells = {}
     for field, column in zip(row.schema, row.columns, strict=True):
         try:

@@ -40,7 +40,7 @@ class Many(NamedTuple):
 
 
 class LedgerRow(NamedTuple):
-    """Where a partition stands in the ledger, and since when (a moment as the store spells it)."""
+    """The head of a partition, and when it was moved (a time in the store's own format)."""
 
     partition: TopicPartition
     head: Head
@@ -61,7 +61,7 @@ def now_text(now: datetime) -> str:
 class LedgerSql:
     """The ledger's statements for one store.
 
-    `placeholder` stands for a parameter (`?` or `%s`), `moment` is the type of a point in time,
+    `placeholder` is that of a parameter (`?` or `%s`), `moment` is the type of a point in time,
     `schema` where the tables lie, None for the store's own default. `index_in_schema`: the schema
     stands before the name of an index, as in SQLite, not before that of its table. Where the
     placeholder is `%s`, a percent sign in the schema is doubled in every statement.
@@ -98,7 +98,7 @@ class LedgerSql:
         return history, order, heads
 
     def heads(self, sink: str, query: str) -> Statement:
-        """Read all heads of a sink and query; `standing` reads a row of the answer."""
+        """Read all heads of a sink and query; `read_ledger_row` reads a row of the answer."""
         text = (
             'SELECT format, topic, "partition", topic_id, start_offset, next_offset, batch_id, '
             f"query_id, run_id, CAST(moved_at AS text) FROM {self.table(HEADS)} "
@@ -177,8 +177,9 @@ class LedgerSql:
         """Drop the history of all but the newest `kept` batches or more; None if it is not yet due.
 
         Where a partition began, and which offsets were given up, is kept forever: nothing else
-        says so. Batches are told by time, since batch ids begin again with each new checkpoint, and
-        by rows: a batch has one a head at most, in one transaction or in one for each partition.
+        says so. Batches are ordered by time, since batch ids begin again with each new checkpoint,
+        and by rows: a batch has one a head at most, in one transaction or in one for each
+        partition.
         """
         if entry.batch_id % _PRUNE_EVERY:
             return None
@@ -213,7 +214,7 @@ class LedgerSql:
 
 
 def verdict(move: Move) -> str | None:
-    """Return the word that the history has for a move; None where it has no row for it.
+    """Return the verdict that the history records for a move; None where it has no row for it.
 
     An empty range has one where it makes the head: there the partition begins.
     """
@@ -224,15 +225,16 @@ def verdict(move: Move) -> str | None:
     return BatchVerdict.FIRST.value if move.found is None else None
 
 
-def standing(row: Sequence[Any]) -> LedgerRow:
+def read_ledger_row(row: Sequence[Any]) -> LedgerRow:
     """Read a row of `LedgerSql.heads`.
 
     Raises FormatError for a format that is not ours.
     """
-    form, topic, partition, topic_id, start, until, batch_id, query_id, run_id, moved_at = row
-    if form != FORMAT:
+    row_format, topic, partition, topic_id, start, until, batch_id, query_id, run_id, moved_at = row
+    if row_format != FORMAT:
         raise FormatError(
-            f"the ledger holds a row of format {form}, and this version knows format {FORMAT}",
+            f"the ledger holds a row of format {row_format}, and this version "
+            f"knows format {FORMAT}",
             cause="a newer eo-listener has written it",
             fix="Install that version of eo-listener here too",
         )
@@ -247,10 +249,10 @@ def standing(row: Sequence[Any]) -> LedgerRow:
 
 
 def moved(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-    """Read the rows of `LedgerSql.moved_by`. Raises FormatError as `standing` does."""
+    """Read the rows of `LedgerSql.moved_by`. Raises FormatError as `read_ledger_row` does."""
     found: dict[LedgerKey, dict[TopicPartition, Head]] = {}
     for sink, query, *rest in rows:
-        there = standing(rest)
+        there = read_ledger_row(rest)
         found.setdefault(LedgerKey(sink, query), {})[there.partition] = there.head
     return found
 
@@ -260,7 +262,7 @@ def foreign_writer(
 ) -> ForeignWriterError:
     """Say that `entry` does not fit what is now in the ledger of the sink `label`."""
     heads = {tp: there[tp].head if tp in there else None for tp in entry.moves}
-    # Where the entry was refused at its end, it has moved all others itself, and they are no news.
+    # Where the entry was refused at its end, it has moved all others itself, which needs no report.
     wrong = [
         tp
         for tp, move in entry.moves.items()
@@ -284,6 +286,6 @@ def _who(tp: TopicPartition, there: LedgerRow | None) -> str:
         return f"{tp} is not there"
     head = there.head
     return (
-        f"{tp} stands at {head.range.until}, moved by run {head.run_id} in batch {head.batch_id} "
+        f"{tp} is at {head.range.until}, moved by run {head.run_id} in batch {head.batch_id} "
         f"at {there.moved_at}"
     )

@@ -1,6 +1,6 @@
 """Which of the rows with one key is the newest: one rule for every SQL store. Pure.
 
-The greater version wins, where the user has named a column that tells it; of equal versions, or
+The greater version wins, where the user has named a version column; of equal versions, or
 without one, the greater offset of one partition. Kafka orders neither the records of two
 partitions nor the rows that a transform makes of one record: such rows are tied, unless they say
 the same but for where they came from, as a record does that was produced twice.
@@ -43,7 +43,7 @@ class Newest:
         return f"row_number() OVER (PARTITION BY {', '.join(self.keys)}{by})"
 
     def tied(self) -> str:
-        """An expression for whether nothing tells a row's place beside another of its key."""
+        """An expression for whether a row cannot be ordered against another of its key."""
         window = f"OVER (PARTITION BY {', '.join(self._among)})"
         differ = [
             f"count({one}) {window} BETWEEN 1 AND count(*) {window} - 1 "
@@ -80,7 +80,7 @@ def tie(
 ) -> SettingsError:
     """Return the error for rows of which none is the newest; `there`: one is in the table.
 
-    `origin` is where one of them came from, None where the rows do not tell.
+    `origin` is where one of them came from, None where the rows do not have it.
     """
     same = ", ".join([*keys, *([] if version is None else [version])])
     where = ""
@@ -89,12 +89,12 @@ def tie(
     if there:
         return SettingsError(
             f"a row of the batch and one in the table have the same {same}{where}",
-            cause="which of them is the newest cannot be told: they come from several partitions",
+            cause="the newest of them cannot be determined: they come from several partitions",
             fix="To write the batch's row, delete the table's; to keep the table's, filter the "
             "batch's in the transform. Where a later batch may always win, drop the columns topic, "
             "partition and offset from the table",
         )
-    cause = "which of them is the newest cannot be told: "
+    cause = "the newest of them cannot be determined: "
     if origin is None:
         cause += "the rows do not say which offset they are from"
         fix = "Keep topic, partition and offset in the rows (the greatest offset wins), "
@@ -102,7 +102,7 @@ def tie(
         cause += "they come from several partitions, or from one record"
         fix = ""
     if version is None:
-        fix += 'name a column that tells it (version_column="..."), '
+        fix += 'name a column that orders them (version_column="..."), '
     else:
         fix += f"give {version} values that differ, "
     fix += "or keep one row for each key in the transform"

@@ -1,4 +1,4 @@
-"""What a SQL sink is told of its target, checked once for every store."""
+"""The arguments of a SQL sink about its target, checked once for every store."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Target:
 
 
 def refuse_dotted(setting: str, name: str, *, has_schemas: bool) -> None:
-    """Refuse to make a table whose name has a dot: whoever writes it means a table in a schema."""
+    """Refuse to make a table whose name has a dot: it would be meant as a table in a schema."""
     before, dot, after = name.rpartition(".")
     if not dot:
         return
@@ -168,7 +168,7 @@ def refuse_dropped(
 ) -> None:
     """Raise SettingsError for a table that is not there, where the ledger says that it has rows.
 
-    Made anew it would go on in the middle. `heads` are all of the sink and query, also of
+    Recreated, it would continue in the middle. `heads` are all of the sink and query, also of
     partitions that a batch has nothing of.
     """
     held = {tp: there.head.range.until for tp, there in sorted(heads.items())}
@@ -180,7 +180,7 @@ def refuse_dropped(
     raise SettingsError(
         f"{label} does not exist, and its ledger says that {tp} was written up to {until}{more}",
         cause="the table was dropped or renamed after that",
-        fix="Restore the table, or give it its name again. To begin anew with an empty one: "
+        fix="Restore the table, or give it its name again. To begin again with an empty one: "
         f"DELETE FROM {HEADS} WHERE sink = {_text(key)} AND query = {_text(query)}, and "
         "start with a new checkpointLocation",
     )

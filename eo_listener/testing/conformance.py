@@ -6,7 +6,7 @@
         def make_frame(self, rows): return self.spark.createDataFrame(rows, FRAME)
 
 Each test needs an empty store: make it in an autouse fixture. Transactions of single partitions
-(`per_partition`) are no subject of these tests. For pytest's own words about a failure call
+(`per_partition`) are not covered by these tests. For pytest's own words about a failure call
 `pytest.register_assert_rewrite("eo_listener.testing.conformance")` before the import.
 """
 
@@ -37,7 +37,7 @@ _TARGET = "words"
 _TP = TopicPartition("flights", 0)
 _OTHER = TopicPartition("flights", 1)
 _FAR = 2**40
-_MANY = 25_000  # Spark hands at most 10,000 over as one
+_MANY = 25_000  # Spark passes at most 10,000 rows as one record batch
 _LOST = OutcomeUnknownError("the answer to COMMIT was lost")
 
 
@@ -102,7 +102,7 @@ class SinkConformance:
         raise AssertionError(f"the sink does not reach {point}")
 
     def check(self, rows: Sequence[Row], heads: Heads, query: str = QUERY) -> None:
-        """Compare what is durable, as a sink that is opened anew sees it."""
+        """Compare what is durable, as a newly opened sink reads it."""
         with self.opened() as fresh:
             found = dict(fresh.applied(query))
         assert found == dict(heads), f"the ledger holds {found}, not {dict(heads)}"
@@ -193,7 +193,7 @@ class SinkConformance:
         self.check([], heads_of(entry))
 
     def test_a_batch_without_ranges_marks_the_heads(self) -> None:
-        """A batch whose rows come from state alone is written, and the heads tell that it was."""
+        """A batch whose rows come from state alone is written, and the heads show that it was."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)

@@ -17,7 +17,7 @@ from eo_listener.testing.made_up_entries import plan_of
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: what catches it must let it go on."""
+    """Simulates the end of the process: what catches it must let it go on."""
 
 
 @contextmanager

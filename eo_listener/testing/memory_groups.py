@@ -23,14 +23,14 @@ class MemoryGroups:
     `history` lists every commit that landed, in order. Each element of `faults` meets one
     commit request, the first the first. Logs reach from 0 to the largest number, but for those in
     `starts` and `ends`; a topic's id is its name, but for those in `topic_ids`, and none where
-    that says "". `refused` are topics that a look may not see, with the error name.
+    that says "". `refused` are topics that a snapshot may not read, with the error name.
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[TopicPartition, Position]] = {}
         self.history: list[tuple[str, Mapping[TopicPartition, Position]]] = []
         self.requests = 0
-        self.looks = 0
+        self.snapshots = 0
         self.starts: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         self.topic_ids: dict[str, str] = {}
@@ -72,7 +72,7 @@ class MemoryGroups:
         ids = {tp.topic: self.topic_ids.get(tp.topic, tp.topic) for tp in partitions}
         here = [tp for tp in partitions if ids[tp.topic]]
         with self._lock:
-            self.looks += 1
+            self.snapshots += 1
             held = self.groups.get(group, {})
             return GroupSnapshot(
                 held={tp: held[tp] for tp in partitions if tp in held},

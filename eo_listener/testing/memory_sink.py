@@ -130,11 +130,11 @@ class Transaction:
 
 
 class SinkFault(Enum):
-    """What befalls one transaction."""
+    """What happens to one transaction."""
 
     REFUSED = "the store refuses it"
     TRY_AGAIN = "a conflict that repeating it solves"
-    BUSY = "somebody holds the lock for too long"
+    BUSY = "another connection holds the lock for too long"
     LOST = "the connection is lost, and nothing was committed"
     ANSWER_LOST = "it is committed, and its answer is lost"
     LATE = "the connection is lost, and it is committed a moment later"

@@ -50,7 +50,7 @@ class ListFrames:
         """Whether it is a Frame."""
         return isinstance(made, Frame)
 
-    def anew(self, frame: Frame) -> Frame:
+    def replan(self, frame: Frame) -> Frame:
         """Note it."""
         self.log.append("anew")
         return frame

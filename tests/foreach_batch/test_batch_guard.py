@@ -439,10 +439,10 @@ def test_a_name_is_typed_as_it_is_read() -> None:
 @pytest.mark.parametrize("stateful", [False, True])
 def test_what_to_type_can_be_typed(kind: BatchErrorKind, stateful: bool) -> None:
     """Each call in a fix is one that Python takes, with arguments that the function has."""
-    breaches = BatchErrors()
-    breaches.add(kind, P0, OffsetRange(0, 5))
+    errors = BatchErrors()
+    errors.add(kind, P0, OffsetRange(0, 5))
     with pytest.raises(GuardError) as raised:
-        breaches.raise_gravest(plan_of({}, stateful=stateful), name='a "b" {c}', sink="s")
+        errors.raise_gravest(plan_of({}, stateful=stateful), name='a "b" {c}', sink="s")
     fix = raised.value.fix or ""
     for function in (starting_offsets, exactly_once):
         for call in re.findall(rf"{function.__name__}\([^()]*\)", fix):

@@ -219,9 +219,9 @@ def test_what_does_not_pass_is_given_up(fault: SinkFault, error: type[SinkError]
         stage.run(0)
     assert stage.slept == [1.0, 2.0, 3.0]
     assert one(stage).rows == []
-    halted = stage.events[-1]
-    assert isinstance(halted, BatchFailed)
-    assert halted.sink == "memory rows"
+    failed = stage.events[-1]
+    assert isinstance(failed, BatchFailed)
+    assert failed.sink == "memory rows"
     stage.run(0)
     assert len(one(stage).rows) == 3
 
@@ -429,9 +429,9 @@ def test_nothing_is_written_anywhere_when_one_sink_must_not_get_a_batch() -> Non
     with pytest.raises(RegressionError):
         stage.run(0)
     assert sinks[0].rows == []
-    halted = stage.events[-1]
-    assert isinstance(halted, BatchFailed)
-    assert (halted.sink, halted.error) == ("memory b", "RegressionError")
+    failed = stage.events[-1]
+    assert isinstance(failed, BatchFailed)
+    assert (failed.sink, failed.error) == ("memory b", "RegressionError")
 
 
 def test_an_accepted_gap_is_told() -> None:
@@ -518,7 +518,7 @@ def test_a_stateful_batch_that_nothing_would_mark_halts() -> None:
 def test_every_error_is_told() -> None:
     """Of planning, naming, the transform and Spark too; a stranger's words are not repeated."""
 
-    def halted(stage: Stage, error: type[Exception], **how: Any) -> BatchFailed:
+    def failed(stage: Stage, error: type[Exception], **how: Any) -> BatchFailed:
         with pytest.raises(error):
             stage.run(0, **how)
         told = stage.events[-1]
@@ -530,14 +530,14 @@ def test_every_error_is_told() -> None:
         def plan(self, frame: Any, batch_id: int) -> Any:
             raise KafkaError("Kafka does not answer", code="_TRANSPORT")
 
-    told = halted(Stage(Silent(TWO), [MemorySink()]), KafkaError, name="flights")
+    told = failed(Stage(Silent(TWO), [MemorySink()]), KafkaError, name="flights")
     assert (told.query, told.run_id, told.problem) == ("flights", "", "Kafka does not answer")
-    assert halted(stage_of(query=None), SettingsError).run_id == "r1.1"
+    assert failed(stage_of(query=None), SettingsError).run_id == "r1.1"
 
     def broken(frame: Frame, plan: Any) -> Frame:
         raise LookupError("password=hunter2")
 
-    told = halted(stage_of(), LookupError, transform=broken)
+    told = failed(stage_of(), LookupError, transform=broken)
     assert (told.query, told.sink) == ("flights", None)
     assert "hunter2" not in str(told)
 

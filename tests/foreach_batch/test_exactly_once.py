@@ -281,7 +281,7 @@ def test_two_queries_with_one_function(
     jobs: Jobs, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are refused: a function is for one query."""
-    monkeypatch.setattr("eo_listener.foreach_batch.exactly_once._PATIENCE", 0.1)
+    monkeypatch.setattr("eo_listener.foreach_batch.exactly_once._LOCK_TIMEOUT", 0.1)
     topic = topics.create(partitions=1)
     topics.fill(topic, 5)
     inner: list[str] = []

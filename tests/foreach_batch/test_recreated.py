@@ -14,27 +14,30 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
 
 def test_a_topic_made_anew_is_begun_anew_and_the_other_goes_on(jobs: Jobs, topics: Topics) -> None:
     """As the error says it: all of the new topic comes, and nothing of the other comes twice."""
-    anew, other = topics.create("anew", partitions=1), topics.create("other", partitions=1)
+    recreated, other = (
+        topics.create("recreated", partitions=1),
+        topics.create("other", partitions=1),
+    )
     sink = MemorySink()
-    for topic in (anew, other):
+    for topic in (recreated, other):
         topics.fill(topic, 5)
-    jobs.drain(jobs.read(anew, other), exactly_once(sink))
-    topics.delete(anew)
-    topics.create_as(anew, partitions=1)
-    topics.fill(anew, 7)
+    jobs.drain(jobs.read(recreated, other), exactly_once(sink))
+    topics.delete(recreated)
+    topics.create_as(recreated, partitions=1)
+    topics.fill(recreated, 7)
     topics.fill(other, 2)
-    text = jobs.failure(jobs.read(anew, other), exactly_once(sink))
+    text = jobs.failure(jobs.read(recreated, other), exactly_once(sink))
     assert "errors.TopicRecreatedError: " in text
     assert 'on_recreated="restart"' in text
     start = starting_offsets(
         ledger=sink, query="q", bootstrap_servers=topics.servers, recreated="earliest"
     )
-    data = jobs.read(anew, other, startingOffsets=start)
+    data = jobs.read(recreated, other, startingOffsets=start)
     assert "errors.TopicRecreatedError: " in jobs.failure(data, exactly_once(sink), checkpoint="n")
     function = exactly_once(sink, on_recreated="restart")
     jobs.drain(data, function, checkpoint="n")
-    topics.fill(anew, 1)
+    topics.fill(recreated, 1)
     jobs.drain(data, exactly_once(sink), checkpoint="n")
     assert sorted(row["offset"] for row in sink.rows if row["topic"] == other) == list(range(7))
-    found = [row["offset"] for row in sink.rows if row["topic"] == anew]
+    found = [row["offset"] for row in sink.rows if row["topic"] == recreated]
     assert sorted(found) == sorted([*range(5), *range(8)])

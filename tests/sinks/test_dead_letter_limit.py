@@ -12,7 +12,7 @@ from eo_listener.sinks.dead_letters import DeadLetter
 
 
 def letter(at: int, reason: str = "odd", told: str | None = None) -> DeadLetter:
-    return DeadLetter(topic="t", partition=1, offset=at, reason=reason, row="{}", told=told)
+    return DeadLetter(topic="t", partition=1, offset=at, reason=reason, row="{}", redacted=told)
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_the_reason_for_logs_is_another_one() -> None:
     """Where a reason may hold a value, what is told has none; NUL is escaped in it as well."""
     given: dict[str, Any] = {"topic": None, "partition": None, "offset": None, "row": "{}"}
     assert DeadLetter(reason="odd", **given).shown == "odd"
-    both = DeadLetter(reason="v is 4711", told="v is\x00 odd", **given)
+    both = DeadLetter(reason="v is 4711", redacted="v is\x00 odd", **given)
     assert both.shown == "v is\\x00 odd"
     assert "4711" not in str(both.error("x"))
 
@@ -186,18 +186,18 @@ def test_a_mark_is_a_text() -> None:
 
 def test_names_that_differ_in_case_are_refused() -> None:
     """A store may take them for one column."""
-    with pytest.raises(SettingsError, match="'A', 'a', which a store cannot tell apart"):
+    with pytest.raises(SettingsError, match="'A', 'a', which a store cannot distinguish"):
         RowFilter.of(("a", "b", "A"), None)
 
 
 @pytest.mark.parametrize("told", [False, True])
 def test_a_letter_goes_into_its_table_whole(told: bool) -> None:
     """With the batch that it is of; in a table of ours also what may be shown of the reason."""
-    made = DeadLetterSql(table="dead", placeholder="?", moment="text", told=told)
+    made = DeadLetterSql(table="dead", placeholder="?", moment="text", redacted=told)
     assert told or made == DeadLetterSql(table="dead", placeholder="?", moment="text")
     spans = {TopicPartition("t", 0): OffsetRange(0, 5)}
     entry = entry_of({}, spans, batch_id=7)
-    letter = DeadLetter(topic="t", partition=0, offset=3, reason="r", told="s", row="{}")
+    letter = DeadLetter(topic="t", partition=0, offset=3, reason="r", redacted="s", row="{}")
     with closing(sqlite3.connect(":memory:")) as link:
         for _ in range(2):
             link.execute(made.create())

@@ -13,7 +13,13 @@ import pytest
 from eo_listener.model.errors import FormatError
 from eo_listener.model.ledger import Entry, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.ledger_sql import LedgerRow, LedgerSql, foreign_writer, moved, standing
+from eo_listener.sinks.ledger_sql import (
+    LedgerRow,
+    LedgerSql,
+    foreign_writer,
+    moved,
+    read_ledger_row,
+)
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 
 LEDGER = LedgerSql(placeholder="?", moment="text")
@@ -40,7 +46,7 @@ def test_what_is_written_is_read(connection: sqlite3.Connection) -> None:
     """A head and when it was moved come back as they went in."""
     entry = entry_of({}, {TP: OffsetRange(0, 5)})
     put(connection, entry)
-    (found,) = map(standing, connection.execute(*LEDGER.heads("s", QUERY)))
+    (found,) = map(read_ledger_row, connection.execute(*LEDGER.heads("s", QUERY)))
     assert {found.partition: found.head} == heads_of(entry)
     assert datetime.fromisoformat(found.moved_at) == NOW
 
@@ -66,7 +72,7 @@ def test_a_newer_format_is_not_read(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE eo_ledger SET format = 2")
     (row,) = connection.execute(*LEDGER.heads("s", QUERY))
     with pytest.raises(FormatError, match="newer"):
-        standing(row)
+        read_ledger_row(row)
 
 
 def test_the_history_says_what_happened(connection: sqlite3.Connection) -> None:
@@ -162,13 +168,13 @@ def test_the_other_driver_is_named(connection: sqlite3.Connection) -> None:
     put(connection, entry_of({}, {TP: OffsetRange(0, 5)}, run_id="run-2", batch_id=7))
     there = {
         found.partition: found
-        for found in map(standing, connection.execute(*LEDGER.heads("s", QUERY)))
+        for found in map(read_ledger_row, connection.execute(*LEDGER.heads("s", QUERY)))
     }
     seen = heads_of(entry_of({}, {TP: OffsetRange(0, 3), gone: OffsetRange(0, 3)}))
     entry = entry_of(seen, {TP: OffsetRange(3, 9), gone: OffsetRange(3, 9)}, batch_id=8)
     error = foreign_writer("the table", entry, there)
     for part in (
-        "flights-0 stands at 5, moved by run run-2 in batch 7 at 2026-11-21",
+        "flights-0 is at 5, moved by run run-2 in batch 7 at 2026-11-21",
         "batch 8",
         "flights-1 is not there",
     ):
@@ -186,7 +192,7 @@ def test_only_what_does_not_fit_is_told() -> None:
     error = foreign_writer("the table", entry, standings)
     assert error.ranges == {moved_on: OffsetRange(3, 9), gone: OffsetRange(3, 9)}
     assert (
-        "(flights-2 stands at 3, moved by run run-1 in batch 5 at now; flights-3 is not there)"
+        "(flights-2 is at 3, moved by run run-1 in batch 5 at now; flights-3 is not there)"
         in str(error)
     )
     fitting = {tp: LedgerRow(tp, entry.head(tp), "now") for tp in seen}

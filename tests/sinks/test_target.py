@@ -106,7 +106,7 @@ def heads(**held: int) -> dict[TopicPartition, LedgerRow]:
     ],
 )
 def test_a_table_that_has_gone_is_not_made_again(held: dict[str, int], said: str) -> None:
-    """The ledger says what it had; the DELETE to begin anew can be typed as it stands."""
+    """The ledger says what it had; the DELETE to begin again can be typed as shown."""
     with pytest.raises(SettingsError) as refused:
         refuse_dropped("table t", "my 'own'", "it's", heads(**held))
     assert refused.value.problem == f"table t does not exist, and its ledger says that {said}"

@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
 
 class TiedError(Exception):
-    """Which row is the newest cannot be told."""
+    """Which row is the newest cannot be determined."""
 
 
 @dataclass

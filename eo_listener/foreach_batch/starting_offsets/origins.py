@@ -1,4 +1,4 @@
-"""Where a sink's ledger or another query's checkpoint stands."""
+"""The offsets of a sink's ledger or of another query's checkpoint."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _refuse_disagreement(
     if before and wrong:
         tp = wrong[0]
         raise SettingsError(
-            f"the ledgers of {first.label} and {sink.label} do not agree: {tp} stands at "
+            f"the ledgers of {first.label} and {sink.label} do not agree: {tp} is at "
             f"{before.get(tp)} and at {found.get(tp)}",
             cause="the last batch reached only one of them before the query ended",
             fix="Start once more from the old checkpoint: it writes that batch to the other. Or "

@@ -1,4 +1,4 @@
-"""From where something stood, and where the logs stand, to Spark's `startingOffsets`. Pure."""
+"""From an origin's offsets and the logs' bounds to Spark's `startingOffsets`. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LATEST: Final = -1
 
 
 class Policy(Enum):
-    """What becomes of a partition whose position is missing or out of range."""
+    """How to treat a partition whose position is missing or out of range."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -32,18 +32,18 @@ class Policy(Enum):
 
 
 class Recreated(Enum):
-    """What becomes of a topic that was recreated since the origin."""
+    """How to treat a topic that was recreated since the origin."""
 
     FAIL = "fail"
     EARLIEST = "earliest"
 
 
-_WISHES: Final = MappingProxyType({Policy.EARLIEST: EARLIEST, Policy.LATEST: LATEST})
+_POSITIONS: Final = MappingProxyType({Policy.EARLIEST: EARLIEST, Policy.LATEST: LATEST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where something stood: the next offset of each partition.
+    """An origin: the next offset of each partition.
 
     `what` names it to people. `topic_ids` are those of the topics that it speaks of, as far as it
     knows them.
@@ -70,7 +70,7 @@ def choose(
     """Return where each of `partitions` is to begin; -2 is the earliest offset, -1 the latest.
 
     `partitions` are all that the topics have now. A topic of another id, or with partitions gone,
-    counts as made anew; what is known to be a position in the new one goes on all the same. Raises
+    counts as recreated; what is known to be a position in the new one goes on all the same. Raises
     TopicRecreatedError and PartitionVanishedError unless `recreated` accepts it (a topic of which
     nothing is there it never does); GapError, RegressionError and SettingsError as the policies
     say.
@@ -83,9 +83,9 @@ def choose(
     left = {tp for tp in _of_older(origin, origin.offsets, logs) if tp.topic in begun}
     origin = origin.where(lambda tp: tp in there or tp not in left)
     if recreated is Recreated.EARLIEST:
-        anew = _made_anew(origin, there, logs) & {tp.topic for tp in there}
-        found = {tp: EARLIEST for tp in there if tp.topic in anew and tp not in now}
-        origin = origin.where(lambda tp: tp.topic not in anew or tp in now)
+        replaced = _recreated_topics(origin, there, logs) & {tp.topic for tp in there}
+        found = {tp: EARLIEST for tp in there if tp.topic in replaced and tp not in now}
+        origin = origin.where(lambda tp: tp.topic not in replaced or tp in now)
         there = [tp for tp in there if tp not in found]
     _refuse_recreated(origin, there, logs)
     _refuse_vanished(origin, there)
@@ -98,7 +98,7 @@ def choose(
         elif logs.starts[tp] <= held <= logs.ends[tp]:
             found[tp] = held
         elif out_of_range is not Policy.FAIL:
-            found[tp] = _WISHES[out_of_range]
+            found[tp] = _POSITIONS[out_of_range]
         elif held < logs.starts[tp]:
             lost[tp] = OffsetRange(held, logs.starts[tp])
         else:
@@ -124,16 +124,18 @@ def _missing(origin: Origin, tp: TopicPartition, policy: Policy) -> int:
             fix='Give missing="earliest" to read it whole, or missing="latest" to leave out what '
             "it holds now",
         )
-    return _WISHES[policy]
+    return _POSITIONS[policy]
 
 
-def _made_anew(origin: Origin, there: Collection[TopicPartition], logs: GroupSnapshot) -> set[str]:
+def _recreated_topics(
+    origin: Origin, there: Collection[TopicPartition], logs: GroupSnapshot
+) -> set[str]:
     gone = origin.offsets.keys() - set(there)
     return {tp.topic for tp in (*_of_older(origin, there, logs), *gone)}
 
 
 def _of_now(origin: Origin, logs: GroupSnapshot) -> set[TopicPartition]:
-    """Positions that are known to be those of the topic that there is."""
+    """Positions that are known to be those of the topic that exists now."""
     known = ((tp, origin.topic_ids.get(tp)) for tp in origin.offsets)
     return {tp for tp, was in known if was is not None and was == logs.topic_ids.get(tp.topic)}
 

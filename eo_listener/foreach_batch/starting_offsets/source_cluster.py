@@ -70,12 +70,12 @@ class SourceCluster:
         return found
 
     def of_group(self, group: str, partitions: Collection[TopicPartition]) -> Origin:
-        """Where a group stands on these partitions, transactions on it over."""
+        """The committed offsets of a group, read after pending transactions have ended."""
         held = self._reader.group(group, partitions, stable=True)
         if not held:
             raise SettingsError(
                 f"group {group!r} holds no offsets for these topics",
-                cause="its offsets expired, nobody has committed to it, or it is misspelt",
+                cause="its offsets expired, nobody has committed to it, or it is misspelled",
                 fix="See what it holds: eo-listener status GROUP -b SERVERS",
             )
         offsets = {tp: position.offset for tp, position in held.items()}
@@ -89,11 +89,11 @@ class SourceCluster:
         return Origin(what=f"the time {timestamp_ms} ms", offsets={**ends, **found})
 
     def snapshot(self, partitions: Collection[TopicPartition]) -> GroupSnapshot:
-        """Where the logs of these partitions stand."""
+        """Where the logs of these partitions start and end."""
         return self._logs.snapshot(NOTHING_HELD, partitions, time.monotonic() + _TIMEOUT).whole()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._reader.close()
         self._logs.close()
 
@@ -101,7 +101,7 @@ class SourceCluster:
 def _lacking(what: str, named_by: str) -> SettingsError:
     return SettingsError(
         f"Kafka has no {what}",
-        cause="it was deleted or misspelt, this user has no right to Describe it, or this is "
+        cause="it was deleted or misspelled, this user has no right to Describe it, or this is "
         "another cluster",
         fix=f"Check {named_by} and the bootstrap servers",
     )

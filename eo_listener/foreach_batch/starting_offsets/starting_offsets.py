@@ -1,4 +1,4 @@
-"""`starting_offsets`: check what is asked for, read where it stood, and where Kafka stands."""
+"""`starting_offsets`: check the arguments, read the origin, and the bounds of the logs."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ def starting_offsets(
     recreated: str = "fail",
     checkpoint_location: str | None = None,
 ) -> str:
-    """Return Spark's `startingOffsets` JSON for a query that is to begin where something stood.
+    """Return Spark's `startingOffsets` JSON for a query that is to begin at an origin.
 
     Exactly one origin: `ledger`, a sink or all sinks of a query, with the name `query` that the
     ledger is kept under; a consumer `group`; the `checkpoint` of another query, its newest
     committed batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
 
     `options` are the reader options of the new query (`kafka.*`, `subscribe`, `subscribePattern`,
-    `assign`); `bootstrap_servers` and `topics` stand for two of them. Without topics those of the
+    `assign`); `bootstrap_servers` and `topics` replace two of them. Without topics those of the
     origin are taken. All their partitions are in the answer, as Spark wants it.
 
     `missing` (a partition of which the origin says nothing) and `out_of_range` (a position outside
     the log) are "earliest", "latest" or "fail". Without records since `timestamp` it is the end.
 
-    A topic that was recreated since is told by its id, which only a ledger holds, or by partitions
-    that are gone. `recreated="fail"` refuses it; with "earliest" it is read from its beginning, and
-    the others go on; `exactly_once` wants `on_recreated="restart"` then.
+    A topic that was recreated since is recognised by its id, which only a ledger holds, or by
+    partitions that are gone. `recreated="fail"` refuses it; with "earliest" it is read from its
+    beginning, and the others go on; `exactly_once` wants `on_recreated="restart"` then.
 
     Name the new query's `checkpoint_location`: where a checkpoint is already, Spark goes on from
-    it and ignores `startingOffsets`, so that is refused. One without a scheme is looked for where
+    it and ignores `startingOffsets`, so that is refused. One without a scheme is searched for where
     Spark would; without a session of Spark in this process it must have one (`file:///...`).
 
     Raises SettingsError, GuardError (see `choice.choose`), KafkaError, StorageError,

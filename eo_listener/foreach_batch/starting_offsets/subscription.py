@@ -28,7 +28,7 @@ class Subscription:
     def of(
         cls, topics: str | Iterable[str] | None, options: Mapping[str, str]
     ) -> Subscription | None:
-        """Read what is asked for; None where nobody says. `options` have keys in lower case.
+        """Read what is asked for; None where nothing is given. `options` have keys in lower case.
 
         Raises SettingsError for what names nothing, or partitions and topics at once.
         """

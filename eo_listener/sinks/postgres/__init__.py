@@ -4,7 +4,7 @@ The transaction:
 
 - The heads are locked and compared before the first row is copied, so that a zombie finds out
   early; they are moved at the end. Only the heads of the batch's own partitions are locked: of
-  topics that carry a date there may be thousands that nobody reads.
+  topics that carry a date there may be thousands that are not read.
 - A batch waits for the server seven times (tests/sinks/postgres/test_round_trips.py). Psycopg's
   pipeline mode sends what needs no answer in between, and `SAVEPOINT; COPY; RELEASE` goes as one
   text. A kept connection is not probed first: what is asked first is asked again on a new one.
@@ -31,10 +31,10 @@ COPY:
 
 How rows get there (`write_method=`, `atomicity=`), found in three steps:
 
-- `write_methods` (pure) says which way the size of the batch and the user ask for.
+- `write_methods` (pure) says which write method the size of the batch and the user ask for.
   `executor_check` has found out with the first batch what speaks against it. `method_choice` asks
   Spark which partition each task reads.
-- A sink with `atomicity="partition"` is always judged partition by partition, so the way may
+- A sink with `atomicity="partition"` is always judged partition by partition, so the method may
   change from batch to batch, and within a batch: where only some partitions are left, the driver
   takes the rows of their tasks alone (`spark_partition_id()`).
 
@@ -45,7 +45,7 @@ Tasks on the executors:
   only as text. In the last attempt that Spark allows everything is returned, and then the whole
   batch is repeated. `local[2]` allows one attempt, whatever `spark.task.maxFailures` says.
 - A repeated task reads its head before it computes anything. While the COMMIT of the earlier
-  attempt is on its way, the head is locked: the successor waits for the lock, finds the head
+  attempt is in flight, the head is locked: the successor waits for the lock, finds the head
   moved, sees that it moved it itself, and writes nothing.
 - A worker keeps its connection by conninfo and process id, because Spark forks workers from a
   daemon. Where a function gives the dsn nothing is kept.

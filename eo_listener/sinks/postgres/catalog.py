@@ -1,4 +1,4 @@
-"""The tables of a sink: looked at, and made where they are missing."""
+"""Reads the tables of a sink, and creates those that are missing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def identifier(schema: str | None, name: str) -> sql.Identifier:
     return sql.Identifier(name) if schema is None else sql.Identifier(schema, name)
 
 
-def spelt(link: Connection, schema: str | None, name: str) -> str:
+def qualified_name(link: Connection, schema: str | None, name: str) -> str:
     """Return a name as it is written in a statement that takes parameters."""
     return identifier(schema, name).as_string(link).replace("%", "%%")
 
@@ -100,36 +100,38 @@ ORDER BY a.attnum
 """
 
 _FLEETING: Final = """
-WITH RECURSIVE looked AS (  -- through views, whose own word says nothing
+WITH RECURSIVE relations AS (  -- through views, whose own persistence says nothing
     SELECT to_regclass(%s)::oid AS oid
     UNION
-    SELECT d.refobjid FROM looked
-    JOIN pg_class v ON v.oid = looked.oid AND v.relkind = 'v'
+    SELECT d.refobjid FROM relations
+    JOIN pg_class v ON v.oid = relations.oid AND v.relkind = 'v'
     JOIN pg_rewrite r ON r.ev_class = v.oid
     JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
                     AND d.refclassid = 'pg_class'::regclass
 )
 SELECT c.oid::regclass::text FROM pg_class c WHERE c.relpersistence <> 'p' AND (c.oid IN
-    (SELECT oid FROM looked) OR c.oid IN
-    (SELECT t.relid FROM looked, pg_partition_tree(looked.oid) t))
+    (SELECT oid FROM relations) OR c.oid IN
+    (SELECT t.relid FROM relations, pg_partition_tree(relations.oid) t))
 LIMIT 1
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ExistingTable:
     """A table that is there. `fleeting`: which table a crash, or the end of a connection, empties.
 
-    The own word of a view or of a partitioned table says nothing of that: what is beneath is asked
-    too.
+    The persistence of a view or of a partitioned table itself says nothing of that: what is beneath
+    is asked too.
     """
 
     columns: dict[str, Existing]
     fleeting: str | None
 
 
-def look(link: Connection, schema: str | None, names: Sequence[str]) -> dict[str, Found]:
-    """Look at tables, those that are there, in one round trip."""
+def existing_tables(
+    link: Connection, schema: str | None, names: Sequence[str]
+) -> dict[str, ExistingTable]:
+    """Read those of the tables that exist, in one round trip."""
     asked: list[tuple[Cursor, Cursor, Cursor]] = []
     with link.pipeline():
         for name in names:
@@ -141,21 +143,27 @@ def look(link: Connection, schema: str | None, names: Sequence[str]) -> dict[str
     for name, (there, columns, fleeting) in zip(names, asked, strict=True):
         if there.fetchone() == (True,):
             kinds = {
-                one: Existing(base=base, element=part, modifier=limit, spelt=spelt, generated=made)
-                for one, base, part, limit, spelt, made in columns.fetchall()
+                one: Existing(
+                    base=base,
+                    element=part,
+                    modifier=limit,
+                    type_name=name_of_type,
+                    generated=made,
+                )
+                for one, base, part, limit, name_of_type, made in columns.fetchall()
             }
             row = fleeting.fetchone()
-            found[name] = Found(columns=kinds, fleeting=None if row is None else row[0])
+            found[name] = ExistingTable(columns=kinds, fleeting=None if row is None else row[0])
     return found
 
 
 def columns(link: Connection, schema: str | None, table: str) -> dict[str, Existing] | None:
     """Return the columns of a table, None where there is no such table."""
-    found = look(link, schema, [table]).get(table)
+    found = existing_tables(link, schema, [table]).get(table)
     return None if found is None else found.columns
 
 
-def check_durable(link: Connection, schema: str | None, table: str, found: Found) -> None:
+def check_durable(link: Connection, schema: str | None, table: str, found: ExistingTable) -> None:
     """Raise SettingsError for a table that a crash, or the end of a connection, empties."""
     if found.fleeting is not None:
         name = identifier(schema, table).as_string(link)

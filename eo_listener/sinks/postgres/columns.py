@@ -11,7 +11,7 @@ from psycopg import sql
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.dead_letters import RowFilter
 from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, unordered
-from eo_listener.sinks.postgres.types import ColumnFormat, Encoding, Existing, form
+from eo_listener.sinks.postgres.types import ColumnFormat, Encoding, Existing, column_format
 from eo_listener.sinks.target import Target
 
 NUMBER, PLACE, TIED, TURN, ATTEMPT, ALIAS, *_ = RESERVED = (
@@ -26,10 +26,10 @@ NUMBER, PLACE, TIED, TURN, ATTEMPT, ALIAS, *_ = RESERVED = (
 """Names that staged rows have columns of beside their own."""
 
 _ORIGINS: Final = {"topic": "string", "partition": "integer", "offset": "long"}
-_ORIGIN_FORMS: Final = (
-    ("topic", ColumnFormat(postgres="text", spelling=Encoding.TEXT)),
-    ("partition", ColumnFormat(postgres="integer", spelling=Encoding.PLAIN)),
-    ("offset", ColumnFormat(postgres="bigint", spelling=Encoding.PLAIN)),
+_ORIGIN_FORMATS: Final = (
+    ("topic", ColumnFormat(postgres="text", encoding=Encoding.TEXT)),
+    ("partition", ColumnFormat(postgres="integer", encoding=Encoding.PLAIN)),
+    ("offset", ColumnFormat(postgres="bigint", encoding=Encoding.PLAIN)),
 )
 _WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
 _TELLS: Final = {
@@ -51,14 +51,14 @@ _LONGEST: Final = 63  # bytes; PostgreSQL cuts a longer name, and two of them ma
 class ColumnLayout:
     """The columns of a line, in order, with their forms.
 
-    `forms` are of the columns that the target takes. `sieve` parts the rows that are marked.
-    `traced`: lines end with topic, partition and offset once more, in columns of ours, to find the
-    newest of two rows with one key, or where a refused row came from. `located`: the target keeps
-    them too, as what they are.
+    `formats` are of the columns that the target takes. `row_filter` takes out the rows that are
+    marked. `traced`: lines end with topic, partition and offset once more, in columns of ours, to
+    find the newest of two rows with one key, or where a refused row came from. `located`: the
+    target keeps them too, as what they are.
     """
 
-    forms: tuple[tuple[str, ColumnFormat], ...]
-    sieve: RowFilter
+    formats: tuple[tuple[str, ColumnFormat], ...]
+    row_filter: RowFilter
     traced: bool
     located: bool
 
@@ -79,7 +79,7 @@ class ColumnLayout:
         """
         kinds = {one["name"]: one["type"] for one in schema["fields"]}
         names = [str(one["name"]) for one in schema["fields"]]
-        sieve = RowFilter.of(names, existing, target.version_column)
+        row_filter = RowFilter.of(names, existing, target.version_column)
         check_names(names)
         taken = sorted(set(names) & set(RESERVED))
         if taken:
@@ -89,7 +89,7 @@ class ColumnLayout:
                 fix="Rename them in the transform",
             )
         known = all(kinds.get(name) == kind for name, kind in _ORIGINS.items())
-        lacking = sorted(set(target.keys) - set(sieve.columns))
+        lacking = sorted(set(target.keys) - set(row_filter.columns))
         if lacking:
             raise SettingsError(
                 f"keys= names {', '.join(map(repr, lacking))}, which the rows or the table lack",
@@ -99,21 +99,24 @@ class ColumnLayout:
         if target.version_column is not None:
             _check_version(target.version_column, kinds, there)
         return cls(
-            forms=tuple((name, form(name, kinds[name], there.get(name))) for name in sieve.columns),
-            sieve=sieve,
+            formats=tuple(
+                (name, column_format(name, kinds[name], there.get(name)))
+                for name in row_filter.columns
+            ),
+            row_filter=row_filter,
             traced=known and not direct and target.apply is None,
-            located=known and set(ORIGIN) <= set(sieve.columns) and _tells(there),
+            located=known and set(ORIGIN) <= set(row_filter.columns) and _tells(there),
         )
 
     @property
     def written(self) -> tuple[str, ...]:
         """The columns that the target takes."""
-        return self.sieve.columns
+        return self.row_filter.columns
 
     @property
     def fields(self) -> tuple[tuple[str, ColumnFormat], ...]:
         """The frame's columns that a line is made of, in order."""
-        return (*self.forms, *(_ORIGIN_FORMS if self.traced else ()))
+        return (*self.formats, *(_ORIGIN_FORMATS if self.traced else ()))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -122,7 +125,7 @@ class ColumnLayout:
 
     def definition(self, table: sql.Identifier, keys: Sequence[str]) -> sql.Composed:
         """Return the statement that makes the target."""
-        made = dict(self.forms)
+        made = dict(self.formats)
         parts: list[sql.Composable] = [
             sql.SQL("{} {}").format(sql.Identifier(name), type_name(made[name]))
             for name in self.written
@@ -157,7 +160,7 @@ def _check_version(
     if kind not in _VERSIONS:
         raise unordered(version, f"of Spark's type {kind}")
     if there is not None and there.base not in _VERSIONS[kind]:
-        raise unordered(version, f"{there.spelt} in the table")
+        raise unordered(version, f"{there.type_name} in the table")
 
 
 def _tells(existing: Mapping[str, Existing]) -> bool:

@@ -1,4 +1,4 @@
-"""A connection on which every wait ends, and a COMMIT of which it is known what became of it."""
+"""A connection on which every wait ends, and a COMMIT whose outcome is known."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SELECT pid, backend_start, xact_start,
        set_config('idle_in_transaction_session_timeout', '0', true)
 FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """
-"""A COMMIT that was answered is on disk: what is lost later takes the ledger's word with it. And
+"""A COMMIT that was answered is on disk: what is lost later takes the ledger's row with it. And
 Spark may compute for long between two chunks.
 """
 
@@ -52,7 +52,7 @@ _GRACE: Final = 10.0  # seconds by which the server must have kept its own time 
 
 
 class Identity(NamedTuple):
-    """One transaction of one backend, as pg_stat_activity tells it; `xact_start` may be hidden."""
+    """One transaction of one backend, as pg_stat_activity shows it; `xact_start` may be hidden."""
 
     pid: int
     backend_start: datetime
@@ -64,17 +64,17 @@ class Identity(NamedTuple):
 
 
 class Connection(psycopg.Connection[Row]):
-    """One connection to the server, in the hands of one thread.
+    """One connection to the server, used by one thread.
 
-    `on_stall` is called each `patience` seconds of one wait, and may raise. A wait of more than
-    `limit` seconds closes the connection: a server that is stopped answers nothing, not even that.
-    `may_end` tells whether another connection of the same sink and query that is in the way is a
-    rival. `sealed`: COMMIT and ROLLBACK are not for whoever uses it now. `identity` is that of the
-    last transaction: behind a pooler libpq knows another process. `shared`: the next may
-    have another one, so a connection by our name need not be ours.
+    `on_stall` is called each `stall_timeout` seconds of one wait, and may raise. A wait of more
+    than `limit` seconds closes the connection: a server that is stopped answers nothing, not even
+    that. `may_end` says whether another connection of the same sink and query that blocks it is a
+    rival. `sealed`: COMMIT and ROLLBACK are not for its present user. `identity` is that of the
+    last transaction: behind a pooler libpq knows another process. `shared`: the next may have
+    another one, so a connection by our name need not be ours.
     """
 
-    patience: float = 3600.0
+    stall_timeout: float = 3600.0
     limit: float = 3600.0
     on_stall: Callable[[], None] | None = None
     sealed: bool = False
@@ -116,7 +116,7 @@ class Connection(psycopg.Connection[Row]):
                     if now - begun > self.limit:
                         self.close()
                         raise psycopg.OperationalError(f"no answer for {self.limit:.0f} seconds")
-                    if now - stalled > self.patience:
+                    if now - stalled > self.stall_timeout:
                         stalled = now
                         self._stall()
                 state = gen.send(ready)
@@ -182,11 +182,11 @@ def connect(access: ConnectionSettings, label: str, application: str) -> Connect
 def limit(link: Connection, access: ConnectionSettings) -> None:
     """Have a connection wait as long as `access` says."""
     link.limit = access.statement_timeout + access.lock_timeout + _GRACE
-    link.patience = access.lock_timeout
+    link.stall_timeout = access.lock_timeout
 
 
 def usable(link: Connection | None) -> bool:
-    """Tell whether a kept connection may be used; whether it still answers shows when it is."""
+    """Whether a kept connection may be used; whether it still answers shows when it is."""
     return (
         link is not None
         and not link.closed
@@ -264,7 +264,7 @@ def commit(link: Connection, label: str, wait: float) -> None:
     except (psycopg.Error, TimeoutError, OSError) as error:
         link.close()
         raise unknown from error
-    except BaseException:  # a test's, or Ctrl-C: an answer that nobody reads is on its way
+    except BaseException:  # a test's, or Ctrl-C: an answer that is not read is in flight
         link.close()
         raise
     if answer is None:

@@ -33,8 +33,8 @@ class ConnectionSettings:
     """A server, a database, and how long to wait for them (seconds).
 
     `dsn` is a connection string or URI, and secret, or a function that returns one: it is called
-    for each connection, since a token may have expired by the next. `lock_timeout` is the patience
-    with somebody else's lock, `statement_timeout` the longest that one statement may take.
+    for each connection, since a token may have expired by the next. `lock_timeout` is how long it
+    waits for another session's lock, `statement_timeout` the longest that one statement may take.
     """
 
     dsn: Dsn = field(repr=False)
@@ -59,7 +59,7 @@ class ConnectionSettings:
             )
 
     def _torn(self) -> bool:
-        """Tell whether a part of the password may have become another part of the dsn.
+        """Whether a part of the password may have become another part of the dsn.
 
         libpq takes the first '@', ':' and '/' of a URI for what they mean there.
         """
@@ -82,13 +82,13 @@ class ConnectionSettings:
             return self
         try:
             given = self.dsn()
-        except Exception as error:  # noqa: BLE001  # a stranger's code may raise anything
+        except Exception as error:  # noqa: BLE001  # the user's code may raise anything
             kind = type(error).__name__
             raise RetriableSinkError(
                 f"the function that gives the dsn of PostgresSink has raised {kind}",
                 cause="whatever it asks for the password or token is away, or refuses; its text is "
                 "not shown, since it may hold a secret",
-                fix="Call it by hand, on the driver and on an executor, and see what it says",
+                fix="Call it yourself, on the driver and on an executor, and see what it says",
             ) from None
         if not isinstance(given, str):
             raise SettingsError(
@@ -98,7 +98,7 @@ class ConnectionSettings:
         return replace(self, dsn=given)
 
     def conninfo(self, application: str) -> str:
-        """Everything libpq is told; what the dsn says itself wins over ours. Secret."""
+        """Everything that libpq is given; what the dsn says itself wins over ours. Secret."""
         ours: dict[str, Any] = {**_LIVENESS, "connect_timeout": max(2, int(self.connect_timeout))}
         given = self._settings()
         return make_conninfo(

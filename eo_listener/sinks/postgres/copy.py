@@ -29,7 +29,7 @@ _SLICE: Final = 1 << 20
 def send(link: Connection, statement: bytes, data: Iterable[memoryview]) -> None:
     """Send a COPY FROM STDIN and all its lines. Nothing else may be asked before `answer`.
 
-    Other statements may stand before and behind it, with semicolons between: they cost no wait.
+    Other statements may come before and after it, with semicolons between: they cost no wait.
     """
     wire = link.pgconn
     link.wait(_begun(wire, statement))
@@ -119,18 +119,18 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 8 << 20
 CHUNK_ROWS: Final = 40_000
-"""What one COPY takes at least; a refused row is looked for within it."""
+"""What one COPY takes at least; a refused row is searched for within it."""
 
 SAVEPOINTS: Final = 60
 """How many COPYs of a transaction have a savepoint to return to when a row is refused.
 
 The server keeps 64 subtransactions of a backend in memory. Of more, every snapshot that anybody
-takes, on standbys too, has to look into files (pg_subtrans) until the transaction ends.
+takes, on standbys too, has to read files (pg_subtrans) until the transaction ends.
 """
 
 
 class RefusedLateError(RetriableSinkError):
-    """A row was refused in a COPY that had no savepoint: the transaction must begin anew."""
+    """A row was refused in a COPY that had no savepoint: the transaction must begin again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,12 +157,12 @@ class Chunk:
 def chunks(
     batches: Iterable[pa.RecordBatch], layout: ColumnLayout, end: str = "\n"
 ) -> Iterator[Chunk]:
-    """Gather record batches, spelt, to what is worth a COPY of its own; `end` is a line's."""
+    """Gather encoded record batches to what is worth a COPY of its own; `end` is a line's."""
     parts: list[Lines] = []
     marked: list[DeadLetter] = []
     size = 0
     for batch in batches:
-        rows, letters = layout.sieve.sift(batch)
+        rows, letters = layout.row_filter.sift(batch)
         marked += letters
         if rows.num_rows:
             lines = Lines.of(rows, layout.fields, end)
@@ -180,8 +180,8 @@ def chunks(
 class Copier:
     """Copies chunks into one table, in the transaction that `link` is in.
 
-    The server takes a chunk while the next one is made: what became of it is heard only then, or
-    by `settle`, before which nothing else may be asked of `link`. `aside` takes the rows that
+    The server takes a chunk while the next one is made: its result is read only then, or
+    by `finish_chunk`, before which `link` may do nothing else. `dead_letters` takes the rows that
     cannot be written. `rows` counts what was copied. `savepoints` is how many COPYs have one, None
     for all: raises RefusedLateError for a row that is refused in another.
     """
@@ -189,7 +189,7 @@ class Copier:
     link: Connection
     statement: bytes
     layout: ColumnLayout
-    aside: DeadLetters
+    dead_letters: DeadLetters
     savepoints: int | None
     rows: int = 0
     _sent: Chunk | None = None
@@ -198,35 +198,36 @@ class Copier:
 
     def take(self, chunk: Chunk) -> None:
         """Copy a chunk."""
-        self.settle()
-        self._put_aside(iter(chunk.marked))
+        self.finish_chunk()
+        self._write_dead_letters(iter(chunk.marked))
         if len(chunk):
             self._send(chunk, save=self.savepoints is None or self._saved < self.savepoints)
             self._sent = chunk
 
-    def settle(self) -> None:
-        """Hear what became of the last chunk."""
+    def finish_chunk(self) -> None:
+        """Read the result of the last chunk."""
         sent, self._sent = self._sent, None
         if sent is not None:
-            self._put_aside(self._refused(sent))
+            self._write_dead_letters(self._refused(sent))
 
-    def _put_aside(self, letters: Iterator[DeadLetter]) -> None:
+    def _write_dead_letters(self, letters: Iterator[DeadLetter]) -> None:
         first = next(letters, None)
         if first is not None:
-            self.aside.put([first])  # which raises where there is no table: none more is looked for
+            # Raises where there is no table; then no further row is searched for.
+            self.dead_letters.put([first])
             rest = list(letters)
             if rest:
-                self.aside.put(rest)
+                self.dead_letters.put(rest)
 
     def _refused(self, sent: Chunk) -> Iterator[DeadLetter]:
         """Yield the rows of a chunk that were refused as they are found; copy the others."""
-        why = self._heard(sent)
+        why = self._reason_refused(sent)
         if why is None:
             return
         parts = sent.halves()
         if parts is None:
             (only,) = sent.parts
-            yield self.layout.sieve.letter(only.batch, only.start, *why)
+            yield self.layout.row_filter.letter(only.batch, only.start, *why)
             return
         for part in parts:
             self._send(part)
@@ -241,24 +242,24 @@ class Copier:
         self._is_saved = save
         send(self.link, statement, (lines.text() for lines in chunk.parts))
 
-    def _heard(self, sent: Chunk) -> Why | None:
+    def _reason_refused(self, sent: Chunk) -> Why | None:
         """Say why what was sent was refused; None: it is there, whole."""
         try:
-            landed = answer(self.link)
+            copied = answer(self.link)
         except REFUSED as error:
             if not self._is_saved:
                 raise self._late(error) from None  # what the server says may quote a row
             self.link.execute("ROLLBACK TO SAVEPOINT eo_chunk; RELEASE SAVEPOINT eo_chunk")
-            return self.aside.told(error)
-        if landed != len(sent):
-            raise left_out(self.aside.label, landed, len(sent))
-        self.rows += landed
+            return self.dead_letters.why(error)
+        if copied != len(sent):
+            raise left_out(self.dead_letters.label, copied, len(sent))
+        self.rows += copied
         return None
 
     def _late(self, error: psycopg.Error) -> RefusedLateError:
         return RefusedLateError(
-            f"{self.aside.label}: a row was refused behind {self._saved} COPYs: "
+            f"{self.dead_letters.label}: a row was refused behind {self._saved} COPYs: "
             f"{reason(error, values=False)}",
             cause="so many COPYs of a batch have a savepoint, and more would slow down the server",
-            fix="The batch is written anew, with a savepoint for each COPY",
+            fix="The batch is written again, with a savepoint for each COPY",
         )

@@ -1,4 +1,4 @@
-"""Record batches as lines of COPY: every value spelt by Arrow, no row ever an object in Python.
+"""Record batches as lines of COPY: every value encoded by Arrow, no row ever an object in Python.
 
 The lines of a batch lie end to end in one buffer, and that buffer is what COPY is given. Spelling
 takes about half a second for a million rows of six columns, a tenth of what handing each row to
@@ -35,13 +35,15 @@ class Lines:
 
     @classmethod
     def of(
-        cls, batch: pa.RecordBatch, forms: Sequence[tuple[str, ColumnFormat]], end: str = "\n"
+        cls, batch: pa.RecordBatch, formats: Sequence[tuple[str, ColumnFormat]], end: str = "\n"
     ) -> Lines:
         """Spell the columns in `forms`, in that order; nested ones are texts already.
 
         `end` is what each line ends with, and may hold further columns, the same for all.
         """
-        *others, last = (_field(batch.column(name), form) for name, form in forms)
+        *others, last = (
+            _field(batch.column(name), column_format) for name, column_format in formats
+        )
         ended = _joined([last, _literal("")], end)
         lines = _joined([*others, ended], "\t") if others else ended
         return cls(batch=batch, lines=lines, start=0, until=batch.num_rows)
@@ -69,14 +71,14 @@ def _joined(fields: Sequence[Any], sign: str) -> pa.Array:
     )
 
 
-def _field(column: pa.Array, form: ColumnFormat) -> pa.Array:
-    if form.spelling in _BY_SPARK:
+def _field(column: pa.Array, column_format: ColumnFormat) -> pa.Array:
+    if column_format.encoding in _BY_SPARK:
         return _escaped(column.cast(_TEXT))
-    if form.spelling is Encoding.HEX:
+    if column_format.encoding is Encoding.HEX:
         return _hexadecimal(column)
-    if form.spelling in (Encoding.MOMENT, Encoding.UTC):
+    if column_format.encoding in (Encoding.MOMENT, Encoding.UTC):
         text = column.cast(pa.int64()).cast(pa.timestamp("us")).cast(_TEXT)
-        if form.spelling is Encoding.UTC:
+        if column_format.encoding is Encoding.UTC:
             return text
         return pc.binary_join_element_wise(text, _literal("+00"), _literal(""))
     return column.cast(_TEXT)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql, Why
 from eo_listener.sinks.ledger_sql import Statement
-from eo_listener.sinks.postgres.catalog import making, oid, run, run_many, spelt
+from eo_listener.sinks.postgres.catalog import making, oid, qualified_name, run, run_many
 from eo_listener.sinks.postgres.errors import reason
 from eo_listener.sinks.postgres.ledger import MOMENT, PLACE
 from eo_listener.sinks.target import refuse_dotted
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class DeadLetters:
-    """Puts rows aside on `link`, in the transaction that it is in.
+    """Writes dead letters on `link`, in the transaction that it is in.
 
     `table` is None where the user has named none. `staged`: it is one of ours, from which the
     letters are brought into the user's later.
@@ -40,13 +40,13 @@ class DeadLetters:
 
     @property
     def count(self) -> int:
-        """How many were put aside."""
+        """How many there are."""
         return self.refusals.count
 
-    def told(self, error: psycopg.Error) -> Why:
+    def why(self, error: psycopg.Error) -> Why:
         """Return why a row was refused: with its values for the table, without for an error."""
-        told = reason(error, values=False)
-        return Why(told if self.table is None else reason(error), told)
+        redacted = reason(error, values=False)
+        return Why(redacted if self.table is None else reason(error), redacted)
 
     def put(self, letters: list[DeadLetter]) -> None:
         """Write them.
@@ -65,8 +65,8 @@ def statements_on(
     link: Connection, schema: str | None, table: str, *, staged: bool = False
 ) -> DeadLetterSql:
     """Return the statements on a table of dead letters."""
-    name = spelt(link, schema, table)
-    return DeadLetterSql(table=name, placeholder=PLACE, moment=MOMENT, told=staged)
+    name = qualified_name(link, schema, table)
+    return DeadLetterSql(table=name, placeholder=PLACE, moment=MOMENT, redacted=staged)
 
 
 def make(link: Connection, schema: str | None, table: str, *, create: bool) -> None:

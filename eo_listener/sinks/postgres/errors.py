@@ -93,7 +93,7 @@ def _is_users(error: psycopg.Error) -> bool:
 
 
 def lost(error: psycopg.Error) -> bool:
-    """Tell whether the connection is gone rather than the statement refused."""
+    """Whether the connection is gone rather than the statement refused."""
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
@@ -101,7 +101,7 @@ def lost(error: psycopg.Error) -> bool:
 
 
 def on_standby(error: psycopg.Error) -> bool:
-    """Tell whether the server is, or has become, one that only reads."""
+    """Whether the server is, or has become, one that only reads."""
     read_only = errors.ReadOnlySqlTransaction
     return isinstance(error, read_only) or (
         # BEGIN READ WRITE is refused so by a standby; nothing else of ours is 0A000 there.
@@ -145,7 +145,7 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
         return RetriableSinkError(
             f"{label}: the connection was lost while {doing} ({said(error)})",
             cause="the server went down or restarted, or a successor has ended this connection",
-            fix="Start the query again when the server is up: it continues where the ledger stands",
+            fix="Start the query again when the server is up: it continues from the ledger",
         )
     return SinkError(problem, fix=_FIXES.get(error.sqlstate or ""))
 
@@ -166,7 +166,7 @@ def unreachable(label: str, text: str) -> SinkError:
     return RetriableSinkError(
         problem,
         cause="the server is down, starts up or shuts down, or the dsn names another one",
-        fix="Try it: psql \"the dsn\" -c 'SELECT 1'; the query continues where the ledger stands",
+        fix="Try it: psql \"the dsn\" -c 'SELECT 1'; the query continues from the ledger",
     )
 
 

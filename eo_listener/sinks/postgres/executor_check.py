@@ -53,14 +53,14 @@ _RAISE: Final = (
 )
 
 
-_SAID: Final = re.compile(
+_PYTHON_ERROR: Final = re.compile(
     r"Cannot run program [^\n]*|\[PYTHON_VERSION_MISMATCH\][^\n]*|"
     r"Python in worker has different version[^\n]*|No module named [^\n]*"
 )
 """What Spark says, somewhere in many lines, of a Python that cannot be used."""
 
 
-class Against(NamedTuple):
+class Obstacle(NamedTuple):
     """What keeps the executors from writing; `passing`: it may be otherwise the next time."""
 
     reason: str
@@ -87,15 +87,19 @@ def prove(
     except psycopg.Error as error:
         if lost(error):
             raise
-        return Proved(executors=f"the server does not tell what they may: {reason(error)}")
-    against = _asked(session, writer, ours, wanted) if few is None else Against(few, passing=True)
+        return Proved(executors=f"the server does not say what they may do: {reason(error)}")
+    obstacle = (
+        _probe_executors(session, writer, ours, wanted)
+        if few is None
+        else Obstacle(few, passing=True)
+    )
     denied = (
         f"the role has no CREATE on the schema {writer.access.schema}, which a staging table needs"
     )
     return Proved(
-        executors=None if against is None else against.reason,
+        executors=None if obstacle is None else obstacle.reason,
         staging=None if row is not None and row[0] else denied,
-        passing=against is not None and against.passing,
+        passing=obstacle is not None and obstacle.passing,
     )
 
 
@@ -114,39 +118,39 @@ def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
     return None
 
 
-def reach(writer: TransactionWriter, ours: tuple[str, str, int]) -> Against | None:
+def reach(writer: TransactionWriter, ours: tuple[str, str, int]) -> Obstacle | None:
     """Connect from here; say what is wrong, None if it is where `ours` has come from."""
     try:
         with writer.open() as link:
             row = link.execute(_SAME, (ours[2],)).fetchone()
     except EoListenerError as error:
-        return Against(str(error), isinstance(error, RetriableSinkError))
+        return Obstacle(str(error), isinstance(error, RetriableSinkError))
     except psycopg.Error as error:
-        return Against(reason(error), lost(error))
+        return Obstacle(reason(error), lost(error))
     if row is None or row[:2] != ours[:2]:
         role, database = (row or ("", ""))[:2]
-        return Against(
+        return Obstacle(
             f"they come in as {role!r} to {database!r}, the driver as {ours[0]!r} to {ours[1]!r}"
         )
-    return None if row[2] else Against("they reach another server by the dsn than the driver does")
+    return None if row[2] else Obstacle("they reach another server by the dsn than the driver does")
 
 
-def _asked(
+def _probe_executors(
     session: SparkSession, writer: TransactionWriter, ours: Any, tasks: int
-) -> Against | None:
+) -> Obstacle | None:
     """Ask as many tasks as run at once, so that every executor is likely to be asked."""
     from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
 
     # As bytes: they are only understood where the package is.
     try:
         sent = cloudpickle.dumps((writer, ours))  # type: ignore[no-untyped-call]  # pyspark's own
-    except Exception as error:  # noqa: BLE001  # a stranger's object may raise anything
-        return Against(unsent(writer, error))
+    except Exception as error:  # noqa: BLE001  # the user's object may raise anything
+        return Obstacle(unsent(writer, error))
     needed = NEEDED
 
     # Defined in here on purpose: what has no name in a module is sent as code, so that it runs
     # where this package is missing.
-    def look(_: Iterable[int]) -> Iterator[tuple[str, bool]]:
+    def probe(_: Iterable[int]) -> Iterator[tuple[str, bool]]:
         import pickle  # noqa: PLC0415  # it is sent as code
 
         host = socket.gethostname()
@@ -168,10 +172,10 @@ def _asked(
             yield f"{host}: {problem.reason}", problem.passing
 
     try:
-        found = session.sparkContext.parallelize(range(tasks), tasks).mapPartitions(look).collect()
-    except Exception as error:  # noqa: BLE001  # whatever it is: the driver's way needs no Python there
-        return Against(f"a job that tries them has failed: {_told(error)}", passing=True)
-    return Against(*min(found, key=lambda one: one[1])) if found else None
+        found = session.sparkContext.parallelize(range(tasks), tasks).mapPartitions(probe).collect()
+    except Exception as error:  # noqa: BLE001  # whatever it is: through the driver no Python is needed there
+        return Obstacle(f"a job that tries them has failed: {_spark_error(error)}", passing=True)
+    return Obstacle(*min(found, key=lambda one: one[1])) if found else None
 
 
 def unsent(writer: TransactionWriter, error: Exception) -> str:
@@ -193,10 +197,10 @@ def unsent(writer: TransactionWriter, error: Exception) -> str:
     )
 
 
-def _told(error: Exception) -> str:
-    """Return what Spark says, in one line. Nothing of the user's runs outside of `look`."""
+def _spark_error(error: Exception) -> str:
+    """Return what Spark says, in one line. Nothing of the user's runs outside of `probe`."""
     text = str(error)
-    found = _SAID.search(text)
+    found = _PYTHON_ERROR.search(text)
     if found is not None:
         return found[0].strip()[:300]
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -69,19 +69,19 @@ class TaskResult:
 
     def row(self) -> dict[str, list[Any]]:
         """The columns of COLUMNS, one value each."""
-        said = None if self.failure is None else json.dumps(_told(self.failure))
+        failure = None if self.failure is None else json.dumps(_to_json(self.failure))
         values = {
             "task": self.task,
             "attempt": self.attempt,
             "rows": self.rows,
             "dead": self.dead_letters,
         }
-        return {**{name: [value] for name, value in values.items()}, "failure": [said]}
+        return {**{name: [value] for name, value in values.items()}, "failure": [failure]}
 
     @classmethod
     def of(cls, row: Any) -> TaskResult:
         """Read a row of COLUMNS."""
-        failure = None if row["failure"] is None else _read(json.loads(row["failure"]))
+        failure = None if row["failure"] is None else _from_json(json.loads(row["failure"]))
         return cls(
             task=row["task"],
             attempt=row["attempt"],
@@ -91,34 +91,34 @@ class TaskResult:
         )
 
 
-def _told(error: EoListenerError) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _to_json(error: EoListenerError) -> dict[str, Any]:
+    fields: dict[str, Any] = {
         "kind": type(error).__name__,
         "problem": error.problem,
         "cause": error.cause,
         "fix": error.fix,
     }
     if isinstance(error, PoisonRowError):
-        told |= {"partition": error.partition, "offset": error.offset}
+        fields |= {"partition": error.partition, "offset": error.offset}
     if isinstance(error, NoConnectionError):
-        told["again"] = error.again
+        fields["again"] = error.again
     if isinstance(error, GuardError):
-        told["ranges"] = [[*tp, *span] for tp, span in error.ranges.items()]
-    return told
+        fields["ranges"] = [[*tp, *span] for tp, span in error.ranges.items()]
+    return fields
 
 
-def _read(told: dict[str, Any]) -> EoListenerError:
-    kind = _KINDS[told.pop("kind")]
-    problem = told.pop("problem")
-    if told.get("partition") is not None:
-        told["partition"] = TopicPartition(*told["partition"])
-    if "ranges" in told:
-        told["ranges"] = {
+def _from_json(fields: dict[str, Any]) -> EoListenerError:
+    kind = _KINDS[fields.pop("kind")]
+    problem = fields.pop("problem")
+    if fields.get("partition") is not None:
+        fields["partition"] = TopicPartition(*fields["partition"])
+    if "ranges" in fields:
+        fields["ranges"] = {
             TopicPartition(topic, partition): OffsetRange(start, until)
-            for topic, partition, start, until in told["ranges"]
+            for topic, partition, start, until in fields["ranges"]
         }
-    again = told.pop("again", None)
-    error = kind(problem, **told)
+    again = fields.pop("again", None)
+    error = kind(problem, **fields)
     return error if again is None else NoConnectionError.of(cast("SinkError", error), again=again)
 
 
@@ -133,7 +133,7 @@ if TYPE_CHECKING:
 Batches = Iterable[pa.RecordBatch]
 
 _PAUSES: Final = (0.1, 0.3, 1.0, 2.0)
-_PATIENCE: Final = 3  # times connect_timeout
+_CONNECT_TIMEOUTS: Final = 3  # how many connect_timeouts a task waits for a connection
 _OUTCOME: Final = pa.schema(
     [
         ("task", pa.int32()),
@@ -158,7 +158,7 @@ class TaskAttempt:
 
 
 Work = Callable[[TaskAttempt, Batches], tuple[int, int]]
-"""From an attempt and its rows to (rows written, rows put aside)."""
+"""From an attempt and its rows to (rows written, dead letters)."""
 
 
 def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list[TaskResult]:
@@ -176,21 +176,21 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
         done: dict[str, Any]
         try:
             written, dead = work(attempt, batches)
-            told = TaskResult(
+            result = TaskResult(
                 task=attempt.task, attempt=attempt.number, rows=written, dead_letters=dead
             )
         except (RetriableSinkError, OutcomeUnknownError) as error:
             if not attempt.is_last:
                 raise
-            told = TaskResult(task=attempt.task, attempt=attempt.number, failure=_repeated(error))
+            result = TaskResult(task=attempt.task, attempt=attempt.number, failure=_repeated(error))
         except EoListenerError as error:
-            told = TaskResult(task=attempt.task, attempt=attempt.number, failure=error)
-        done = told.row()
+            result = TaskResult(task=attempt.task, attempt=attempt.number, failure=error)
+        done = result.row()
         yield pa.RecordBatch.from_pydict(done, schema=_OUTCOME)
 
     try:
-        told = rows.mapInArrow(task, COLUMNS)
-    except pickle.PicklingError:  # what it says may be a secret: it may be of a stranger's code
+        results = rows.mapInArrow(task, COLUMNS)
+    except pickle.PicklingError:  # what it says may be a secret: it may come from the user's code
         raise NotSentError(
             "what a task needs cannot be sent to the executors",
             cause="a function of dsn= or apply= holds what cannot be pickled, such as a client, a "
@@ -198,7 +198,7 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
             fix="Make that in the function, each time that it is called",
         ) from None
     found: list[TaskResult] = []
-    for part in _parts(told, at_most):
+    for part in _parts(results, at_most):
         found += map(TaskResult.of, part)
         _raise_gravest([one.failure for one in found if one.failure is not None])
     return found
@@ -216,7 +216,7 @@ def connection(writer: TransactionWriter) -> AbstractContextManager[Connection]:
 
     Waits for a server that starts, or has no room. Raises NoConnectionError.
     """
-    ends = time.monotonic() + _PATIENCE * writer.access.connect_timeout
+    ends = time.monotonic() + _CONNECT_TIMEOUTS * writer.access.connect_timeout
     pauses = iter(_PAUSES)
     while True:
         try:
@@ -248,21 +248,21 @@ def _this(attempts: int) -> TaskAttempt:
 
 
 def _repeated(error: SinkError) -> EoListenerError:
-    """Return what the driver is told: the batch is repeated, and finds what was written."""
+    """Return the error for the driver: the batch is repeated, and finds what was written."""
     if isinstance(error, RetriableSinkError):
         return error
     return RetriableSinkError(error.problem, cause=error.cause, fix=error.fix)
 
 
-def _parts(told: DataFrame, at_most: int | None) -> Iterator[list[Any]]:
-    """Yield the rows of `told`, of so many tasks at a time."""
-    tasks = 0 if at_most is None else told.rdd.getNumPartitions()
+def _parts(results: DataFrame, at_most: int | None) -> Iterator[list[Any]]:
+    """Yield the rows of `results`, of at most `at_most` tasks at a time."""
+    tasks = 0 if at_most is None else results.rdd.getNumPartitions()
     if at_most is None or tasks <= at_most:
-        yield told.collect()
+        yield results.collect()
         return
     for begin in range(0, tasks, at_most):
         some = list(range(begin, min(begin + at_most, tasks)))
-        yield told.sparkSession.sparkContext.runJob(told.rdd, iter, some)
+        yield results.sparkSession.sparkContext.runJob(results.rdd, iter, some)
 
 
 def _raise_gravest(failures: list[EoListenerError]) -> None:

@@ -18,7 +18,7 @@ from eo_listener.sinks.ledger_sql import (
     Statement,
     foreign_writer,
     moved,
-    standing,
+    read_ledger_row,
 )
 from eo_listener.sinks.postgres.catalog import identifier, making, run
 from eo_listener.sinks.postgres.ledger_arrays import LedgerArrays
@@ -59,7 +59,7 @@ class Ledger:
                     run(link, Statement(one))
 
     def _check_all(self, link: Connection, found: Sequence[Row], *, create: bool) -> bool:
-        """Tell whether both tables are there; raise SettingsError where they cannot be used."""
+        """Whether both tables exist; raises SettingsError where they cannot be used."""
         if len(found) == len(_GRANTS):
             for name, kept, granted in found:
                 self._check(link, name, kept=kept, granted=granted)
@@ -106,14 +106,14 @@ class Ledger:
             return {tp: one.head for tp, one in self.read(link, query).items()}
         if not self._check_all(link, there.fetchall(), create=create):
             self.make(link, create=create)
-        return {one.partition: one.head for one in map(standing, heads.fetchall())}
+        return {one.partition: one.head for one in map(read_ledger_row, heads.fetchall())}
 
     def read(
         self, link: Connection, query: str, only: TopicPartition | None = None
     ) -> dict[TopicPartition, LedgerRow]:
         """Read the heads of `query`, or that of one partition."""
         rows = run(link, self._heads(query, only)).fetchall()
-        return {found.partition: found for found in map(standing, rows)}
+        return {found.partition: found for found in map(read_ledger_row, rows)}
 
     def moved_by(
         self, link: Connection, query_id: str

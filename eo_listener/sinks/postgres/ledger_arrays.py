@@ -64,7 +64,7 @@ FROM unnest(%s::text[], %s::int[], %s::text[], %s::bigint[], %s::bigint[], %s::i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerArrays:
-    """Statements on the two tables, whose names stand in them as they are written there."""
+    """Statements on the two tables, whose names are quoted and qualified."""
 
     heads: str
     history: str

@@ -62,7 +62,7 @@ class LockWatch:
 
     A connection by the same name, thus of the same sink and query, that holds the ledger and waits
     for no lock itself is a zombie or a second driver: it is ended, and its transaction with it. Of
-    anybody else only the name is told. `ledger` is None where there is none to hold: then the name
+    anybody else only the name is shown. `ledger` is None where there is none to hold: then the name
     of the connection is enough. `open_second` opens the connection that does this.
     """
 
@@ -73,11 +73,11 @@ class LockWatch:
     waited: float
     open_second: Callable[[], Connection]
 
-    def look(self, waiting: int, *, may_end: bool) -> None:
+    def check(self, waiting: int, *, may_end: bool) -> None:
         """End what blocks the backend `waiting`, or raise SinkLockedError that names it.
 
         Without `may_end` a connection of our own is left alone: it may be another task's. Where no
-        second connection is to be had nothing is done: the wait may be for no lock at all, and for
+        second connection is available, nothing is done: the wait may be for no lock at all, and for
         a lock the server's own lock_timeout ends it.
         """
         try:
@@ -111,7 +111,7 @@ class LockWatch:
 
     def _end(self, second: Connection, found: Blocker) -> None:
         try:
-            # The server does not tell other roles since when a backend runs, nor lets them end it.
+            # The server does not show other roles since when a backend runs, nor lets them end it.
             if found.since is not None:
                 second.execute(_END, (found.pid, found.since, found.application))
                 return
@@ -140,7 +140,7 @@ class LockWatch:
         return SinkLockedError(
             f"{self.label} is locked by a transaction that was prepared and never ended; the "
             f"oldest of this database: {names}",
-            cause="PREPARE TRANSACTION keeps locks until somebody ends it, over restarts too",
+            cause="PREPARE TRANSACTION keeps locks until it is ended, over restarts too",
             fix="Find it in pg_locks and pg_prepared_xacts, and COMMIT PREPARED or ROLLBACK "
             "PREPARED it",
         )

@@ -43,11 +43,11 @@ class Merge:
     table: sql.Identifier
     which: sql.Composable
 
-    def run(self, aside: DeadLetters) -> int:
-        """Return how many rows of the target were written; `aside` takes what it refuses.
+    def run(self, dead_letters: DeadLetters) -> int:
+        """Return how many rows of the target were written; `dead_letters` takes what it refuses.
 
-        Raises SettingsError where the newest of the rows with one key cannot be told, SinkError
-        where the table left rows out.
+        Raises SettingsError where the newest of the rows with one key cannot be determined,
+        SinkError where the table left rows out.
         """
         try:
             with self.link.transaction():
@@ -57,32 +57,32 @@ class Merge:
         except REFUSED:
             pass  # what follows must not carry it along: it quotes values
         else:
-            self._check_taken(written, self.which, aside.label)
+            self._check_taken(written, self.which, dead_letters.label)
             return written
-        return self._sifted(aside)
+        return self._sifted(dead_letters)
 
     @property
     def _upserts(self) -> bool:
         return self.target.mode is not Mode.APPEND
 
-    def _sifted(self, aside: DeadLetters) -> int:
+    def _sifted(self, dead_letters: DeadLetters) -> int:
         """Write what can be written; where the newest row of a key is refused, the next of it."""
         first, last = self._numbered()
         written, turn = 0, 1
         while True:
             refused: list[int] = []
-            written += self._moved((first, last), turn, aside, refused)
+            written += self._moved((first, last), turn, dead_letters, refused)
             if not self._upserts:
                 return written
             if not refused:
                 taken = sql.SQL("{} AND {} > 0").format(self.which, sql.Identifier(TURN))
-                self._check_taken(written, taken, aside.label)
+                self._check_taken(written, taken, dead_letters.label)
                 return written
             turn += 1
             self._offer_next_of_key(refused, turn)
 
     def _numbered(self) -> tuple[int, int]:
-        """Give each staged row a number, by which the refused ones are looked for, and its place
+        """Give each staged row a number, by which the refused ones are searched for, and its place
         among the rows of its key; the first of a key has the first turn.
         """
         number, turn, place, tied = map(sql.Identifier, (NUMBER, TURN, PLACE, TIED))
@@ -138,7 +138,7 @@ class Merge:
         self._refuse_tie(asked)
 
     def _moved(
-        self, numbers: tuple[int, int], turn: int, aside: DeadLetters, refused: list[int]
+        self, numbers: tuple[int, int], turn: int, dead_letters: DeadLetters, refused: list[int]
     ) -> int:
         first, last = numbers
         try:
@@ -153,14 +153,14 @@ class Merge:
                 )
                 return self.link.execute(self._insert(between)).rowcount
         except REFUSED as error:
-            why = aside.told(error)
+            why = dead_letters.why(error)
         if first == last:
             refused.append(first)
-            aside.put([self._letter(first, why)])
+            dead_letters.put([self._letter(first, why)])
             return 0
         middle = (first + last) // 2
-        return self._moved((first, middle), turn, aside, refused) + self._moved(
-            (middle + 1, last), turn, aside, refused
+        return self._moved((first, middle), turn, dead_letters, refused) + self._moved(
+            (middle + 1, last), turn, dead_letters, refused
         )
 
     def _insert(self, which: sql.Composable) -> sql.Composed:
@@ -193,8 +193,9 @@ class Merge:
     def _replaces_same_version(
         self, there: sql.Composable, given: sql.Composable
     ) -> sql.Composable:
-        """Whether a row may replace one of the same version: where the table tells, a later one
-        of the same partition.
+        """Whether a row may replace one of the same version.
+
+        Where the table has the origin, only a later row of the same partition may.
         """
         if not self.layout.located:
             return sql.SQL("true")
@@ -206,14 +207,14 @@ class Merge:
         )
 
     def _unknown(self, row: sql.Composable) -> sql.Composed:
-        """Whether a row does not tell where it came from."""
+        """Whether a row lacks its origin."""
         each = [sql.SQL("{} IS NULL").format(_of(row, name)) for name in ORIGIN]
         return sql.SQL("({})").format(sql.SQL(" OR ").join(each))
 
     def _one_a_key(self) -> None:
-        """Of rows with one key keep the newest; raise SettingsError where it cannot be told.
+        """Of rows with one key keep the newest; raise SettingsError where it cannot be determined.
 
-        Nulls are equal to nothing, so rows whose key has one are no duplicates.
+        Nulls are equal to nothing, so rows whose key has one are not duplicates.
         """
         twice = sql.SQL(
             "SELECT 1 FROM {} WHERE {} AND {} GROUP BY {} HAVING count(*) > 1 LIMIT 1"
@@ -227,7 +228,7 @@ class Merge:
         self.link.execute(sql.SQL(text).format(self.staged, self._ranks()))
 
     def _origin(self) -> sql.Composed:
-        """The columns of a staged row that tell where it came from, or one that does not."""
+        """The columns of a staged row that have its origin, or one that does not."""
         return listed(STAGED_ORIGIN) if self.layout.traced else sql.SQL("{}").format(sql.NULL)
 
     def _refuse_tie(self, asked: sql.Composed, *, there: bool = False) -> None:
@@ -358,7 +359,7 @@ class Merge:
             partition=partition,
             offset=offset,
             reason=why.reason,
-            told=why.told,
+            redacted=why.redacted,
             row=row,
         )
 

@@ -1,4 +1,4 @@
-"""The way of each batch: the one that is wanted, if it was proved and the batch allows it."""
+"""The write method of each batch: the one wanted, if it was proved and the batch allows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eo_listener.sinks.postgres.write_methods import (
     Choice,
     Proved,
     Ranges,
-    Way,
+    WriteMethod,
     fit,
     missing,
 )
@@ -38,26 +38,26 @@ _PAUSES: Final = (0.0, 60.0, 300.0)
 _FAR = "this is a DataFrame of Spark Connect, whose executors cannot be asked"
 
 
-class Chosen(NamedTuple):
-    """A way. `ranges` are those of the tasks, where only some of them are to be written, or each by
-    itself.
+class ChosenMethod(NamedTuple):
+    """A write method. `ranges` are those of the tasks, where only some of them are to be written,
+    or each by itself.
     """
 
-    way: Way
+    method: WriteMethod
     ranges: Ranges | None
 
 
-class Choosing:
-    """For the batches of one sink. What keeps one from the way that is wanted is said once."""
+class MethodChoice:
+    """For the batches of one sink. What prevents the wanted method is logged once."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
         self._proved: Proved | None = None
         self._failed = 0
         self._again_at = 0.0
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def way(
+    def method(
         self,
         frame: Any,
         entry: Entry,
@@ -65,37 +65,41 @@ class Choosing:
         *,
         writer: TransactionWriter,
         link: Connection,
-    ) -> Chosen:
-        """Return the way of a batch.
+    ) -> ChosenMethod:
+        """Return the write method of a batch.
 
         The executors are tried with the first one, however small it is, and what may pass is tried
-        again with later ones that they would write. Raises SettingsError where the user's way
-        cannot be taken, or where the rest of a batch cannot be told from the part that is written
-        already; psycopg.Error for `link`.
+        again with later ones that they would write. Raises SettingsError where the user's
+        method cannot be used, or where the rest of a batch cannot be separated from the part that
+        is written already; psycopg.Error for `link`.
         """
         planned = planned_rows(plan)
         rest = self._choice.by_partition and missing(plan, entry)
         wanted = self._choice.wants(planned)
         self._prove(frame, writer, link, wanted)
         ranges = None
-        if rest or wanted is Way.TASKS:
+        if rest or wanted is WriteMethod.TASKS:
             ranges = self._ranges(frame, plan, writer.label, rest=rest)
-        if wanted is Way.TASKS:
+        if wanted is WriteMethod.TASKS:
             why = _speculation(frame) if ranges is not None else None
             if why is not None:
-                self._say(writer.label, f"{why}, so a batch is one transaction")
+                self._warn_once(writer.label, f"{why}, so a batch is one transaction")
             if why is not None or ranges is None:
-                wanted = Way.STAGING if planned >= STAGING_ROWS and not rest else Way.DRIVER
-        against = None if self._proved is None else self._proved.against(wanted)
-        if against is not None:
+                wanted = (
+                    WriteMethod.STAGING
+                    if planned >= STAGING_ROWS and not rest
+                    else WriteMethod.DRIVER
+                )
+        obstacle = None if self._proved is None else self._proved.obstacle(wanted)
+        if obstacle is not None:
             if self._choice.write_method != "auto":
-                raise _refused(against)
-            self._say(writer.label, f"rows go through the driver: {against}")
-            wanted = Way.DRIVER
-        return Chosen(wanted, ranges)
+                raise _refused(obstacle)
+            self._warn_once(writer.label, f"rows go through the driver: {obstacle}")
+            wanted = WriteMethod.DRIVER
+        return ChosenMethod(wanted, ranges)
 
-    def go_back(self, error: SinkError, label: str) -> bool:
-        """Take the driver's way from now on, since the chosen one failed so; False: it may not.
+    def fall_back_to_driver(self, error: SinkError, label: str) -> bool:
+        """Write through the driver from now on, since the chosen method failed; False: it may not.
 
         For a minute or more, where what failed may pass.
         """
@@ -111,19 +115,21 @@ class Choosing:
             self._failed = max(self._failed, 1)
             self._pause()
         since = "for now" if passing else "from now on"
-        self._say(label, f"rows go through the driver {since}: {error}")
+        self._warn_once(label, f"rows go through the driver {since}: {error}")
         return True
 
-    def _prove(self, frame: Any, writer: TransactionWriter, link: Connection, wanted: Way) -> None:
+    def _prove(
+        self, frame: Any, writer: TransactionWriter, link: Connection, wanted: WriteMethod
+    ) -> None:
         if self._choice.write_method == "driver":
             return
         if self._proved is not None:
             wait = self._choice.write_method == "auto" and monotonic() < self._again_at
-            if not self._proved.passing or wanted is Way.DRIVER or wait:
+            if not self._proved.passing or wanted is WriteMethod.DRIVER or wait:
                 return
         if is_far(frame):
             self._proved = Proved(executors=_FAR)
-            self._told.add(f"rows go through the driver: {_FAR}")  # as the documents say
+            self._reported.add(f"rows go through the driver: {_FAR}")  # as the documents say
         else:
             self._proved = prove(frame.sparkSession, writer, link, self._choice)
             if self._proved.passing:
@@ -147,17 +153,17 @@ class Choosing:
             why = f"{error.problem} ({error.cause})"
         if rest:
             raise SettingsError(
-                f"batch {plan.batch_id} is written in part, and the rest cannot be told: {why}",
+                f"batch {plan.batch_id} is written in part, and the rest is unknown: {why}",
                 cause='with atomicity="partition" some of its partitions were written before; the '
                 "transform, or the source's options, have changed since",
                 fix="Run this batch with the code that it began with, then change it",
             )
-        self._say(label, f"{why}: such batches are one transaction each")
+        self._warn_once(label, f"{why}: such batches are one transaction each")
         return None
 
-    def _say(self, label: str, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+    def _warn_once(self, label: str, text: str) -> None:
+        if text not in self._reported:
+            self._reported.add(text)
             logger.warning("%s: %s", label, text)
 
 
@@ -169,9 +175,9 @@ def _speculation(frame: Any) -> str | None:
     return "spark.speculation=true runs a task twice at the same time" if on else None
 
 
-def _refused(against: str) -> SettingsError:
+def _refused(obstacle: str) -> SettingsError:
     return SettingsError(
-        f'write_method="staging" cannot be used: {against}',
+        f'write_method="staging" cannot be used: {obstacle}',
         cause="the executors must reach the server as the driver does, and the role may make a "
         "staging table",
         fix="Install eo-listener[postgres] there too, grant what is missing, or use "

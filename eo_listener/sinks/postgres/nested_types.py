@@ -26,45 +26,49 @@ _JSON_OPTIONS: Final = (
 )
 
 
-def as_text(frame: DataFrame, forms: Sequence[tuple[str, ColumnFormat]]) -> DataFrame:
+def as_text(frame: DataFrame, formats: Sequence[tuple[str, ColumnFormat]]) -> DataFrame:
     """Return `frame` with its nested columns as texts, the others as they are.
 
     Structs, maps and arrays of such become JSON, other arrays PostgreSQL's array literals.
     """
     names = frame.columns
     at = {name: f"c{index}" for index, name in enumerate(names)}
-    texts = {at[name]: text for name, form in forms if (text := _text(at[name], form)) is not None}
+    texts = {
+        at[name]: text
+        for name, column_format in formats
+        if (text := _text(at[name], column_format)) is not None
+    }
     if not texts:
         return frame
     # By position: no name of a column is ever parsed.
     plain = frame.toDF(*at.values())
-    spelt = plain.selectExpr(*(f"{texts.get(one, one)} AS {one}" for one in at.values()))
-    return spelt.toDF(*names)
+    type_name = plain.selectExpr(*(f"{texts.get(one, one)} AS {one}" for one in at.values()))
+    return type_name.toDF(*names)
 
 
-def _text(value: str, form: ColumnFormat) -> str | None:
-    if form.spelling is Encoding.WORD:
+def _text(value: str, column_format: ColumnFormat) -> str | None:
+    if column_format.encoding is Encoding.WORD:
         return f"cast({value} AS string)"
-    if form.spelling is Encoding.STAMP:
+    if column_format.encoding is Encoding.STAMP:
         return f"concat({_utc(value)}, '+00')"
-    if form.spelling is Encoding.JSON:
+    if column_format.encoding is Encoding.JSON:
         return f"to_json({value}, {_JSON_OPTIONS})"
-    if form.spelling is Encoding.ARRAY:
-        items = f"transform({value}, x -> {_item(form.element or Encoding.PLAIN)})"
+    if column_format.encoding is Encoding.ARRAY:
+        items = f"transform({value}, x -> {_item(column_format.element or Encoding.PLAIN)})"
         return f"concat('{{', array_join({items}, ',', 'NULL'), '}}')"
     return None
 
 
-def _item(spelling: Encoding) -> str:
+def _item(encoding: Encoding) -> str:
     """The element x of an array literal."""
     text = "cast(x AS string)"
-    if spelling is Encoding.PLAIN:
+    if encoding is Encoding.PLAIN:
         return text
-    if spelling is Encoding.HEX:
+    if encoding is Encoding.HEX:
         text = f"concat({_BACKSLASH}, 'x', hex(x))"
-    if spelling is Encoding.UTC:
+    if encoding is Encoding.UTC:
         text = _utc("x")
-    if spelling is Encoding.MOMENT:
+    if encoding is Encoding.MOMENT:
         text = f"concat({_utc('x')}, '+00')"
     for sign in (_BACKSLASH, _DOUBLE):
         text = f"replace({text}, {sign}, concat({_BACKSLASH}, {sign}))"

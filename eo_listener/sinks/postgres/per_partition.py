@@ -44,7 +44,7 @@ class PartitionTask:
         """Write, unless an earlier attempt of this task has: then its head is where ours would
         be.
 
-        One whose COMMIT is still on its way holds its head locked, and we wait for it.
+        One whose COMMIT is still in flight holds its head locked, and we wait for it.
         """
         entry = self.entries.get(attempt.task)
         if entry is None:

@@ -25,7 +25,12 @@ from eo_listener.sinks.arrow_rows import TaskSize
 from eo_listener.sinks.dead_letter_limit import SHARE
 from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.postgres import dead_letters as letters_table
-from eo_listener.sinks.postgres.catalog import check_durable, look, make_target, schema_of
+from eo_listener.sinks.postgres.catalog import (
+    check_durable,
+    existing_tables,
+    make_target,
+    schema_of,
+)
 from eo_listener.sinks.postgres.columns import ColumnLayout, check_names
 from eo_listener.sinks.postgres.connection import Connection, Identity, answers, connect, usable
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
@@ -33,13 +38,13 @@ from eo_listener.sinks.postgres.copy import RefusedLateError
 from eo_listener.sinks.postgres.errors import lost, translated
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError, NotSentError
 from eo_listener.sinks.postgres.ledger import Ledger
-from eo_listener.sinks.postgres.method_choice import Choosing, Chosen
+from eo_listener.sinks.postgres.method_choice import ChosenMethod, MethodChoice
 from eo_listener.sinks.postgres.nested_types import as_text
 from eo_listener.sinks.postgres.per_partition import Partitions, rows_of
 from eo_listener.sinks.postgres.staging import NoStagingError, Staging
 from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.sinks.postgres.user_sql import check_apply
-from eo_listener.sinks.postgres.write_methods import Choice, Way
+from eo_listener.sinks.postgres.write_methods import Choice, WriteMethod
 from eo_listener.sinks.target import Apply, Target, refuse_dropped
 
 if TYPE_CHECKING:
@@ -77,7 +82,7 @@ class PostgresSink:
     partitions may be one, which the task writes that reads it. `write_method`: "driver" brings rows
     through the driver, in tasks of `task_rows` planned rows; "staging" has the executors write them
     into a staging table first (`logged_staging`: it survives a crash of the server); "auto" has the
-    executors write, one way or the other, from `executor_rows` planned rows on (2,000,000, or
+    executors write, by either method, from `executor_rows` planned rows on (2,000,000, or
     200,000 by partition), if they were able to at the start. They open `max_connections` at a time
     at most. Time-outs are in seconds. Raises SettingsError.
     """
@@ -135,7 +140,7 @@ class PostgresSink:
             connections=max_connections,
         )
         self._choice = choice
-        self._choosing = Choosing(choice)
+        self._method_choice = MethodChoice(choice)
         self._size = TaskSize(task_rows)
         self._logged = logged_staging
         self._query: str | None = None
@@ -152,7 +157,7 @@ class PostgresSink:
 
     @property
     def key(self) -> str:
-        """The table with its schema, as SQL writes it; without, until the schema was looked up."""
+        """The table with its schema, as SQL writes it; without, until the schema was read."""
         return _named((self._located or self._access).schema, self._target.table)
 
     @property
@@ -181,7 +186,7 @@ class PostgresSink:
             raise translated(error, self.label, "reading its ledger") from error
 
     def _heads(self, link: Connection, writer: TransactionWriter) -> Mapping[TopicPartition, Head]:
-        self._settle(link)
+        self._resolve_unknown_commit(link)
         return writer.ledger.applied(link, writer.query, create=self._target.create)
 
     def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:
@@ -193,45 +198,47 @@ class PostgresSink:
                 self._remember_unknown_commit(self._link)
             raise
         except psycopg.Error as error:
-            raise translated(error, self.label, "looking at the table") from error
+            raise translated(error, self.label, "reading the table") from error
 
     def _written(
         self, writer: TransactionWriter, frame: DataFrame, entry: Entry, plan: PlannedBatch
     ) -> Applied:
         chosen = self._asked(
-            writer, lambda link: self._choosing.way(frame, entry, plan, writer=writer, link=link)
+            writer,
+            lambda link: self._method_choice.method(frame, entry, plan, writer=writer, link=link),
         )
         try:
             return self._write(chosen, writer, frame, entry, plan)
         except (NoConnectionError, NoStagingError, NotSentError) as error:
-            # Where the driver has no connection either, the server is away: that is no fault of
-            # the way.
-            if not answers(self._connection(writer)) or not self._choosing.go_back(
+            # Where the driver has no connection either, the server is away, which is not the fault
+            # of the method.
+            if not answers(self._connection(writer)) or not self._method_choice.fall_back_to_driver(
                 error, self.label
             ):
                 raise error.plain() if isinstance(error, NoConnectionError) else error from None
-            if chosen.way is Way.TASKS:  # other tasks have written, so the heads must be read
+            # Other tasks may have written, so the heads must be read again.
+            if chosen.method is WriteMethod.TASKS:
                 raise RetriableSinkError(error.problem, cause=error.cause, fix=error.fix) from error
-        return self._write(chosen._replace(way=Way.DRIVER), writer, frame, entry, plan)
+        return self._write(chosen._replace(method=WriteMethod.DRIVER), writer, frame, entry, plan)
 
     def _write(
         self,
-        chosen: Chosen,
+        chosen: ChosenMethod,
         writer: TransactionWriter,
         frame: DataFrame,
         entry: Entry,
         plan: PlannedBatch,
     ) -> Applied:
-        way, ranges = chosen
-        direct = writer.direct and way is not Way.STAGING
+        method, ranges = chosen
+        direct = writer.direct and method is not WriteMethod.STAGING
         layout = self._asked(writer, lambda link: self._layout(link, frame, entry, direct=direct))
         link = self._connection(writer)
-        rows = as_text(frame, layout.forms)
+        rows = as_text(frame, layout.formats)
         most = self._choice.connections
-        if way is Way.STAGING:
+        if method is WriteMethod.STAGING:
             staging = Staging(writer=writer, layout=layout, logged=self._logged, at_most=most)
             return staging.write(link, rows, entry)
-        if way is Way.TASKS and ranges is not None:
+        if method is WriteMethod.TASKS and ranges is not None:
             beside = replace(writer, alone=False)
             parts = Partitions(writer=beside, layout=layout, ranges=ranges, at_most=most)
             return parts.write(link, rows, entry)
@@ -316,22 +323,22 @@ class PostgresSink:
     def _remember_unknown_commit(self, link: Connection) -> None:
         self._unknown_commit = link.identity if link.closed else None
 
-    def _settle(self, link: Connection) -> None:
+    def _resolve_unknown_commit(self, link: Connection) -> None:
         """Wait until the backend whose COMMIT was not answered is gone; end it if it stays."""
-        begun, patience = monotonic(), self._access.lock_timeout
+        begun, timeout = monotonic(), self._access.lock_timeout
         while self._unknown_commit is not None:
             row = link.execute(_DOUBT, self._unknown_commit).fetchone()
             if row is None or not row[0]:
                 self._unknown_commit = None
                 return
             waited = monotonic() - begun
-            if waited > 2 * patience:
+            if waited > 2 * timeout:
                 raise SinkError(
                     f"{self.label}: backend {self._unknown_commit.pid} is still committing a batch",
                     cause="the server, or a standby that it waits for, hangs or is overloaded",
-                    fix="Look at pg_stat_activity; start the query again when it has ended",
+                    fix="Query pg_stat_activity; start the query again when it has ended",
                 )
-            if waited > patience:
+            if waited > timeout:
                 link.execute(_END, self._unknown_commit)
             sleep(0.05)
 
@@ -340,7 +347,9 @@ class PostgresSink:
     ) -> ColumnLayout:
         target, schema = self._target, self._placed().schema
         main = None if target.apply else target.table
-        found = look(link, schema, [one for one in (main, target.dead_letters) if one is not None])
+        found = existing_tables(
+            link, schema, [one for one in (main, target.dead_letters) if one is not None]
+        )
         for name, table in found.items():
             check_durable(link, schema, name, table)
         there = found.get(main) if main is not None else None

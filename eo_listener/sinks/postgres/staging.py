@@ -20,7 +20,7 @@ from psycopg import errors, sql
 from eo_listener.model.errors import RetriableSinkError, SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.sinks.dead_letters import TOLD, DeadLetter
+from eo_listener.sinks.dead_letters import REDACTED, DeadLetter
 from eo_listener.sinks.ledger_sql import Statement
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.postgres import catalog
@@ -73,12 +73,12 @@ class StageTask:
             return 0, 0
         table = identifier(self.writer.access.schema, self.stage)
         with connection(self.writer) as link:
-            aside = self.writer.aside(link, self.entry, staged=True)
+            dead_letters = self.writer.dead_letters(link, self.entry, staged=True)
             copier = Copier(
                 link=link,
                 statement=self.layout.copy(table, ATTEMPT).as_bytes(link),
                 layout=self.layout,
-                aside=aside,
+                dead_letters=dead_letters,
                 savepoints=None,
             )
             try:
@@ -91,7 +91,7 @@ class StageTask:
                 self._end(link, copier)
             except psycopg.Error as error:
                 raise translated(error, self.writer.label, "staging rows") from None
-            return copier.rows, aside.count
+            return copier.rows, dead_letters.count
 
     def _begin(self, link: Connection, attempt: int) -> None:
         begin(link, self.writer.access)
@@ -99,7 +99,7 @@ class StageTask:
             link.execute("SELECT set_config(%s, %s, true)", (_SETTING, str(attempt)))
 
     def _end(self, link: Connection, copier: Copier) -> None:
-        copier.settle()
+        copier.finish_chunk()
         commit(link, self.writer.label, link.limit)
 
 
@@ -116,11 +116,11 @@ class Staging:
         """Stage `rows` by the executors, then move them with the ledger in one transaction."""
         dead = self.writer.target.dead_letters is not None
         stage = f"{self._prefix()}{entry.batch_id}_{secrets.token_hex(4)}"
-        aside = f"{stage}_dead" if dead else None
-        self._prepare(link, entry, stage, aside)
+        letters_stage = f"{stage}_dead" if dead else None
+        self._prepare(link, entry, stage, letters_stage)
         try:
             # What the user does is done here: his function need not travel.
-            target = replace(self.writer.target, apply=None, dead_letters=aside)
+            target = replace(self.writer.target, apply=None, dead_letters=letters_stage)
             task = StageTask(
                 writer=replace(self.writer, target=target),
                 layout=self.layout,
@@ -131,18 +131,20 @@ class Staging:
             fewer = rows if self.at_most is None else rows.coalesce(self.at_most)
             done = outcomes(fewer, task)
             reached("sink.staged")
-            with self.writer.transaction(link, entry) as tally:
-                self._move(link, stage, aside, done, entry, tally)
+            with self.writer.transaction(link, entry) as counts:
+                self._move(link, stage, letters_stage, done, entry, counts)
         finally:
-            self._drop(link, [one for one in (stage, aside) if one is not None])
-        return tally.applied()
+            self._drop(link, [one for one in (stage, letters_stage) if one is not None])
+        return counts.applied()
 
     def _prefix(self) -> str:
         name = f"{self.writer.ledger.key}\x00{self.writer.query}"
         return f"eo_stage_{hashlib.sha256(name.encode()).hexdigest()[:12]}_"
 
-    def _prepare(self, link: Connection, entry: Entry, stage: str, aside: str | None) -> None:
-        """Find out whether this driver still has the word, clean up, and make the tables."""
+    def _prepare(
+        self, link: Connection, entry: Entry, stage: str, letters_stage: str | None
+    ) -> None:
+        """Check that this driver still owns the heads, clean up, and make the tables."""
         schema, target = self.writer.access.schema, self.writer.target
         try:
             self.writer.begin(link, entry)
@@ -153,17 +155,17 @@ class Staging:
             text = "CREATE {}TABLE {} WITH (autovacuum_enabled = false) AS {} WITH NO DATA"
             link.execute(sql.SQL(text).format(kind, made, shape))
             link.execute(_add_attempt(made, sql.NULL))
-            if aside is not None:
-                letters = statements_on(link, schema, aside, staged=True)
+            if letters_stage is not None:
+                letters = statements_on(link, schema, letters_stage, staged=True)
                 run(link, Statement(letters.create()))
                 # Letters are inserted by statements that know of no attempts.
                 this = sql.SQL("current_setting({}, true)::bigint").format(sql.Literal(_SETTING))
-                link.execute(_add_attempt(identifier(schema, aside), this))
+                link.execute(_add_attempt(identifier(schema, letters_stage), this))
             commit(link, self.writer.label, link.limit)
         except errors.InsufficientPrivilege as error:
             roll_back(link)
-            told = translated(error, self.writer.label, "making the staging table")
-            raise NoStagingError(told.problem, cause=told.cause, fix=told.fix) from error
+            failure = translated(error, self.writer.label, "making the staging table")
+            raise NoStagingError(failure.problem, cause=failure.cause, fix=failure.fix) from error
         except psycopg.Error as error:
             roll_back(link, error)
             raise translated(error, self.writer.label, "making the staging table") from error
@@ -177,10 +179,10 @@ class Staging:
         self,
         link: Connection,
         stage: str,
-        aside: str | None,
+        letters_stage: str | None,
         done: Sequence[TaskResult],
         entry: Entry,
-        tally: WriteCounts,
+        counts: WriteCounts,
     ) -> None:
         schema, target = self.writer.access.schema, self.writer.target
         staged = identifier(schema, stage)
@@ -188,10 +190,16 @@ class Staging:
         which = sql.SQL("{} = ANY ({})").format(sql.Identifier(ATTEMPT), attempts)
         wanted = sum(one.rows for one in done)
         dead = sum(one.dead_letters for one in done)
-        tally.given = wanted + dead
-        if aside is not None and dead:
-            self._move_dead(link, identifier(schema, aside), aside, which, tally.aside.refusals)
-        if tally.aside.count != dead:
+        counts.given = wanted + dead
+        if letters_stage is not None and dead:
+            self._move_dead(
+                link,
+                identifier(schema, letters_stage),
+                letters_stage,
+                which,
+                counts.dead_letters.refusals,
+            )
+        if counts.dead_letters.count != dead:
             raise self._emptied()
         if not self.writer.direct and _count(link, staged, which) != wanted:
             raise self._emptied()
@@ -202,11 +210,11 @@ class Staging:
             link.execute(view)
             apply_users(link, target, entry, self.writer.label)
             link.execute(sql.SQL("DROP VIEW pg_temp.{}").format(sql.Identifier(STAGED)))
-            tally.rows = wanted
+            counts.rows = wanted
             return
-        tally.rows = self.writer.merge(link, self.layout, staged, which).run(tally.aside)
+        counts.rows = self.writer.merge(link, self.layout, staged, which).run(counts.dead_letters)
         # Where rows are appended, each that was staged is now moved or refused.
-        moved = tally.rows + tally.aside.count - dead
+        moved = counts.rows + counts.dead_letters.count - dead
         if self.writer.direct and moved != wanted:
             if _count(link, staged, which) != wanted:
                 raise self._emptied()
@@ -222,12 +230,12 @@ class Staging:
     ) -> None:
         schema, target = self.writer.access.schema, self.writer.target
         there = catalog.columns(link, schema, name) or {}
-        letter = listed([column for column in there if column not in (ATTEMPT, TOLD)])
+        letter = listed([column for column in there if column not in (ATTEMPT, REDACTED)])
         text = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {}").format(
             identifier(schema, target.dead_letters or ""), letter, letter, staged, which
         )
         moved = link.execute(text).rowcount
-        told, first = sql.Identifier(TOLD), listed((*ORIGIN, TOLD))
+        redacted, first = sql.Identifier(REDACTED), listed((*ORIGIN, REDACTED))
         asked = sql.SQL("SELECT {}, '' FROM {} WHERE {} ORDER BY {} LIMIT 1").format(
             first, staged, which, listed(("offset", "partition", "topic"))
         )
@@ -237,7 +245,7 @@ class Staging:
             )
         counted = sql.SQL(
             "SELECT {0}, count(*) FROM {1} WHERE {2} GROUP BY 1 ORDER BY 2 DESC LIMIT 100"
-        ).format(told, staged, which)
+        ).format(redacted, staged, which)
         refusals.reasons.update(dict(link.execute(counted).fetchall()))
         refusals.count = moved
 
@@ -250,7 +258,8 @@ class Staging:
 
     def _drop(self, link: Connection, names: Sequence[str], schema: str | None = None) -> None:
         """Drop staging tables; one that a stopped task still holds is left for a later batch."""
-        wait = max(1, int(min(1.0, link.patience) * 500))  # less than it takes to ask who holds it
+        # In milliseconds, less than it takes the lock watch to ask who holds the table.
+        wait = max(1, int(min(1.0, link.stall_timeout) * 500))
         for name in names:
             try:
                 with link.transaction():

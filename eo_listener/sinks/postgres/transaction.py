@@ -49,13 +49,13 @@ _STAGE: Final = sql.Identifier("pg_temp", STAGED)
 class WriteCounts:
     """What one transaction has written so far, and how many rows it was given."""
 
-    aside: DeadLetters
+    dead_letters: DeadLetters
     rows: int = 0
     given: int = 0
 
     def applied(self) -> Applied:
-        """As the caller of a sink is told."""
-        return Applied(rows=self.rows, dead_letters=self.aside.count)
+        """What the caller of a sink gets."""
+        return Applied(rows=self.rows, dead_letters=self.dead_letters.count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class TransactionWriter:
         return application_name(self.ledger.key, self.query)
 
     def open(self) -> Connection:
-        """Open a connection that looks after itself when it has to wait for a lock."""
+        """Open a connection with a lock watch."""
         link = connect(self.access, self.label, self.application)
         self.attend(link)
         return link
@@ -112,7 +112,7 @@ class TransactionWriter:
         """Have a connection do what this writer says when it has to wait for a lock."""
         application = self.application
         limit(link, self.access)
-        patience = LockWatch(
+        watch = LockWatch(
             label=self.label,
             application=application,
             schema=self.access.schema,
@@ -120,9 +120,7 @@ class TransactionWriter:
             waited=self.access.lock_timeout,
             open_second=lambda: connect(self.access, self.label, "eo_listener lock watch"),
         )
-        link.on_stall = lambda: patience.look(
-            link.backend, may_end=link.may_end and not link.shared
-        )
+        link.on_stall = lambda: watch.check(link.backend, may_end=link.may_end and not link.shared)
 
     def write(
         self,
@@ -139,9 +137,9 @@ class TransactionWriter:
             gathered = chunks(batches, layout)
             first = next(gathered, None)
             rows = chain([] if first is None else [first], gathered)
-            with self.transaction(link, entry) as tally:
-                tally.rows = self._rows(link, layout, rows, tally, entry)
-        return tally.applied()
+            with self.transaction(link, entry) as counts:
+                counts.rows = self._rows(link, layout, rows, counts, entry)
+        return counts.applied()
 
     def begin(self, link: Connection, entry: Entry) -> None:
         """Begin a transaction, and lock the heads of `entry` in it.
@@ -161,18 +159,18 @@ class TransactionWriter:
 
         Nothing is written if it is left by an error, but for OutcomeUnknownError.
         """
-        tally = WriteCounts(aside=self.aside(link, entry))
+        counts = WriteCounts(dead_letters=self.dead_letters(link, entry))
         try:
             link.may_end = True
             self.begin(link, entry)
             reached("sink.begun")
             link.may_end = self.alone
-            yield tally
+            yield counts
             link.may_end = True
-            tally.aside.refusals.check(tally.given)
+            counts.dead_letters.refusals.check(counts.given)
             reached("sink.rows-written")
             if self.target.has_ledger:
-                self.ledger.move(link, entry, rows=tally.rows)
+                self.ledger.move(link, entry, rows=counts.rows)
             commit(link, self.label, link.limit)
         except psycopg.Error as error:
             roll_back(link, error)
@@ -182,7 +180,7 @@ class TransactionWriter:
             raise
         reached("sink.committed")
 
-    def aside(self, link: Connection, entry: Entry, *, staged: bool = False) -> DeadLetters:
+    def dead_letters(self, link: Connection, entry: Entry, *, staged: bool = False) -> DeadLetters:
         """Return what takes the rows that cannot be written."""
         return DeadLetters(
             link=link,
@@ -212,7 +210,7 @@ class TransactionWriter:
         link: Connection,
         layout: ColumnLayout,
         rows: Iterable[Chunk],
-        tally: WriteCounts,
+        counts: WriteCounts,
         entry: Entry,
     ) -> int:
         if not self.direct:
@@ -223,16 +221,16 @@ class TransactionWriter:
             link=link,
             statement=layout.copy(self.table if self.direct else _STAGE).as_bytes(link),
             layout=layout,
-            aside=tally.aside,
+            dead_letters=counts.dead_letters,
             savepoints=self.savepoints,
         )
         for chunk in rows:
             copier.take(chunk)
-        copier.settle()
-        tally.given = copier.rows + tally.aside.count
+        copier.finish_chunk()
+        counts.given = copier.rows + counts.dead_letters.count
         if self.direct:
             return copier.rows
         if self.target.apply is not None:
             apply_users(link, self.target, entry, self.label)
             return copier.rows
-        return self.merge(link, layout, _STAGE, sql.SQL("true")).run(tally.aside)
+        return self.merge(link, layout, _STAGE, sql.SQL("true")).run(counts.dead_letters)

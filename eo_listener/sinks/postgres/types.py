@@ -1,4 +1,4 @@
-"""Which Spark type becomes which PostgreSQL type, and how its values are spelt. Pure."""
+"""Which Spark type becomes which PostgreSQL type, and how its values are encoded. Pure."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ class Existing:
     """A column that a table has: `base` is its type's own name, of a domain the type beneath it.
 
     `element` is the base type of an array's elements; `modifier` is PostgreSQL's atttypmod, -1
-    without one; `spelt` is what to write in a statement; `generated`: only ever by the server. An
-    enum's name is "enum".
+    without one; `type_name` is what to write in a statement; `generated`: only by the server.
+    An enum's name is "enum".
     """
 
     base: str
     element: str | None
     modifier: int
-    spelt: str
+    type_name: str
     generated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFormat:
-    """How values of a Spark type reach a column: its type, and the spelling of them (of arrays:
+    """How values of a Spark type reach a column: its type, and their encoding (of arrays:
     of their elements too).
     """
 
     postgres: str
-    spelling: Encoding
+    encoding: Encoding
     element: Encoding | None = None
 
 
@@ -58,7 +58,7 @@ _READS_TEXT: Final = _TEXTS | {
     *("inet", "cidr", "macaddr", "macaddr8", "bit", "varbit", "hstore", "ltree", "geometry"),
     "geography",
 }
-"""What reads a text, or refuses it: no type that rounds, cuts or guesses. The spelling may change:
+"""What reads a text, or refuses it: no type that rounds, cuts or guesses. The text may change:
 ' 00123 ' becomes 123 in an integer.
 """
 
@@ -74,7 +74,7 @@ _FAR: Final = {
     "timestamp": Encoding.STAMP,
     "timestamp_ntz": Encoding.WORD,
 }
-# Spark's name: (type of a new column, spelling, types that an existing column may have)
+# Spark's name: (type of a new column, encoding, types that an existing column may have)
 _SIMPLE: Final[dict[str, tuple[str, Encoding, frozenset[str]]]] = {
     "byte": ("smallint", Encoding.PLAIN, _WHOLE | _TEXTS),
     "short": ("smallint", Encoding.PLAIN, _WHOLE | _TEXTS),
@@ -90,11 +90,11 @@ _SIMPLE: Final[dict[str, tuple[str, Encoding, frozenset[str]]]] = {
 }
 
 
-def form(column: str, spark: Any, existing: Existing | None = None) -> ColumnFormat:
+def column_format(column: str, spark: Any, existing: Existing | None = None) -> ColumnFormat:
     """Return how `spark`, a Spark type as its `jsonValue()`, is written.
 
     `existing` is the column that is there, None where it is to be made. Raises SettingsError for a
-    type that PostgreSQL has no form for, or that the column could not hold unchanged.
+    type that PostgreSQL does not have, or that the column could not hold unchanged.
     """
     if existing is not None and existing.generated:
         raise SettingsError(
@@ -103,28 +103,28 @@ def form(column: str, spark: Any, existing: Existing | None = None) -> ColumnFor
         )
     if isinstance(spark, dict):
         return _nested(column, spark, existing)
-    made, spelling, fits, scale = _simple(column, str(spark))
+    made, encoding, fits, scale = _simple(column, str(spark))
     if existing is None:
-        return ColumnFormat(postgres=made, spelling=spelling)
+        return ColumnFormat(postgres=made, encoding=encoding)
     base = existing.base
-    if spelling is Encoding.MOMENT and base == "timestamp":
-        spelling = Encoding.UTC
+    if encoding is Encoding.MOMENT and base == "timestamp":
+        encoding = Encoding.UTC
     elif base not in fits:
         raise _unfit(column, str(spark), existing)
     if base in _TEXTS and str(spark) in _FAR:
         # Arrow spells no year after 32767, and a text column would take its excuse.
-        spelling = _FAR[str(spark)]
+        encoding = _FAR[str(spark)]
     if not _exact(str(spark), scale, existing):
         raise _unfit(column, str(spark), existing, "its values would be rounded")
-    return ColumnFormat(postgres=existing.spelt, spelling=spelling)
+    return ColumnFormat(postgres=existing.type_name, encoding=encoding)
 
 
 def _simple(column: str, spark: str) -> tuple[str, Encoding, frozenset[str], int | None]:
-    """Type to make, spelling, types that fit, digits to keep (None: it cannot be told)."""
+    """Type to make, encoding, types that fit, digits to keep (None: unknown)."""
     if spark in _SIMPLE:
-        made, spelling, fits = _SIMPLE[spark]
+        made, encoding, fits = _SIMPLE[spark]
         whole = 0 if fits >= _WHOLE else None
-        return made, spelling, fits, whole
+        return made, encoding, fits, whole
     decimal = _DECIMAL.fullmatch(spark)
     if decimal is not None:
         scale = int(decimal[2])
@@ -151,25 +151,25 @@ def _nested(column: str, spark: dict[str, Any], existing: Existing | None) -> Co
     inner = spark.get("elementType")
     flat = kind == "array" and not isinstance(inner, dict)
     if flat and (existing is None or existing.base not in _JSON):
-        made, spelling, fits, scale = _simple(column, str(inner))
+        made, encoding, fits, scale = _simple(column, str(inner))
         if existing is None:
-            return ColumnFormat(postgres=f"{made}[]", spelling=Encoding.ARRAY, element=spelling)
-        if spelling is Encoding.MOMENT and existing.element == "timestamp":
-            spelling = Encoding.UTC
+            return ColumnFormat(postgres=f"{made}[]", encoding=Encoding.ARRAY, element=encoding)
+        if encoding is Encoding.MOMENT and existing.element == "timestamp":
+            encoding = Encoding.UTC
         elif existing.element is None or existing.element not in fits:
             raise _unfit(column, f"array of {inner}", existing)
         if not _exact(str(inner), scale, replace(existing, base=existing.element)):
             raise _unfit(column, f"array of {inner}", existing, "its values would be rounded")
-        return ColumnFormat(postgres=existing.spelt, spelling=Encoding.ARRAY, element=spelling)
+        return ColumnFormat(postgres=existing.type_name, encoding=Encoding.ARRAY, element=encoding)
     if existing is None:
-        return ColumnFormat(postgres="jsonb", spelling=Encoding.JSON)
+        return ColumnFormat(postgres="jsonb", encoding=Encoding.JSON)
     if existing.base not in _JSON | _TEXTS:
         raise _unfit(column, str(kind), existing)
-    return ColumnFormat(postgres=existing.spelt, spelling=Encoding.JSON)
+    return ColumnFormat(postgres=existing.type_name, encoding=Encoding.JSON)
 
 
 def _exact(spark: str, scale: int | None, existing: Existing) -> bool:
-    """Tell whether a type modifier of the column keeps every digit."""
+    """Whether a type modifier of the column keeps every digit."""
     if existing.modifier < 0:
         return True
     if existing.base == "numeric":
@@ -183,7 +183,7 @@ def _exact(spark: str, scale: int | None, existing: Existing) -> bool:
 
 def _unfit(column: str, spark: str, existing: Existing, why: str | None = None) -> SettingsError:
     return SettingsError(
-        f"column {column!r} is {spark} in the rows and {existing.spelt} in the table",
+        f"column {column!r} is {spark} in the rows and {existing.type_name} in the table",
         cause=why or "PostgreSQL would refuse or change its values",
         fix=f"Cast it in the transform, or ALTER TABLE ... ALTER COLUMN ... TYPE {_made(spark)}",
     )

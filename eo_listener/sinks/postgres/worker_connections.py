@@ -60,7 +60,7 @@ def borrowed(writer: TransactionWriter) -> AbstractContextManager[Connection]:
     if conninfo is None or not writer.keeps:
         return writer.open()
     key = Key.of(conninfo)
-    kept = _kept.pop(key, None)  # whoever has popped it, has it: the timer pops it too
+    kept = _kept.pop(key, None)  # the thread that pops it owns it: the timer pops it too
     link = None
     if kept is not None:
         kept.closing.cancel()

@@ -1,4 +1,4 @@
-"""Which way the rows of a batch take into the table. Pure."""
+"""By which method the rows of a batch are written. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ranges = Sequence[tuple[TopicPartition, OffsetRange]]
 """The offsets of each task, in the order of their ids."""
 
 
-class Way(Enum):
+class WriteMethod(Enum):
     """DRIVER: through the driver. STAGING: by the executors into a staging table, and from there by
     one statement. TASKS: by each task into the table itself, with the head of its partition. In
     DRIVER and STAGING the batch is one transaction.
@@ -64,7 +64,7 @@ class Choice:
         if by_partition and write_method != "auto":
             raise SettingsError(
                 f'atomicity="partition" and write_method={write_method!r} do not go together',
-                cause="the way through the driver and the staging table are one transaction",
+                cause="through the driver and by the staging table a batch is one transaction",
                 fix='Drop write_method=, or atomicity="partition"; executor_rows= sets from how '
                 "many rows on the tasks write",
             )
@@ -81,32 +81,32 @@ class Choice:
             connections=connections,
         )
 
-    def wants(self, planned: int) -> Way:
-        """The way for so many planned rows, if nothing speaks against it."""
+    def wants(self, planned: int) -> WriteMethod:
+        """The write method for so many planned rows, if nothing prevents it."""
         if self.write_method == "staging":
-            return Way.STAGING
+            return WriteMethod.STAGING
         if self.write_method == "driver" or planned < self.rows:
-            return Way.DRIVER
-        return Way.TASKS if self.by_partition else Way.STAGING
+            return WriteMethod.DRIVER
+        return WriteMethod.TASKS if self.by_partition else WriteMethod.STAGING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proved:
-    """What speaks against a way, found out before it was needed; None: nothing.
+    """What prevents a write method, found out before it is needed; None: nothing.
 
-    `executors` speaks against both ways of theirs, and may pass if it is `passing`; `staging`
-    speaks against the staging table.
+    `executors` prevents both methods of theirs, and may pass if it is `passing`; `staging`
+    prevents the staging table.
     """
 
     executors: str | None = None
     staging: str | None = None
     passing: bool = False
 
-    def against(self, way: Way) -> str | None:
-        """What speaks against this one."""
-        if way is Way.DRIVER:
+    def obstacle(self, method: WriteMethod) -> str | None:
+        """What prevents this one."""
+        if method is WriteMethod.DRIVER:
             return None
-        return self.executors or (self.staging if way is Way.STAGING else None)
+        return self.executors or (self.staging if method is WriteMethod.STAGING else None)
 
 
 def missing(plan: PlannedBatch, entry: Entry) -> bool:

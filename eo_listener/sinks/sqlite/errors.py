@@ -1,4 +1,4 @@
-"""What SQLite's errors mean for a batch, told by their texts: Python 3.10 gives no codes."""
+"""What SQLite's errors mean for a batch, recognised by their texts: Python 3.10 gives no codes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def holders(path: Path) -> list[Holder]:
                 continue
             stopped = process.status() == psutil.STATUS_STOPPED
             command = " ".join(process.cmdline()[:2]) or process.name()
-        except psutil.Error:  # it has ended, or belongs to somebody else
+        except psutil.Error:  # it has ended, or belongs to another user
             continue
         found.append(Holder(process.pid, stopped, command[:_SHOWN]))
     return sorted(found, key=lambda one: (not one.stopped, one.pid))
@@ -77,7 +77,7 @@ _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
         "a foreign key names columns of its parent that are neither its primary key nor unique",
         "CREATE UNIQUE INDEX on those columns of the parent, or give foreign_keys=False",
     ),
-    "disk i/o error": ("the disk failed, or is gone", "Look for disk errors in the system's log"),
+    "disk i/o error": ("the disk failed, or is gone", "Check for disk errors in the system's log"),
 }
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.DataError)
 """A row's own values are not taken."""
@@ -98,7 +98,7 @@ Failure: TypeAlias = "sqlite3.Error | sqlite3.Warning"
 
 
 def is_busy(error: Failure) -> bool:
-    """Whether somebody else holds a lock."""
+    """Whether another connection holds a lock."""
     return any(part in str(error) for part in _BUSY)
 
 
@@ -117,7 +117,7 @@ def check_open(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
     """
     if not connection.in_transaction:
         raise SinkError(
-            f"the database has ended the transaction itself: {why(error).told}",
+            f"the database has ended the transaction itself: {why(error).redacted}",
             fix="Take ROLLBACK out of its constraints and triggers: ABORT is enough",
         ) from None
 
@@ -129,7 +129,7 @@ def explained(error: Failure, path: Path, *, waited: float) -> SinkError:
     for part, (cause, fix) in _KNOWN.items():
         if part in str(error).lower():
             return SinkError(f"{path} cannot be used: {error}", cause=cause, fix=fix)
-    said = why(error).told if isinstance(error, sqlite3.IntegrityError) else error
+    said = why(error).redacted if isinstance(error, sqlite3.IntegrityError) else error
     return SinkError(f"{path} did not take the batch: {said}", cause="nothing of it was written")
 
 
@@ -142,7 +142,7 @@ def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: fl
     deferred = isinstance(error, sqlite3.IntegrityError)
     if rolled_back and deferred:
         return SinkError(
-            f"{path} did not take the batch: {why(error).told} at COMMIT",
+            f"{path} did not take the batch: {why(error).redacted} at COMMIT",
             cause="a deferred foreign key (DEFERRABLE INITIALLY DEFERRED) is violated, and then "
             "SQLite does not say by which row; nothing of the batch was written",
             fix="Insert the parent rows that are missing, and start the query again; or declare "
@@ -155,7 +155,7 @@ def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: fl
     return OutcomeUnknownError(
         f"{path}: COMMIT failed, so the batch may have been written or not: {error}",
         cause="the disk failed while the transaction was made durable",
-        fix="Look for disk errors in the system's log, and start the query again: the ledger in "
+        fix="Check for disk errors in the system's log, and start the query again: the ledger in "
         "the file says whether it was written",
     )
 
@@ -168,7 +168,7 @@ def busy(path: Path, waited: float) -> SinkLockedError:
             f"{path} was locked for {waited:g} s",
             cause="this process holds the lock through another connection, or a process of "
             "another user does",
-            fix=f"Look for it (lsof {path}), or wait longer (busy_timeout=)",
+            fix=f"Find it (lsof {path}), or wait longer (busy_timeout=)",
         )
     first = found[0]
     if first.stopped:

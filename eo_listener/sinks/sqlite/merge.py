@@ -107,7 +107,7 @@ class Upsert:
         """Return the query for the staged rows, the newest of each key first.
 
         Before the row's own columns are its place, whether it is tied, whether another row of the
-        table has its version but comes from elsewhere, and where it came from itself.
+        table has its version but comes from another partition, and where it came from itself.
         """
         version = self.target.version_column
         newest = self._newest(self._values if compared else ())
@@ -168,8 +168,9 @@ class Upsert:
         return " AND ".join(f"eo_there.{quoted(a)} = eo_given.{b}" for a, b in list(pairs)[:2])
 
     def _replaces_same_version(self, given: str) -> str:
-        """Whether a row may replace one of the same version: where the table tells, a later one
-        of the same partition.
+        """Whether a row may replace one of the same version.
+
+        Where the table has the origin, only a later row of the same partition may.
         """
         if not self.located:
             return "1"
@@ -186,14 +187,14 @@ class Merge:
         self.rows = 0
         self._connection = connection
         self._upsert = upsert
-        self._settled = False  # the key that is looked at has its row
+        self._has_row = False  # the current key has its row
         self._row: Sequence[Any] = ()
         self._offered = 0
 
     def run(self) -> Generator[DeadLetter, None, None]:
         """Write them, and yield those that were refused.
 
-        Raises SettingsError where the newest of the rows with one key cannot be told.
+        Raises SettingsError where the newest of the rows with one key cannot be determined.
         """
         # An open query would hold its lock beyond the transaction.
         compared = bool(self._connection.execute(self._upsert.unordered()).fetchall())
@@ -208,7 +209,7 @@ class Merge:
                 self._connection.executemany(write, rows)
             except REFUSED as error:
                 check_open(self._connection, error)
-                self._settled = False
+                self._has_row = False
                 self._count(self._offered - offered - 1, changed)
                 yield self._letter(why(error))
             else:
@@ -219,16 +220,16 @@ class Merge:
         clashes = False
         for place, tied, clash, *row in chosen:
             if place == 1:
-                self._refuse(clashes and self._settled, there=True)
-                self._settled = False
-            elif self._settled:
+                self._refuse(clashes and self._has_row, there=True)
+                self._has_row = False
+            elif self._has_row:
                 continue
             self._row, clashes = row, bool(clash)
             self._refuse(tied, there=False)
-            self._settled = True  # unless it is refused
+            self._has_row = True  # unless it is refused
             self._offered += 1
             yield row[len(ORIGIN) :]
-        self._refuse(clashes and self._settled, there=True)
+        self._refuse(clashes and self._has_row, there=True)
 
     def _refuse(self, is_tied: object, *, there: bool) -> None:
         if is_tied:
@@ -253,7 +254,7 @@ class Merge:
             partition=partition,
             offset=offset,
             reason=refused.reason,
-            told=refused.told,
+            redacted=refused.redacted,
             row=row,
         )
 
@@ -274,7 +275,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _traced(schema: pa.Schema) -> bool:
-    """Whether the rows tell topic, partition and offset, as Kafka's own."""
+    """Whether the rows have topic, partition and offset, as Kafka's own."""
     if not set(ORIGIN) <= set(schema.names):
         return False
     topic, partition, offset = (schema.field(name).type for name in ORIGIN)
@@ -296,8 +297,10 @@ def collations(
 ) -> tuple[str, ...]:
     """Return how the unique index of `keys` compares each of them."""
     for _, index, unique, *_ in connection.execute(f"PRAGMA {schema}.index_list({quoted(table)})"):
-        told = connection.execute(f"PRAGMA {schema}.index_xinfo({quoted(index)})").fetchall()
-        found = {name: collation for *_, name, _, collation, key in told if key}
+        index_columns = connection.execute(
+            f"PRAGMA {schema}.index_xinfo({quoted(index)})"
+        ).fetchall()
+        found = {name: collation for *_, name, _, collation, key in index_columns if key}
         if unique and set(found) == set(keys):
             return tuple(found[key] for key in keys)
     return ("BINARY",) * len(keys)  # the row's own number has no index

@@ -1,4 +1,4 @@
-"""A batch's rows into a table, and those that cannot be written aside.
+"""Writes a batch's rows into a table, and returns those that cannot be written.
 
 A statement that SQLite refuses changes nothing, and the ones before it stay: each is a savepoint
 of its own. So the rows go in as one stream, which goes on behind a row that was refused.
@@ -20,7 +20,7 @@ from eo_listener.sinks.sqlite.types import flaws, unreadable, values
 
 
 class Writing:
-    """The rows of one batch on their way into `table`; counts what went in."""
+    """Writes the rows of one batch into `table`; counts what went in."""
 
     def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
         self.rows = 0

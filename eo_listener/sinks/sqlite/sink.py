@@ -1,7 +1,7 @@
 """A batch's rows and its ledger entry in one transaction of one SQLite file.
 
 BEGIN IMMEDIATE takes the only write lock before anything is read or written, so a transaction
-never fails half way for another writer's sake. Rows that Spark brings as one are fetched before
+never fails halfway because of another writer. Rows that Spark brings as one are fetched before
 it; those of a larger batch while the lock is held.
 """
 
@@ -34,7 +34,7 @@ from eo_listener.sinks.ledger_sql import (
     Many,
     foreign_writer,
     moved,
-    standing,
+    read_ledger_row,
 )
 from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of, in_file, target_table
 from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile
@@ -124,7 +124,7 @@ class SqliteSink:
 
     @property
     def key(self) -> str:
-        """The table's name, in the lower case that stands for any: SQLite's names have none."""
+        """The table's name, in lower case, since case does not matter: SQLite's names have none."""
         return folded(self._target.table)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
@@ -137,7 +137,7 @@ class SqliteSink:
                 connection.execute("BEGIN IMMEDIATE")
                 self._make_ledger(connection)
                 connection.execute("COMMIT")
-            found = self._standings(connection, query)
+            found = self._ledger_rows(connection, query)
         except BaseException as error:
             self._roll_back(connection)
             if isinstance(error, sqlite3.Error):
@@ -204,7 +204,7 @@ class SqliteSink:
     ) -> Applied:
         if self._target.apply is None and not columns_of(connection, self._target.table):
             ours = self._target.has_ledger
-            heads = self._standings(connection, entry.query) if ours else {}
+            heads = self._ledger_rows(connection, entry.query) if ours else {}
             refuse_dropped(self.label, self.key, entry.query, heads)
         table = target_table(connection, self._target, schema)
         writing = Writing(connection, table)
@@ -214,11 +214,11 @@ class SqliteSink:
                 refuse_dotted("dead_letters", name, has_schemas=False)
             connection.execute(self._letters.create())
         refusals = Refusals(label=self.label, limit=self._target.limit)
-        aside = partial(self._put_aside, connection, entry, refusals)
+        write_letters = partial(self._write_dead_letters, connection, entry, refusals)
         given = 0
         for number, batch in enumerate(batches):
             given += batch.num_rows
-            aside(writing.write(batch))
+            write_letters(writing.write(batch))
             if number == 0:
                 reached("sink.copying")
         if self._target.apply is not None:
@@ -226,13 +226,13 @@ class SqliteSink:
         rows = writing.rows
         if table.upsert is not None:
             merge = Merge(connection, table.upsert)
-            aside(merge.run())
+            write_letters(merge.run())
             connection.execute(f"DROP TABLE {STAGE}")
             rows = merge.rows
         refusals.check(given)
         return Applied(rows=rows, dead_letters=refusals.count)
 
-    def _put_aside(
+    def _write_dead_letters(
         self,
         connection: Connection,
         entry: Entry,
@@ -267,7 +267,7 @@ class SqliteSink:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             rolled_back = self._roll_back(connection)
-            self._file.close()  # what was made durable is found out by opening it anew
+            self._file.close()  # what was made durable is found out by opening it again
             waited = self._file.busy_timeout
             raise at_commit(
                 error, self._file.path, rolled_back=rolled_back, waited=waited
@@ -296,12 +296,14 @@ class SqliteSink:
 
     def _foreign(self, connection: Connection, entry: Entry) -> EoListenerError:
         try:
-            return foreign_writer(self.label, entry, self._standings(connection, entry.query))
+            return foreign_writer(self.label, entry, self._ledger_rows(connection, entry.query))
         except sqlite3.Error as error:
             return self._explained(error)
 
-    def _standings(self, connection: Connection, query: str) -> Mapping[TopicPartition, LedgerRow]:
-        found = map(standing, connection.execute(*_LEDGER.heads(self.key, query)))
+    def _ledger_rows(
+        self, connection: Connection, query: str
+    ) -> Mapping[TopicPartition, LedgerRow]:
+        found = map(read_ledger_row, connection.execute(*_LEDGER.heads(self.key, query)))
         return {there.partition: there for there in found}
 
     def _explained(self, error: sqlite3.Error | sqlite3.Warning) -> SinkError:

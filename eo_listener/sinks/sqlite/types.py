@@ -98,7 +98,7 @@ def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
 
 
 def unreadable(name: str, column: pa.Array) -> dict[int, str]:
-    """Say which values Python has no form for: moments beyond its years, inside of others."""
+    """Say which values Python cannot represent: moments beyond its years, inside of others."""
     found = {}
     for index, one in enumerate(column):
         try:

@@ -25,13 +25,17 @@ _ANOTHER, _TWO = "is_of_another_topic", "_refuse_two_topics"
 _ACCEPTED = "restart, accepted"
 _BatchCheck = batch_guard._BatchCheck
 _transact, _move, _write = MemorySink._transact, MemorySink._move, SinkWriter.write
-_bring, _judge_range, _continue = (
-    BatchRunner._bring,
+_apply, _judge_range, _continue = (
+    BatchRunner._apply,
     _BatchCheck._judge_range,
     _BatchCheck._continue,
 )
 _all_written = BatchRunner._written
-_missing, _begin_anew, _one_move = SinkWriter._missing, _BatchCheck._begin_anew, _BatchCheck._move
+_missing, _begin_recreated, _one_move = (
+    SinkWriter._missing,
+    _BatchCheck._begin_recreated,
+    _BatchCheck._move,
+)
 _is_there = _BatchCheck._is_there
 
 
@@ -95,7 +99,7 @@ def _by_number(plan: Any, applied: Mapping[Any, Any], **how: Any) -> Judgement:
 
 def _not_run(self: BatchRunner, frame: Any, course: Any) -> None:
     """A replay is skipped, stateful or not."""
-    _bring(self, frame, replace(course, plan=replace(course.plan, stateful=False)))
+    _apply(self, frame, replace(course, plan=replace(course.plan, stateful=False)))
 
 
 def _first_for_all(self: BatchRunner, frame: Any, course: Any) -> None:
@@ -103,7 +107,7 @@ def _first_for_all(self: BatchRunner, frame: Any, course: Any) -> None:
     heads = self._sinks[0].applied(course.name)
     for sink in self._sinks[1:]:
         sink.applied = lambda query: heads  # type: ignore[method-assign]  # that is the bug
-    _bring(self, frame, course)
+    _apply(self, frame, course)
 
 
 def _from_history(self: MemorySink, query: str) -> Mapping[Any, Any]:
@@ -241,13 +245,13 @@ def _endless_log(
 
 
 def _unasked(self: Any, tp: Any, span: Any, head: Any) -> None:
-    """A topic that was made anew is begun anew though nobody said so."""
+    """A topic that was recreated is begun again though nobody said so."""
     self._restart = True
-    _begin_anew(self, tp, span, head)
+    _begin_recreated(self, tp, span, head)
 
 
 def _anywhere(self: Any, tp: Any, span: Any, head: Any) -> None:
-    """A topic that was made anew is begun wherever the batch starts."""
+    """A topic that was recreated is begun wherever the batch starts."""
     self._continue(tp, span, head, span.start, BatchVerdict.FIRST)
 
 
@@ -257,7 +261,7 @@ def _nothing_is_there(self: Any, tp: Any, span: Any) -> bool:
 
 
 def _same_id(self: Any, tp: Any, span: Any, verdict: Any, found: Any, gap: Any = None) -> Any:
-    """The head of a topic that was made anew keeps the old id."""
+    """The head of a topic that was recreated keeps the old id."""
     move = _one_move(self, tp, span, verdict, found, gap)
     return move if found is None else move._replace(topic_id=found.topic_id)
 
@@ -265,11 +269,11 @@ def _same_id(self: Any, tp: Any, span: Any, verdict: Any, found: Any, gap: Any =
 def _kept(self: Any, ranges: Any) -> None:
     """What is left of the topic before counts as vanished for ever."""
     for tp in self._applied.keys() - ranges.keys():
-        self.breaches.add(BatchErrorKind.VANISHED, tp, self._applied[tp].range)
+        self.errors.add(BatchErrorKind.VANISHED, tp, self._applied[tp].range)
 
 
 def _begun_in_parts(origin: Any, logs: Any) -> set[Any]:
-    """A new checkpoint begins a topic anew of which the ledger has the beginning."""
+    """A new checkpoint begins a topic again of which the ledger has the beginning."""
     return set()
 
 
@@ -288,20 +292,22 @@ BUGS = (
     Bug("head taken from history", "crash", ((MemorySink, "applied", _from_history),)),
     Bug("all rows for each partition", "alone", ((MemorySink, "apply", _whole_each_time),)),
     Bug("batch id instead of ranges", "ledger", ((steps, "judge_batch", _by_number),)),
-    Bug("stateful replay not run", "stateful", ((BatchRunner, "_bring", _not_run),)),
-    Bug("the first sink's ledger for all", "two sinks", ((BatchRunner, "_bring", _first_for_all),)),
+    Bug("stateful replay not run", "stateful", ((BatchRunner, "_apply", _not_run),)),
+    Bug("the first sink's ledger for all", "two sinks", ((BatchRunner, "_apply", _first_for_all),)),
     Bug("mixed replay allowed", "forgotten", ((steps, "judge_batch", _each_alone),)),
     Bug("topic id ignored", "recreate", ((_BatchCheck, "_is_recreated", _no),)),
     Bug(
-        "made anew without consent",
+        "recreated without consent",
         "recreate and new checkpoint",
-        ((_BatchCheck, "_begin_anew", _unasked),),
+        ((_BatchCheck, "_begin_recreated", _unasked),),
     ),
-    Bug("made anew, judged by offset", "restart", ((_BatchCheck, "_is_recreated", _no),)),
-    Bug("made anew, begun in its middle", "restart", ((_BatchCheck, "_begin_anew", _anywhere),)),
-    Bug("made anew, old id kept", "restart", ((_BatchCheck, "_move", _same_id),)),
-    Bug("made anew, beyond its log", _ACCEPTED, ((_BatchCheck, "_is_there", _nothing_is_there),)),
-    Bug("made anew with fewer, kept", "restart of fewer", ((_BatchCheck, "find_vanished", _kept),)),
+    Bug("recreated, judged by offset", "restart", ((_BatchCheck, "_is_recreated", _no),)),
+    Bug(
+        "recreated, begun in its middle", "restart", ((_BatchCheck, "_begin_recreated", _anywhere),)
+    ),
+    Bug("recreated, old id kept", "restart", ((_BatchCheck, "_move", _same_id),)),
+    Bug("recreated, beyond its log", _ACCEPTED, ((_BatchCheck, "_is_there", _nothing_is_there),)),
+    Bug("recreated with fewer, kept", "restart of fewer", ((_BatchCheck, "find_vanished", _kept),)),
     Bug("plan older than the ledger", "restart and zombie", ((steps, _ANOTHER, _no),)),
     Bug("begun twice by two starts", "restart alone", ((resolve, "_of_now", _begun_in_parts),)),
     Bug("ledgers of two topics", "restart, two sinks", ((origins, _TWO, _agreed),)),

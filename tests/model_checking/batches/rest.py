@@ -29,7 +29,7 @@ def rest(world: World) -> None:
     for driver in list(world.drivers.values()):
         if driver.stopped:
             world.take(("resume", driver.run))
-    # A checkpoint that starts too late, or a topic made anew, shows with the next record only.
+    # A checkpoint that starts too late, or a topic recreated, shows with the next record only.
     files = world.checkpoint
     planned = files.batches[-1].ends if files.batches else files.first
     for tp, end in world.log.ends.items():
@@ -62,16 +62,16 @@ def _of(world: World, driver: Driver) -> list[Step]:
 
 def _heal(world: World) -> bool:
     """What an operator does who reads the error: start again, or from the ledger."""
-    anew = world.checkpoint.topics != world.log.lives
-    halts = world.log.anew and world.scope.how.on_recreated == "fail"
+    recreated = world.checkpoint.topics != world.log.lives
+    halts = world.log.recreated and world.scope.how.on_recreated == "fail"
     if halts or world.lossy:
         return False
     world.name = next(iter(world.tables.values())).farthest()
-    if anew or world.checkpoint.id in world.meddled:
+    if recreated or world.checkpoint.id in world.meddled:
         several = {frozenset(table.of(world.name).items()) for table in world.tables.values()}
         if world.scope.stateful or len(several) > 1:
             return False
-        first = world.from_ledger(anew=world.log.anew)
+        first = world.from_ledger(recreated=world.log.recreated)
         require(first is not None, "the ledger is of no use to a new checkpoint")
         assert first is not None
         world.renew(first)

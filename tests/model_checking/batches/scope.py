@@ -20,14 +20,14 @@ class Scope:
     that fails), `again` (a conflict), `lost`, `unanswered` and `late` (commits: not in, in, and in
     at some later moment; the answer is lost each time), `produce` (a record beyond what batches
     add), `rewind` (somebody restores an older checkpoint), `forgotten` (its newest plan is lost, so
-    that the batch is planned anew), `ledger` (a new checkpoint that starts where the ledger
+    that the batch is planned again), `ledger` (a new checkpoint that starts where the ledger
     stands), `careless` (one that starts at the latest offsets), `stranger` (another query of the
     same name, from the beginning), `rename` (the program gets another name for it, which must not
     be done while it runs), `overlap` (it is started while it still runs), `restore` (the store as
     it was before its last commit), `empty` (a new store), `retention`, `recreate` (the first topic
-    is deleted and made anew, with as many records in each partition as `anew` says), `shrink` (the
-    same, with its first partition alone) and `anew` (a new checkpoint that starts where the ledger
-    stands, and at the beginning of what was made anew).
+    is deleted and recreated, with as many records in each partition as `recreated_records` says),
+    `shrink` (the same, with its first partition alone) and `earliest` (a new checkpoint that starts
+    where the ledger stands, and at the beginning of what was recreated).
     """
 
     name: str
@@ -38,4 +38,4 @@ class Scope:
     starts: int = 3
     steps: tuple[Mapping[TopicPartition, int], ...] = STEPS
     partitions: tuple[TopicPartition, ...] = (P0, P1)
-    anew: tuple[int, ...] = (3,)
+    recreated_records: tuple[int, ...] = (3,)

@@ -12,10 +12,10 @@ _SQLITE = How(exclusive=True)
 _ACCEPT = How(on_gap="accept")
 _ADOPT = How(on_first="accept")
 _ADOPT_ALONE = How(on_first="accept", per_partition=True)
-_ANEW = How(on_recreated="restart")
-_ANEW_TWO = How(keys=("a", "b"), on_recreated="restart")
-_ANEW_ALONE = How(per_partition=True, on_recreated="restart")
-_ANEW_ACCEPT = How(on_gap="accept", on_recreated="restart")
+_RESTART = How(on_recreated="restart")
+_RESTART_TWO = How(keys=("a", "b"), on_recreated="restart")
+_RESTART_ALONE = How(per_partition=True, on_recreated="restart")
+_RESTART_ACCEPT = How(on_gap="accept", on_recreated="restart")
 _OTHER = (P0, U0)
 _FEW = ({P0: 1, P1: 1, U0: 1}, {P0: 1})
 _IDLE = ({P0: 1}, {P1: 2}, {P0: 1, P1: 1})
@@ -57,36 +57,50 @@ SMALL = {
         Scope("overlap alone", {"overlap": 1}, 1, how=_ALONE),
         Scope("overlap, stateful", {"overlap": 1}, 1, stateful=True),
         Scope("recreate", {"recreate": 1, "crash": 1}),
-        Scope("recreate and new checkpoint", {"recreate": 1, "crash": 1, "anew": 1}, 1),
-        Scope("restart", {"recreate": 1, "crash": 1, "anew": 1}, 1, how=_ANEW, anew=(0, 2)),
-        Scope("restart twice", {"recreate": 2, "anew": 2}, 1, how=_ANEW, steps=_FEW),
+        Scope("recreate and new checkpoint", {"recreate": 1, "crash": 1, "earliest": 1}, 1),
+        Scope(
+            "restart",
+            {"recreate": 1, "crash": 1, "earliest": 1},
+            1,
+            how=_RESTART,
+            recreated_records=(0, 2),
+        ),
+        Scope("restart twice", {"recreate": 2, "earliest": 2}, 1, how=_RESTART, steps=_FEW),
         Scope(
             "restart and zombie",
-            {"recreate": 1, "zombie": 1, "anew": 1},
+            {"recreate": 1, "zombie": 1, "earliest": 1},
             1,
-            how=_ANEW,
+            how=_RESTART,
             partitions=(P0,),
             steps=_FEW,
-            anew=(2,),
+            recreated_records=(2,),
         ),
-        Scope("restart in doubt", {"recreate": 1, "late": 1, "anew": 1}, 1, how=_ANEW),
+        Scope("restart in doubt", {"recreate": 1, "late": 1, "earliest": 1}, 1, how=_RESTART),
         Scope(
             "restart, accepted",
             {"recreate": 1, "crash": 1},
-            how=_ANEW_ACCEPT,
+            how=_RESTART_ACCEPT,
             steps=({P0: 1, P1: 3}, {P0: 1}),
-            anew=(0, 2),
+            recreated_records=(0, 2),
         ),
-        Scope("restart, two sinks", {"recreate": 1, "crash": 2, "anew": 2}, 1, how=_ANEW_TWO),
-        Scope("restart alone", {"recreate": 1, "crash": 2, "anew": 2}, 1, how=_ANEW_ALONE),
+        Scope(
+            "restart, two sinks", {"recreate": 1, "crash": 2, "earliest": 2}, 1, how=_RESTART_TWO
+        ),
+        Scope("restart alone", {"recreate": 1, "crash": 2, "earliest": 2}, 1, how=_RESTART_ALONE),
         Scope(
             "restart of one",
-            {"recreate": 1, "crash": 1, "anew": 1},
-            how=_ANEW,
+            {"recreate": 1, "crash": 1, "earliest": 1},
+            how=_RESTART,
             partitions=_OTHER,
             steps=_FEW,
         ),
-        Scope("restart of fewer", {"shrink": 1, "crash": 1, "anew": 2}, 1, how=_ANEW, anew=(0, 2)),
+        Scope(
+            "restart of fewer",
+            {"shrink": 1, "crash": 1, "earliest": 2},
+            1,
+            how=_RESTART,
+            recreated_records=(0, 2),
+        ),
         Scope("retention", {"retention": 1, "crash": 1}),
         Scope("retention accepted", {"retention": 1, "crash": 1}, how=_ACCEPT),
     )
@@ -108,20 +122,20 @@ LARGE = {
         Scope("recreated zombies", {"zombie": 1, "recreate": 1, "ledger": 1}),
         Scope(
             "restarts and zombies",
-            {"recreate": 2, "zombie": 1, "anew": 2, "crash": 1},
-            how=_ANEW,
-            anew=(0, 2),
+            {"recreate": 2, "zombie": 1, "earliest": 2, "crash": 1},
+            how=_RESTART,
+            recreated_records=(0, 2),
         ),
         Scope(
             "restarts of fewer",
-            {"recreate": 1, "shrink": 1, "anew": 3, "crash": 1, "unanswered": 1},
-            how=_ANEW_ALONE,
-            anew=(0, 2),
+            {"recreate": 1, "shrink": 1, "earliest": 3, "crash": 1, "unanswered": 1},
+            how=_RESTART_ALONE,
+            recreated_records=(0, 2),
         ),
         Scope(
             "restarts of one of two, accepted",
-            {"recreate": 2, "anew": 1, "crash": 1, "late": 1},
-            how=_ANEW_ACCEPT,
+            {"recreate": 2, "earliest": 1, "crash": 1, "late": 1},
+            how=_RESTART_ACCEPT,
             partitions=(P0, P1, U0),
             steps=_FEW,
         ),

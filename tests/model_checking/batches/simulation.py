@@ -38,7 +38,7 @@ KINDS = (
     _endless("names", *_PROCESS, *_STORE, "overlap", "rename", "empty", how=_ADOPT),
     _endless("lost records", *_PROCESS, *_FILES, "retention", how=How(on_gap="accept")),
     _endless("recreated", *_PROCESS, *_STORE, "ledger", "recreate"),
-    _endless("made anew", *_PROCESS, *_STORE, "anew", "recreate", "shrink", how=_RESTART),
+    _endless("recreated", *_PROCESS, *_STORE, "earliest", "recreate", "shrink", how=_RESTART),
 )
 # How likely each kind of step is, beside the others that can be taken; all else 10.
 _WEIGHTS = {

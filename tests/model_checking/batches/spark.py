@@ -35,11 +35,13 @@ class Log:
         return {topic: f"{topic}#{life}" for topic, life in self.lives.items()}
 
     @property
-    def anew(self) -> bool:
-        """Whether a topic was deleted and made anew."""
+    def recreated(self) -> bool:
+        """Whether a topic was deleted and recreated."""
         return any(life > 1 for life in self.lives.values())
 
-    def make_anew(self, topic: str, partitions: Iterable[TopicPartition], records: int) -> None:
+    def recreate_topic(
+        self, topic: str, partitions: Iterable[TopicPartition], records: int
+    ) -> None:
         """Delete a topic, and make one of its name, with so many records in each partition."""
         self.lives[topic] += 1
         for ends, at in ((self.starts, 0), (self.ends, records)):

@@ -132,7 +132,7 @@ class Tape:
     def hold(self, frame: Any) -> Any:
         return frame
 
-    def anew(self, frame: Any) -> Any:
+    def replan(self, frame: Any) -> Any:
         return frame
 
     def release(self, frame: Any) -> None:

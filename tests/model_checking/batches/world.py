@@ -70,7 +70,7 @@ class World:
         self.firsts: dict[str, dict[TopicPartition, int]] = {}  # by run: where its query began
         self.meddled: set[str] = set()  # query ids whose checkpoint is not behind the ledger
         self.lossy = False  # records were deleted before anybody read them
-        self.halted: str | None = None  # the newest halt
+        self.failed: str | None = None  # the newest halt
         self._start()
 
     def copy(self) -> World:
@@ -122,7 +122,7 @@ class World:
             *self.left.values(),
             frozenset(self.meddled),
             self.lossy,
-            self.halted,
+            self.failed,
             self.runs,
             self.name,
         )
@@ -190,7 +190,7 @@ class World:
         if self.log.ends[self.scope.partitions[0]]:
             for kind in ("recreate", "shrink"):
                 if self.left.get(kind):
-                    yield from ((kind, str(records)) for records in self.scope.anew)
+                    yield from ((kind, str(records)) for records in self.scope.recreated_records)
         if self.left.get("retention") and self._unread():
             yield ("retention",)
 
@@ -201,8 +201,8 @@ class World:
         # What runs under the old name is not kept out by heads under the new one.
         kinds += [] if self.drivers else ["rename"]
         yield from (kind for kind in kinds if self.left.get(kind))
-        for kind in ("ledger", "anew") if self.log.anew else ("ledger",):
-            if self.left.get(kind) and self.from_ledger(anew=kind == "anew") is not None:
+        for kind in ("ledger", "earliest") if self.log.recreated else ("ledger",):
+            if self.left.get(kind) and self.from_ledger(recreated=kind == "earliest") is not None:
                 yield kind
 
     def _unread(self) -> bool:
@@ -382,7 +382,7 @@ class World:
         table.commit(run, call, batch, self.log, first, stateful=self.scope.stateful)
         several = len({tp for tp, _ in table.bases}) < len(table.bases)
         consent = self.scope.how.on_recreated == "restart"
-        require(consent or not several, f"{run} begins a topic that was made anew, unasked")
+        require(consent or not several, f"{run} begins a topic that was recreated, unasked")
         if any(head.query_id != self.checkpoint.id for _, _, head in call.moves):
             self.meddled.add(self.checkpoint.id)  # a zombie of the checkpoint before this one
         for other in self.drivers.values():
@@ -396,12 +396,12 @@ class World:
             require(not self._has_all(driver), f"a healthy replay halts: {what}")
         elif isinstance(error, GuardError):
             meddled = driver.query_id in self.meddled or driver.topics != self.log.lives
-            halts = self.log.anew and self.scope.how.on_recreated == "fail"
+            halts = self.log.recreated and self.scope.how.on_recreated == "fail"
             excused = driver.overtaken or meddled or self.lossy or halts
             require(excused, f"a false alarm: {what}")
         else:
             require(isinstance(error, SinkError), f"not an error of a sink: {what}")
-        self.halted = type(error).__name__
+        self.failed = type(error).__name__
         self._end(driver)
 
     def _has_all(self, driver: Driver) -> bool:
@@ -472,8 +472,8 @@ class World:
         elif how == "rename":
             self.name = RENAMED if self.name == NAME else NAME
             self.meddled.add(files.id)
-        elif how in ("ledger", "anew"):
-            first = self.from_ledger(anew=how == "anew")
+        elif how in ("ledger", "earliest"):
+            first = self.from_ledger(recreated=how == "earliest")
             assert first is not None
             self.renew(first)
         self._start()
@@ -483,7 +483,7 @@ class World:
         life = self.checkpoint.life + 1
         self.checkpoint = Checkpoint(dict(first), dict(self.log.lives), life)
 
-    def from_ledger(self, *, anew: bool) -> dict[TopicPartition, int] | None:
+    def from_ledger(self, *, recreated: bool) -> dict[TopicPartition, int] | None:
         """Where `starting_offsets` lets a query begin by its ledgers; None if it refuses."""
         if not any(table.of(self.name) for table in self.tables.values()):
             return dict(self.log.starts)
@@ -498,7 +498,7 @@ class World:
                 snapshot,
                 missing=Policy.EARLIEST,
                 out_of_range=Policy.FAIL,
-                recreated=Recreated.EARLIEST if anew else Recreated.FAIL,
+                recreated=Recreated.EARLIEST if recreated else Recreated.FAIL,
             )
         except (GuardError, SettingsError):
             return None
@@ -510,15 +510,15 @@ class World:
 
     def _do_recreate(self, records: str) -> None:
         self._spend("recreate")
-        self._make_anew(self.scope.partitions, int(records))
+        self._delete_and_recreate(self.scope.partitions, int(records))
 
     def _do_shrink(self, records: str) -> None:
         self._spend("shrink")
-        self._make_anew(self.scope.partitions[:1], int(records))
+        self._delete_and_recreate(self.scope.partitions[:1], int(records))
 
-    def _make_anew(self, partitions: tuple[TopicPartition, ...], records: int) -> None:
+    def _delete_and_recreate(self, partitions: tuple[TopicPartition, ...], records: int) -> None:
         topic = partitions[0].topic
-        self.log.make_anew(topic, [tp for tp in partitions if tp.topic == topic], records)
+        self.log.recreate_topic(topic, [tp for tp in partitions if tp.topic == topic], records)
 
     def _do_retention(self) -> None:
         self._spend("retention")

@@ -11,14 +11,14 @@ from psycopg import sql
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.columns import ColumnLayout
-from eo_listener.sinks.postgres.types import ColumnFormat, Encoding, Existing, form
+from eo_listener.sinks.postgres.types import ColumnFormat, Encoding, Existing, column_format
 
 ORIGIN = {"topic": "string", "partition": "integer", "offset": "long"}
 ITEMS = {"type": "array"}
 
 
 @pytest.mark.parametrize(
-    ("spark", "made", "spelling"),
+    ("spark", "made", "encoding"),
     [
         ("byte", "smallint", Encoding.PLAIN),
         ("short", "smallint", Encoding.PLAIN),
@@ -45,13 +45,13 @@ ITEMS = {"type": "array"}
     ],
 )
 def test_a_column_is_made_of_the_type_that_holds_it(
-    spark: Any, made: str, spelling: Encoding
+    spark: Any, made: str, encoding: Encoding
 ) -> None:
     """Where no table is there yet; an array of it is an array."""
-    assert form("c", spark) == ColumnFormat(postgres=made, spelling=spelling)
+    assert column_format("c", spark) == ColumnFormat(postgres=made, encoding=encoding)
     if isinstance(spark, str):
-        assert form("c", ITEMS | {"elementType": spark}) == ColumnFormat(
-            postgres=f"{made}[]", spelling=Encoding.ARRAY, element=spelling
+        assert column_format("c", ITEMS | {"elementType": spark}) == ColumnFormat(
+            postgres=f"{made}[]", encoding=Encoding.ARRAY, element=encoding
         )
 
 
@@ -61,7 +61,7 @@ def modified(precision: int, scale: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("spark", "base", "modifier", "spelling"),
+    ("spark", "base", "modifier", "encoding"),
     [
         ("byte", "int2", -1, Encoding.PLAIN),
         ("long", "numeric", -1, Encoding.PLAIN),
@@ -102,25 +102,25 @@ def modified(precision: int, scale: int) -> int:
     ],
 )
 def test_a_column_that_is_there_is_used_as_it_is_or_refused(
-    spark: str, base: str, modifier: int, spelling: Encoding | None
+    spark: str, base: str, modifier: int, encoding: Encoding | None
 ) -> None:
     """It must keep every value and each of its digits; elements of arrays are looked at alike."""
-    there = Existing(base=base, element=None, modifier=modifier, spelt="it")
-    array = Existing(base=f"_{base}", element=base, modifier=modifier, spelt="them")
+    there = Existing(base=base, element=None, modifier=modifier, type_name="it")
+    array = Existing(base=f"_{base}", element=base, modifier=modifier, type_name="them")
     items = ITEMS | {"elementType": spark}
-    if spelling is None:
+    if encoding is None:
         for kind, column, said in ((spark, there, spark), (items, array, f"array of {spark}")):
             with pytest.raises(SettingsError) as refused:
-                form("c", kind, column)
+                column_format("c", kind, column)
             assert refused.value.problem == (
-                f"column 'c' is {said} in the rows and {column.spelt} in the table"
+                f"column 'c' is {said} in the rows and {column.type_name} in the table"
             )
         return
-    assert form("c", spark, there) == ColumnFormat(postgres="it", spelling=spelling)
-    far = spelling in (Encoding.STAMP, Encoding.WORD) and not spark.startswith("time(")
-    element = form("c", spark).spelling if far else spelling
-    assert form("c", items, array) == ColumnFormat(
-        postgres="them", spelling=Encoding.ARRAY, element=element
+    assert column_format("c", spark, there) == ColumnFormat(postgres="it", encoding=encoding)
+    far = encoding in (Encoding.STAMP, Encoding.WORD) and not spark.startswith("time(")
+    element = column_format("c", spark).encoding if far else encoding
+    assert column_format("c", items, array) == ColumnFormat(
+        postgres="them", encoding=Encoding.ARRAY, element=element
     )
 
 
@@ -136,24 +136,24 @@ def test_a_column_that_is_there_is_used_as_it_is_or_refused(
 )
 def test_json_goes_where_json_is_read(base: str, element: str | None, fits: bool) -> None:
     """A struct is a JSON document, in a column of text too; an array only where it is no array."""
-    there = Existing(base=base, element=element, modifier=-1, spelt="it")
+    there = Existing(base=base, element=element, modifier=-1, type_name="it")
     struct = {"type": "struct", "fields": [{"name": "v", "type": "long"}]}
     longs = ITEMS | {"elementType": "long"}
-    wanted = ColumnFormat(postgres="it", spelling=Encoding.JSON)
+    wanted = ColumnFormat(postgres="it", encoding=Encoding.JSON)
     if fits:
-        assert form("c", struct, there) == wanted
-        assert form("c", ITEMS | {"elementType": struct}, there) == wanted
+        assert column_format("c", struct, there) == wanted
+        assert column_format("c", ITEMS | {"elementType": struct}, there) == wanted
     else:
         for kind, said in ((struct, "struct"), (ITEMS | {"elementType": struct}, "array")):
             with pytest.raises(SettingsError, match=f"'c' is {said} in the rows and it in"):
-                form("c", kind, there)
+                column_format("c", kind, there)
     if base in ("jsonb", "json"):
-        assert form("c", longs, there) == wanted
+        assert column_format("c", longs, there) == wanted
     elif element is None:
         with pytest.raises(SettingsError, match="'c' is array of long in the rows"):
-            form("c", longs, there)
+            column_format("c", longs, there)
     else:
-        assert form("c", longs, there).element is Encoding.PLAIN
+        assert column_format("c", longs, there).element is Encoding.PLAIN
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_json_goes_where_json_is_read(base: str, element: str | None, fits: bool
 )
 def test_a_type_without_a_form_is_refused(spark: Any, said: str, fix: str) -> None:
     """The error names the column and what to do."""
-    for there in (None, Existing(base="text", element="text", modifier=-1, spelt="it")):
+    for there in (None, Existing(base="text", element="text", modifier=-1, type_name="it")):
         with pytest.raises(SettingsError) as refused:
-            form("c", spark, there)
+            column_format("c", spark, there)
         assert refused.value.problem.startswith("column 'c' is")
         assert said in refused.value.problem
         assert fix in str(refused.value.fix)
@@ -176,13 +176,13 @@ def test_a_type_without_a_form_is_refused(spark: Any, said: str, fix: str) -> No
 
 def test_a_refused_column_is_told_what_to_make_of_it() -> None:
     """The type that would hold it, where it is one of the simple ones, and why."""
-    there = Existing(base="numeric", element=None, modifier=655366, spelt="numeric(10,2)")
+    there = Existing(base="numeric", element=None, modifier=655366, type_name="numeric(10,2)")
     with pytest.raises(SettingsError) as refused:
-        form("c", "double", there)
+        column_format("c", "double", there)
     assert refused.value.cause == "its values would be rounded"
     assert str(refused.value.fix).endswith("TYPE double precision")
     with pytest.raises(SettingsError) as refused:
-        form("c", "decimal(10,3)", replace(there, base="int4"))
+        column_format("c", "decimal(10,3)", replace(there, base="int4"))
     assert refused.value.cause == "PostgreSQL would refuse or change its values"
     assert str(refused.value.fix).endswith("TYPE one that holds it")
 
@@ -200,7 +200,7 @@ def laid(
     there = None
     if existing is not None:
         there = {
-            name: Existing(base=base, element=None, modifier=-1, spelt=base)
+            name: Existing(base=base, element=None, modifier=-1, type_name=base)
             for name, base in existing.items()
         }
     return ColumnLayout.of(schema, there, target, direct=direct)
@@ -276,7 +276,7 @@ def test_a_version_is_what_both_order_alike(spark: str, base: str | None, fits: 
     there = None if base is None else {"k": "int8", "v": base}
     how: dict[str, Any] = {"mode": "upsert", "keys": "k", "version_column": "v"}
     if fits:
-        assert laid(kinds, there, **how).sieve.version == "v"
+        assert laid(kinds, there, **how).row_filter.version == "v"
     else:
         with pytest.raises(SettingsError, match="version_column='v' is"):
             laid(kinds, there, **how)

@@ -17,19 +17,19 @@ from eo_listener.sinks.postgres.types import ColumnFormat, Encoding
 MOMENT = datetime(2024, 10, 27, 0, 30, 0, 123456, tzinfo=timezone.utc)
 
 
-def form(spelling: Encoding, element: Encoding | None = None) -> ColumnFormat:
-    """Values that are spelt so, whatever type they go into."""
-    return ColumnFormat(postgres="it", spelling=spelling, element=element)
+def column_format(encoding: Encoding, element: Encoding | None = None) -> ColumnFormat:
+    """Values with this encoding, whatever type they go into."""
+    return ColumnFormat(postgres="it", encoding=encoding, element=element)
 
 
-def spelt(column: pa.Array, spelling: Encoding) -> bytes:
+def encoded(column: pa.Array, encoding: Encoding) -> bytes:
     """The lines of one column."""
     batch = pa.RecordBatch.from_arrays([column], ["c"])
-    return bytes(Lines.of(batch, [("c", form(spelling))]).text())
+    return bytes(Lines.of(batch, [("c", column_format(encoding))]).text())
 
 
 @pytest.mark.parametrize(
-    ("values", "kind", "spelling", "text"),
+    ("values", "kind", "encoding", "text"),
     [
         ([1, None, -5], pa.int32(), Encoding.PLAIN, b"1\n\\N\n-5\n"),
         ([True, None], pa.bool_(), Encoding.PLAIN, b"true\n\\N\n"),
@@ -53,14 +53,14 @@ def spelt(column: pa.Array, spelling: Encoding) -> bytes:
     ],
 )
 def test_each_value_is_spelt_as_postgresql_reads_it(
-    values: list[Any], kind: pa.DataType, spelling: Encoding, text: bytes
+    values: list[Any], kind: pa.DataType, encoding: Encoding, text: bytes
 ) -> None:
     """Null is \\N, bytes are hexadecimal, and moments are in UTC whatever zone Arrow has."""
-    assert spelt(pa.array(values, kind), spelling) == text
+    assert encoded(pa.array(values, kind), encoding) == text
 
 
 @pytest.mark.parametrize(
-    "spelling", [Encoding.TEXT, Encoding.JSON, Encoding.ARRAY, Encoding.WORD, Encoding.STAMP]
+    "encoding", [Encoding.TEXT, Encoding.JSON, Encoding.ARRAY, Encoding.WORD, Encoding.STAMP]
 )
 @pytest.mark.parametrize(
     ("value", "text"),
@@ -72,27 +72,27 @@ def test_each_value_is_spelt_as_postgresql_reads_it(
         ('{"a":"\\n"}', b'{"a":"\\\\n"}\n'),
     ],
 )
-def test_no_text_ends_a_field_or_a_line(spelling: Encoding, value: str, text: bytes) -> None:
+def test_no_text_ends_a_field_or_a_line(encoding: Encoding, value: str, text: bytes) -> None:
     """What COPY reads as a sign of its own is escaped, in texts of Spark's too."""
-    assert spelt(pa.array([value]), spelling) == text
-    assert spelt(pa.array(["x", value, None]), spelling) == b"x\n" + text + b"\\N\n"
+    assert encoded(pa.array([value]), encoding) == text
+    assert encoded(pa.array(["x", value, None]), encoding) == b"x\n" + text + b"\\N\n"
 
 
 def test_a_part_of_a_column_is_spelt_as_the_whole() -> None:
     """Arrow's slices begin anywhere in their buffers."""
-    for values, spelling, text in (
+    for values, encoding, text in (
         ([b"\x01", b"\x02\x03", None, b"\x04"], Encoding.HEX, b"\\\\x0203\n\\N\n\\\\x04\n"),
         (["\t", "\\", None, "a"], Encoding.TEXT, b"\\\\\n\\N\na\n"),
         ([1, 2, None, 4], Encoding.PLAIN, b"2\n\\N\n4\n"),
     ):
-        assert spelt(pa.array(values).slice(1), spelling) == text
+        assert encoded(pa.array(values).slice(1), encoding) == text
 
 
-TWO = [("a", form(Encoding.PLAIN)), ("b", form(Encoding.TEXT))]
+TWO = [("a", column_format(Encoding.PLAIN)), ("b", column_format(Encoding.TEXT))]
 
 
 def test_fields_are_parted_by_tabs_and_lines_may_end_with_more() -> None:
-    """The columns come in the order of the forms; what all rows have is in each end."""
+    """The columns come in the order of the formats; what all rows have is in each end."""
     batch = pa.record_batch({"b": ["x", None], "a": [1, None]})
     assert bytes(Lines.of(batch, TWO).text()) == b"1\tx\n\\N\t\\N\n"
     assert bytes(Lines.of(batch, TWO, end="\t7\n").text()) == b"1\tx\t7\n\\N\t\\N\t7\n"
@@ -147,22 +147,28 @@ ITEMS = "concat('{{', array_join(transform(c1, x -> {}), ',', 'NULL'), '}}')"
 @pytest.mark.parametrize(
     ("made", "text"),
     [
-        (form(Encoding.WORD), "cast(c1 AS string)"),
-        (form(Encoding.STAMP), f"concat({SINCE.format('c1')} AS string), '+00')"),
-        (form(Encoding.ARRAY), ITEMS.format("cast(x AS string)")),
-        (form(Encoding.ARRAY, Encoding.PLAIN), ITEMS.format("cast(x AS string)")),
-        (form(Encoding.ARRAY, Encoding.TEXT), ITEMS.format(QUOTED.format("cast(x AS string)"))),
-        (form(Encoding.ARRAY, Encoding.WORD), ITEMS.format(QUOTED.format("cast(x AS string)"))),
+        (column_format(Encoding.WORD), "cast(c1 AS string)"),
+        (column_format(Encoding.STAMP), f"concat({SINCE.format('c1')} AS string), '+00')"),
+        (column_format(Encoding.ARRAY), ITEMS.format("cast(x AS string)")),
+        (column_format(Encoding.ARRAY, Encoding.PLAIN), ITEMS.format("cast(x AS string)")),
         (
-            form(Encoding.ARRAY, Encoding.HEX),
+            column_format(Encoding.ARRAY, Encoding.TEXT),
+            ITEMS.format(QUOTED.format("cast(x AS string)")),
+        ),
+        (
+            column_format(Encoding.ARRAY, Encoding.WORD),
+            ITEMS.format(QUOTED.format("cast(x AS string)")),
+        ),
+        (
+            column_format(Encoding.ARRAY, Encoding.HEX),
             ITEMS.format(QUOTED.format("concat(chr(92), 'x', hex(x))")),
         ),
         (
-            form(Encoding.ARRAY, Encoding.UTC),
+            column_format(Encoding.ARRAY, Encoding.UTC),
             ITEMS.format(QUOTED.format(f"{SINCE.format('x')} AS string)")),
         ),
         (
-            form(Encoding.ARRAY, Encoding.MOMENT),
+            column_format(Encoding.ARRAY, Encoding.MOMENT),
             ITEMS.format(QUOTED.format(f"concat({SINCE.format('x')} AS string), '+00')")),
         ),
     ],
@@ -170,8 +176,12 @@ ITEMS = "concat('{{', array_join(transform(c1, x -> {}), ',', 'NULL'), '}}')"
 def test_what_arrow_cannot_spell_spark_is_asked_for(made: ColumnFormat, text: str) -> None:
     """One column of three, by its place: no name is parsed, and all come back by their names."""
     frame = Frame(["a b", "c0", "`"])
-    forms = [("`", form(Encoding.PLAIN)), ("c0", made), ("a b", form(Encoding.TEXT))]
-    found: Any = as_text(frame, forms)  # type: ignore[arg-type]  # it stands for one
+    formats = [
+        ("`", column_format(Encoding.PLAIN)),
+        ("c0", made),
+        ("a b", column_format(Encoding.TEXT)),
+    ]
+    found: Any = as_text(frame, formats)  # type: ignore[arg-type]  # it stands for one
     assert found.columns == ["a b", "c0", "`"]
     assert frame.asked == [("c0 AS c0", f"{text} AS c1", "c2 AS c2")]
 
@@ -179,7 +189,7 @@ def test_what_arrow_cannot_spell_spark_is_asked_for(made: ColumnFormat, text: st
 def test_json_keeps_nulls_and_every_digit_of_a_moment() -> None:
     """Neither is what Spark does by itself, nor UTC."""
     frame = Frame(["s"])
-    as_text(frame, [("s", form(Encoding.JSON))])  # type: ignore[arg-type]  # it stands for one
+    as_text(frame, [("s", column_format(Encoding.JSON))])  # type: ignore[arg-type]  # it stands for one
     ((text,),) = frame.asked
     assert text.startswith("to_json(c0, map('ignoreNullFields', 'false', 'timeZone', 'UTC', ")
     assert text.count("HH:mm:ss.SSSSSS'") == 1
@@ -189,6 +199,6 @@ def test_json_keeps_nulls_and_every_digit_of_a_moment() -> None:
 def test_where_nothing_is_nested_spark_is_not_asked() -> None:
     """The frame stays the same one."""
     frame: Any = Frame(["a", "b"])
-    for spelling in (Encoding.PLAIN, Encoding.TEXT, Encoding.HEX, Encoding.MOMENT, Encoding.UTC):
-        assert as_text(frame, [("a", form(spelling))]) is frame
+    for encoding in (Encoding.PLAIN, Encoding.TEXT, Encoding.HEX, Encoding.MOMENT, Encoding.UTC):
+        assert as_text(frame, [("a", column_format(encoding))]) is frame
     assert frame.asked == []

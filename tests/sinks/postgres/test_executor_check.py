@@ -13,7 +13,7 @@ import pytest
 from pyspark import cloudpickle
 
 from eo_listener.sinks.postgres import PostgresSink, executor_check
-from eo_listener.sinks.postgres.executor_check import Against, prove
+from eo_listener.sinks.postgres.executor_check import Obstacle, prove
 from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.sinks.postgres.write_methods import Choice, Proved
 
@@ -93,7 +93,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[TransactionWriter]:
     """Every task reaches the server; what it was sent."""
     seen: list[TransactionWriter] = []
 
-    def reach(writer: TransactionWriter, ours: object) -> Against | None:
+    def reach(writer: TransactionWriter, ours: object) -> Obstacle | None:
         assert ours == OURS
         seen.append(writer)
         return None

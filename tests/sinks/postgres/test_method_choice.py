@@ -1,4 +1,4 @@
-"""The way of a batch, from what was wanted, what was proved, and what its tasks read."""
+"""The write method of a batch, from what was wanted, what was proved, and what its tasks read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import method_choice
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
-from eo_listener.sinks.postgres.method_choice import Choosing, Chosen
+from eo_listener.sinks.postgres.method_choice import ChosenMethod, MethodChoice
 from eo_listener.sinks.postgres.staging import NoStagingError
-from eo_listener.sinks.postgres.write_methods import Choice, Proved, Ranges, Way
+from eo_listener.sinks.postgres.write_methods import Choice, Proved, Ranges, WriteMethod
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 
 A, B = (TopicPartition("flights", number) for number in range(2))
@@ -53,7 +53,7 @@ class Stage:
         self.frame = SimpleNamespace(sparkSession=session, _jdf=None if far else object())
         self.proved = proved or Proved()
         self.choice = Choice.of(**given)
-        self.choosing = Choosing(self.choice)
+        self.choosing = MethodChoice(self.choice)
 
         def prove(*tried: Any) -> Proved:
             assert tried[0] is session
@@ -69,9 +69,9 @@ class Stage:
         patch.setattr(method_choice, "prove", prove)
         patch.setattr(method_choice, "task_ranges", task_ranges)
 
-    def way(self, entry: Entry = WHOLE, planned: Entry = WHOLE) -> Chosen:
+    def method(self, entry: Entry = WHOLE, planned: Entry = WHOLE) -> ChosenMethod:
         plan = plan_of(planned)
-        return self.choosing.way(self.frame, entry, plan, writer=WRITER, link=LINK)
+        return self.choosing.method(self.frame, entry, plan, writer=WRITER, link=LINK)
 
 
 Made = Callable[..., Stage]
@@ -89,23 +89,58 @@ UNSET = {"spark.speculation": None}
 
 
 @pytest.mark.parametrize(
-    ("how", "entry", "planned", "way", "ranges", "said"),
+    ("how", "entry", "planned", "method", "ranges", "said"),
     [
-        ({}, WHOLE, WHOLE, Way.STAGING, None, None),
-        ({}, REST, WHOLE, Way.STAGING, None, None),  # one transaction, whatever is in it
-        ({"rows": 10}, WHOLE, WHOLE, Way.DRIVER, None, None),
-        (TASKS, WHOLE, WHOLE, Way.TASKS, READ, None),
-        (TASKS | {"conf": OFF}, WHOLE, WHOLE, Way.TASKS, READ, None),
-        (TASKS | {"conf": UNSET}, WHOLE, WHOLE, Way.TASKS, READ, None),
-        (TASKS | {"conf": SPECULATION}, WHOLE, WHOLE, Way.DRIVER, READ, "spark.speculation=true"),
-        (TASKS | {"read": READ[:1]}, WHOLE, WHOLE, Way.DRIVER, None, "other offsets than"),
-        (TASKS | {"read": NO_RANGES}, WHOLE, WHOLE, Way.DRIVER, None, "partitions (a shuffle)"),
-        (TASKS | {"read": NO_RANGES}, LARGE, LARGE, Way.STAGING, None, "one transaction each"),
-        (TASKS, REST, WHOLE, Way.TASKS, READ, None),
-        (TASKS | {"rows": 10}, REST, WHOLE, Way.DRIVER, READ, None),
-        (TASKS | {"proved": Proved(executors="none")}, WHOLE, WHOLE, Way.DRIVER, READ, ": none"),
-        (TASKS | {"proved": Proved(staging="none")}, WHOLE, WHOLE, Way.TASKS, READ, None),
-        ({"proved": Proved(staging="none")}, WHOLE, WHOLE, Way.DRIVER, None, "delays: rows go"),
+        ({}, WHOLE, WHOLE, WriteMethod.STAGING, None, None),
+        ({}, REST, WHOLE, WriteMethod.STAGING, None, None),  # one transaction, whatever is in it
+        ({"rows": 10}, WHOLE, WHOLE, WriteMethod.DRIVER, None, None),
+        (TASKS, WHOLE, WHOLE, WriteMethod.TASKS, READ, None),
+        (TASKS | {"conf": OFF}, WHOLE, WHOLE, WriteMethod.TASKS, READ, None),
+        (TASKS | {"conf": UNSET}, WHOLE, WHOLE, WriteMethod.TASKS, READ, None),
+        (
+            TASKS | {"conf": SPECULATION},
+            WHOLE,
+            WHOLE,
+            WriteMethod.DRIVER,
+            READ,
+            "spark.speculation=true",
+        ),
+        (TASKS | {"read": READ[:1]}, WHOLE, WHOLE, WriteMethod.DRIVER, None, "other offsets than"),
+        (
+            TASKS | {"read": NO_RANGES},
+            WHOLE,
+            WHOLE,
+            WriteMethod.DRIVER,
+            None,
+            "partitions (a shuffle)",
+        ),
+        (
+            TASKS | {"read": NO_RANGES},
+            LARGE,
+            LARGE,
+            WriteMethod.STAGING,
+            None,
+            "one transaction each",
+        ),
+        (TASKS, REST, WHOLE, WriteMethod.TASKS, READ, None),
+        (TASKS | {"rows": 10}, REST, WHOLE, WriteMethod.DRIVER, READ, None),
+        (
+            TASKS | {"proved": Proved(executors="none")},
+            WHOLE,
+            WHOLE,
+            WriteMethod.DRIVER,
+            READ,
+            ": none",
+        ),
+        (TASKS | {"proved": Proved(staging="none")}, WHOLE, WHOLE, WriteMethod.TASKS, READ, None),
+        (
+            {"proved": Proved(staging="none")},
+            WHOLE,
+            WHOLE,
+            WriteMethod.DRIVER,
+            None,
+            "delays: rows go",
+        ),
     ],
 )
 def test_what_keeps_a_batch_from_the_way_that_is_wanted(
@@ -114,14 +149,14 @@ def test_what_keeps_a_batch_from_the_way_that_is_wanted(
     how: dict[str, Any],
     entry: Entry,
     planned: Entry,
-    way: Way,
+    method: WriteMethod,
     ranges: Ranges | None,
     said: str | None,
 ) -> None:
     """It is said once, however many batches follow, and the executors are tried once."""
     one = stage(**how)
     for _ in range(2):
-        assert one.way(entry, planned) == (way, ranges)
+        assert one.method(entry, planned) == (method, ranges)
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == (said is not None)
     assert said is None or said in lines[0]
@@ -134,29 +169,29 @@ def test_the_rest_of_a_large_batch_is_not_staged(stage: Made) -> None:
     one = stage(
         **TASKS, read=((A, OffsetRange(0, 2_000_000)), (B, OffsetRange(0, 4))), conf=SPECULATION
     )
-    assert one.way(rest, LARGE).way is Way.DRIVER
-    assert one.way(LARGE, LARGE).way is Way.STAGING
+    assert one.method(rest, LARGE).method is WriteMethod.DRIVER
+    assert one.method(LARGE, LARGE).method is WriteMethod.STAGING
 
 
 @pytest.mark.parametrize("read", [NO_RANGES, READ[:1]])
 def test_a_rest_that_cannot_be_told_is_refused(stage: Made, read: Any) -> None:
     """Rows that are there already would be written again."""
-    with pytest.raises(SettingsError, match="the rest cannot be told"):
-        stage(**TASKS, read=read).way(REST)
+    with pytest.raises(SettingsError, match="the rest is unknown"):
+        stage(**TASKS, read=read).method(REST)
 
 
 def test_the_driver_s_write_method_tries_nothing(stage: Made) -> None:
     """Executors are not asked for what is not wanted of them."""
     one = stage(write_method="driver")
-    assert one.way() == (Way.DRIVER, None)
+    assert one.method() == (WriteMethod.DRIVER, None)
     assert one.asked == []
 
 
 def test_the_user_s_write_method_is_taken_or_refused(stage: Made) -> None:
     """Where the staging table was asked for, nothing else is taken in its place."""
-    assert stage(write_method="staging").way() == (Way.STAGING, None)
+    assert stage(write_method="staging").method() == (WriteMethod.STAGING, None)
     with pytest.raises(SettingsError, match="cannot be used: no right"):
-        stage(write_method="staging", proved=Proved(staging="no right")).way()
+        stage(write_method="staging", proved=Proved(staging="no right")).method()
 
 
 def test_a_frame_of_connect_goes_through_the_driver(
@@ -164,37 +199,38 @@ def test_a_frame_of_connect_goes_through_the_driver(
 ) -> None:
     """Its executors cannot be tried; as that is always so, it is no warning."""
     one = stage(far=True)
-    assert one.way() == (Way.DRIVER, None)
+    assert one.method() == (WriteMethod.DRIVER, None)
     assert (one.asked, caplog.records) == ([], [])
 
 
 @pytest.mark.parametrize("write_method", ["driver", "staging"])
 def test_a_write_method_of_the_user_s_is_not_left(stage: Made, write_method: str) -> None:
     """What failed on it fails the batch."""
-    assert not stage(write_method=write_method).choosing.go_back(
+    assert not stage(write_method=write_method).choosing.fall_back_to_driver(
         SinkError("no route"), "table delays"
     )
 
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize(
-    ("error", "tasks"), [(NoStagingError("no right"), Way.TASKS), (SinkError("away"), Way.DRIVER)]
+    ("error", "tasks"),
+    [(NoStagingError("no right"), WriteMethod.TASKS), (SinkError("away"), WriteMethod.DRIVER)],
 )
 def test_what_failed_is_not_tried_again(
-    stage: Made, caplog: pytest.LogCaptureFixture, error: SinkError, tasks: Way, first: bool
+    stage: Made, caplog: pytest.LogCaptureFixture, error: SinkError, tasks: WriteMethod, first: bool
 ) -> None:
     """A right that is missing closes the staging table, anything else all ways of executors."""
-    for how, way in (({}, Way.DRIVER), (TASKS, tasks)):
+    for how, method in (({}, WriteMethod.DRIVER), (TASKS, tasks)):
         one = stage(**how)
         if not first:
-            one.way()
+            one.method()
         caplog.clear()
-        assert one.choosing.go_back(error, "table delays")
+        assert one.choosing.fall_back_to_driver(error, "table delays")
         assert caplog.record_tuples[0][1:] == (
             logging.WARNING,
             f"table delays: rows go through the driver from now on: {error}",
         )
-        assert one.way().way is way
+        assert one.method().method is method
 
 
 @pytest.fixture
@@ -213,18 +249,18 @@ def test_what_may_pass_is_tried_again(
 ) -> None:
     """With the next batch that executors would write, then after a minute, then after five."""
     one = stage(proved=FEW)
-    assert one.way().way is Way.DRIVER
+    assert one.method().method is WriteMethod.DRIVER
     small = entry_of({}, {A: OffsetRange(0, 5)})
-    assert one.way(small, small).way is Way.DRIVER
+    assert one.method(small, small).method is WriteMethod.DRIVER
     assert len(one.asked) == 1
     for pause, asked in ((0, 2), (59, 2), (2, 3), (299, 3)):
         clock[0] += pause
-        assert one.way().way is Way.DRIVER
+        assert one.method().method is WriteMethod.DRIVER
         assert len(one.asked) == asked
     one.proved = Proved()
     clock[0] += 2
     for _ in range(2):
-        assert one.way().way is Way.STAGING
+        assert one.method().method is WriteMethod.STAGING
         assert len(one.asked) == 4
     assert [record.getMessage() for record in caplog.records] == [
         "table delays: rows go through the driver: 2 connections are free"
@@ -238,9 +274,9 @@ def test_what_may_pass_is_refused_each_time_on_the_user_s_write_method(
     one = stage(write_method="staging", proved=FEW)
     for _ in range(3):
         with pytest.raises(SettingsError, match="2 connections are free"):
-            one.way()
+            one.method()
     one.proved = Proved()
-    assert one.way().way is Way.STAGING
+    assert one.method().method is WriteMethod.STAGING
 
 
 @pytest.mark.parametrize("again", [True, False])
@@ -249,17 +285,17 @@ def test_connections_that_failed_may_come_again(
 ) -> None:
     """Not with the same batch, which is repeated, but a minute later."""
     one = stage(**TASKS)
-    assert one.way().way is Way.TASKS
+    assert one.method().method is WriteMethod.TASKS
     error = NoConnectionError.of(SinkError("full"), again=again)
-    assert one.choosing.go_back(error, "table delays")
-    assert one.way().way is Way.DRIVER
+    assert one.choosing.fall_back_to_driver(error, "table delays")
+    assert one.method().method is WriteMethod.DRIVER
     clock[0] += 61
-    assert one.way().way is (Way.TASKS if again else Way.DRIVER)
+    assert one.method().method is (WriteMethod.TASKS if again else WriteMethod.DRIVER)
 
 
 def test_a_right_that_is_missing_too_is_added(stage: Made) -> None:
     """What was found out before still stands."""
     one = stage(**TASKS, proved=Proved(executors="no module"))
-    one.way()
-    one.choosing.go_back(NoStagingError("no right"), "table delays")
-    assert one.way().way is Way.DRIVER
+    one.method()
+    one.choosing.fall_back_to_driver(NoStagingError("no right"), "table delays")
+    assert one.method().method is WriteMethod.DRIVER

@@ -11,7 +11,14 @@ from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres.executor_check import too_few
-from eo_listener.sinks.postgres.write_methods import Choice, Proved, Way, fit, missing, of_each_task
+from eo_listener.sinks.postgres.write_methods import (
+    Choice,
+    Proved,
+    WriteMethod,
+    fit,
+    missing,
+    of_each_task,
+)
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 
 A, B, C = (TopicPartition("flights", number) for number in range(3))
@@ -23,24 +30,24 @@ def choice(write_method: str = "auto", atomicity: str = "batch", rows: int | Non
 
 
 @pytest.mark.parametrize(
-    ("given", "planned", "way"),
+    ("given", "planned", "method"),
     [
-        ({}, 1_999_999, Way.DRIVER),
-        ({}, 2_000_000, Way.STAGING),
-        ({"rows": 10}, 9, Way.DRIVER),
-        ({"rows": 10}, 10, Way.STAGING),
-        ({"write_method": "driver"}, 10**9, Way.DRIVER),
-        ({"write_method": "staging"}, 0, Way.STAGING),
-        ({"atomicity": "partition"}, 199_999, Way.DRIVER),
-        ({"atomicity": "partition"}, 200_000, Way.TASKS),
-        ({"atomicity": "partition", "rows": 0}, 0, Way.TASKS),
+        ({}, 1_999_999, WriteMethod.DRIVER),
+        ({}, 2_000_000, WriteMethod.STAGING),
+        ({"rows": 10}, 9, WriteMethod.DRIVER),
+        ({"rows": 10}, 10, WriteMethod.STAGING),
+        ({"write_method": "driver"}, 10**9, WriteMethod.DRIVER),
+        ({"write_method": "staging"}, 0, WriteMethod.STAGING),
+        ({"atomicity": "partition"}, 199_999, WriteMethod.DRIVER),
+        ({"atomicity": "partition"}, 200_000, WriteMethod.TASKS),
+        ({"atomicity": "partition", "rows": 0}, 0, WriteMethod.TASKS),
     ],
 )
 def test_the_size_of_a_batch_and_the_user_choose(
-    given: dict[str, object], planned: int, way: Way
+    given: dict[str, object], planned: int, method: WriteMethod
 ) -> None:
     """From so many planned rows on the executors write."""
-    assert choice(**given).wants(planned) is way  # type: ignore[arg-type]  # a dict of several types
+    assert choice(**given).wants(planned) is method  # type: ignore[arg-type]  # a dict of several types
 
 
 @pytest.mark.parametrize(
@@ -71,10 +78,10 @@ def test_a_choice_that_cannot_be_is_refused(given: dict[str, object], said: str)
 def test_what_was_not_proved_is_not_taken() -> None:
     """What keeps executors from the server is said of both ways of theirs, a right only of one."""
     both = Proved(executors="no module", staging="no right")
-    assert [both.against(way) for way in Way] == [None, "no module", "no module"]
+    assert [both.obstacle(method) for method in WriteMethod] == [None, "no module", "no module"]
     one = Proved(staging="no right")
-    assert [one.against(way) for way in Way] == [None, "no right", None]
-    assert [Proved().against(way) for way in Way] == [None, None, None]
+    assert [one.obstacle(method) for method in WriteMethod] == [None, "no right", None]
+    assert [Proved().obstacle(method) for method in WriteMethod] == [None, None, None]
 
 
 def entry(*partitions: TopicPartition) -> Entry:

@@ -72,7 +72,7 @@ def test_upsert_makes_its_table_with_a_key(spark: SparkSession, dsn: str) -> Non
 
 
 def test_two_rows_with_one_key_and_no_offsets_are_refused(spark: SparkSession, dsn: str) -> None:
-    """Where the newest row of a key cannot be told, nothing is written, and the error says why."""
+    """Where the newest row of a key is unknown, nothing is written, and the error says why."""
     sink = PostgresSink(dsn, "t", mode="upsert", keys="id")
     with pytest.raises(SettingsError, match=r"same id.*offset"):
         write(sink, spark.createDataFrame([(1, "a"), (1, "b")], "id int, v string"))
@@ -165,13 +165,13 @@ def test_an_own_function_stays_at_home(spark: SparkSession, dsn: str) -> None:
     assert ask(dsn, "SELECT * FROM counts") == [7]
 
 
-@pytest.mark.parametrize("way", ["commit", "execute"])
-def test_an_own_function_may_not_commit(spark: SparkSession, dsn: str, way: str) -> None:
+@pytest.mark.parametrize("method", ["commit", "execute"])
+def test_an_own_function_may_not_commit(spark: SparkSession, dsn: str, method: str) -> None:
     """A function that ends the transaction is told so, and the ledger is not moved."""
     script(dsn, "CREATE TABLE a (id int)")
 
     def end(connection: Any, entry: Any) -> None:
-        connection.commit() if way == "commit" else connection.execute("COMMIT")
+        connection.commit() if method == "commit" else connection.execute("COMMIT")
 
     sink = PostgresSink(dsn, "a", apply=end)
     with pytest.raises(SinkError, match=r"commit|COMMIT"):
@@ -193,7 +193,7 @@ def test_own_statements_may_not_commit(spark: SparkSession, dsn: str, statements
 
 @WRITE_METHODS
 def test_a_dropped_table_is_not_made_anew(spark: SparkSession, dsn: str, write_method: Any) -> None:
-    """The ledger has rows of it: made anew it would begin in the middle."""
+    """The ledger has rows of it: recreated it would begin in the middle."""
     sink = PostgresSink(dsn, "t's", write_method=write_method)
     frame = spark.range(2).toDF("v")
     write(sink, frame)

@@ -10,7 +10,7 @@ import pytest
 
 from eo_listener.model.errors import SettingsError
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.catalog import check_durable, columns, look
+from eo_listener.sinks.postgres.catalog import check_durable, columns, existing_tables
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.postgres.bare import TABLE, rows, write
 from tests.sinks.postgres.course import TP, another_role, ask, next_entry, put, script
@@ -134,7 +134,7 @@ def test_a_target_that_a_crash_empties_is_refused(dsn: str, made: str, fleeting:
     sink = PostgresSink(dsn, "t")
     link = sink._connection(sink._writer(QUERY))
     schema = sink._writer(QUERY).access.schema
-    found = look(link, schema, ["t", "nowhere"])
+    found = existing_tables(link, schema, ["t", "nowhere"])
     assert list(found) == ["t"]
     if not fleeting:
         check_durable(link, schema, "t", found["t"])
@@ -181,7 +181,7 @@ def test_a_domain_over_a_domain_is_what_is_beneath(dsn: str) -> None:
         link.execute("CREATE TEMP TABLE e (x numeric(10, 2))")
         plain = (columns(link, None, "e") or {})["x"]
     assert found is not None
-    assert (found["a"].base, found["a"].modifier, found["a"].spelt) == (
+    assert (found["a"].base, found["a"].modifier, found["a"].type_name) == (
         *("numeric", plain.modifier),
         "price",
     )

@@ -14,7 +14,7 @@ from eo_listener.model.errors import PoisonRowError, SettingsError, SinkError
 from eo_listener.model.ledger import Applied
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.columns import ColumnLayout
-from eo_listener.sinks.postgres.types import Existing, form
+from eo_listener.sinks.postgres.types import Existing, column_format
 from eo_listener.sinks.postgres.user_sql import ending
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY
@@ -126,10 +126,10 @@ def test_an_error_quotes_no_value(dsn: str, mode: Any) -> None:
     sink.close()
 
 
-@pytest.mark.parametrize("way", ["trigger", "statement", "function"])
-def test_nor_does_one_of_the_users_own_sql(dsn: str, way: str) -> None:
+@pytest.mark.parametrize("method", ["trigger", "statement", "function"])
+def test_nor_does_one_of_the_users_own_sql(dsn: str, method: str) -> None:
     """An error of a trigger, a statement or a function of the user brings no row along."""
-    value = "secret" * len(way)
+    value = "secret" * len(method)
     script(
         dsn,
         "CREATE TABLE t (k int, v text)",
@@ -138,7 +138,7 @@ def test_nor_does_one_of_the_users_own_sql(dsn: str, way: str) -> None:
         "CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION no()",
     )
     text = "SELECT v::uuid FROM eo_batch"
-    does: Any = {"statement": [text], "function": lambda link, _: link.execute(text)}.get(way)
+    does: Any = {"statement": [text], "function": lambda link, _: link.execute(text)}.get(method)
     sink = PostgresSink(dsn, "t", apply=does)
     with pytest.raises((SinkError, PoisonRowError), match=r"uuid|P0001") as refused:
         rows_put(sink, {"k": "integer", "v": "string"}, (1, value, 0))
@@ -261,18 +261,18 @@ def test_what_ends_a_transaction_is_seen(text: str, word: str | None) -> None:
     assert ending(text) == word
 
 
-@pytest.mark.parametrize("way", ["execute", "cursor", "script", "bytes"])
-def test_a_function_cannot_send_commit(dsn: str, way: str) -> None:
+@pytest.mark.parametrize("method", ["execute", "cursor", "script", "bytes"])
+def test_a_function_cannot_send_commit(dsn: str, method: str) -> None:
     """COMMIT of a user's function is refused before it is sent, so nothing of it stays."""
     script(dsn, "CREATE TABLE a (k int)")
 
     def end(connection: Any, entry: Any) -> None:
         connection.execute("INSERT INTO a SELECT k FROM eo_batch")
-        if way == "cursor":
+        if method == "cursor":
             connection.cursor().execute("-- done\nCOMMIT")
         else:
-            text = "SELECT 1; COMMIT" if way == "script" else "COMMIT"
-            connection.execute(text.encode() if way == "bytes" else text)
+            text = "SELECT 1; COMMIT" if method == "script" else "COMMIT"
+            connection.execute(text.encode() if method == "bytes" else text)
 
     sink = PostgresSink(dsn, "a", apply=end)
     for _ in range(2):
@@ -324,12 +324,12 @@ def test_a_lossy_column_is_refused(
     spark: Any, base: str, element: str | None, modifier: int, fits: bool
 ) -> None:
     """Elements of arrays are looked at as values are, and a text goes into no type that rounds."""
-    there = Existing(base=base, element=element, modifier=modifier, spelt="it")
+    there = Existing(base=base, element=element, modifier=modifier, type_name="it")
     if fits:
-        assert form("c", spark, there).postgres == "it"
+        assert column_format("c", spark, there).postgres == "it"
     else:
         with pytest.raises(SettingsError, match="'c'"):
-            form("c", spark, there)
+            column_format("c", spark, there)
 
 
 def test_a_struct_with_a_name_twice_is_refused() -> None:
@@ -342,15 +342,15 @@ def test_a_struct_with_a_name_twice_is_refused() -> None:
         {"type": "map", "keyType": "string", "valueType": struct},
         {"type": "struct", "fields": [{"name": "inner", "type": struct}]},
     ):
-        for there in (None, Existing(base="jsonb", element=None, modifier=-1, spelt="jsonb")):
+        for there in (None, Existing(base="jsonb", element=None, modifier=-1, type_name="jsonb")):
             with pytest.raises(SettingsError, match="more than one field named 'v'"):
-                form("c", kind, there)
+                column_format("c", kind, there)
     once = {"type": "struct", "fields": [part, {"name": "V", "type": "long"}]}
-    assert form("c", once).postgres == "jsonb"
+    assert column_format("c", once).postgres == "jsonb"
 
 
 def test_a_generated_column_is_named() -> None:
     """Rows that have a column which only the server fills are told so."""
-    there = Existing(base="int4", element=None, modifier=-1, spelt="integer", generated=True)
+    there = Existing(base="int4", element=None, modifier=-1, type_name="integer", generated=True)
     with pytest.raises(SettingsError, match="GENERATED ALWAYS"):
-        form("c", "integer", there)
+        column_format("c", "integer", there)

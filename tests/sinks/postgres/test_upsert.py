@@ -151,8 +151,8 @@ def test_two_writers_of_the_same_keys_do_not_deadlock(dsn: str) -> None:
     assert failed == []
 
 
-@pytest.mark.parametrize("way", ["lost", "kept"])
-def test_a_trigger_that_leaves_rows_out_halts(dsn: str, way: Any) -> None:
+@pytest.mark.parametrize("method", ["lost", "kept"])
+def test_a_trigger_that_leaves_rows_out_halts(dsn: str, method: Any) -> None:
     """A row that a trigger drops was not written; one that it need not write is there."""
     drop = "IF NEW.v = 13 THEN RETURN NULL; END IF; RETURN NEW;"
     script(
@@ -160,12 +160,12 @@ def test_a_trigger_that_leaves_rows_out_halts(dsn: str, way: Any) -> None:
         "CREATE TABLE t (k int PRIMARY KEY, v int, doc json)",
         f"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN {drop} END'",
         "CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION no()"
-        if way == "lost"
+        if method == "lost"
         else "CREATE TRIGGER no BEFORE UPDATE ON t FOR EACH ROW "
         "EXECUTE FUNCTION suppress_redundant_updates_trigger()",
     )
     sink = PostgresSink(dsn, "t", mode="upsert", keys="k")
-    if way == "kept":
+    if method == "kept":
         for _ in range(2):
             rows_put(sink, KV, (1, 13, 0), (2, 1, 1))
         assert ask(dsn, "SELECT k, v FROM t ORDER BY k") == [(1, 13), (2, 1)]

@@ -234,7 +234,7 @@ def test_connections_that_tasks_have_kept_are_not_counted(
         for _ in range(cores):
             kept.enter_context(sink._writer(QUERY).open())
         assert write(sink, spark.range(9), 9).rows == 9
-        assert sink._choosing._proved == Proved()
+        assert sink._method_choice._proved == Proved()
         sink.close()
 
 

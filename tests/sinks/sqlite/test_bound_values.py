@@ -272,7 +272,7 @@ def test_a_refused_row_is_told_without_its_values(statement: str, told: str) -> 
         with pytest.raises(errors.REFUSED) as raised:
             connection.execute(statement)
     found = errors.why(raised.value)
-    assert (found.reason, found.told) == (str(raised.value), told)
+    assert (found.reason, found.redacted) == (str(raised.value), told)
     error = errors.explained(raised.value, Path("f.db"), waited=5.0)
     assert told in error.problem
     assert "secret" not in error.problem

@@ -41,7 +41,7 @@ def test_a_column_too_many_is_refused(spark: SparkSession, path: Path) -> None:
     with pytest.raises(SettingsError, match=r"no column 'b'; it has 'a'"):
         write(sink, spark.sql("SELECT 1 AS a, 2 AS b"))
     assert sink.applied(QUERY) == {}
-    with pytest.raises(SettingsError, match="cannot tell apart"):
+    with pytest.raises(SettingsError, match="cannot distinguish"):
         write(SqliteSink(path, "u"), spark.sql("SELECT 1 AS a, 2 AS A"))
 
 
