@@ -2,7 +2,7 @@
 
     python examples/connect_client.py sc://localhost:15002 localhost:9092 words
 
-There is no JVM here to ask for a query's options, so servers and groups are named. If you can
+No JVM can be asked here for a query's options, so servers and groups are named. If you can
 configure the server, give it the listener instead (spark-defaults.conf): it sees all queries.
 """
 

@@ -67,7 +67,7 @@ def _print_version(asked: bool) -> None:
 
 
 @app.callback(
-    epilog="Exit status: 0 fine, 1 something was found, 2 wrong use, 3 something could not be had, "
+    epilog="Exit status: 0 fine, 1 something was found, 2 wrong use, 3 something was unavailable, "
     "70 a fault in eo-listener, 130 Ctrl-C."
 )
 def root(

@@ -146,7 +146,7 @@ def _document(folder: Path, record: Record | None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _news() -> Iterator[Callable[[str], None]]:
-    """Yield where to tell what is going on: a moving line on a terminal, else some lines."""
+    """Yield a function that reports progress: a moving line on a terminal, else some lines."""
     if sys.stderr.isatty():
         with Console(stderr=True).status("starting") as line:
             yield lambda text: line.update(Text(text))

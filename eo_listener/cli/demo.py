@@ -34,7 +34,7 @@ Rows = Annotated[int | None, typer.Option(min=1, help="How many flights. Default
 Rate = Annotated[int, typer.Option(min=0, help="Flights a second; 0 for as fast as possible.")]
 Partitions = Annotated[int, typer.Option(min=1, max=100, help="Partitions of the topic.")]
 PartitionKey = Annotated[Key, typer.Option(help="What decides a flight's partition.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Leave the broker running, to look around.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the broker running.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")]
 KafkaVersion = Annotated[str, typer.Option(help="The release of Kafka.")]
 Sink = Annotated[

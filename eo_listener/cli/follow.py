@@ -1,4 +1,4 @@
-"""`eo-listener follow`: commit for queries that nobody may touch, from their checkpoints."""
+"""`eo-listener follow`: commit for queries that cannot be changed, from their checkpoints."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def follow(
     """Commit for queries, from their checkpoints alone.
 
     A service until SIGTERM or Ctrl-C: no code, no jar and no restart in the query. With --once:
-    exit status 0 when all is confirmed, 1 when something was found, 3 when a part could not be had.
+    exit status 0 when all is confirmed, 1 when something was found, 3 when a part was unavailable.
     """
     if not once and (as_json or timeout is not None):
         raise SettingsError(

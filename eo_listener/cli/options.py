@@ -31,7 +31,7 @@ KafkaProperties = Annotated[
 def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
     """Build a client's properties.
 
-    Raises SettingsError for an address that is none, and a property librdkafka does not know.
+    Raises SettingsError for an invalid address, and a property librdkafka does not know.
     """
     for server in servers.split(","):
         if not _ADDRESS.fullmatch(server.strip()):

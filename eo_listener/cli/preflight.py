@@ -1,4 +1,4 @@
-"""`eo-listener preflight`: is all there that commits need?"""
+"""`eo-listener preflight`: check that Kafka and this machine have what commits need."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eo_listener.preflight import child_process
 from eo_listener.preflight.findings import CheckFinding, Level, problem, to_act_on
 from eo_listener.preflight.local_checks import judge_local
 from eo_listener.preflight.request import Request
-from eo_listener.spark.session.local_facts import look_around
+from eo_listener.spark.session.local_facts import read_local_facts
 
 EXAMPLE = "Example: eo-listener preflight -b localhost:9092 -g flights-to-pg -t flights"
 
@@ -33,7 +33,7 @@ def preflight(
         typer.Option(
             "-b",
             "--bootstrap-server",
-            help="Kafka's address, host:port. Without it only this machine is looked at.",
+            help="Kafka's address, host:port. Without it only this machine is checked.",
         ),
     ] = None,
     groups: Annotated[
@@ -53,19 +53,19 @@ def preflight(
     stdin: Annotated[bool, typer.Option("--stdin", hidden=True)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Look at Kafka and at this machine before a query does.
+    """Check Kafka and this machine before a query uses them.
 
-    Changes nothing. Clocks are not compared: Kafka tells a client nothing of its own.
+    Changes nothing. Clocks are not compared: Kafka does not report its own.
     """
     recommit_interval = seconds("recommit-interval", recommit_interval, least=1.0)
     request = _request(servers, groups, topics, mode, recommit_interval, properties)
     if stdin:  # the child of such a command, or of a driver, where Spark and Java are there anyhow
-        answer = _look(Request.parse(sys.stdin.read()))
+        answer = _check(Request.parse(sys.stdin.read()))
         findings, reached = list(answer.findings), answer.reached
     else:
-        findings, reached = list(judge_local(look_around())), True
+        findings, reached = list(judge_local(read_local_facts())), True
         if request is not None:
-            answer = child_process.look(request)
+            answer = child_process.run(request)
             findings += answer.findings
             reached = answer.reached
     if as_json:
@@ -89,14 +89,14 @@ def _request(
     if servers is None:
         if groups or topics or properties:
             raise SettingsError(
-                "groups, topics and properties are of a cluster, and none is named",
+                "groups, topics and properties need a cluster, and none is named",
                 fix="Add -b HOST:PORT",
             )
         return None
     for what, names in (("group", groups), ("topic", topics)):
         for name in names or ():
             if not name.strip():
-                raise SettingsError(f"a {what} is empty", fix=f"Name the {what} to look at")
+                raise SettingsError(f"a {what} is empty", fix=f"Name the {what} to check")
             require_name(what, name)
     given = as_properties(servers, properties)
     check(given, mode)
@@ -109,8 +109,8 @@ def _request(
     )
 
 
-def _look(request: Request) -> child_process.Answer:
-    """Look in this process, which may not survive it."""
+def _check(request: Request) -> child_process.Answer:
+    """Check in this process, which may not survive it."""
     check(request.properties, request.mode)
     inspector = ClusterDescriber(request.properties)
     try:

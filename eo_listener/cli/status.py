@@ -1,4 +1,4 @@
-"""`eo-listener status`: where a group stands, and which query put it there."""
+"""`eo-listener status`: the offsets of a group, and which query committed them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def status(
         typer.Option(min=0, help="Exit with 1 when the group is further behind than this."),
     ] = None,
     watch: Annotated[
-        float | None, typer.Option(help="Look again every so many seconds, until Ctrl-C.")
+        float | None, typer.Option(help="Read again every so many seconds, until Ctrl-C.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document for each look.")
+        bool, typer.Option("--json", help="Print one JSON document for each read.")
     ] = False,
 ) -> None:
     """Show committed offset, log end and lag of each partition.
@@ -50,11 +50,11 @@ def status(
     A lag of `-` is unknown: the topic is gone, or nothing is committed there yet.
     """
     if not group.strip():
-        raise SettingsError("the group is empty", fix="Name the consumer group to look at")
+        raise SettingsError("the group is empty", fix="Name the consumer group to show")
     if watch is not None:
         watch = seconds("watch", watch, least=0.2)
     reader = ClusterReader(as_properties(servers, properties))
-    rows = _look(reader, group)
+    rows = _read(reader, group)
     if watch is None:
         _print(group, rows, as_json)
     else:
@@ -63,7 +63,7 @@ def status(
         raise typer.Exit(1)
 
 
-def _look(reader: ClusterReader, group: str) -> Rows:
+def _read(reader: ClusterReader, group: str) -> Rows:
     try:
         committed = reader.group(group)
         topics = {tp.topic for tp in committed}
@@ -85,7 +85,7 @@ def _over(rows: Rows, max_lag: int | None) -> bool:
 
 
 def _watch(reader: ClusterReader, group: str, rows: Rows, every: float, as_json: bool) -> None:
-    """Look again and again; a Kafka that is away is told of at each look, and asked again."""
+    """Read again and again; a Kafka that is away is reported each time, and asked again."""
     out = console()
     try:
         if as_json or not out.is_terminal:
@@ -93,18 +93,18 @@ def _watch(reader: ClusterReader, group: str, rows: Rows, every: float, as_json:
             while True:
                 time.sleep(every)
                 try:
-                    _print(group, _look(reader, group), as_json)
+                    _print(group, _read(reader, group), as_json)
                 except KafkaError as error:
                     _print_error(group, error, as_json)
         with Live(_table(group, rows), console=out, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
                 try:
-                    rows = _look(reader, group)
+                    rows = _read(reader, group)
                     live.update(_table(group, rows), refresh=True)
                 except KafkaError as error:
-                    told = Text(f"as of the last answer; now: {error}", style="red")
-                    live.update(Group(_table(group, rows), told), refresh=True)
+                    problem = Text(f"as of the last answer; now: {error}", style="red")
+                    live.update(Group(_table(group, rows), problem), refresh=True)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 

@@ -26,7 +26,7 @@ _REFUSED: Final = frozenset(
     {"plugin.library.paths", "ssl.engine.location", "ssl.engine.id", "ssl.providers"}
 )
 _NEVER: Final = ("sasl.kerberos.kinit.cmd",)  # librdkafka would give it to a shell
-# When a client logs in anew, and what a broker does with tokens: librdkafka does well without.
+# When a client logs in again, and what a broker does with tokens: librdkafka does well without.
 _TUNING: Final = (
     "sasl.kerberos.min.time.before.relogin",
     "sasl.kerberos.ticket.renew.",
@@ -97,7 +97,7 @@ def _replaced_by(own: Iterable[str]) -> Iterable[str]:
 
 
 def protocol(options: Mapping[str, str]) -> Protocol:
-    """The security protocol. Raises SettingsError for one that there is not."""
+    """The security protocol. Raises SettingsError for an unknown one."""
     given = options.get(PROTOCOL, "PLAINTEXT").strip().upper()
     for known in PROTOCOLS:
         if given == known:

@@ -1,4 +1,4 @@
-"""Key stores that only Java reads, and what becomes of them."""
+"""Key stores that only Java reads, turned into PEM for librdkafka."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class KeyStore:
         )
 
     def properties(self, answer: str) -> Mapping[str, str]:
-        """What librdkafka is told, from Java's answer. Raises FormatError, which quotes nothing."""
+        """librdkafka's properties, from Java's answer. Raises FormatError, which quotes nothing."""
         match _document(answer):
             case {"v": 1, "certificates": str(certificates), "key": None | str() as key}:
                 pass

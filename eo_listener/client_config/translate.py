@@ -1,4 +1,4 @@
-"""How a client gets into a cluster, translated from what Spark's own client is told."""
+"""How a client connects to a cluster, translated from the options of Spark's own client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VARIABLE: Final = "${"  # for Java's config providers to put a value in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAccess:
-    """What a client must be told, beside the servers.
+    """What a client needs to connect, besides the servers.
 
     `properties` are librdkafka's, to which `stores` add some once Java has read them; or, where
     the `client` is "java", those of Java's own client, for the reason in `why_java`.
@@ -71,7 +71,7 @@ def translate(
 def _require_harmless(options: Mapping[str, str]) -> None:
     """Raise for what is used on neither client."""
     if options.get(PROTOCOL, _PLAINTEXT).strip().upper() == _PLAINTEXT:
-        return  # then no client looks at it
+        return  # then no client reads it
     require_https(options)
     if not options.get(PROVIDERS) or _VARIABLE not in options.get(JAAS, ""):
         module(options)
@@ -88,16 +88,16 @@ def _require_no_java(options: Mapping[str, str], own: Collection[str], *, tokens
 def _by_librdkafka(
     options: Mapping[str, str], own: Collection[str], *, gssapi: bool
 ) -> ClientAccess:
-    way = protocol(options)
-    if way == _PLAINTEXT:
+    security = protocol(options)
+    if security == _PLAINTEXT:
         return ClientAccess(properties=connections(options))
     if options.get(_OF_JAVA):
         raise OnlyJava(f"{PREFIX}{_OF_JAVA} names classes of Java")
-    properties = {PROTOCOL: way.lower(), **connections(options)}
-    if way.startswith("SASL") and not any(name.startswith("sasl.") for name in own):
+    properties = {PROTOCOL: security.lower(), **connections(options)}
+    if security.startswith("SASL") and not any(name.startswith("sasl.") for name in own):
         properties |= sasl(options, gssapi=gssapi)
     stores: tuple[KeyStore, ...] = ()
-    if way.endswith("SSL"):
+    if security.endswith("SSL"):
         secured = tls(options)
         properties |= secured.properties
         stores = secured.stores
@@ -120,10 +120,10 @@ def _of_security(own: Collection[str]) -> bool:
 
 def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) -> str | None:
     """How ACLs name a client with these properties of librdkafka; None where that is unknown."""
-    way = properties.get(PROTOCOL, "plaintext").lower()
-    if way.startswith("sasl"):
+    security = properties.get(PROTOCOL, "plaintext").lower()
+    if security.startswith("sasl"):
         user = properties.get("sasl.username")
-    elif way == "ssl" and (
+    elif security == "ssl" and (
         any(store.use == "key" for store in stores)
         or any(name.startswith(("ssl.certificate.", "ssl.keystore.")) for name in properties)
     ):

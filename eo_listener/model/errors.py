@@ -199,7 +199,7 @@ class SinkLockedError(SinkError):
 
 
 class OutcomeUnknownError(SinkError):
-    """The answer to COMMIT was lost: the store may have applied the batch. Its ledger tells."""
+    """The answer to COMMIT was lost: the batch may be applied, which its ledger shows."""
 
 
 class KafkaError(UnavailableError):

@@ -4,7 +4,7 @@ The environment variable EO_LISTENER_FAULT_POINTS names a module with a function
 which is then called at each of them. No such module is part of this package. Crash points of the
 committer, in the order of a batch's way:
 
-    listener.progress      Spark has told of a batch, nobody else knows of it
+    listener.progress      Spark has reported a batch, and nothing was done with it
     router.before-route    it waits with us; its group is not known yet
     look.before-request, look.answered    the group is read
     commit.before-request  nothing was sent yet
@@ -12,7 +12,7 @@ committer, in the order of a batch's way:
     commit.answered        the group has it, the committer does not know yet
     close.before-drain, close.before-flush, close.after-flush    the end of the program
     bridge.greeted         the bridge of a driver runs, and has settings
-    bridge.line            it was told something, and has not read it yet
+    bridge.line            a line was sent to it that it has not read yet
     transaction.begun, transaction.offsets-sent, transaction.committed    mode "transactional"
 
 And of exactly_once and its sinks, between Spark's plan and its commit log:

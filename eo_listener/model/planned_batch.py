@@ -14,7 +14,7 @@ class PlannedBatch:
     """The offset ranges of one batch, by the index of the source, empty ones included.
 
     `query` is the query's name, None when it has none; `others` are the indices of sources that are
-    not Kafka. `stateful` tells a query whose output is not a function of the batch's own rows
+    not Kafka. `stateful` marks a query whose output is not a function of the batch's own rows
     (aggregation, stream-stream join, deduplication): it must run each batch, also one whose rows
     are discarded (SPARK-52008). `topic_ids`, `log_starts` and `log_ends` are Kafka's answers from
     before any task could read. Where Kafka was `asked`, they leave out what does not exist, else

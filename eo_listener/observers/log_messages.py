@@ -41,7 +41,7 @@ _REFUSALS = {
     Refusal.WITHHELD_BEFORE: (
         "the guard of an earlier run found a batch that does not continue the one before",
         (
-            "look for its GuardViolation in the earlier log; to accept it, restart with "
+            "find its GuardViolation in the earlier log; to accept it, restart with "
             "guard='warn' (follow: --guard warn)"
         ),
     ),

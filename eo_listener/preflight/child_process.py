@@ -1,7 +1,7 @@
-"""A look at a cluster in a child process, so that nothing that happens there can hurt this one.
+"""Checks a cluster in a child process, so that a crash there cannot end this one.
 
 librdkafka's requests for groups end a process now and then, at a broker's restart above all. The
-child is `eo-listener preflight --stdin --json`; what it is to look at, secrets included, goes over
+child is `eo-listener preflight --stdin --json`; what it is to check, secrets included, goes over
 its standard input and nowhere else.
 """
 
@@ -41,7 +41,7 @@ main()
 
 
 class BrokenOffError(UnavailableError):
-    """The child was ended by a signal, or told nothing."""
+    """The child was ended by a signal, or printed nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ class Answer:
     reached: bool
 
 
-def look(request: Request, *, polite: bool = False) -> Answer:
-    """Look by a child, and by another when it breaks down. Raises UnavailableError, FormatError."""
+def run(request: Request, *, polite: bool = False) -> Answer:
+    """Check in a child, and in another when it crashes. Raises UnavailableError, FormatError."""
     for _ in range(TRIES - 1):
         with contextlib.suppress(BrokenOffError):
             return ask(start(polite=polite), request, LONGEST)
@@ -71,41 +71,42 @@ def start(*, polite: bool = False) -> subprocess.Popen[str]:
         start_new_session=True,  # a Ctrl-C at the driver is the driver's
     )
     if polite:
-        with contextlib.suppress(OSError):  # it is gone already, or this system knows no such thing
+        with contextlib.suppress(OSError):  # it is gone already, or this system has no priorities
             own = os.getpriority(os.PRIO_PROCESS, 0)
             os.setpriority(os.PRIO_PROCESS, child.pid, min(19, own + _POLITE))
     return child
 
 
 def ask(child: subprocess.Popen[str], request: Request, longest: float) -> Answer:
-    """Let it look, for at most so many seconds, and return what it has found.
+    """Let it run, for at most so many seconds, and return what it has found.
 
     The child is gone afterwards. Raises UnavailableError when it did not come to an end by itself
-    (BrokenOffError: by a signal), and FormatError when it told something else.
+    (BrokenOffError: by a signal), and FormatError when it printed something else.
     """
     began = time.monotonic()
     try:
-        told, _ = child.communicate(request.text(), timeout=longest)
+        printed, _ = child.communicate(request.text(), timeout=longest)
     except subprocess.TimeoutExpired:
         child.kill()
         child.communicate()
         raise UnavailableError(
-            f"nothing was found out within {time.monotonic() - began:.0f} s",
+            f"the check did not end within {time.monotonic() - began:.0f} s",
             fix="eo-listener preflight asks the same",
         ) from None
-    if child.returncode not in _FOUND or not told:
+    if child.returncode not in _FOUND or not printed:
         raise BrokenOffError(
             f"the process for it ended with {child.returncode}",
-            cause="librdkafka can end a process whose broker restarts; or no such package there",
+            cause="librdkafka can end a process whose broker restarts; or eo_listener is not "
+            "installed for that Python",
             fix="eo-listener preflight asks the same",
         )
-    return Answer(findings=read(told), reached=child.returncode != UNREACHABLE)
+    return Answer(findings=read(printed), reached=child.returncode != UNREACHABLE)
 
 
-def read(told: str) -> tuple[CheckFinding, ...]:
+def read(printed: str) -> tuple[CheckFinding, ...]:
     """What `preflight --json` has printed. Raises FormatError."""
     try:
-        documents = json.loads(told)["findings"]
+        documents = json.loads(printed)["findings"]
         return tuple(CheckFinding.parse(document) for document in documents)
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(

@@ -37,29 +37,29 @@ def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding
 def _retention(about: str, facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
     minutes = facts.number(_RETENTION)
     if minutes is None:
-        yield note(about, f"{_RETENTION} is not told by this broker")
+        yield note(about, f"{_RETENTION} is not reported by this broker")
         return
     seconds = minutes * 60.0
     every = _length(plan.recommit_interval)
-    told = f"{_RETENTION} is {minutes} ({_length(seconds)}), recommit_interval is {every}"
+    settings = f"{_RETENTION} is {minutes} ({_length(seconds)}), recommit_interval is {every}"
     if plan.mode == "member":
-        yield fine(about, f"{told}; a group with a live member does not expire")
+        yield fine(about, f"{settings}; a group with a live member does not expire")
     elif plan.recommit_interval >= seconds:
         yield problem(
             about,
-            f"{told}: offsets of an idle query expire before they are committed again",
+            f"{settings}: offsets of an idle query expire before they are committed again",
             f"a recommit_interval of {_length(seconds / 4)} or less, or a longer {_RETENTION}",
         )
     elif plan.recommit_interval > seconds / 2:
         yield warning(
             about,
-            f"{told}: if one commit fails, offsets of an idle query may expire",
+            f"{settings}: if one commit fails, offsets of an idle query may expire",
             f"a recommit_interval of {_length(seconds / 4)} or less",
         )
     else:
         check = facts.number(_CHECK)
         checked = f", checked every {_length(check / 1000.0)}" if check is not None else ""
-        yield fine(about, told + checked)
+        yield fine(about, settings + checked)
 
 
 def _limits(about: str, facts: ClusterFacts, plan: CheckPlan) -> Iterator[CheckFinding]:

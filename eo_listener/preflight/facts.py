@@ -1,7 +1,7 @@
 """What is known of a cluster, its groups and topics, and of this machine. Nothing secret.
 
-Where Kafka refused to tell, `refused` or `error` holds the name of its error, and what it would
-have told is None.
+Where Kafka refused to answer, `refused` or `error` holds the name of its error, and what it would
+have answered is None.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class GroupFacts:
     `protocol` is its protocolType where that is not a consumer's ("connect", "share", ...).
     `simple` says that it never had members, or that its offsets have expired since; `operations`
     are what the client may do with it. `held` is None when it could not be read, for the
-    reason in `held_error`; `unstable` tells that a transaction on it is open.
+    reason in `held_error`; `unstable` says that a transaction on it is open.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Whether groups and topics can be committed to with the rights that there are. Pure."""
+"""Whether groups and topics can be committed to with the rights of the client. Pure."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Iterator[Ch
         yield note(about, f"it could not be described ({topic.error})")
         return
     if topic.operations is None:
-        yield note(about, "Kafka does not tell what the client may do with it")
+        yield note(about, "Kafka does not report what the client may do with it")
     else:
         lacking = missing(_NEEDED, topic.operations)
         if lacking:
@@ -132,7 +132,7 @@ def _rights(about: str, group: GroupFacts, servers: str, plan: CheckPlan) -> Ite
         else:
             yield fine(about, "the client may commit to it (Read)")
     elif group.error is None:
-        yield note(about, "Kafka does not tell what the client may do with it")
+        yield note(about, "Kafka does not report what the client may do with it")
 
 
 def _transactional_id(about: str, name: str, servers: str, plan: CheckPlan) -> CheckFinding:
@@ -201,7 +201,7 @@ def _held(
         yield warning(
             about,
             f"another program committed to it: {few(strange)}",
-            f"check that nobody else uses this group; or {_OWN_GROUP}",
+            f"check that nothing else uses this group; or {_OWN_GROUP}",
         )
     if len(writers) > 1:
         yield warning(

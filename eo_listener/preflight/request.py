@@ -97,6 +97,6 @@ class Request:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SettingsError(
-                f"what came over standard input is no request ({type(error).__name__})",
+                f"standard input is not a request ({type(error).__name__})",
                 fix="--stdin is for eo_listener itself; give the options instead",
             ) from None

@@ -1,4 +1,4 @@
-"""The same check when a listener starts: its findings in the log, and nothing else comes of it."""
+"""The same check when a listener starts: its findings in the log, and it has no other effect."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StartCheck:
         self._changed = threading.Condition()
         self._waiting: dict[str, set[str]] = {}
         self._known: set[tuple[str, str]] = set()
-        self._told: set[CheckFinding] = set()  # of a cluster with many groups the same comes again
+        self._logged: set[CheckFinding] = set()  # groups of one cluster share some
         self._child: subprocess.Popen[str] | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -63,7 +63,7 @@ class StartCheck:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End what is under way; returns within a second or so."""
+        """End the check that is running; returns within a second or so."""
         with self._changed:
             self._closed = True
             if self._child is not None:
@@ -88,7 +88,7 @@ class StartCheck:
                     self._waiting[cluster] = set(waiting[_AT_ONCE:])
             try:
                 self._check(cluster, groups)
-            except Exception as error:  # noqa: BLE001  # a convenience: nothing may come of its faults
+            except Exception as error:  # noqa: BLE001  # a convenience: its errors have no effect
                 logger.info("preflight of %s failed: %s", cluster, type(error).__name__)
 
     def _check(self, cluster: str, groups: tuple[str, ...]) -> None:
@@ -108,8 +108,8 @@ class StartCheck:
             if not self._closed:
                 logger.info("preflight of %s: %s", cluster, error)
         else:
-            tell(finding for finding in findings if finding not in self._told)
-            self._told.update(findings)
+            log_findings(finding for finding in findings if finding not in self._logged)
+            self._logged.update(findings)
 
     def _ask(self, request: Request) -> tuple[CheckFinding, ...]:
         with self._changed:
@@ -118,13 +118,13 @@ class StartCheck:
             child = self._child = start(polite=True)
         try:
             answer = ask(child, request, LONGEST)
-            # Of a cluster that is away the commits tell already.
+            # A cluster that is away is reported by the failed commits already.
             return answer.findings if answer.reached else ()
         finally:
             self._child = None
 
 
-def tell(findings: Iterable[CheckFinding]) -> None:
+def log_findings(findings: Iterable[CheckFinding]) -> None:
     """Log what matters, a line each."""
     for finding in findings:
         advice = f". Fix: {finding.advice}" if finding.advice else ""

@@ -1,4 +1,4 @@
-"""Find the Java that runs Spark and the broker, and say plainly when there is none."""
+"""Find the Java that runs Spark and the broker, and say so when there is none."""
 
 from __future__ import annotations
 

@@ -7,14 +7,14 @@ import shlex
 import pytest
 
 from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
-from tests.preflight.looking import look
+from tests.preflight.checking import check
 from tests.secured import PASSWORDS, Secured
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka
 
 
-def look_as_bob(secured: Secured, group: str, topic: str) -> list[CheckFinding]:
+def check_as_bob(secured: Secured, group: str, topic: str) -> list[CheckFinding]:
     properties = {
         "bootstrap.servers": secured.broker.addresses("PLAIN"),
         "security.protocol": "sasl_plaintext",
@@ -22,7 +22,7 @@ def look_as_bob(secured: Secured, group: str, topic: str) -> list[CheckFinding]:
         "sasl.username": "bob",
         "sasl.password": PASSWORDS["bob"],
     }
-    found = look(secured.broker, group, topics=(topic,), properties=properties)
+    found = check(secured.broker, group, topics=(topic,), properties=properties)
     assert PASSWORDS["bob"] not in str(found)
     return found
 
@@ -31,7 +31,7 @@ def test_missing_rights_are_named_until_they_are_given(secured: Secured) -> None
     """Each with the command that gives it; Describe alone is not enough; then all is fine."""
     group = unique("locked")
     topic = Topics(secured.broker.bootstrap_servers).create(partitions=1)
-    found = look_as_bob(secured, group, topic)
+    found = check_as_bob(secured, group, topic)
     by_name = {one.about: one for one in to_act_on(found)}
     assert by_name.keys() == {f"topic {topic}", f"group {group}"}
     assert {one.level for one in by_name.values()} == {Level.PROBLEM}
@@ -44,7 +44,7 @@ def test_missing_rights_are_named_until_they_are_given(secured: Secured) -> None
 
     secured.allow("bob", "TOPIC", topic, "DESCRIBE")
     secured.allow("bob", "GROUP", group, "DESCRIBE")
-    lacking = to_act_on(look_as_bob(secured, group, topic))
+    lacking = to_act_on(check_as_bob(secured, group, topic))
     assert {one.about: one.what for one in lacking} == {
         f"topic {topic}": "User:bob may not Read",
         f"group {group}": "User:bob may not Read",
@@ -52,4 +52,4 @@ def test_missing_rights_are_named_until_they_are_given(secured: Secured) -> None
 
     secured.allow("bob", "TOPIC", topic, "READ")
     secured.allow("bob", "GROUP", group, "READ")
-    assert not to_act_on(look_as_bob(secured, group, topic))
+    assert not to_act_on(check_as_bob(secured, group, topic))

@@ -1,4 +1,4 @@
-"""What a look at a real broker finds: each trap once, as a first look would meet it."""
+"""What a check of a real broker finds: each trap once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eo_listener.devtools.broker import Broker
 from eo_listener.preflight.findings import CheckFinding, Level, to_act_on
 from tests.cli.test_status import commit
 from tests.conftest import kafka_version
-from tests.preflight.looking import look
+from tests.preflight.checking import check
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka
@@ -67,7 +67,7 @@ def test_all_is_well(broker: Broker, topic: str) -> None:
     """A group of ours within its logs, a topic that is there, Kafka's own retention."""
     group = unique("fine")
     commit(broker.bootstrap_servers, group, topic, {0: 1, 1: 2})
-    found = look(broker, group, topics=(topic,))
+    found = check(broker, group, topics=(topic,))
     assert not to_act_on(found)
     whats = [one.what for one in found]
     assert whats[0] == "reached, 1 broker"
@@ -79,17 +79,17 @@ def test_all_is_well(broker: Broker, topic: str) -> None:
 
 def test_a_group_that_is_new_is_well(broker: Broker) -> None:
     """The first commit makes it."""
-    found = look(broker, unique("new"))
+    found = check(broker, unique("new"))
     assert not to_act_on(found)
     assert any("does not exist yet" in one.what for one in found)
 
 
 def test_a_group_with_members_refuses_simple_commits(broker: Broker, member: str) -> None:
     """Said before the first commit fails; a transaction may commit beside them."""
-    (found,) = to_act_on(look(broker, member))
+    (found,) = to_act_on(check(broker, member))
     assert found.level is Level.PROBLEM
     assert "has 1 members (somebody at 127.0.0.1)" in found.what
-    beside = look(broker, member, mode="transactional")
+    beside = check(broker, member, mode="transactional")
     assert [one.level for one in to_act_on(beside)] == [Level.WARNING]
     (untried,) = [one for one in beside if "transactional id" in one.what]
     assert untried.advice.endswith(
@@ -103,7 +103,7 @@ def test_a_group_that_had_members_keeps_that_in_mind(broker: Broker, topic: str)
     consumer = member_of(broker, group, topic)
     consumer.commit(offsets=[Wire(topic, 0, 1)], asynchronous=False)
     consumer.close()
-    warned = of(look(broker, group), Level.WARNING)
+    warned = of(check(broker, group), Level.WARNING)
     assert any("all its offsets expire at once" in what for what in warned)
     assert any(f"another program committed to it: {topic}-0" in what for what in warned)
 
@@ -112,7 +112,7 @@ def test_a_group_beyond_the_log_is_told(broker: Broker, topic: str) -> None:
     """As after a topic was made anew: a commit would be refused until the log has grown."""
     group = unique("beyond")
     commit(broker.bootstrap_servers, group, topic, {0: 10_000_000})
-    (found,) = to_act_on(look(broker, group))
+    (found,) = to_act_on(check(broker, group))
     assert found.level is Level.PROBLEM
     assert f"beyond the end of the log in {topic}-0" in found.what
 
@@ -124,7 +124,7 @@ def test_records_deleted_before_they_were_reached_are_told(broker: Broker) -> No
     topics.fill(name, 10)
     commit(broker.bootstrap_servers, group, name, {0: 1})
     topics.forget_before(name, {0: 5})
-    (found,) = to_act_on(look(broker, group))
+    (found,) = to_act_on(check(broker, group))
     assert f"deleted records that it has not reached in {name}-0" in found.what
 
 
@@ -141,7 +141,7 @@ def test_an_open_transaction_is_told(broker: Broker, topic: str) -> None:
     producer.send_offsets_to_transaction(
         [Wire(topic, 0, 2)], consumer.consumer_group_metadata(), 30
     )
-    found = look(broker, group, mode="transactional")
+    found = check(broker, group, mode="transactional")
     producer.abort_transaction(30)
     consumer.close()
     (told,) = to_act_on(found)
@@ -154,7 +154,7 @@ def test_a_group_of_another_kind_is_told(broker: Broker) -> None:
     host, _, port = broker.bootstrap_servers.partition(":")
     with socket.create_connection((host, int(port)), timeout=30) as wire:
         join(wire, group, "connect")
-        (found,) = to_act_on(look(broker, group))
+        (found,) = to_act_on(check(broker, group))
     assert found.what == "it is a connect group, not a consumer group"
 
 
@@ -181,7 +181,7 @@ def join(wire: socket.socket, group: str, protocol_type: str) -> None:
 
 def test_a_topic_that_is_not_there(broker: Broker) -> None:
     """A mistyped name is a problem, with what to check."""
-    (found,) = to_act_on(look(broker, topics=("mistyped",)))
+    (found,) = to_act_on(check(broker, topics=("mistyped",)))
     assert found.about == "topic mistyped"
     assert found.what == "it does not exist, or the client may not see it"
     assert found.advice.startswith("check its name")
@@ -195,6 +195,6 @@ def test_the_recommit_interval_is_held_against_the_brokers_retention(
     broker: Broker, days: int, mode: str, level: Level | None
 ) -> None:
     """Kafka keeps offsets for 7 days, but those of a group with a live member for ever."""
-    found = to_act_on(look(broker, mode=mode, recommit_interval=days * 86400.0))
+    found = to_act_on(check(broker, mode=mode, recommit_interval=days * 86400.0))
     assert [one.level for one in found] == ([] if level is None else [level])
     assert all("or less" in one.advice for one in found)

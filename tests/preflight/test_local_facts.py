@@ -8,7 +8,7 @@ import pytest
 
 from eo_listener.preflight.findings import to_act_on
 from eo_listener.preflight.local_checks import judge_local
-from eo_listener.spark.session.local_facts import look_around
+from eo_listener.spark.session.local_facts import read_local_facts
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_jars_and_settings_that_do_not_fit_are_found(home: Path) -> None:
     (home / "conf" / "spark-defaults.conf").write_text(
         "spark.jars.packages  org.x:y:1,org.apache.spark:spark-sql-kafka-0-10_2.12:3.4.1\n"
     )
-    facts = look_around()
+    facts = read_local_facts()
     assert (facts.spark, facts.scala, facts.home) == ("3.5.7", "2.12", str(home))
     assert facts.packages == ("spark-sql-kafka-0-10_2.12:3.4.1",)
     told = [one.what for one in to_act_on(judge_local(facts))]
@@ -44,7 +44,7 @@ def test_what_is_missing_is_a_fact_too(home: Path, monkeypatch: pytest.MonkeyPat
     """No Spark where SPARK_HOME points, no Java where JAVA_HOME does: nothing is raised."""
     (home / "jars" / "spark-sql_2.12-3.5.7.jar").unlink()
     monkeypatch.setenv("JAVA_HOME", str(home))
-    facts = look_around()
+    facts = read_local_facts()
     told = {one.what.partition(":")[0]: one.advice for one in to_act_on(judge_local(facts))}
     assert any(what.startswith(f"There is no Spark in {home}") for what in told)
     assert any(what.startswith("Java was not found") for what in told)
@@ -59,10 +59,10 @@ def test_a_java_that_is_too_old_for_spark_is_told(home: Path, tmp_path: Path) ->
     java.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(tmp_path))
-        assert look_around().java == f"11 ({java})"
+        assert read_local_facts().java == f"11 ({java})"
         (home / "jars" / "spark-sql_2.12-3.5.7.jar").rename(
             home / "jars" / "spark-sql_2.13-4.0.0.jar"
         )
-        error = look_around().java_error
+        error = read_local_facts().java_error
     assert error is not None
     assert "Spark 4.0.0 needs Java 17" in error.problem

@@ -18,7 +18,7 @@ from eo_listener.model.errors import FormatError, UnavailableError
 from eo_listener.model.events import InternalError, RunGroupsChanged
 from eo_listener.preflight import child_process as child_module
 from eo_listener.preflight import start_check
-from eo_listener.preflight.child_process import TRIES, ask, look, read, start
+from eo_listener.preflight.child_process import TRIES, ask, read, run, start
 from eo_listener.preflight.request import Request
 from eo_listener.preflight.start_check import StartCheck
 from tests.cli.test_status import commit
@@ -82,7 +82,7 @@ def test_modules_of_the_working_directory_are_not_imported(
 
 @pytest.mark.kafka
 def test_no_secret_is_on_a_command_line(broker: Broker) -> None:
-    """What the child is to look at goes over its standard input."""
+    """What the child is to check goes over its standard input."""
     child = start(polite=True)
     while not (arguments := psutil.Process(child.pid).cmdline()):
         time.sleep(0.01)  # in the midst of its exec a process has none
@@ -133,9 +133,9 @@ def test_a_child_that_breaks_down_has_a_successor(monkeypatch: pytest.MonkeyPatc
         return program(left.pop(0))
 
     monkeypatch.setattr(child_module, "start", next_one)
-    assert look(NOWHERE).findings == ()
+    assert run(NOWHERE).findings == ()
     with pytest.raises(UnavailableError, match="ended with -6"):
-        look(NOWHERE)
+        run(NOWHERE)
     assert not left
 
 

@@ -46,7 +46,7 @@ def fetch(
 
     `checksums` maps every file name to its SHA-256; the files must then be exactly these.
     Without it Ivy's own check and the manifest written at download hold. A folder that is
-    damaged is said to be so and fetched anew. Processes that want the same folder take turns.
+    damaged is said to be so and fetched again. Processes that want the same folder take turns.
 
     Raises DownloadError, and JavaError when something must be downloaded and there is no Java.
     """
@@ -123,7 +123,7 @@ def _download(
         raise DownloadError(
             f"What was downloaded for {wanted[0]} is not what was expected",
             cause=f"{error}; a mirror or proxy may serve other files",
-            fix=f"Look into {work}, then try again",
+            fix=f"Inspect {work}, then try again",
         ) from error
     (work / MANIFEST).write_text(_render_manifest(found))
     old = _beside(folder, "old")
@@ -175,7 +175,7 @@ def _beside(folder: Path, kind: str) -> Path:
 def _turn(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a lock that the system lets go of when the process dies; wait for it, not forever."""
     with lock.open("w") as handle:
-        deadline, told = time.monotonic() + ivy.LONGEST_RUN, False
+        deadline, reported = time.monotonic() + ivy.LONGEST_RUN, False
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -187,8 +187,8 @@ def _turn(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
                         cause="its download may hang",
                         fix=f"End that process (fuser {lock} names it), then try again",
                     ) from None
-            if not told:
+            if not reported:
                 say("another process is fetching the same files: waiting for it")
-                told = True
+                reported = True
             time.sleep(0.2)
         yield

@@ -24,7 +24,7 @@ from eo_listener.model.errors import BrokerError, SettingsError
 from eo_listener.spark import java
 
 TRIES: Final = 3  # a free port can be taken between its choice and its use
-STOP_PATIENCE: Final = 20.0  # seconds between the polite and the hard end
+STOP_TIMEOUT: Final = 20.0  # seconds between the polite and the hard end
 
 
 @final
@@ -35,7 +35,7 @@ class Broker:
     `port` that of the plain listener (None takes a free one); `properties` any broker settings,
     which win over ours; `listeners` further ones; `data` a folder that is kept and used again
     (None takes a temporary one, removed at the end); `java_options` further ones for the JVM;
-    `on_progress` is told what is going on, in lines for people.
+    `on_progress` is called with lines that report progress.
 
     The processes end with this Python however it ends, unless `detach` lets them live on.
     Not for use by several threads at once.
@@ -267,7 +267,7 @@ class Broker:
         addresses = [f"{HOST}:{self._ports[node.number][MAIN]}" for node in nodes]
         running = frozenset(self.pids)
         if not ready.wait(addresses, running, check):
-            raise nodes[0].failure(f"did not answer within {ready.PATIENCE:.0f} s")
+            raise nodes[0].failure(f"did not answer within {ready.TIMEOUT:.0f} s")
 
     def _chosen(self, node: int | None) -> list[Node]:
         if not self._nodes:
@@ -303,5 +303,5 @@ def _stop(nodes: Iterable[Node]) -> None:
     for node in chosen:
         node.terminate()
     for node in chosen:
-        if not node.reap(STOP_PATIENCE):
+        if not node.reap(STOP_TIMEOUT):
             node.kill()

@@ -15,7 +15,7 @@ import platformdirs
 import psutil
 
 from eo_listener.devtools.artifacts import CACHE_VARIABLE, cache_folder
-from eo_listener.devtools.broker.broker import STOP_PATIENCE, Broker
+from eo_listener.devtools.broker.broker import STOP_TIMEOUT, Broker
 from eo_listener.devtools.broker.record import NodeRecord, Record, not_ours
 from eo_listener.devtools.broker.releases import DEFAULT
 from eo_listener.devtools.broker.storage import make_folder
@@ -100,7 +100,7 @@ def _end(record: Record) -> tuple[NodeRecord, ...]:
         with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself meanwhile
             process.terminate()
             process.resume()  # one that is held could not hear
-    _, left = psutil.wait_procs(processes, timeout=STOP_PATIENCE)
+    _, left = psutil.wait_procs(processes, timeout=STOP_TIMEOUT)
     for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -109,7 +109,7 @@ def _end(record: Record) -> tuple[NodeRecord, ...]:
         raise BrokerError(
             f"Process {left[0].pid} did not end",
             cause="the system did not end it even by force",
-            fix=f"Look at it with: ps -o stat,cmd {left[0].pid}",
+            fix=f"Inspect it with: ps -o stat,cmd {left[0].pid}",
         )
     record.remove()
     return ended

@@ -56,7 +56,7 @@ class Listener:
                 )
 
     def advertised_by(self, node: int, port: int) -> str:
-        """Return the address that node number `node` (from 1) tells clients."""
+        """Return the address that node number `node` (from 1) advertises."""
         addresses = self._addresses
         if not addresses:
             return f"{HOST}:{port}"

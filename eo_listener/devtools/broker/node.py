@@ -42,7 +42,7 @@ class Node:
         return self._process is not None and self._process.poll() is None
 
     def created(self) -> float:
-        """Return when the process was created, which tells it from a later one of the same id."""
+        """Return when the process was created: a later one may have the same id."""
         if self._process is None:
             raise BrokerError(f"Node {self.number} was not started")
         return psutil.Process(self._process.pid).create_time()
@@ -103,7 +103,7 @@ class Node:
         self._signal(signal.SIGCONT)
 
     def release(self) -> None:
-        """Let the process live on after this Python; it is no child to wait for any more."""
+        """Let the process live on after this Python; it is not a child to wait for any more."""
         if self._process is not None:
             self._guard.forget(self._process.pid)
             self._process.returncode = 0  # else Popen warns of a child that nobody waited for
@@ -118,8 +118,8 @@ class Node:
             thrown = [line for line in logged[last + 1 : last + 2] if _THROWN.match(line)]
             return " ".join([logged[last].strip(), *thrown])
         printed = [line.strip() for line in _tail(self.folder.output, 0) if line.strip()]
-        telling = (line for line in printed if "warning" not in line and "Picked up" not in line)
-        return next(telling, None)  # what follows the first line only repeats that it failed
+        problems = (line for line in printed if "warning" not in line and "Picked up" not in line)
+        return next(problems, None)  # what follows the first line only repeats that it failed
 
     def failure(self, what: str) -> BrokerError:
         """Return the error that says `what` this node did, and quotes why."""

@@ -13,7 +13,7 @@ from eo_listener.devtools.broker.storage import NodeFolder
 from eo_listener.model.errors import BrokerError
 from eo_listener.spark import java
 
-PATIENCE: Final = 60.0  # seconds; each of them takes one or two
+TIMEOUT: Final = 60.0  # seconds; each of them takes one or two
 
 # Measured on two cores: the first compiler alone takes 0.5 s off a start of 4.7 s.
 _QUICK: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -107,12 +107,12 @@ def _run(
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise BrokerError(
-            f"{what} did not end within {PATIENCE:.0f} s",
+            f"{what} did not end within {TIMEOUT:.0f} s",
             cause="the machine is busy, or the broker is held or does not answer",
             fix="Check that the broker runs, then try again",
         ) from error

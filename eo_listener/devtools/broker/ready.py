@@ -10,7 +10,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-PATIENCE: Final = 60.0  # seconds; twelve times what a start takes on two cores
+TIMEOUT: Final = 60.0  # seconds; twelve times what a start takes on two cores
 
 
 def wait(addresses: Sequence[str], nodes: frozenset[int], check: Callable[[], None]) -> bool:
@@ -18,7 +18,7 @@ def wait(addresses: Sequence[str], nodes: frozenset[int], check: Callable[[], No
 
     `check` is called between the tries and raises when waiting has lost its sense.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     return all(_one(address, nodes, check, deadline) for address in addresses)
 
 
@@ -32,7 +32,7 @@ def _one(address: str, nodes: frozenset[int], check: Callable[[], None], deadlin
     admin = AdminClient(
         {
             "bootstrap.servers": address,
-            "log_level": 0,  # what goes wrong while it starts is no news to anybody
+            "log_level": 0,  # what goes wrong while it starts is of no interest
             "reconnect.backoff.max.ms": 200,
         }
     )

@@ -96,7 +96,7 @@ class Record:
     ) -> str | None:
         """Say how this broker is not the one that is asked for; what is not named may be any.
 
-        Of a property only the name is told: its value may be a secret.
+        Of a property only the name is reported: its value may be a secret.
         """
         if version not in (None, self.version):
             return f"as Kafka {self.version}, not {version}"

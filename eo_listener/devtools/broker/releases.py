@@ -31,7 +31,7 @@ class Release:
     version: str
 
     def __post_init__(self) -> None:
-        """Raise SettingsError when this is no version, or one that is too old."""
+        """Raise SettingsError when this is not a version, or is too old."""
         if not re.fullmatch(r"\d+\.\d+\.\d+", self.version):
             raise SettingsError(
                 f"{self.version!r} is not a version of Kafka",

@@ -2,7 +2,7 @@
 
 `Watchdog` is the side of the parent. The other side is this file run as a script: it reads
 `+<pid>` and `-<pid>` lines, and when its input ends without a farewell, because the parent was
-killed, it kills what it was told of. A pipe is used and not Linux's parent-death signal, since
+killed, it kills what it watches. A pipe is used and not Linux's parent-death signal, since
 that one is sent when the *thread* that started the child ends, and needs code between fork and
 exec, which can lock up a process with threads.
 """
@@ -31,15 +31,15 @@ class Watchdog:
 
     def watch(self, pid: int) -> None:
         """Have `pid` killed when this Python dies."""
-        self._tell(f"+{pid}\n")
+        self._send(f"+{pid}\n")
 
     def forget(self, pid: int) -> None:
         """Let go of `pid`, which has ended."""
-        self._tell(f"-{pid}\n")
+        self._send(f"-{pid}\n")
 
     def close(self) -> None:
         """End the guard; whatever it still watches is killed."""
-        with contextlib.suppress(BrokenPipeError):  # it was killed: nothing left to tell it
+        with contextlib.suppress(BrokenPipeError):  # it was killed: nothing left to send
             if self._process.stdin is not None:
                 self._process.stdin.close()
         try:
@@ -48,7 +48,7 @@ class Watchdog:
             self._process.kill()
             self._process.wait()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         stdin = self._process.stdin
         # A guard that somebody killed takes the protection away, and nothing else.
         with contextlib.suppress(BrokenPipeError):

@@ -13,7 +13,7 @@ _LONGEST: Final = 0.6  # seconds into a batch
 class Kill:
     """A driver was killed while it wrote this batch.
 
-    `caught` tells that the batch was planned and not done when it died, by the checkpoint.
+    `caught` says that the batch was planned and not done when it died, by the checkpoint.
     """
 
     batch: int
@@ -28,7 +28,7 @@ class Chaos:
         self._wanted = wanted
         self._rng = rng or random.Random()  # noqa: S311  # chance, not secrecy
         self._delay = self._rng.uniform(0, _LONGEST)
-        self._seen: int | None = None
+        self._last_batch: int | None = None
         self.done: list[Kill] = []
 
     @property
@@ -45,13 +45,13 @@ class Chaos:
             return False
         if written < self._wanted * (len(self.done) + 1) // (self._kills + 1):
             return False
-        if self._seen is not None and batch != self._seen:
+        if self._last_batch is not None and batch != self._last_batch:
             self._delay /= 2
-        self._seen = batch
+        self._last_batch = batch
         return since >= self._delay
 
     def killed(self, kill: Kill) -> None:
         """Note it, and choose the moment of the next one."""
         self.done.append(kill)
-        self._seen = None
+        self._last_batch = None
         self._delay = self._rng.uniform(0, _LONGEST)

@@ -17,7 +17,7 @@ from eo_listener.model.errors import UnavailableError
 if TYPE_CHECKING:
     from eo_listener.model.protocols import Sink
 
-_PATIENCE: Final = 10  # seconds for whatever is asked of a database
+_TIMEOUT: Final = 10  # seconds for whatever is asked of a database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class DemoTarget:
     def connection(self) -> Iterator[Any]:
         """A connection of one's own (DB-API), to look at what is there."""
         if self.store is DemoStore.SQLITE:
-            opened: Any = sqlite3.connect(self.where, timeout=_PATIENCE, isolation_level=None)
+            opened: Any = sqlite3.connect(self.where, timeout=_TIMEOUT, isolation_level=None)
         else:
             opened = _connect(self.where)
         with contextlib.closing(opened):
@@ -136,9 +136,9 @@ def _connect(dsn: str) -> Any:
     access = ConnectionSettings(
         dsn=dsn,
         schema=None,
-        connect_timeout=_PATIENCE,
-        lock_timeout=_PATIENCE,
-        statement_timeout=_PATIENCE,
+        connect_timeout=_TIMEOUT,
+        lock_timeout=_TIMEOUT,
+        statement_timeout=_TIMEOUT,
     )
     try:
         return psycopg.connect(access.conninfo("eo_listener demo"), autocommit=True)

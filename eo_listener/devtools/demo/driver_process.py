@@ -1,4 +1,4 @@
-"""The driver's process: start it, hear what it says, kill it, start another, end the last one."""
+"""The driver's process: start it, read its messages, kill it, start another, end the last one."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from eo_listener.devtools.demo.job_messages import News
 from eo_listener.devtools.demo.processes import kill_tree
 from eo_listener.model.errors import EoListenerError, UnavailableError
 
-_PATIENCE: Final = 40.0  # seconds for the query, the commits and Spark to end in order
-_LAST_PATIENCE: Final = 10.0  # seconds for a killed process to be gone
+_TIMEOUT: Final = 40.0  # seconds for the query, the commits and Spark to end in order
+_KILL_TIMEOUT: Final = 10.0  # seconds for a killed process to end
 
 
 class Driver:
     """Runs the query from `start` to `stop`, in one process after the other.
 
-    `hear` is told, on another thread, of batches and commits.
+    `observe` is called, on another thread, with batches and commits.
     """
 
-    def __init__(self, job: Job, target: DemoTarget, hear: Callable[[News], None]) -> None:
+    def __init__(self, job: Job, target: DemoTarget, observe: Callable[[News], None]) -> None:
         self.log = Path(job.folder) / LOG
         self.checkpoint = Path(job.folder) / CHECKPOINT
         self._job = job
         self._target = target
-        self._hear = hear
+        self._observe = observe
         self._life: _Life | None = None
         self._stopping = False
 
     def start(self) -> None:
         """Start a process, and return at once."""
-        self._life = _Life(self._job, self._target, self._hear, self.log)
+        self._life = _Life(self._job, self._target, self._observe, self.log)
 
     def wait_until_running(self, seconds: float) -> bool:
         """Wait for the query to run. Raises what `check` raises."""
@@ -70,11 +70,11 @@ class Driver:
         if self._life is not None:
             self._life.kill()
 
-    def stop(self, patience: float = _PATIENCE) -> None:
+    def stop(self, timeout: float = _TIMEOUT) -> None:
         """Stop the query, commit what it has processed, end the process. Idempotent."""
         self._stopping = True
         if self._life is not None:
-            self._life.end(patience)
+            self._life.end(timeout)
             self._life = None
 
 
@@ -82,10 +82,10 @@ class _Life:
     """One process, from its start to its end."""
 
     def __init__(
-        self, job: Job, target: DemoTarget, hear: Callable[[News], None], log: Path
+        self, job: Job, target: DemoTarget, observe: Callable[[News], None], log: Path
     ) -> None:
         self.running = threading.Event()
-        self._tell = hear
+        self._observe = observe
         self._log = log
         self._failure: EoListenerError | None = None
         self._writing: tuple[int, float] | None = None
@@ -100,9 +100,9 @@ class _Life:
         )
         self._orders = cast("IO[str]", self._process.stdin)  # there, since PIPE was asked for
         self._words = cast("IO[str]", self._process.stdout)  # the same
-        self._ear = threading.Thread(target=self._hear, name="demo-driver", daemon=True)
-        self._ear.start()
-        with contextlib.suppress(BrokenPipeError):  # it has ended, which `check` will tell
+        self._reader = threading.Thread(target=self._read, name="demo-driver", daemon=True)
+        self._reader.start()
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which `check` will report
             self._orders.write(f"{job.text()}\n{target.text()}\n")
             self._orders.flush()
 
@@ -111,7 +111,7 @@ class _Life:
         return (None, 0.0) if writing is None else (writing[0], time.monotonic() - writing[1])
 
     def check(self) -> None:
-        if self._ear.is_alive():
+        if self._reader.is_alive():
             return
         raise self._failure or UnavailableError(
             "The driver has ended by itself",
@@ -121,23 +121,23 @@ class _Life:
 
     def kill(self) -> None:
         kill_tree(self._process.pid)
-        self._over(_LAST_PATIENCE)
+        self._over(_KILL_TIMEOUT)
 
-    def end(self, patience: float) -> None:
+    def end(self, timeout: float) -> None:
         with contextlib.suppress(BrokenPipeError):
             self._orders.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience)
+            self._process.wait(timeout)
         self.kill()
 
-    def _over(self, patience: float) -> None:
-        self._process.wait(patience)
-        self._ear.join(patience)
+    def _over(self, timeout: float) -> None:
+        self._process.wait(timeout)
+        self._reader.join(timeout)
         for pipe in (self._orders, self._words):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
 
-    def _hear(self) -> None:
+    def _read(self) -> None:
         for line in self._words:
             if not line.endswith("\n"):
                 return  # it was killed in the middle of it
@@ -155,8 +155,8 @@ class _Life:
                 self._writing = (news.batch, time.monotonic())
             case "written":
                 self._writing = None
-                self._tell(news)
+                self._observe(news)
             case "committed":
-                self._tell(news)
+                self._observe(news)
             case "failed":
                 self._failure = UnavailableError(news.problem, cause=news.cause, fix=news.fix)

@@ -15,31 +15,31 @@ from eo_listener.model import lag
 from eo_listener.model.errors import BrokerError, KafkaError
 from eo_listener.model.offsets import TopicPartition
 
-_PATIENCE: Final = 15.0  # seconds for a look that is under way to end
+_TIMEOUT: Final = 15.0  # seconds for a read that is running to end
 
 
 class Repeater:
-    """Calls `look` again and again, `pause` seconds after the last call, until it is stopped."""
+    """Calls `read` again and again, `pause` seconds after the last call, until it is stopped."""
 
-    def __init__(self, name: str, look: Callable[[], None], pause: float) -> None:
-        self._look = look
+    def __init__(self, name: str, read: Callable[[], None], pause: float) -> None:
+        self._read = read
         self._pause = pause
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Take the first look now."""
+        """Read for the first time now."""
         self._thread.start()
 
-    def stop(self, patience: float = _PATIENCE) -> None:
-        """Take no further look, and wait `patience` seconds at most for the one under way."""
+    def stop(self, timeout: float = _TIMEOUT) -> None:
+        """Read no more, and wait `timeout` seconds at most for a read that is running."""
         self._stopping.set()
         if self._thread.ident is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._look()
+            self._read()
             self._stopping.wait(self._pause)
 
 
@@ -51,13 +51,13 @@ class OurReading:
         self._partitions = tuple(TopicPartition(TOPIC, number) for number in range(partitions))
         self.rows: tuple[lag.PartitionLag, ...] = ()
 
-    def look(self) -> None:
+    def read(self) -> None:
         """Read group and log ends; what was read last stays when Kafka does not answer."""
         try:
             committed = self._reader.group(GROUP, self._partitions)
             self.rows = lag.compare(committed, self._reader.log_ends(self._partitions))
         except KafkaError:
-            return  # the next look is near; a lasting failure ends in the limit of the drain
+            return  # the next read is near; a lasting failure ends in the limit of the drain
 
 
 class ToolReading:
@@ -81,7 +81,7 @@ class ToolReading:
         self._at = time.monotonic()
         return text
 
-    def look(self) -> None:
-        """Run the tool; it fails as long as the group does not exist, which is no news."""
+    def read(self) -> None:
+        """Run the tool; it fails as long as the group does not exist, which is expected."""
         with contextlib.suppress(BrokerError):
             self.ask()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT: Final = "checkpoint"  # in the folder of the demo
-_LOOK: Final = 0.25  # seconds between two looks at the query
+_POLL: Final = 0.25  # seconds between two reads at the query
 _FLUSH: Final = 5.0  # seconds for the last commits
 
 
@@ -60,7 +60,7 @@ class Job:
 
 
 class RowsWritten:
-    """Applies batches, and tells of each before and after."""
+    """Applies batches, and reports each before and after."""
 
     def __init__(self, target: DemoTarget, say: Callable[[News], None]) -> None:
         self._say = say
@@ -114,7 +114,7 @@ def run(job: Job, target: DemoTarget, say: Callable[[News], None]) -> None:
         try:
             query = start(spark, job, RowsWritten(target, say))
             say(News(what="running"))
-            while not select.select([sys.stdin], [], [], _LOOK)[0]:
+            while not select.select([sys.stdin], [], [], _POLL)[0]:
                 require_active(query, log)
             query.stop()
         finally:
@@ -122,7 +122,7 @@ def run(job: Job, target: DemoTarget, say: Callable[[News], None]) -> None:
 
 
 def main() -> None:
-    """Read the two lines, and do it; exit status 1 after telling what went wrong."""
+    """Read the two lines, and do it; exit status 1 after reporting what went wrong."""
     job, target = Job.parse(sys.stdin.readline()), DemoTarget.parse(sys.stdin.readline())
     with (
         os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1) as out,

@@ -51,9 +51,9 @@ def line(snapshot: Snapshot) -> str:
     )
     if snapshot.lag is not None:
         text += f", lag {snapshot.lag:,}"
-    if snapshot.told_lag is not None:
+    if snapshot.tool_lag is not None:
         text += (
-            f" (kafka-consumer-groups, {snapshot.told_ago or 0:.0f} s ago: {snapshot.told_lag:,})"
+            f" (kafka-consumer-groups, {snapshot.tool_ago or 0:.0f} s ago: {snapshot.tool_lag:,})"
         )
     return text
 
@@ -64,7 +64,7 @@ def _title(snapshot: Snapshot) -> RenderableType:
     head.add_column(justify="right", no_wrap=True)
     head.add_row(
         Text(
-            "eo-listener tells Kafka how far Spark has read"
+            "eo-listener commits to Kafka how far Spark has read"
             if snapshot.place is None
             else f"eo-listener writes each flight exactly once into {snapshot.place}",
             style="bold",
@@ -111,17 +111,17 @@ def _ours(snapshot: Snapshot) -> RenderableType:
 
 
 def _theirs(snapshot: Snapshot) -> RenderableType:
-    told = {row.partition: row for row in snapshot.told}
+    by_partition = {row.partition: row for row in snapshot.tool_rows}
     rows = []
     for own in snapshot.partitions:
         number = own.partition.partition
-        row = told.get(number)
+        row = by_partition.get(number)
         rows.append(
             (number, row.current_offset, row.log_end_offset, row.lag)
             if row
             else (number, None, None, None)
         )
-    ago = snapshot.told_ago
+    ago = snapshot.tool_ago
     when = "not asked yet" if ago is None else f"{ago:.0f} s ago"
     what = f"kafka-consumer-groups, {when}"
     return _offsets(what, ("CURRENT", "LOG-END", "LAG"), rows)

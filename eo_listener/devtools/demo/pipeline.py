@@ -36,12 +36,12 @@ class Query(Protocol):
         """Raise the EoListenerError that ended it; none once `stop` was called."""
         ...
 
-    def stop(self, patience: float = ...) -> None:
+    def stop(self, timeout: float = ...) -> None:
         """Stop the query, commit what it has processed, end Spark. Idempotent."""
         ...
 
 
-class Course(Protocol):
+class DemoPipeline(Protocol):
     """A query, what else there is to read of it, and what it comes to."""
 
     @property
@@ -67,8 +67,8 @@ class _InMemory:
     readings: Sequence[Repeater] = ()
 
     def __init__(self, servers: str, folder: Path, cluster_state: Scoreboard) -> None:
-        cluster_state.results = self._tally = MemoryResults()
-        self.query: Query = FlightsQuery(servers, folder, self._tally, cluster_state.observe)
+        cluster_state.results = self._results = MemoryResults()
+        self.query: Query = FlightsQuery(servers, folder, self._results, cluster_state.observe)
 
     def step(self) -> None:
         pass
@@ -76,7 +76,7 @@ class _InMemory:
     def judge(
         self, rows: Sequence[GroupRow], partitions: int, produced: int
     ) -> tuple[DemoVerdict, Proof | None]:
-        counted = self._tally.counted
+        counted = self._results.counted
         return judge(
             rows, topic=TOPIC, partitions=partitions, produced=produced, counted=counted
         ), None
@@ -85,7 +85,7 @@ class _InMemory:
 @contextlib.contextmanager
 def prepared(
     settings: DemoSettings, servers: str, folder: Path, cluster_state: Scoreboard
-) -> Iterator[Course]:
+) -> Iterator[DemoPipeline]:
     """Prepare the way that was asked for; nothing of it runs yet. Raises UnavailableError."""
     if settings.store is None:
         yield _InMemory(servers, folder, cluster_state)

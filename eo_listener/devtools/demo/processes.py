@@ -10,16 +10,16 @@ import psutil
 _SPARK = ("org.apache.spark", "spark-submit", "spark-class")
 
 
-def end_spark(patience: float = 10.0) -> None:
+def end_spark(timeout: float = 10.0) -> None:
     """End Spark's JVM, which pyspark leaves running until this Python ends."""
     jvms = _own(_is_spark)
     for jvm in jvms:
         with contextlib.suppress(psutil.NoSuchProcess):
             jvm.terminate()
-    for jvm in psutil.wait_procs(jvms, timeout=patience)[1]:
+    for jvm in psutil.wait_procs(jvms, timeout=timeout)[1]:
         with contextlib.suppress(psutil.NoSuchProcess):
             jvm.kill()
-            jvm.wait(patience)
+            jvm.wait(timeout)
 
 
 def break_off_spark() -> None:
@@ -31,13 +31,13 @@ def break_off_spark() -> None:
     _kill(lambda: _own(_is_spark))
 
 
-def sweep(spared: Container[int], patience: float = 5.0) -> None:
+def sweep(spared: Container[int], timeout: float = 5.0) -> None:
     """Kill all that this process has started, directly or not, but the `spared` ids."""
     killed = _kill(lambda: _own(lambda process: process.pid not in spared))
-    psutil.wait_procs(killed, timeout=patience)
+    psutil.wait_procs(killed, timeout=timeout)
 
 
-def kill_tree(pid: int, patience: float = 5.0) -> None:
+def kill_tree(pid: int, timeout: float = 5.0) -> None:
     """Kill a process that we have started, and all below it; nothing happens when it has gone."""
 
     def tree() -> list[psutil.Process]:
@@ -47,7 +47,7 @@ def kill_tree(pid: int, patience: float = 5.0) -> None:
         except psutil.NoSuchProcess:
             return []
 
-    psutil.wait_procs(_kill(tree), timeout=patience)
+    psutil.wait_procs(_kill(tree), timeout=timeout)
 
 
 def _kill(find: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:

@@ -16,9 +16,9 @@ from eo_listener.devtools.demo.demo_settings import Key
 from eo_listener.devtools.demo.flights import Flight
 from eo_listener.model.errors import UnavailableError
 
-_STEP: Final = 0.02  # seconds between two looks at the clock
-_SLICE: Final = 2_000  # rows between two looks when there is no speed to keep
-_PATIENCE: Final = 30.0  # seconds for the topic to be made, and for the last rows to arrive
+_STEP: Final = 0.02  # seconds between two reads at the clock
+_SLICE: Final = 2_000  # rows between two reads when there is no speed to keep
+_TIMEOUT: Final = 30.0  # seconds for the topic to be made, and for the last rows to arrive
 
 
 def create_topic(servers: str, topic: str, partitions: int) -> None:
@@ -26,7 +26,7 @@ def create_topic(servers: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": servers, "log_level": "0"})
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1)
     try:
-        admin.create_topics([wanted], request_timeout=_PATIENCE)[topic].result(_PATIENCE)
+        admin.create_topics([wanted], request_timeout=_TIMEOUT)[topic].result(_TIMEOUT)
     except (KafkaException, Unanswered) as error:
         raise UnavailableError(f"The topic {topic} could not be made", cause=str(error)) from error
 
@@ -92,7 +92,7 @@ class Replay:
         self._stopping.set()
         self._released.set()
         if self._thread.ident is not None:
-            self._thread.join(_PATIENCE)
+            self._thread.join(_TIMEOUT)
 
     def _run(self) -> None:
         at = self.HEAD
@@ -137,11 +137,11 @@ class Replay:
         self._producer.purge()
         self._producer.flush(1)
         if not self._stopping.is_set():
-            self._failure = self._failure or f"Kafka did not answer for {_PATIENCE:.0f} s"
+            self._failure = self._failure or f"Kafka did not answer for {_TIMEOUT:.0f} s"
 
     def _arrived(self) -> bool:
         """Wait until all rows have arrived, unless that is to stop; say whether they have."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while not self._stopping.is_set() and time.monotonic() < deadline:
             if self._producer.flush(0.2) == 0:
                 return True

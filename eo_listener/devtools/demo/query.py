@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
     from eo_listener.model.events import Observer
 
-_LOOK: Final = 0.25  # seconds between two looks at the query
-_PATIENCE: Final = 40.0  # seconds for the query, the commits and Spark to end in order
+_POLL: Final = 0.25  # seconds between two reads at the query
+_TIMEOUT: Final = 40.0  # seconds for the query, the commits and Spark to end in order
 _FLUSH: Final = 5.0  # seconds of these for the last commits
-_LAST_PATIENCE: Final = 5.0  # seconds for the thread to notice that the JVM has gone
+_KILL_TIMEOUT: Final = 5.0  # seconds for the thread to notice that the JVM has gone
 
 
 class FlightsQuery:
     """Runs the query from `start` to `stop`; all that Spark writes lies in `folder`."""
 
     def __init__(
-        self, servers: str, folder: Path, tally: MemoryResults, observer: Observer
+        self, servers: str, folder: Path, results: MemoryResults, observer: Observer
     ) -> None:
         self.log = folder / LOG
         self._servers = servers
         self._folder = folder
-        self._tally = tally
+        self._results = results
         self._observer = observer
         self._running = threading.Event()
         self._stopping = threading.Event()
@@ -66,21 +66,21 @@ class FlightsQuery:
         if self._failure is not None and not self._stopping.is_set():
             raise self._failure
 
-    def stop(self, patience: float = _PATIENCE) -> None:
+    def stop(self, timeout: float = _TIMEOUT) -> None:
         """Stop the query, commit what it has processed, end Spark and its JVM. Idempotent.
 
-        What is not over after `patience` seconds is broken off with the JVM.
+        What is not over after `timeout` seconds is broken off with the JVM.
         """
         self._stopping.set()
         if self._thread.ident is None:
             return
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while self._thread.is_alive() and time.monotonic() < deadline:
             if not self._running.is_set():  # in the middle of its start, which nothing else ends
                 break_off_spark()
-            self._thread.join(_LOOK)
+            self._thread.join(_POLL)
         end_spark()
-        self._thread.join(_LAST_PATIENCE)
+        self._thread.join(_KILL_TIMEOUT)
 
     def _run(self) -> None:
         try:
@@ -123,8 +123,8 @@ class FlightsQuery:
     def _write(self, changed: DataFrame, number: int) -> None:
         begun = time.monotonic()
         rows = [Delay(**row.asDict()) for row in changed.collect()]
-        self._tally.write(number, rows, time.monotonic() - begun)
+        self._results.write(number, rows, time.monotonic() - begun)
 
     def _watch(self, query: StreamingQuery) -> None:
-        while not self._stopping.wait(_LOOK):
+        while not self._stopping.wait(_POLL):
             require_active(query, self.log)

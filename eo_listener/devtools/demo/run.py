@@ -20,7 +20,7 @@ from eo_listener.devtools.demo import flights
 from eo_listener.devtools.demo.demo_settings import LOG, TOPIC, DemoSettings
 from eo_listener.devtools.demo.demo_target import require_reachable
 from eo_listener.devtools.demo.group_readings import OurReading, Repeater, ToolReading
-from eo_listener.devtools.demo.pipeline import Course, Query, prepared
+from eo_listener.devtools.demo.pipeline import DemoPipeline, Query, prepared
 from eo_listener.devtools.demo.processes import sweep
 from eo_listener.devtools.demo.producer import Replay, create_topic
 from eo_listener.devtools.demo.screen import output_to, shown
@@ -31,8 +31,8 @@ from eo_listener.model.errors import BrokerError, EoListenerError, UnavailableEr
 STALL: Final = 60.0  # seconds without any progress after which the wait for lag 0 is given up
 _BREAK_OFF: Final = 5.0  # seconds for a part to end in order after a failure or Ctrl-C
 _SPARK_START: Final = 900.0  # seconds; the first time the Kafka connector is downloaded
-_LOOK: Final = 0.1  # seconds between two looks at how far it is
-_OUR_PAUSE, _JAVA_PAUSE = 0.5, 4.0  # seconds between two looks at the group; Java's takes 2
+_POLL: Final = 0.1  # seconds between two reads at how far it is
+_OUR_PAUSE, _JAVA_PAUSE = 0.5, 4.0  # seconds between two reads at the group; Java's takes 2
 
 
 def run(settings: DemoSettings, stream: TextIO) -> DemoSummary:
@@ -96,8 +96,8 @@ def _on_a_broker(settings: DemoSettings, folder: Path, cluster_state: Scoreboard
     )
     with node:
         try:
-            with prepared(settings, node.bootstrap_servers, folder, cluster_state) as course:
-                outcome = _stream(settings, node, course, cluster_state)
+            with prepared(settings, node.bootstrap_servers, folder, cluster_state) as pipeline:
+                outcome = _stream(settings, node, pipeline, cluster_state)
         except BaseException:
             node.kill()  # nobody reads its data again: no reason to be polite
             raise
@@ -111,10 +111,10 @@ def _on_a_broker(settings: DemoSettings, folder: Path, cluster_state: Scoreboard
 
 
 def _stream(
-    settings: DemoSettings, node: Broker, course: Course, cluster_state: Scoreboard
+    settings: DemoSettings, node: Broker, pipeline: DemoPipeline, cluster_state: Scoreboard
 ) -> DemoSummary:
     """All between the broker's start and its end."""
-    servers, query = node.bootstrap_servers, course.query
+    servers, query = node.bootstrap_servers, pipeline.query
     cluster_state.say(f"making the topic {TOPIC} with {settings.partitions} partitions")
     create_topic(servers, TOPIC, settings.partitions)
     cluster_state.ours = ours = OurReading(servers, settings.partitions)
@@ -130,23 +130,23 @@ def _stream(
         )
         parts.callback(replay.stop)
         readings = (
-            Repeater("demo-ours", ours.look, _OUR_PAUSE),
-            Repeater("demo-theirs", theirs.look, _JAVA_PAUSE),
-            *course.readings,
+            Repeater("demo-ours", ours.read, _OUR_PAUSE),
+            Repeater("demo-theirs", theirs.read, _JAVA_PAUSE),
+            *pipeline.readings,
         )
         for reading in readings:
             reading.start()
             parts.callback(reading.stop, _BREAK_OFF)
-        drained = _replay(node, replay, course, cluster_state)
+        drained = _replay(node, replay, pipeline, cluster_state)
         cluster_state.say("lag 0: stopping the query and Spark" if drained else "stopping Spark")
         query.stop()
         for reading in readings:
             reading.stop()
     cluster_state.say("asking Kafka's own kafka-consumer-groups for its final word")
     _require_running(node)
-    table = _final_word(theirs, drained=drained)
-    ours.look()
-    verdict, proof = course.judge(theirs.rows, settings.partitions, replay.produced)
+    table = _last_table(theirs, drained=drained)
+    ours.read()
+    verdict, proof = pipeline.judge(theirs.rows, settings.partitions, replay.produced)
     return DemoSummary(
         settings=settings,
         verdict=verdict,
@@ -158,7 +158,7 @@ def _stream(
     )
 
 
-def _final_word(theirs: ToolReading, *, drained: bool) -> str:
+def _last_table(theirs: ToolReading, *, drained: bool) -> str:
     """Ask Kafka's own tool. A group that nobody ever committed to does not exist: no table then."""
     try:
         return theirs.ask()
@@ -175,16 +175,18 @@ def _await(query: Query) -> None:
         )
 
 
-def _replay(node: Broker, replay: Replay, course: Course, cluster_state: Scoreboard) -> bool:
+def _replay(
+    node: Broker, replay: Replay, pipeline: DemoPipeline, cluster_state: Scoreboard
+) -> bool:
     """Produce all rows, then wait for the group to reach the log ends; say whether it did."""
 
     def pause() -> None:
         """Raise what has ended Kafka, the query or the producer, else wait a moment."""
         _require_running(node)
-        course.query.check()
+        pipeline.query.check()
         replay.check()
-        course.step()
-        time.sleep(_LOOK)
+        pipeline.step()
+        time.sleep(_POLL)
 
     cluster_state.say("the first flights are in Kafka: waiting for Spark's first batch")
     replay.start()
@@ -223,10 +225,10 @@ def _drained(cluster_state: Scoreboard, pause: Callable[[], None]) -> bool:
 
 
 def _is_drained(cluster_state: Scoreboard) -> bool:
-    """Whether a look at the group that saw all rows in the logs found lag 0."""
-    seen = cluster_state.snapshot()
-    in_logs = sum(row.log_end or 0 for row in seen.partitions)
-    return in_logs >= seen.produced and seen.lag == 0
+    """Whether the group had lag 0 when all rows were in the logs."""
+    snapshot = cluster_state.snapshot()
+    in_logs = sum(row.log_end or 0 for row in snapshot.partitions)
+    return in_logs >= snapshot.produced and snapshot.lag == 0
 
 
 @contextlib.contextmanager

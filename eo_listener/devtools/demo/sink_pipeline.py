@@ -22,7 +22,7 @@ from eo_listener.devtools.demo.verdict import DemoVerdict, judge_group
 from eo_listener.model.offsets import Offsets
 from eo_listener.spark.checkpoint import Checkpoint
 
-_TABLE_PAUSE: Final = 1.0  # seconds between two looks at the table
+_TABLE_PAUSE: Final = 1.0  # seconds between two reads at the table
 _FEWEST: Final = 100  # rows in a batch
 _BATCHES_A_LIFE: Final = 3  # at least: so that there is always one to be killed in
 
@@ -45,11 +45,11 @@ class IntoSink:
         lives = settings.kills + 1
         most = min(MOST, max(_FEWEST, cluster_state.wanted // (lives * _BATCHES_A_LIFE)))
         job = Job(servers=servers, folder=str(folder), most=most)
-        self._driver = Driver(job, target, self._hear)
+        self._driver = Driver(job, target, self._observe)
         self._checkpoint = Checkpoint(str(self._driver.checkpoint))
         cluster_state.results, cluster_state.place = self._table, target.place
         self.readings: Sequence[Repeater] = (
-            Repeater("demo-table", self._table.look, _TABLE_PAUSE),
+            Repeater("demo-table", self._table.read, _TABLE_PAUSE),
         )
 
     @property
@@ -70,7 +70,7 @@ class IntoSink:
         self._chaos.killed(Kill(batch=batch, caught=self._caught(batch)))
         number, wanted = len(self._chaos.done), self._chaos.wanted
         self._cluster_state.note = (
-            f"driver killed in batch {batch}, {number} of {wanted}: starting anew"
+            f"driver killed in batch {batch}, {number} of {wanted}: starting it again"
         )
         self._driver.start()
 
@@ -79,14 +79,16 @@ class IntoSink:
     ) -> tuple[DemoVerdict, Proof | None]:
         """Judge what all who know say. Raises EoListenerError."""
         proof = self._proof(rows, partitions)
-        told = judge_group(rows, topic=TOPIC, partitions=partitions)
-        return DemoVerdict(checks=(*told, *proof.checks(produced))), proof
+        checks = judge_group(rows, topic=TOPIC, partitions=partitions)
+        return DemoVerdict(checks=(*checks, *proof.checks(produced))), proof
 
     def _proof(self, rows: Sequence[GroupRow], partitions: int) -> Proof:
-        told = {row.partition: row for row in rows if row.topic == TOPIC}
+        by_partition = {row.partition: row for row in rows if row.topic == TOPIC}
         numbers = range(partitions)
-        ends = {n: (told[n].log_end_offset or 0) if n in told else 0 for n in numbers}
-        self._table.look()
+        ends = {
+            n: (by_partition[n].log_end_offset or 0) if n in by_partition else 0 for n in numbers
+        }
+        self._table.read()
         counted, whole = self._table.count(ends)
         sink = self._target.sink()
         try:
@@ -96,7 +98,7 @@ class IntoSink:
         return prove(
             place=self._target.label,
             ends=ends,
-            group={n: told[n].current_offset for n in numbers if n in told},
+            group={n: by_partition[n].current_offset for n in numbers if n in by_partition},
             ledger={tp.partition: head.range.until for tp, head in heads.items()},
             checkpoint={tp.partition: end for tp, end in self._done().items()},
             rows=counted,
@@ -114,7 +116,7 @@ class IntoSink:
         there = self._checkpoint.batches()
         return batch in there.planned and batch not in there.committed
 
-    def _hear(self, news: News) -> None:
+    def _observe(self, news: News) -> None:
         if news.what == "committed":
             self._cluster_state.commits += 1
         else:

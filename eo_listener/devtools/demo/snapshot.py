@@ -18,11 +18,11 @@ _RARE: Final = 500  # an hour with less than one of so many flights says nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The whole demo at one moment; `elapsed` and `told_ago` are in seconds.
+    """The whole demo at one moment; `elapsed` and `tool_ago` are in seconds.
 
     `wanted` is how many rows will be produced, `counted` how many have come out of the query, into
     `place` where that is a sink.
-    `partitions` is what our reader sees, `told` what kafka-consumer-groups said `told_ago`.
+    `partitions` is what our reader sees, `tool_rows` what kafka-consumer-groups said `tool_ago`.
     """
 
     step: str
@@ -35,8 +35,8 @@ class Snapshot:
     partitions: tuple[PartitionLag, ...] = ()
     batch_count: int = 0
     commits: int = 0
-    told: tuple[GroupRow, ...] = ()
-    told_ago: float | None = None
+    tool_rows: tuple[GroupRow, ...] = ()
+    tool_ago: float | None = None
     delays: tuple[Delay, ...] = ()
 
     @property
@@ -52,13 +52,13 @@ class Snapshot:
         return sum((row.log_end or 0) - (row.committed or 0) for row in self.partitions)
 
     @property
-    def told_lag(self) -> int | None:
+    def tool_lag(self) -> int | None:
         """The same as kafka-consumer-groups said it; None when it has said nothing yet."""
-        lags = [row.lag for row in self.told if row.lag is not None]
+        lags = [row.lag for row in self.tool_rows if row.lag is not None]
         return sum(lags) if lags else None
 
     def worst(self, count: int) -> tuple[Delay, ...]:
-        """The airports and hours with the greatest average delay, those with few flights aside."""
+        """The airports and hours with the greatest average delay, except those with few flights."""
         usual = [delay for delay in self.delays if delay.flights * _RARE >= self.counted]
         return tuple(sorted(usual, key=lambda delay: -(delay.minutes or 0.0))[:count])
 
@@ -100,7 +100,7 @@ class Scoreboard:
             batch_count=self.results.batch_count,
             partitions=self.ours.rows if self.ours else (),
             commits=self.commits,
-            told=self.theirs.rows if self.theirs else (),
-            told_ago=self.theirs.ago if self.theirs else None,
+            tool_rows=self.theirs.rows if self.theirs else (),
+            tool_ago=self.theirs.ago if self.theirs else None,
             delays=self.results.delays,
         )

@@ -96,5 +96,5 @@ def _first_words(error: Exception | None) -> str:
     except Exception:  # noqa: BLE001  # py4j's texts come from the JVM, which may have ended
         text = ""
     lines = [line.strip(": ") for line in text.splitlines() if line.strip(": ")]
-    telling = (line for line in lines if not line.startswith("An error occurred while calling"))
-    return next(telling, type(error).__name__)
+    problems = (line for line in lines if not line.startswith("An error occurred while calling"))
+    return next(problems, type(error).__name__)

@@ -20,7 +20,7 @@ _WORST: Final = 5  # delays that the document names
 class DemoSummary:
     """The verdict and what it rests on. `table` is what kafka-consumer-groups printed at the end.
 
-    `proof` is there when the flights went into a sink. `drained` tells whether lag 0 was reached
+    `proof` is there when the flights went into a sink. `drained` says whether lag 0 was reached
     in time; `kept` is the broker that still runs; `folder` is what was left of the demo, with the
     log of Spark in it: when it failed or was kept.
     """
@@ -68,7 +68,7 @@ class DemoSummary:
                     "log_end_offset": row.log_end_offset,
                     "lag": row.lag,
                 }
-                for row in self.last.told
+                for row in self.last.tool_rows
             ],
             "worst": [asdict(delay) for delay in self.last.worst(_WORST)],
             "kafka_consumer_groups": self.table,

@@ -26,19 +26,19 @@ class Rows:
 
 
 class Table(Results):
-    """The flights in the table, as they were seen last."""
+    """The flights in the table, as they were read last."""
 
     def __init__(self, target: DemoTarget) -> None:
         super().__init__()
         self._target = target
 
-    def look(self) -> None:
-        """Look again; what was seen last stays when the table is not there, or not to be had."""
+    def read(self) -> None:
+        """Read again; what was read last stays when the table is not there, or not available."""
         try:
             with self._target.connection() as connection:
                 found = connection.execute(_DELAYS).fetchall()
         except (UnavailableError, self._target.errors):
-            return  # the next look is near
+            return  # the next read is near
         self.delays = tuple(_delay(*row) for row in found)
 
     def count(self, ends: Mapping[int, int]) -> tuple[dict[int, Rows], int]:

@@ -33,8 +33,8 @@ def judge(
     rows: Sequence[GroupRow], *, topic: str, partitions: int, produced: int, counted: int
 ) -> DemoVerdict:
     """Judge the table of kafka-consumer-groups, and what the query has counted."""
-    told = judge_group(rows, topic=topic, partitions=partitions)
-    return DemoVerdict(checks=(*told, _all_counted(produced, counted)))
+    checks = judge_group(rows, topic=topic, partitions=partitions)
+    return DemoVerdict(checks=(*checks, _all_counted(produced, counted)))
 
 
 def judge_group(rows: Sequence[GroupRow], *, topic: str, partitions: int) -> tuple[Check, ...]:

@@ -50,7 +50,7 @@ class Durable:
 
 
 class Checkpoint:
-    """Reads one checkpoint; every call looks anew. Not for two threads at once.
+    """Reads one checkpoint; every call reads it again. Not for two threads at once.
 
     Every method raises StorageError when the storage cannot be reached, and CheckpointError for
     a file that is not what it should be.
@@ -71,7 +71,7 @@ class Checkpoint:
             return False
         if "metadata" not in names:
             ours = names & {"offsets", "commits", "sources"}
-            detail = "nobody knows whose the rest is" if ours else "this is no checkpoint"
+            detail = "the rest belongs to nothing known" if ours else "this is not a checkpoint"
             raise self._error(
                 FileFinding(file="metadata", kind=FileFindingKind.MISSING, detail=detail)
             )
@@ -97,7 +97,7 @@ class Checkpoint:
     def committed(self) -> Durable:
         """The newest batch that is in `commits/` and whose offsets can be read.
 
-        After some tens of batches that cannot be read it looks no further: what is older is of no
+        After some tens of batches that cannot be read it reads no further: what is older is of no
         use. Gaps are normal: old batches are deleted, and asynchronous progress tracking never
         writes some. So is a last planned batch that is not done.
         """
@@ -123,7 +123,7 @@ class Checkpoint:
         return Durable(offsets=None, findings=tuple(findings))
 
     def initial(self, source: int | str) -> Offsets | None:
-        """Where a Kafka source began to read; None when that is not told.
+        """Where a Kafka source began to read; None when that is not recorded.
 
         `source` counts the distinct sources, as a progress event does; continuous processing
         and sources of other kinds leave no such file.
@@ -165,7 +165,7 @@ class Checkpoint:
         expected = max((int(name) + 1 for name in folders if _BATCH.fullmatch(name)), default=1)
         others = [other for other in planned if other != batch]
         if others:
-            # One that cannot be read says nothing here; it is told when its turn comes.
+            # One that cannot be read says nothing here; it is reported when its turn comes.
             with contextlib.suppress(CheckpointError):
                 expected = max(expected, len(self.offsets(others[-1]).sources))
         return expected

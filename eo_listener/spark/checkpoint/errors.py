@@ -15,7 +15,7 @@ class FileFindingKind(Enum):
     EMPTY = "is empty"
     CUT = "is cut off"
     GARBLED = "is not in the form that Spark writes"
-    OUT_OF_RANGE = "holds a number that is no offset"
+    OUT_OF_RANGE = "holds a number that is not an offset"
     TOO_NEW = "is in a newer format than this eo_listener knows"
     TOO_LARGE = "is too large to be what it should be"
     CHECKSUM = "does not match its checksum"
@@ -64,7 +64,7 @@ class CheckpointError(FormatError):
         super().__init__(
             f"checkpoint {where}: {finding}",
             cause=finding.cause,
-            fix="Look at the file; nothing of it is used",
+            fix="Check the file; nothing of it is used",
         )
 
 

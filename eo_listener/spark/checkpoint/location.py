@@ -41,7 +41,7 @@ class Location:
     """A folder on any file system: local, or by a URL as Spark or fsspec writes it.
 
     `options` go to fsspec's driver. Raises SettingsError for a URL or options that cannot be, and
-    StorageError when the driver is not installed or does not load; does not look at the folder yet.
+    StorageError when the driver is not installed or does not load; does not read the folder yet.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] = NONE) -> None:
@@ -143,10 +143,10 @@ def _reason(error: Exception, options: Mapping[str, Any] = NONE) -> str | None:
     lines = str(error).strip().splitlines()
     if not lines:
         return None
-    told = shown(lines[0])
+    text = shown(lines[0])
     for value in map(str, options.values()):
-        told = told.replace(value, "***") if value else told
-    return told[:200]
+        text = text.replace(value, "***") if value else text
+    return text[:200]
 
 
 def shown(text: str) -> str:

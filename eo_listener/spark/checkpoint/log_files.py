@@ -55,7 +55,7 @@ def _integer(text: str) -> int:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise Unreadable(FileFindingKind.GARBLED, f"{text} is no JSON")
+    raise Unreadable(FileFindingKind.GARBLED, f"{text} is not JSON")
 
 
 _NUMBER = re.compile(r"-?[0-9]+")
@@ -96,13 +96,13 @@ def _partition(topic: str, number: str) -> TopicPartition:
     if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
         raise Unreadable(FileFindingKind.GARBLED, "Kafka has no topics of such a name")
     if not _PARTITION.fullmatch(number) or int(number) > _MAX_PARTITION:
-        raise Unreadable(FileFindingKind.GARBLED, f"{topic} has a partition that is no number")
+        raise Unreadable(FileFindingKind.GARBLED, f"{topic} has a partition that is not a number")
     return TopicPartition(topic, int(number))
 
 
 def _offset(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Unreadable(FileFindingKind.GARBLED, "an offset is no integer")
+        raise Unreadable(FileFindingKind.GARBLED, "an offset is not an integer")
     if not 0 <= value <= _MAX_OFFSET:
         raise Unreadable(FileFindingKind.OUT_OF_RANGE, f"{value}")
     return value
@@ -155,7 +155,7 @@ def parse_initial_offsets(held: bytes) -> Offsets | None:
     try:
         text = held[len(_MARK) :].decode()
     except UnicodeDecodeError:
-        raise Unreadable(FileFindingKind.GARBLED, "it is no UTF-8") from None
+        raise Unreadable(FileFindingKind.GARBLED, "it is not UTF-8") from None
     first, line_feed, rest = text.partition("\n")
     check_version(first, newest=NEWEST_INITIAL_OFFSETS, whole=bool(line_feed))
     if not rest.strip():
@@ -265,4 +265,4 @@ def _check_metadata(line: str) -> None:
         return
     found = decode_object(line)
     if not all(isinstance(found.get(name, 0), int) for name in (_WATERMARK, _TIMESTAMP)):
-        raise Unreadable(FileFindingKind.GARBLED, "its watermark or its time is no number")
+        raise Unreadable(FileFindingKind.GARBLED, "its watermark or its time is not a number")

@@ -24,25 +24,26 @@ class CheckpointPlans:
     """The `PlanReader` that reads the query's checkpoint, which is named by the user.
 
     `run_id` stands for the run, which a checkpoint does not know, nor the query's name. A query
-    with a folder `state` counts as stateful. `look` says where Kafka's logs stand; without it the
-    plan says nothing of them.
+    with a folder `state` counts as stateful. `read_logs` reads Kafka's log starts and ends;
+    without it the plan has none.
     """
 
     def __init__(
         self,
         location: str,
         run_id: str,
-        look: Callable[[Collection[TopicPartition]], GroupSnapshot] | None = None,
+        read_logs: Callable[[Collection[TopicPartition]], GroupSnapshot] | None = None,
     ) -> None:
         self._checkpoint = Checkpoint(location)
         self._run_id = run_id
-        self._look = look
+        self._read_logs = read_logs
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:  # noqa: ARG002  # the protocol's
         """Read what was planned.
 
         Raises SettingsError for a batch that is not the one being written, StorageError,
-        CheckpointError where a file is missing or is not what it should be, and what `look` raises.
+        CheckpointError where a file is missing or is not what it should be, and what `read_logs`
+        raises.
         """
         self._check_batch(batch_id)
         before = self._before(batch_id)
@@ -57,8 +58,8 @@ class CheckpointPlans:
             elif line.text is not None:
                 others.append(index)
         logs = _NO_LOGS
-        if self._look is not None:
-            logs = self._look([tp for ranges in sources.values() for tp in ranges])
+        if self._read_logs is not None:
+            logs = self._read_logs([tp for ranges in sources.values() for tp in ranges])
         return PlannedBatch(
             query_id=self._checkpoint.query_id(),
             run_id=self._run_id,
@@ -70,7 +71,7 @@ class CheckpointPlans:
             topic_ids=logs.topic_ids,
             log_starts=logs.starts,
             log_ends=logs.ends,
-            asked=self._look is not None,
+            asked=self._read_logs is not None,
             continued=frozenset(tp for offsets in before.values() for tp in offsets),
         )
 

@@ -51,7 +51,7 @@ def _wait(context: Any, timeout: float, drained: list[bool]) -> None:
 
 
 class Driver:
-    """Delivers Spark's events, answers for running queries, and lends its hands."""
+    """Delivers Spark's events, answers for running queries, and calls the shim."""
 
     def __init__(self) -> None:
         self.queries = LiveQueries()

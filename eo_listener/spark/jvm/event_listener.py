@@ -27,7 +27,7 @@ _RUN: Final = re.compile(r'"runId"\s*:\s*"([^"]+)"')
 
 
 class RunClaims:
-    """Tells the shim of each run once; without the shim there is nobody to tell.
+    """Claims each run at the shim once; does nothing without the shim.
 
     The shim waits a second for it when a run has begun, and lets go of one that was running
     before the listener was added when its first event is seen here.
@@ -37,7 +37,7 @@ class RunClaims:
         self._jvm = jvm
         self._claimed: OrderedDict[str, None] = OrderedDict()
         self._claim: Any = None
-        self._looked = False
+        self._resolved = False
 
     def take(self, run_id: str) -> None:
         """Claim a run. Raises JvmError."""
@@ -47,11 +47,11 @@ class RunClaims:
         if len(self._claimed) > _KEPT:
             self._claimed.popitem(last=False)
         with asking("assign a run to this listener"):
-            if not self._looked:
+            if not self._resolved:
                 found = self._jvm.io.github.eolistener.OffsetCommitListener
                 # A class that the JVM does not have py4j takes for one more package.
                 self._claim = found.claim if isinstance(found, JavaClass) else None
-                self._looked = True
+                self._resolved = True
             if self._claim is not None:
                 self._claim(run_id)
 
@@ -84,7 +84,7 @@ class Receiver(Protocol):
 
 
 def wrap(receiver: Receiver, session: SparkSession | None = None) -> Any:
-    """Return the Java listener that hands its events to `receiver`.
+    """Return the Java listener that passes its events to `receiver`.
 
     It is what `_jlistener` of a StreamingQueryListener has to be. Without `session` the newest
     one counts. Raises JvmError when there is no session in this process.
@@ -139,19 +139,19 @@ class _Callback:
     @_contained
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
         execution = self._state.activeStreamingQueries().get(event.id())
-        told = json.loads(event.json())
-        if execution is None or str(execution.runId().toString()) != told["runId"]:
-            raise JvmError(f"Query {told['id']} has started, but Spark does not list it")
+        fields = json.loads(event.json())
+        if execution is None or str(execution.runId().toString()) != fields["runId"]:
+            raise JvmError(f"Query {fields['id']} has started, but Spark does not list it")
         self._receiver.started(
             RunningQuery(
-                query_id=told["id"],
-                run_id=told["runId"],
-                name=told.get("name"),
+                query_id=fields["id"],
+                run_id=fields["runId"],
+                name=fields.get("name"),
                 execution=execution,
                 jvm=self._jvm,
             )
         )
-        self._claims.take(told["runId"])
+        self._claims.take(fields["runId"])
 
     @_contained
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
@@ -161,13 +161,13 @@ class _Callback:
 
     @_contained
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
-        told = json.loads(event.json())
-        self._receiver.idle(told["id"], told["runId"])
+        fields = json.loads(event.json())
+        self._receiver.idle(fields["id"], fields["runId"])
 
     @_contained
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
-        told = json.loads(event.json())
-        self._receiver.terminated(told["id"], told["runId"], told.get("exception"))
+        fields = json.loads(event.json())
+        self._receiver.terminated(fields["id"], fields["runId"], fields.get("exception"))
 
     def failed(self, method: str, error: Exception) -> None:
         """Log an exception that must not reach the JVM, once for each kind."""

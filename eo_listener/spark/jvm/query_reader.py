@@ -13,7 +13,7 @@ from eo_listener.spark.jvm.position import live_position
 from eo_listener.spark.jvm.running_query import RunningQuery, find, query_mode
 from eo_listener.spark.jvm.source_options import source_options
 
-_KEPT = 1000  # a bound for runs whose end was never told: each holds a query's plan in the JVM
+_KEPT = 1000  # a bound for runs whose end was never reported: each holds a query's plan in the JVM
 
 
 class LiveQueries:
@@ -43,7 +43,7 @@ class LiveQueries:
             self._held.popitem(last=False)
 
     def close(self) -> None:
-        """Let go of all queries: a listener may stay registered, and be told of more."""
+        """Let go of all queries: a listener may stay registered, and receive more."""
         self._closed = True
         self._held.clear()
 
@@ -61,7 +61,7 @@ class LiveQueries:
         return live_position(self._query(query_id, run_id))
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
-        """Whether the run is over, told or not. Raises JvmError."""
+        """Whether the run is over, reported or not. Raises JvmError."""
         query = self._found(query_id, run_id)
         if query is None and self._session is None:
             raise _gone(query_id)

@@ -50,7 +50,7 @@ class RunningQuery:
     def has_ended(self) -> bool:
         """Whether the run is over, or cannot go on. Raises JvmError.
 
-        An idle query lives on for a while when its SparkContext is stopped, and nobody is told of
+        An idle query lives on for a while when its SparkContext is stopped, and no event tells of
         its end: Spark's bus of events is stopped too.
         """
         with asking("read whether a query still runs"):
@@ -103,7 +103,7 @@ def elements(sequence: Any) -> Iterator[Any]:
 
 
 def streams(execution: Any) -> list[Any]:
-    """The streams of the leaves, one used twice standing there twice.
+    """The streams of the leaves, one used twice is in it twice.
 
     None before they are planned. May be asked at any time, unlike `logicalPlan`: that is lazy,
     and has to be made by the query's own thread, which sets these while it does so.

@@ -1,4 +1,4 @@
-"""The shim's hands over py4j: what Python has done for it inside Spark's JVM."""
+"""Calls of the shim's methods in Spark's JVM, over py4j."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE
 
 
 class JvmShimClient:
-    """The `Hands` of classic PySpark: a method of the shim in the JVM of this process.
+    """The `ShimClient` of classic PySpark: a method of the shim in the JVM of this process.
 
     One call is one round trip. py4j waits for the answer without limit: whoever must not be held
     up calls from a thread of its own.

@@ -1,4 +1,4 @@
-"""The Spark that pyspark will start, as its files tell."""
+"""The Spark that pyspark will start, as its files show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eo_listener.model.errors import SettingsError, install
 
 
 def spark_homes() -> tuple[Path, ...]:
-    """Return `$SPARK_HOME`, then the Spark inside pyspark: each that there is.
+    """Return `$SPARK_HOME`, then the Spark inside pyspark: those that exist.
 
     pyspark itself starts the first of them, whatever is in it.
     """
@@ -67,7 +67,7 @@ class Installation:
             raise SettingsError(
                 f"Spark {version} in {home} is too old",
                 cause="eo-listener needs Spark 3.5 or later",
-                fix="pip install 'pyspark>=3.5,<5'; and look at SPARK_HOME",
+                fix="pip install 'pyspark>=3.5,<5'; and check SPARK_HOME",
             )
         return cls(home=home, scala=scala, version=version)
 

@@ -1,4 +1,4 @@
-"""What is installed on this machine, as its files tell; no JVM is started but `java -version`."""
+"""What is installed on this machine, as its files show; no JVM is started but `java -version`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES: Final = "spark.jars.packages"
 _PYSPARK: Final = ("pyspark", "pyspark-client")
 
 
-def look_around() -> LocalFacts:
+def read_local_facts() -> LocalFacts:
     """Gather the facts. What is missing or wrong stands in them; nothing is raised."""
     facts: dict[str, Any] = {
         "version": __version__,

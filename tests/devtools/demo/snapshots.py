@@ -42,8 +42,8 @@ STREAMING = Snapshot(
     batch_count=20,
     partitions=(seen(0, 70_000, 75_000), seen(1, 35_000, 40_000), seen(2, None, 5_000)),
     commits=19,
-    told=(row(0, 60_000, 74_000), row(1, 30_000, 39_000)),
-    told_ago=3.4,
+    tool_rows=(row(0, 60_000, 74_000), row(1, 30_000, 39_000)),
+    tool_ago=3.4,
     delays=(
         Delay(origin="EWR", hour=19, flights=5_976, cancelled=310, minutes=31.2),
         Delay(origin="JFK", hour=6, flights=9_000, cancelled=20, minutes=1.9),

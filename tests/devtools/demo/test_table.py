@@ -43,10 +43,10 @@ def test_rows_are_counted_by_partition_and_as_a_whole(target: DemoTarget) -> Non
 def test_a_table_that_is_not_there_yet_is_no_news(target: DemoTarget) -> None:
     """Before the first batch nothing is seen, and afterwards what is there."""
     table = Table(target)
-    table.look()
+    table.read()
     assert (table.counted, table.delays) == (0, ())
     fill(target, ("flights", 0, 0), ("flights", 0, 1))
-    table.look()
+    table.read()
     assert table.counted == 2
     assert [(one.origin, one.minutes) for one in table.delays] == [("EWR", 4.0)]
 

@@ -1,4 +1,4 @@
-"""Look at a cluster as the command does: by a child, since the requests can end a process."""
+"""Check a cluster as the command does: by a child, since the requests can end a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
 
 
-def look(
+def check(
     broker: Broker,
     *groups: str,
     topics: tuple[str, ...] = (),
@@ -27,4 +27,4 @@ def look(
         mode=mode,
         recommit_interval=recommit_interval,
     )
-    return list(child_process.look(request).findings)
+    return list(child_process.run(request).findings)
