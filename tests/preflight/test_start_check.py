@@ -112,7 +112,7 @@ def program(text: str) -> subprocess.Popen[str]:
 def test_a_child_that_hangs_is_ended() -> None:
     """In its time, and it is gone then."""
     child = sleeper()
-    with pytest.raises(UnavailableError, match="nothing was found out within"):
+    with pytest.raises(UnavailableError, match="the check did not end within"):
         ask(child, NOWHERE, 0.3)
     assert child.returncode is not None
 

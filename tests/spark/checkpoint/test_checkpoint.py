@@ -162,7 +162,7 @@ def test_a_folder_that_is_no_checkpoint(tmp_path: Path, plain: Path) -> None:
     assert not Checkpoint(str(tmp_path / "empty")).exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "data.parquet").touch()
-    with pytest.raises(CheckpointError, match="no checkpoint"):
+    with pytest.raises(CheckpointError, match="this is not a checkpoint"):
         Checkpoint(str(tmp_path / "other")).exists()
     assert not Checkpoint(str(plain / "offsets" / "0")).exists()
 
