@@ -1,12 +1,12 @@
 """The committer as a process of its own, for a driver that runs no Python of ours.
 
-The shim starts it as `python -m eo_listener.bridge` and sends it what Spark tells its listeners.
+The shim starts it as `python -m eo_listener.bridge` and sends it the events of Spark's listeners.
 `messages` has the lines of the pipe, which DESIGN.md describes; jvm-shim/README.md has the other
 side.
 
-- `Settler` asks the committer, not Kafka, when a run is settled: it compares what waits in the
-  groups of the ended run, partition by partition. A wait for "all is confirmed" would try every
-  group of the driver at once, again and again, and never end where one is refused.
+- `SettledRunReporter` asks the committer, not Kafka, when a run is settled: it compares what waits
+  in the groups of the ended run, partition by partition. A wait for "all is confirmed" would try
+  every group of the driver at once, again and again, and never end where one is refused.
 - `forget` is sent only when the last offsets of an ended run are confirmed, or refused by Kafka or
   by us. That may last forever; the next start of the query catches up.
 - A time limit that needs no running Python ends the process:

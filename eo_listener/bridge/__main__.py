@@ -22,8 +22,8 @@ logger = logging.getLogger("eo_listener")
 
 def main() -> int:
     """Serve one driver; return the exit code."""
-    process.outlive_signals()
-    process.wake_with_driver()
+    process.ignore_signals()
+    process.continue_when_driver_dies()
     process.log_to_driver()
     incoming, outgoing = process.take_pipes()
     try:
@@ -33,11 +33,11 @@ def main() -> int:
             return 0
         hello = Hello.parse(first)
         process.log_to_driver(debug=hello.debug)
-        conversation = BridgeService(hello, incoming, JvmClient(outgoing))
+        service = BridgeService(hello, incoming, JvmClient(outgoing))
         reached("bridge.greeted")
-        seconds = conversation.listen()
+        seconds = service.listen()
         process.die_after(seconds + _GRACE)
-        conversation.close(seconds)
+        service.close(seconds)
     except SettingsError as error:
         logger.error("%s", error)  # noqa: TRY400  # a mistake of the user's
         return BAD_SETTINGS

@@ -1,4 +1,4 @@
-"""The bridge's way to the JVM: lines out, and questions whose answers come back as lines."""
+"""The bridge's client of the JVM: lines out, and questions whose answers come back as lines."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class JvmClient:
 
     def __init__(self, output: BinaryIO) -> None:
         self._output = output
-        self._writing = threading.Lock()
+        self._write_lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._open: dict[int, Future[Answer]] = {}
         self._closed = False
 
-    def say(self, message: ToJvm) -> None:
+    def send(self, message: ToJvm) -> None:
         """Write a line. Raises JvmError when nobody reads any more."""
         try:
-            with self._writing:
+            with self._write_lock:
                 self._output.write(message.line())
                 self._output.flush()
         except (OSError, ValueError) as error:
@@ -43,7 +43,7 @@ class JvmClient:
         try:
             if self._closed:
                 raise _gone()
-            self.say(Ask(number=number, what=what, run_id=run_id, call=call, argument=argument))
+            self.send(Ask(number=number, what=what, run_id=run_id, call=call, argument=argument))
             answer = waiting.result(timeout)
         except CancelledError:
             raise _gone() from None
@@ -77,8 +77,8 @@ def _gone() -> JvmError:
     return JvmError("Spark's JVM cannot be asked", cause="it has ended, or closed the pipe")
 
 
-_PATIENCE: Final = 10.0  # a position may be read from a slow file system
-_HANDS: Final = 60.0  # what they do has time limits of its own, below this
+_QUERY_TIMEOUT: Final = 10.0  # a position may be read from a slow file system
+_SHIM_TIMEOUT: Final = 60.0  # the calls have time limits of their own, below this
 
 
 class BridgeQueries:
@@ -87,18 +87,18 @@ class BridgeQueries:
     A query is held there from its start until `forget`, so it answers also when it has ended.
     """
 
-    def __init__(self, pipe: JvmClient, forget: Callable[[str], None]) -> None:
-        self._pipe = pipe
+    def __init__(self, jvm: JvmClient, forget: Callable[[str], None]) -> None:
+        self._jvm = jvm
         self._forget = forget
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:  # noqa: ARG002  # the protocol's
         """Reader options of the Kafka sources by index. Raises JvmError."""
-        text = self._pipe.ask("sources", run_id=run_id, timeout=_PATIENCE)
+        text = self._jvm.ask("sources", run_id=run_id, timeout=_QUERY_TIMEOUT)
         return {one.index: one.options for one in shim.sources(text) if one.kafka}
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:  # noqa: ARG002  # the protocol's
         """How the query makes its progress durable. Raises JvmError."""
-        name = self._pipe.ask("mode", run_id=run_id, timeout=_PATIENCE)
+        name = self._jvm.ask("mode", run_id=run_id, timeout=_QUERY_TIMEOUT)
         try:
             return QueryMode[name]
         except KeyError:
@@ -110,11 +110,11 @@ class BridgeQueries:
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:  # noqa: ARG002  # the protocol's
         """What is durable now; None while the query restores its checkpoint. Raises JvmError."""
-        return shim.position(self._pipe.ask("position", run_id=run_id, timeout=_PATIENCE))
+        return shim.position(self._jvm.ask("position", run_id=run_id, timeout=_QUERY_TIMEOUT))
 
     def has_ended(self, query_id: str, run_id: str) -> bool:  # noqa: ARG002  # the protocol's
-        """Whether the run is over, told or not. Raises JvmError."""
-        return self._pipe.ask("ended", run_id=run_id, timeout=_PATIENCE) == "true"
+        """Whether the run has ended, reported or not. Raises JvmError."""
+        return self._jvm.ask("ended", run_id=run_id, timeout=_QUERY_TIMEOUT) == "true"
 
     def forget(self, run_id: str) -> None:
         """Let go of a query, when all of it is committed."""
@@ -122,11 +122,11 @@ class BridgeQueries:
 
 
 class BridgeShimClient:
-    """The `Hands` of the bridge: the shim does it in the driver's JVM."""
+    """The `ShimClient` of the bridge: the shim does it in the driver's JVM."""
 
-    def __init__(self, pipe: JvmClient) -> None:
-        self._pipe = pipe
+    def __init__(self, jvm: JvmClient) -> None:
+        self._jvm = jvm
 
     def call(self, what: str, argument: str) -> str:
         """Do `what` with `argument`, as JSON texts, within a minute. Raises JvmError."""
-        return self._pipe.ask("call", call=what, argument=argument, timeout=_HANDS)
+        return self._jvm.ask("call", call=what, argument=argument, timeout=_SHIM_TIMEOUT)

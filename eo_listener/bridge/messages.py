@@ -26,16 +26,18 @@ class Hello:
     @classmethod
     def parse(cls, line: bytes) -> Hello:
         """Raises SettingsError for a jar of another format, FormatError for anything else."""
-        told = _object(line)
-        if told.get("v") != FORMAT:
+        message = _object(line)
+        if message.get("v") != FORMAT:
             raise SettingsError(
-                f"The shim speaks format {told.get('v')}, this package format {FORMAT}",
+                f"The shim speaks format {message.get('v')}, this package format {FORMAT}",
                 cause="the jar given to Spark is of another version than this package",
                 fix="Give Spark the jar that `eo-listener jar` names",
             )
         try:
             return cls(
-                shim=str(told["shim"]), conf=dict(told["conf"]), debug=bool(told.get("debug"))
+                shim=str(message["shim"]),
+                conf=dict(message["conf"]),
+                debug=bool(message.get("debug")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise _unreadable() from error
@@ -92,9 +94,9 @@ FromJvm = Started | Progressed | Ended | Ping | Answer | End
 
 def parse(line: bytes) -> FromJvm | None:
     """Read a line of the JVM after its first; None for a kind that is not known. FormatError."""
-    told = _object(line)
+    message = _object(line)
     try:
-        match told:
+        match message:
             case {"progress": text}:
                 return Progressed(str(text))
             case {"started": {"query": query_id, "run": run_id, "name": name}}:
@@ -104,7 +106,9 @@ def parse(line: bytes) -> FromJvm | None:
             case {"ping": number}:
                 return Ping(int(number))
             case {"answer": number}:
-                return Answer(number=int(number), text=told.get("text"), failed=told.get("failed"))
+                return Answer(
+                    number=int(number), text=message.get("text"), failed=message.get("failed")
+                )
             case {"end": seconds}:
                 return End(float(seconds))
     except (TypeError, ValueError) as error:
@@ -159,7 +163,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """All of a run is committed: nobody will ask about it, or need to be told of it."""
+    """All of a run is committed: nobody will ask about it, or need its events."""
 
     run_id: str
 
@@ -171,18 +175,18 @@ class Forget:
 ToJvm = Greeting | Pong | Ask | Forget
 
 
-def _line(**told: object) -> bytes:
-    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+def _line(**message: object) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(line)
+        message = json.loads(line)
     except ValueError as error:
         raise _unreadable() from error
-    if not isinstance(told, dict):
+    if not isinstance(message, dict):
         raise _unreadable()
-    return told
+    return message
 
 
 def _unreadable() -> FormatError:

@@ -11,7 +11,7 @@ import sys
 from typing import BinaryIO, Final
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
-_OWN: Final = "eo_listener"
+_LOGGER_NAME: Final = "eo_listener"
 
 
 def take_pipes() -> tuple[BinaryIO, BinaryIO]:
@@ -27,7 +27,7 @@ def take_pipes() -> tuple[BinaryIO, BinaryIO]:
     return os.fdopen(incoming, "rb"), os.fdopen(outgoing, "wb")
 
 
-def outlive_signals() -> None:
+def ignore_signals() -> None:
     """Leave the end to the driver, which shows in the pipe.
 
     A Ctrl-C, a closed terminal and a cluster manager reach all processes of a driver at once,
@@ -39,7 +39,7 @@ def outlive_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def wake_with_driver() -> None:
+def continue_when_driver_dies() -> None:
     """Have Linux continue this process when its driver dies: a stopped one would stay forever.
 
     The signal comes also when only the driver's thread that started us ends; it does no harm.
@@ -59,11 +59,11 @@ def log_to_driver(*, debug: bool = False) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_EachLine("%(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger(_OWN).setLevel(logging.DEBUG if debug else logging.INFO)
+    logging.getLogger(_LOGGER_NAME).setLevel(logging.DEBUG if debug else logging.INFO)
 
 
 class _EachLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         level = record.levelname
-        origin = "" if record.name == _OWN else f"{record.name}: "
+        origin = "" if record.name == _LOGGER_NAME else f"{record.name}: "
         return "\n".join(f"{level} {origin}{line}" for line in super().format(record).splitlines())

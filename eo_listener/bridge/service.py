@@ -20,12 +20,12 @@ from eo_listener.model.events import Event, RunGroupsChanged
 from eo_listener.model.fault_points import reached
 from eo_listener.version import __version__
 
-SHORTEST: Final = 0.2  # seconds between two looks at what waits
+SHORTEST: Final = 0.2  # seconds between two checks of what waits
 LONGEST: Final = 5.0
 
 
-class Settler:
-    """Says it of each ended run when what it has reached is committed, or refused.
+class SettledRunReporter:
+    """Reports each ended run once what it has reached is committed, or refused.
 
     By Kafka or by ourselves: that may last forever. A bridge that dies before a run is settled
     leaves its successor all it needs to commit it. An observer, for the groups of each run.
@@ -36,7 +36,7 @@ class Settler:
     def __init__(self, settled: Callable[[str], None]) -> None:
         self._settled = settled
         self._groups: dict[str, frozenset[tuple[str, str]]] = {}
-        self._left: dict[str, frozenset[Waiting]] = {}
+        self._unsettled: dict[str, frozenset[Waiting]] = {}
         self._added: list[str] = []
         self._changed = threading.Condition()
 
@@ -55,7 +55,7 @@ class Settler:
     def start(self, waiting: Callable[[Groups], frozenset[Waiting]]) -> None:
         """Begin, on a thread of its own; `waiting` says what waits for Kafka in some groups."""
         threading.Thread(
-            target=self._work, args=(waiting,), name="eo-listener-settler", daemon=True
+            target=self._work, args=(waiting,), name="eo-listener-settled-runs", daemon=True
         ).start()
 
     def _work(self, waiting: Callable[[Groups], frozenset[Waiting]]) -> None:
@@ -63,24 +63,28 @@ class Settler:
         while True:
             with self._changed:
                 if not self._added:
-                    self._changed.wait(pause if self._left else None)
+                    self._changed.wait(pause if self._unsettled else None)
                 pause = SHORTEST if self._added else min(LONGEST, pause * 2)
-            self.look(waiting)
+            self.report_settled(waiting)
 
-    def look(self, waiting: Callable[[Groups], frozenset[Waiting]]) -> None:
-        """Say it of the runs of which nothing waits any more. For one thread."""
+    def report_settled(self, waiting: Callable[[Groups], frozenset[Waiting]]) -> None:
+        """Report the runs of which nothing waits any more. For one thread."""
         with self._changed:
             added, self._added = self._added, []
-            # One that is told twice still waits for what it waited for.
-            added = [run_id for run_id in added if run_id not in self._left]
+            # One that is added twice still waits for what it waited for.
+            added = [run_id for run_id in added if run_id not in self._unsettled]
             new = {run_id: self._groups.pop(run_id, frozenset()) for run_id in added}
         for run_id, groups in new.items():
-            self._left[run_id] = waiting(groups)
-        still = waiting({(one.cluster, one.group) for left in self._left.values() for one in left})
+            self._unsettled[run_id] = waiting(groups)
+        still_waiting = waiting(
+            {(one.cluster, one.group) for offsets in self._unsettled.values() for one in offsets}
+        )
         # An offset that has given way to a greater one is that of a run that is kept itself.
-        self._left = {run_id: left & still for run_id, left in self._left.items()}
-        for run_id in [run_id for run_id, left in self._left.items() if not left]:
-            del self._left[run_id]
+        self._unsettled = {
+            run_id: offsets & still_waiting for run_id, offsets in self._unsettled.items()
+        }
+        for run_id in [run_id for run_id, offsets in self._unsettled.items() if not offsets]:
+            del self._unsettled[run_id]
             self._settled(run_id)
 
 
@@ -95,18 +99,18 @@ class BridgeService:
     Raises SettingsError for settings that cannot be used.
     """
 
-    def __init__(self, hello: Hello, lines: Iterable[bytes], pipe: JvmClient) -> None:
+    def __init__(self, hello: Hello, lines: Iterable[bytes], jvm: JvmClient) -> None:
         self._lines = lines
-        self._pipe = pipe
+        self._jvm = jvm
         self._settings = Settings.from_conf(hello.conf)
-        self._over: queue.SimpleQueue[float | EoListenerError] = queue.SimpleQueue()
-        self._settler = Settler(self._settled)
-        queries = BridgeQueries(pipe, self._settler.add)
-        self._engine = CommitService(
-            self._settings, queries, (self._settler,), shim_client=BridgeShimClient(pipe)
+        self._outcome: queue.SimpleQueue[float | EoListenerError] = queue.SimpleQueue()
+        self._settled_runs = SettledRunReporter(self._settled)
+        queries = BridgeQueries(jvm, self._settled_runs.add)
+        self._service = CommitService(
+            self._settings, queries, (self._settled_runs,), shim_client=BridgeShimClient(jvm)
         )
-        self._settler.start(self._engine.waiting)
-        pipe.say(
+        self._settled_runs.start(self._service.waiting)
+        jvm.send(
             Greeting(
                 package=__version__,
                 flush=self._settings.flush_timeout,
@@ -120,53 +124,53 @@ class BridgeService:
         Raises FormatError for a line that cannot be read.
         """
         threading.Thread(target=self._read, name="eo-listener-lines", daemon=True).start()
-        over = self._over.get()
+        over = self._outcome.get()
         if isinstance(over, EoListenerError):
             raise over
         return over
 
     def close(self, seconds: float) -> None:
         """Commit what is left within so many seconds, and name what is lost."""
-        self._engine.close(time.monotonic() + seconds)
+        self._service.close(time.monotonic() + seconds)
 
     def _read(self) -> None:
         """Take lines until there are no more; at an end too, since answers still come."""
         try:
             for line in self._lines:
                 self._take(line)
-            self._pipe.close()
-            self._over.put(self._settings.flush_timeout)
+            self._jvm.close()
+            self._outcome.put(self._settings.flush_timeout)
         except EoListenerError as error:
-            self._over.put(error)
+            self._outcome.put(error)
         except Exception:
             # A fault of ours: better another bridge, which the shim starts, than a deaf one.
             logger.exception("the bridge could not handle a line of the driver")
-            self._over.put(EoListenerError("The bridge ends, for another one to take over"))
+            self._outcome.put(EoListenerError("The bridge ends, for another one to take over"))
 
     def _take(self, line: bytes) -> None:
         reached("bridge.line")
         match messages.parse(line):
             case messages.Progressed(text):
-                self._engine.progressed(text)
+                self._service.progressed(text)
             case messages.Started(query_id=query_id, run_id=run_id, name=name):
-                self._engine.started(query_id, run_id, name)
+                self._service.started(query_id, run_id, name)
             case messages.Ended(run_id):
-                self._engine.ended(run_id)
+                self._service.ended(run_id)
             case messages.Answer() as answer:
-                self._pipe.answered(answer)
+                self._jvm.answered(answer)
             case messages.Ping(number):
-                self._say(Pong(number))
+                self._send(Pong(number))
             case messages.End(seconds):
-                self._over.put(max(0.0, seconds - _RESERVE))
+                self._outcome.put(max(0.0, seconds - _RESERVE))
             case None:
-                logger.debug("the shim says something that this version does not know")
+                logger.debug("the shim sent a message that this version does not know")
 
     def _settled(self, run_id: str) -> None:
-        self._say(Forget(run_id))
+        self._send(Forget(run_id))
 
-    def _say(self, message: Pong | Forget) -> None:
-        """Say what nobody needs to hear who is gone; that shows in the lines, and ends all."""
+    def _send(self, message: Pong | Forget) -> None:
+        """Send a line; a driver that has ended needs none, and its end shows in the lines."""
         try:
-            self._pipe.say(message)
+            self._jvm.send(message)
         except JvmError as error:
             logger.debug("the driver does not read any more: %s", error)

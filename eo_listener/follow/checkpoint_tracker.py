@@ -1,4 +1,4 @@
-"""What follows from one look after the other at a checkpoint.
+"""What follows from the readings of one checkpoint.
 
 Pure: time comes in as an argument.
 """
@@ -37,7 +37,7 @@ def plan(
 ) -> CommitPlan:
     """Give each topic of the sources its group.
 
-    Where two sources hold the same partition the lesser offset counts: only up to there has
+    Where two sources hold the same partition the lower offset counts: only up to there has
     every part of the query come.
     """
     metadata = CommitMetadata.of(
@@ -71,26 +71,26 @@ _LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What is to be done after a look.
+    """What is to be done after a reading.
 
-    `withheld` are commits that the guard holds back. `renew` asks to commit once more what is
+    `withheld` are commits that the guard holds back. `recommit` asks to commit once more what is
     committed already. `released` says that this checkpoint no longer has a say in its groups.
-    `pause` is how long to wait for the next look, in seconds.
+    `pause` is how long to wait for the next reading, in seconds.
     """
 
     commits: tuple[GroupOffsets, ...] = ()
     withheld: tuple[GroupOffsets, ...] = ()
-    renew: bool = False
+    recommit: bool = False
     events: tuple[Event, ...] = ()
     released: bool = False
     pause: float
 
 
 class CheckpointTracker:
-    """Remembers of one checkpoint what was seen last, and says what each look changes.
+    """Remembers the last reading of one checkpoint, and decides what each new one changes.
 
     What may be a moment of a file being written, such as a torn file or a batch that went back,
-    counts only when the next look shows it too. `settled` skips that wait.
+    counts only when the next reading shows it too. `final` skips that wait.
     """
 
     def __init__(
@@ -104,35 +104,35 @@ class CheckpointTracker:
     ) -> None:
         self._target = target
         self._guard, self._interval, self._recommit_interval = guard, interval, recommit_interval
-        self._standing = ActiveNotices(shown)
+        self._notices = ActiveNotices(shown)
         self._query_id: str | None = None
         self._durable: BatchOffsets | None = None
         self._withheld: set[str] = set()
-        self._renewed: float | None = None
+        self._recommitted_at: float | None = None
         self._unanswered = 0
         self._suspect: Reading | None = None
 
-    def saw(self, sight: Reading, now: float, *, settled: bool = False) -> Step:
-        """Take a look in, and say what is to be done."""
-        if sight.unreachable is not None:
-            return self._unreachable(sight)
+    def on_reading(self, reading: Reading, now: float, *, final: bool = False) -> Step:
+        """Take a reading in, and return what is to be done."""
+        if reading.unreachable is not None:
+            return self._unreachable(reading)
         self._unanswered = 0
-        reached = self._standing.over(NoticeKind.UNREACHABLE, "can be read again")
-        if not self.doubtful(sight):
+        reached = self._notices.resolve(NoticeKind.UNREACHABLE, "can be read again")
+        if not self.doubtful(reading):
             self._suspect = None
-        elif not settled and self._suspect != sight:
-            self._suspect = sight
+        elif not final and self._suspect != reading:
+            self._suspect = reading
             return Step(events=reached, pause=self._interval)
-        step = self._absent() if sight.absent else self._present(sight, now)
+        step = self._absent() if reading.absent else self._present(reading, now)
         return replace(step, events=(*reached, *step.events))
 
-    def doubtful(self, sight: Reading) -> bool:
-        """Whether a look may have met the checkpoint in the middle of a change."""
-        if sight.absent:
+    def doubtful(self, reading: Reading) -> bool:
+        """Whether a reading may show the checkpoint in the middle of a change."""
+        if reading.absent:
             return self._query_id is not None
-        if not all(self._standing.holds(finding) for finding in sight.findings):
+        if not all(self._notices.holds(finding) for finding in reading.findings):
             return True
-        return sight.query_id == self._query_id and self._went_back(sight.durable)
+        return reading.query_id == self._query_id and self._went_back(reading.durable)
 
     def _went_back(self, durable: BatchOffsets | None) -> bool:
         last = self._durable
@@ -140,30 +140,34 @@ class CheckpointTracker:
             return last is not None
         return durable.batch < last.batch or (durable.batch == last.batch and durable != last)
 
-    def _unreachable(self, sight: Reading) -> Step:
-        error = sight.unreachable
-        assert error is not None  # noqa: S101  # the caller's condition, told to mypy
+    def _unreachable(self, reading: Reading) -> Step:
+        error = reading.unreachable
+        assert error is not None  # noqa: S101  # the caller's condition, for mypy
         self._unanswered += 1
         longest = max(_LONGEST_PAUSE, self._interval)
         fix = f"{error.fix or 'check the storage'}; it is asked again, at growing intervals"
         return Step(
             # A driver's words may differ each time: request numbers, the file it was at.
-            events=self._standing.say(
-                NoticeKind.UNREACHABLE, error.problem, error.cause or "", fix, anew=False
+            events=self._notices.report(
+                NoticeKind.UNREACHABLE,
+                error.problem,
+                error.cause or "",
+                fix,
+                repeat_if_changed=False,
             ),
             pause=min(longest, self._interval * 2.0 ** min(self._unanswered, 10)),
         )
 
     def _absent(self) -> Step:
         if self._query_id is None:
-            events = self._standing.say(
+            events = self._notices.report(
                 NoticeKind.ABSENT,
                 "there is no checkpoint here yet",
                 "its query has not been started, or the location is another",
                 "check the location; it is waited for",
             )
             return Step(events=events, pause=self._interval)
-        events = self._standing.say(
+        events = self._notices.report(
             NoticeKind.GONE,
             "it is no longer there",
             "it was deleted or moved",
@@ -171,17 +175,17 @@ class CheckpointTracker:
         )
         return Step(events=events, released=True, pause=self._interval)
 
-    def _present(self, sight: Reading, now: float) -> Step:
+    def _present(self, reading: Reading, now: float) -> Step:
         events = [
-            *self._standing.over(NoticeKind.ABSENT, "it is there now"),
-            *self._standing.over(NoticeKind.GONE, "it is there again"),
-            *self._standing.found(sight.findings),
+            *self._notices.resolve(NoticeKind.ABSENT, "it is there now"),
+            *self._notices.resolve(NoticeKind.GONE, "it is there again"),
+            *self._notices.report_findings(reading.findings),
         ]
-        if sight.query_id is None:
+        if reading.query_id is None:
             return Step(events=tuple(events), pause=self._interval)
-        replaced = self._identify(sight.query_id)
+        replaced = self._identify(reading.query_id)
         events += replaced
-        step = self._advance(sight, now)
+        step = self._advance(reading, now)
         return replace(step, events=(*events, *step.events), released=bool(replaced))
 
     def _identify(self, query_id: str) -> tuple[Notice, ...]:
@@ -189,55 +193,58 @@ class CheckpointTracker:
         before = self._query_id
         if before == query_id:
             return ()
-        self._query_id, self._durable, self._renewed = query_id, None, None
+        self._query_id, self._durable, self._recommitted_at = query_id, None, None
         self._withheld.clear()
-        self._standing.forget(NoticeKind.NOTHING_DURABLE, NoticeKind.NO_KAFKA, NoticeKind.NO_GROUP)
+        self._notices.forget(NoticeKind.NOTHING_DURABLE, NoticeKind.NO_KAFKA, NoticeKind.NO_GROUP)
         if before is None:
             return ()
         return (
-            self._standing.notice(
+            self._notices.notice(
                 NoticeKind.REPLACED,
                 f"it belongs to another query now, id {query_id} after {before}",
-                "it was deleted, and a query started anew",
+                "it was deleted, and a new query started there",
                 "nothing, if that was meant; restart it with --on-rewind allow to take groups back",
             ),
         )
 
-    def _advance(self, sight: Reading, now: float) -> Step:
+    def _advance(self, reading: Reading, now: float) -> Step:
         """Go on to what is durable now."""
-        durable, last = sight.durable, self._durable
+        durable, last = reading.durable, self._durable
         back = self._went_back(durable)
-        if back and sight.findings:
+        if back and reading.findings:
             # An older batch may be all that can be read. The group is further, and stays.
             durable, back = last, False
         if durable is None:
-            return Step(events=self._nothing(sight), pause=self._interval)
-        renew = self._renewed is not None and now - self._renewed >= self._recommit_interval
-        if durable == last and not renew:
+            return Step(events=self._nothing(reading), pause=self._interval)
+        recommit = (
+            self._recommitted_at is not None
+            and now - self._recommitted_at >= self._recommit_interval
+        )
+        if durable == last and not recommit:
             return Step(pause=self._interval)
-        if self._renewed is None or renew:
-            self._renewed = now
-        events = self._footing(durable, last, back=back)
+        if self._recommitted_at is None or recommit:
+            self._recommitted_at = now
+        events = self._start_notices(durable, last, back=back)
         violations = [] if back or last is None else self._judge(durable, last)
-        step = self._commit(durable, marking=bool(violations) or renew)
+        step = self._commit(durable, marking=bool(violations) or recommit)
         self._durable = durable
-        return replace(step, renew=renew, events=(*events, *violations, *step.events))
+        return replace(step, recommit=recommit, events=(*events, *violations, *step.events))
 
-    def _nothing(self, sight: Reading) -> tuple[Notice, ...]:
+    def _nothing(self, reading: Reading) -> tuple[Notice, ...]:
         """Say that no batch is done; once, and in other words when one was."""
-        if sight.findings:
+        if reading.findings:
             return ()
-        told = self._standing.say(
+        notices = self._notices.report(
             NoticeKind.NOTHING_DURABLE,
             "its query has not finished a batch yet",
             "it has just started, or there is nothing to read",
-            "nothing: it is looked at again",
+            "nothing: it is read again",
         )
         if self._durable is None:
-            return told
+            return notices
         self._durable = None
         return (
-            self._standing.notice(
+            self._notices.notice(
                 NoticeKind.REWOUND,
                 "none of its batches is done any more",
                 "somebody emptied its folder commits",
@@ -245,15 +252,15 @@ class CheckpointTracker:
             ),
         )
 
-    def _footing(
+    def _start_notices(
         self, durable: BatchOffsets, last: BatchOffsets | None, *, back: bool
     ) -> tuple[Notice, ...]:
-        """Say on what footing the commits begin, or begin again."""
+        """Report from which batch the commits begin, or begin again."""
         if back and last is not None:
             what = f"it was taken back from batch {last.batch} to batch {durable.batch}"
             if last.batch == durable.batch:
                 what = f"its batch {last.batch} was written again, with other offsets"
-            notice = self._standing.notice(
+            notice = self._notices.notice(
                 NoticeKind.REWOUND,
                 what,
                 "somebody restored or edited it",
@@ -262,16 +269,16 @@ class CheckpointTracker:
             return (notice,)
         if last is not None:
             return ()
-        self._standing.forget(NoticeKind.NOTHING_DURABLE)
+        self._notices.forget(NoticeKind.NOTHING_DURABLE)
         what = f"follows query {self._query_id} from batch {durable.batch}"
         if durable.continuous:
             what += ", which runs by continuous processing: its batches are epochs"
-        return (self._standing.notice(NoticeKind.FOLLOWING, what),)
+        return (self._notices.notice(NoticeKind.FOLLOWING, what),)
 
     def _judge(self, durable: BatchOffsets, last: BatchOffsets) -> list[Event]:
         """Compare a batch with the durable one before it; withhold what does not follow.
 
-        Offsets that were skipped cannot be seen: a checkpoint holds ends, and no starts.
+        Offsets that were skipped do not show: a checkpoint holds ends, and no starts.
         """
         if self._guard is GuardMode.OFF or durable == last:
             return []
@@ -301,13 +308,13 @@ class CheckpointTracker:
 
     def _commit(self, durable: BatchOffsets, *, marking: bool) -> Step:
         """The commits of a batch, and with `marking` those that the guard holds back."""
-        assert self._query_id is not None  # noqa: S101  # `_present` has identified it, told to mypy
+        assert self._query_id is not None  # noqa: S101  # `_present` has identified it; for mypy
         sources = durable.kafka()
         kept = {name: ends for name, ends in sources.items() if name not in self._withheld}
         held = {name: ends for name, ends in sources.items() if name in self._withheld}
         events: list[Event] = []
         if not sources:
-            events += self._standing.say(
+            events += self._notices.report(
                 NoticeKind.NO_KAFKA,
                 "its query reads nothing from Kafka, so there is nothing to commit",
                 "none of its sources has offsets of Kafka's form",
@@ -315,7 +322,7 @@ class CheckpointTracker:
             )
         made = plan(self._target, self._query_id, durable.batch, kept)
         if made.without_group:
-            events += self._standing.say(
+            events += self._notices.report(
                 NoticeKind.NO_GROUP,
                 f"no group is named for {', '.join(made.without_group)}, so it is left alone",
                 "each group that was given is for another topic",

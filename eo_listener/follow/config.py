@@ -15,7 +15,7 @@ from eo_listener.commit.tracking.group_names import require_group
 from eo_listener.model.errors import SettingsError
 from eo_listener.spark.checkpoint import Location, shown
 
-REST = "*"
+OTHER_TOPICS = "*"
 _LONGEST_GROUP = 249  # not Kafka's rule, but no tool shows or names longer ones
 
 
@@ -51,7 +51,7 @@ class FollowedCheckpoint:
 
     def group(self, topic: str) -> str | None:
         """The group of a topic; None for one that is to be left alone."""
-        return self.groups.get(topic, self.groups.get(REST))
+        return self.groups.get(topic, self.groups.get(OTHER_TOPICS))
 
     def open(self) -> Location:
         """The place of the checkpoint. Raises SettingsError and StorageError."""
@@ -66,9 +66,9 @@ def parse_groups(given: Sequence[str]) -> dict[str, str]:
     groups: dict[str, str] = {}
     for one in given:
         topic, equals, group = one.partition("=")
-        topic, group = (topic.strip(), group) if equals else (REST, one)
+        topic, group = (topic.strip(), group) if equals else (OTHER_TOPICS, one)
         if groups.setdefault(topic, group) != group:
-            which = "all topics" if topic == REST else f"topic {topic}"
+            which = "all topics" if topic == OTHER_TOPICS else f"topic {topic}"
             raise SettingsError(
                 f"two groups are named for {which}: {groups[topic]!r} and {group!r}",
                 fix="Name one; -g TOPIC=GROUP gives a topic a group of its own",
@@ -190,7 +190,7 @@ def _groups(held: Mapping[str, Any], where: str) -> dict[str, str]:
     for topic, group in groups.items():
         if not isinstance(group, str):
             _refuse(where, f"has a group for {topic!r} that is not a string", "Put it into quotes")
-    if "group" in held and groups.setdefault(REST, held["group"]) != held["group"]:
+    if "group" in held and groups.setdefault(OTHER_TOPICS, held["group"]) != held["group"]:
         _refuse(where, "names two groups for all topics", "Write group, or '*' in groups")
     if not groups:
         _refuse(where, "names no group", "Write group = 'name', or groups = { topic = 'name' }")

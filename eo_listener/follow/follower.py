@@ -29,14 +29,14 @@ from eo_listener.spark.checkpoint import Checkpoint
 
 _Commits = tuple[GroupOffsets, ...]
 
-_AT_THE_END = 2.0
+_CLOSE_TIMEOUT = 2.0
 _SILENT = 60.0  # seconds without an answer from a storage, after which it is said
 
 
 class Follower:
     """Commits what the queries of `targets` make durable, for as long as it is open.
 
-    A thread looks at each checkpoint, a thread commits to each cluster. Where several checkpoints
+    A thread reads each checkpoint, a thread commits to each cluster. Where several checkpoints
     feed one partition of one group, the lowest of their offsets counts. Raises SettingsError for a
     checkpoint named twice, and StorageError for a storage whose driver is not installed.
     """
@@ -58,75 +58,75 @@ class Follower:
         self._committer = Committer(
             open_store, observers=(*observers, self._note), policy=policy, retry=retry
         )
-        self._claims = SharedPartitions()
+        self._shared = SharedPartitions()
         self._newest: dict[str, _Commits] = {}
         self._lock = threading.Lock()
         self._order = threading.Lock()
         self._silent: set[str] = set()
-        self._watchers: list[CheckpointPoller] = []
+        self._pollers: list[CheckpointPoller] = []
         for target, location in opened:
             shown = str(location)
-            watch = CheckpointTracker(
+            tracker = CheckpointTracker(
                 target, shown, guard=guard, interval=interval, recommit_interval=recommit_interval
             )
-            self._watchers.append(
-                CheckpointPoller(Checkpoint(location), watch, partial(self._act, shown))
+            self._pollers.append(
+                CheckpointPoller(Checkpoint(location), tracker, partial(self._act, shown))
             )
 
     def start(self) -> None:
         """Start to follow; returns at once."""
-        for watcher in self._watchers:
-            watcher.start()
+        for poller in self._pollers:
+            poller.start()
 
     def poll(self) -> None:
         """Say which storages have not answered for a minute; to be called every few seconds."""
-        for watcher in self._watchers:
-            shown = str(watcher.checkpoint.location)
-            if watcher.looking_for() < _SILENT:
+        for poller in self._pollers:
+            shown = str(poller.checkpoint.location)
+            if poller.unanswered_for() < _SILENT:
                 self._silent.discard(shown)
             elif shown not in self._silent:
                 self._silent.add(shown)
                 self._committer.observe(_silence(shown, _SILENT))
 
     def once(self, timeout: float) -> tuple[Report, ...]:
-        """Commit what is durable now, close, and say what came of it.
+        """Commit what is durable now, close, and return the results.
 
         Takes at most about `timeout` seconds. A follower is either started, or asked once.
         """
         deadline = time.monotonic() + timeout
         outcomes = self._outcomes = Outcomes()
-        for watcher in self._watchers:
-            watcher.start(once=True)
-        for watcher in self._watchers:
+        for poller in self._pollers:
+            poller.start(once=True)
+        for poller in self._pollers:
             # Half of the time is Kafka's, whatever the storages do.
-            if not watcher.join(deadline - timeout / 2):
-                shown = str(watcher.checkpoint.location)
+            if not poller.join(deadline - timeout / 2):
+                shown = str(poller.checkpoint.location)
                 self._committer.observe(_silence(shown, timeout / 2))
-            if watcher.fault is not None:
-                raise watcher.fault
+            if poller.fault is not None:
+                raise poller.fault
         flushed = self._committer.flush(max(0.0, deadline - time.monotonic()))
-        # The last events are told after the last commit: they are all there when it is closed.
-        self.close(_AT_THE_END)
+        # The last events come after the last commit: they are all there when it is closed.
+        self.close(_CLOSE_TIMEOUT)
         return tuple(
-            outcomes.report(str(watcher.checkpoint.location), flushed=flushed)
-            for watcher in self._watchers
+            outcomes.report(str(poller.checkpoint.location), flushed=flushed)
+            for poller in self._pollers
         )
 
     def close(self, timeout: float) -> None:
         """Stop, commit what was found, and let go of everything, within about `timeout` seconds.
 
-        What could not be confirmed is told as CommitAbandoned. A thread whose storage does not
+        What could not be confirmed is reported as CommitAbandoned. A thread whose storage does not
         answer is left behind, as a daemon.
         """
         deadline = time.monotonic() + timeout
-        for watcher in self._watchers:
-            watcher.stop()
-        for watcher in self._watchers:
-            watcher.join(min(deadline, time.monotonic() + 1.0))
+        for poller in self._pollers:
+            poller.stop()
+        for poller in self._pollers:
+            poller.join(min(deadline, time.monotonic() + 1.0))
         self._committer.close(max(0.0, deadline - time.monotonic()))
 
     def _act(self, shown: str, step: Step) -> None:
-        """Do what a look at one checkpoint asks for; called on its thread."""
+        """Do what a reading of one checkpoint asks for; called on its thread."""
         with self._order:  # what was allowed first must be offered first
             commits, others, shared = self._allowed(shown, step)
             if self._outcomes is not None:
@@ -135,9 +135,9 @@ class Follower:
                 self._committer.observe(event)
             for commit in step.withheld:
                 self._committer.withhold(commit)
-            renewed = step.withheld if step.renew else ()
-            for commit in (*commits, *renewed):
-                self._committer.offer(commit, renew=step.renew)
+            repeated = step.withheld if step.recommit else ()
+            for commit in (*commits, *repeated):
+                self._committer.offer(commit, recommit=step.recommit)
             for commit in others:
                 self._committer.offer(commit)
 
@@ -151,14 +151,14 @@ class Follower:
         events: list[Event] = []
         with self._lock:
             if step.released:
-                self._claims.drop(shown)
+                self._shared.drop(shown)
                 self._newest.pop(shown, None)
                 for other, theirs in self._newest.items():
-                    others += (self._claims.lowest(other, other, one)[0] for one in theirs)
+                    others += (self._shared.lowest(other, other, one)[0] for one in theirs)
             if step.commits:
                 self._newest[shown] = step.commits
             for commit in step.commits:
-                lowest, shared = self._claims.lowest(shown, shown, commit)
+                lowest, shared = self._shared.lowest(shown, shown, commit)
                 commits.append(lowest)
                 events += [shared] if shared is not None else []
         return tuple(commits), tuple(others), tuple(events)

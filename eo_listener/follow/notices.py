@@ -1,4 +1,4 @@
-"""What a follower has to say of a checkpoint, as frozen values."""
+"""What a follower reports of a checkpoint, as frozen values."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class NoticeKind(Enum):
 
     @property
     def finding(self) -> bool:
-        """Whether it says that something should be looked at."""
+        """Whether it reports something to act on."""
         return self.level >= logging.WARNING
 
     @property
     def unavailable(self) -> bool:
-        """Whether it says that the checkpoint could not be had."""
+        """Whether it says that the checkpoint could not be read."""
         return self in {
             NoticeKind.ABSENT,
             NoticeKind.GONE,
@@ -87,16 +87,22 @@ class ActiveNotices:
         self._notices: dict[NoticeKind, Notice] = {}
         self._findings: set[FileFinding] = set()
 
-    def say(
-        self, kind: NoticeKind, what: str, cause: str = "", fix: str = "", *, anew: bool = True
+    def report(
+        self,
+        kind: NoticeKind,
+        what: str,
+        cause: str = "",
+        fix: str = "",
+        *,
+        repeat_if_changed: bool = True,
     ) -> Notices:
-        """Say something, unless it was said in the same words and still holds.
+        """Report something, unless it was reported in the same words and still holds.
 
-        Without `anew` other words for the same trouble are not said either.
+        Without `repeat_if_changed` other words for the same problem are not reported either.
         """
         notice = self.notice(kind, what, cause, fix)
-        standing = self._notices.get(kind)
-        if standing is not None and (standing == notice or not anew):
+        active = self._notices.get(kind)
+        if active is not None and (active == notice or not repeat_if_changed):
             return ()
         self._notices[kind] = notice
         return (notice,)
@@ -105,23 +111,23 @@ class ActiveNotices:
         """Build a notice of this checkpoint that does not last."""
         return Notice(checkpoint=self._shown, kind=kind, what=what, cause=cause, fix=fix)
 
-    def over(self, kind: NoticeKind, what: str) -> Notices:
-        """Say `what` if such a notice held."""
+    def resolve(self, kind: NoticeKind, what: str) -> Notices:
+        """Report `what` if such a notice was active."""
         if self._notices.pop(kind, None) is None:
             return ()
         return (self.notice(NoticeKind.RECOVERED, what),)
 
     def forget(self, *kinds: NoticeKind) -> None:
-        """Take back what was said, without a word."""
+        """Remove notices without reporting it."""
         for kind in kinds:
             self._notices.pop(kind, None)
 
     def holds(self, finding: FileFinding) -> bool:
-        """Whether this was said of a file, and held at the last look."""
+        """Whether this was reported of a file, and held at the last reading."""
         return finding in self._findings
 
-    def found(self, findings: tuple[FileFinding, ...]) -> Notices:
-        """Say what cannot be read and was not said yet; what is not among them is over."""
+    def report_findings(self, findings: tuple[FileFinding, ...]) -> Notices:
+        """Report what cannot be read and was not reported yet; forget what can be read again."""
         new = [finding for finding in findings if finding not in self._findings]
         self._findings = set(findings)
         return tuple(
@@ -129,7 +135,7 @@ class ActiveNotices:
                 NoticeKind.UNREADABLE,
                 str(finding),
                 finding.cause,
-                "look at the file; the newest batch before it that can be read counts",
+                "check the file; the newest batch before it that can be read counts",
             )
             for finding in new
         )

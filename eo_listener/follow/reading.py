@@ -1,4 +1,4 @@
-"""One look at a checkpoint, as a value."""
+"""One reading of a checkpoint, as a value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eo_listener.spark.checkpoint import BatchOffsets, Checkpoint, CheckpointErr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a look showed.
+    """What was found in a checkpoint.
 
     `query_id` is None when there is no checkpoint, or none that can be read; `durable` when no
     batch is done. `unreachable` says why the storage gave no answer.
@@ -28,13 +28,13 @@ class Reading:
 
 
 def read_once(checkpoint: Checkpoint) -> Reading:
-    """Look at a checkpoint; takes as long as its storage does."""
+    """Read a checkpoint; takes as long as its storage does."""
     try:
         if not checkpoint.exists():
             return Reading()
         query_id = checkpoint.query_id()
         durable = checkpoint.committed()
-        if checkpoint.query_id() != query_id:  # replaced between the two: the next look is whole
+        if checkpoint.query_id() != query_id:  # replaced between the two: the next reading is whole
             return Reading(query_id=query_id)
     except StorageError as error:
         return Reading(unreachable=error)

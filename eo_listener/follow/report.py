@@ -1,4 +1,4 @@
-"""What came of committing once, checkpoint by checkpoint."""
+"""The result of committing once, for each checkpoint."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Outcomes:
                     self._failed.update(dict.fromkeys(_places(event, event.offsets), event.code))
 
     def report(self, checkpoint: str, *, flushed: bool) -> Report:
-        """Say what came of one checkpoint; `flushed` when no commit waits any more."""
+        """Return the result of one checkpoint; `flushed` when no commit waits any more."""
         refused: dict[TopicPartition, str] = {}
         failed: dict[TopicPartition, str] = {}
         batches: set[int] = set()

@@ -1,4 +1,4 @@
-"""Events in, commits out: what every client from Spark leads to."""
+"""Events in, commits out: what the listener and the bridge both call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class ClosableObserver(Protocol):
-    """An observer of our own, with something to let go of."""
+    """An observer of our own, which must be closed."""
 
     def __call__(self, event: Event) -> None:
         """Take an event in; returns at once."""
@@ -39,12 +39,11 @@ class ClosableObserver(Protocol):
 
 
 class CommitService:
-    """The router and the committer of one driver, wired by its settings.
+    """The tracker and the committer of one driver, wired by its settings.
 
-    `queries` answers for running queries; `observers` see every event, after the log;
-    `shim_client` does
-    in the JVM what needs Java, where there is one. Every method but those with a deadline returns
-    at once. Raises SettingsError.
+    `queries` answers for running queries; `observers` get every event, after the log;
+    `shim_client` does in the JVM what needs Java, where there is one. Every method but those with
+    a deadline returns at once. Raises SettingsError.
     """
 
     def __init__(
@@ -57,23 +56,23 @@ class CommitService:
     ) -> None:
         self._mode, self._shim_client = settings.mode.value, shim_client
         check(settings.kafka, self._mode)
-        rules = replace(settings.rules, gssapi=has_gssapi())
+        routing = replace(settings.routing, gssapi=has_gssapi())
         self._clusters: dict[str, Cluster] = {}  # those in use, by the name that events give them
-        self._assistants = tuple(self._open_assistants(settings))
+        self._own_observers = tuple(self._open_observers(settings))
         self._committer = Committer(
             self._open,
-            observers=(EventLogger(), *self._assistants, *observers),
+            observers=(EventLogger(), *self._own_observers, *observers),
             policy=settings.policy,
         )
-        self._router = TrackerThread(
-            rules,
+        self._tracker = TrackerThread(
+            routing,
             queries,
             self._committer,
             guard=settings.guard,
             recommit_interval=settings.recommit_interval,
         )
 
-    def _open_assistants(self, settings: Settings) -> Iterator[ClosableObserver]:
+    def _open_observers(self, settings: Settings) -> Iterator[ClosableObserver]:
         if settings.metrics_port is not None:
             try:
                 yield open_metrics(settings.metrics_port, settings.metrics_address)
@@ -97,23 +96,23 @@ class CommitService:
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
         """A run has begun."""
-        self._router.started(query_id, run_id, name)
+        self._tracker.started(query_id, run_id, name)
 
     def progressed(self, text: str) -> None:
         """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
         reached("listener.progress")
         try:
-            self._router.progressed(Progress.parse(text))
+            self._tracker.progressed(Progress.parse(text))
         except FormatError as error:
-            self._router.unreadable(error)
+            self._tracker.unreadable(error)
 
     def ended(self, run_id: str) -> None:
         """A run has ended."""
-        self._router.ended(run_id)
+        self._tracker.ended(run_id)
 
     def flush(self, deadline: float) -> bool:
         """Wait until all that is durable is committed, or the monotonic clock passes `deadline`."""
-        routed = self._router.flush(deadline)
+        routed = self._tracker.flush(deadline)
         return self._committer.flush(_left(deadline)) and routed
 
     def waiting(self, groups: Groups) -> frozenset[Waiting]:
@@ -122,10 +121,10 @@ class CommitService:
 
     def close(self, deadline: float) -> None:
         """Commit what is left until `deadline`, let go of everything, and name what is lost."""
-        self._router.close(deadline)
+        self._tracker.close(deadline)
         self._committer.close(_left(deadline))
-        for assistant in self._assistants:
-            assistant.close()
+        for observer in self._own_observers:
+            observer.close()
 
 
 def _left(deadline: float) -> float:

@@ -49,33 +49,33 @@ _DRAIN = 5.0  # seconds for Spark to deliver the last events, of the time that a
 _open: set[OffsetCommitListener] = set()
 
 
-class _Intake:
+class _EventHandler:
     """What Spark's one thread for all listeners calls: hands over, and returns at once."""
 
-    def __init__(self, driver: Driver | None, engine: CommitService) -> None:
+    def __init__(self, driver: Driver | None, service: CommitService) -> None:
         self._driver = driver
-        self._engine = engine
+        self._service = service
 
     def started(self, query: RunningQuery) -> None:
-        """Hold the query, to be asked by the router: its sources do not exist yet."""
+        """Hold the query, to be asked by the tracker: its sources do not exist yet."""
         if self._driver is not None:
             self._driver.queries.started(query)
-        self._engine.started(query.query_id, query.run_id, query.name)
+        self._service.started(query.query_id, query.run_id, query.name)
 
     def progressed(self, text: str) -> None:
         """Hand the JSON of a progress event over."""
-        self._engine.progressed(text)
+        self._service.progressed(text)
 
     def idle(self, query_id: str, run_id: str) -> None:
         """An idle query has nothing new to commit; `recommit_interval` keeps what it has."""
 
     def terminated(self, query_id: str, run_id: str, exception: str | None) -> None:  # noqa: ARG002  # the protocol's
         """Hand over that a run has ended."""
-        self._engine.ended(run_id)
+        self._service.ended(run_id)
 
 
-class _FarRuns:
-    """The runs that Spark Connect told of: only its end says that all events of one are in."""
+class _ConnectRuns:
+    """The runs that Spark Connect reported: only the end of one says that all its events are in."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -116,13 +116,13 @@ class OffsetCommitListener(StreamingQueryListener):
     `mode` is how the commits are made: "simple" (no member, not fenced), "member" (a live, fixed
     member: the group is Stable) or "transactional" (fenced by a transactional id). `guard` says
     what happens when a batch does not continue where the one before it ended: "withhold" commits
-    that source no more, until a restart with "warn"; "off" does not look. `on_rewind` says what
+    that source no more, until a restart with "warn"; "off" does not check. `on_rewind` says what
     happens when a query is to be committed below what its group holds: "refuse", or "allow",
     recorded in the commit's metadata. `recommit_interval` is how often, in
     seconds, all offsets are committed again, so that they do not expire.
 
-    `observers` are called with every event of `eo_listener.model.events`, on the thread that saw
-    it.
+    `observers` are called with every event of `eo_listener.model.events`, on the thread that
+    it occurred on.
     `flush_timeout` is how long `close`, and the end of the program, wait for Kafka, in seconds.
     `preflight=False` leaves out the check of rights, groups and settings at the start, which a
     process of its own makes. `metrics_port` serves numbers for Prometheus, on `metrics_address`.
@@ -166,38 +166,38 @@ class OffsetCommitListener(StreamingQueryListener):
         self._flush_timeout = flush_timeout
         self._process = os.getpid()
         self._driver = driver = _driver()
-        self._engine = CommitService(
+        self._service = CommitService(
             settings,
             NoQueries() if driver is None else driver.queries,
             observers,
             shim_client=None if driver is None else driver.shim_client,
         )
-        self._intake = _Intake(driver, self._engine)
-        self._far = _FarRuns()
+        self._handler = _EventHandler(driver, self._service)
+        self._connect_runs = _ConnectRuns()
         _open.add(self)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
         """Take the id. This is Spark Connect: classic PySpark comes through `_jlistener`."""
-        self._far.began(str(event.runId))
+        self._connect_runs.began(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
         """Take the event's JSON; returns at once."""
-        self._far.began(str(event.progress.runId))
-        self._intake.progressed(event.progress.json)
+        self._connect_runs.began(str(event.progress.runId))
+        self._handler.progressed(event.progress.json)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
         """Take the ids; returns at once."""
-        self._intake.idle(str(event.id), str(event.runId))
+        self._handler.idle(str(event.id), str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
         """Take the ids; returns at once."""
-        self._intake.terminated(str(event.id), str(event.runId), event.exception)
-        self._far.ended(str(event.runId))
+        self._handler.terminated(str(event.id), str(event.runId), event.exception)
+        self._connect_runs.ended(str(event.runId))
 
     @property
     def _jlistener(self) -> Any:
         """What classic PySpark registers in the JVM; pyspark's own costs 80 calls an event."""
-        return None if self._driver is None else self._driver.listener(self._intake)
+        return None if self._driver is None else self._driver.listener(self._handler)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all that Spark has processed so far is committed; say whether it is.
@@ -207,7 +207,7 @@ class OffsetCommitListener(StreamingQueryListener):
         wait = self._flush_timeout if timeout is None else require_seconds("timeout", timeout)
         deadline = time.monotonic() + wait
         drained = self._drain(deadline)
-        return self._engine.flush(deadline) and drained
+        return self._service.flush(deadline) and drained
 
     def close(self) -> None:
         """Commit what is left and let go of threads and connections; also done at program end.
@@ -224,13 +224,13 @@ class OffsetCommitListener(StreamingQueryListener):
         reached("close.before-drain")
         self._drain(deadline)
         reached("close.before-flush")
-        self._engine.close(deadline)
+        self._service.close(deadline)
         if self._driver is not None:
             self._driver.queries.close()
         reached("close.after-flush")
 
     def _drain(self, deadline: float) -> bool:
-        delivered = self._far.wait(_left(deadline))
+        delivered = self._connect_runs.wait(_left(deadline))
         return (self._driver is None or self._driver.drain(_left(deadline))) and delivered
 
 

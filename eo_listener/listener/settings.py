@@ -1,4 +1,4 @@
-"""What a listener is told, by a program's arguments or by Spark's configuration."""
+"""The settings of a listener, from a program's arguments or from Spark's configuration."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a listener is told; the arguments of `OffsetCommitListener` say what each means.
+    """The settings of a listener; the arguments of `OffsetCommitListener` say what each means.
 
     `kafka` holds librdkafka properties, `bootstrap.servers` among them, and may hold secrets.
     `bridge_timeout` is how long the bridge may be silent before the JVM starts another.
@@ -126,7 +126,7 @@ class Settings:
         return cls.of(kafka=kafka, **given)
 
     @property
-    def rules(self) -> GroupRouting:
+    def routing(self) -> GroupRouting:
         """Where to commit. Raises SettingsError for a group that cannot be used."""
         names = GroupNames(
             groups=self.groups,

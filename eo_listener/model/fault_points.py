@@ -6,7 +6,7 @@ committer, in the order of a batch's way:
 
     listener.progress      Spark has reported a batch, and nothing was done with it
     router.before-route    it waits with us; its group is not known yet
-    look.before-request, look.answered    the group is read
+    snapshot.before-request, snapshot.answered    the group is read
     commit.before-request  nothing was sent yet
     commit.after-request   the request is on its way, unanswered
     commit.answered        the group has it, the committer does not know yet

@@ -4,8 +4,8 @@ What must hold whatever happens: the group ends at the last offer, it never hold
 offered, it never goes back, an offer never waits, and `close` ends in its time. The one exception
 is declared (docs/guarantees.md): a commit that its client has given up may arrive after its
 successor, in a transaction as part of a later one of the same producer. The group is then back
-until it is committed again, `Backoff.doubt` seconds later at the latest; a commit that is held up
-for longer than that takes it back until the query moves on.
+until it is committed again, `Backoff.repeat_after` seconds later at the latest; a commit that is
+held up for longer than that takes it back until the query moves on.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from tests.attack.replies import ERRORS
 from tests.attack.wire_faults import Action, Armed, Cut, Drop, Duplicate, Hold, Moment, Refuse, Way
 from tests.topics import unique
 
-RETRY: Final = Backoff(first=0.05, longest=0.5, refused_first=0.1, refused_longest=0.5, doubt=6.0)
-POLICY: Final = Policy(look_every=0.5)
+RETRY: Final = Backoff(
+    first=0.05, longest=0.5, refused_first=0.1, refused_longest=0.5, repeat_after=6.0
+)
+POLICY: Final = Policy(snapshot_max_age=0.5)
 # Shorter than the product's, so that a lost reply is noticed while the run lasts.
 IMPATIENT: Final = {"socket.timeout.ms": "1000", "socket.connection.setup.timeout.ms": "1000"}
 PACE: Final = 0.03  # seconds between two offers
@@ -204,7 +206,7 @@ class Attack:
     def _be_late(self, armed: Armed) -> None:
         """Let the held request go, after its successor and, if very late, after the repeat."""
         if self._case.fault == VERY_LATE:
-            time.sleep(RETRY.doubt + 1.0)
+            time.sleep(RETRY.repeat_after + 1.0)
         else:
             self.outcome.require(
                 self._committer.flush(self._patience), "the flush before it failed"
@@ -212,13 +214,14 @@ class Attack:
         last = self._offers[-1][1]
         armed.release()
         # On a machine that is held up it may be later than what the repeat is for.
-        if self._case.fault == LATE and time.monotonic() < self._confirmed + RETRY.doubt:
+        if self._case.fault == LATE and time.monotonic() < self._confirmed + RETRY.repeat_after:
             time.sleep(0.5)
-            self._await_held(last, RETRY.doubt + 4.0)
+            self._await_held(last, RETRY.repeat_after + 4.0)
             held = self._held()
             self.outcome.require(
                 set(held.values()) == {last},
-                f"not healed within {RETRY.doubt} s: {last} was confirmed, the group holds {held}",
+                f"not healed within {RETRY.repeat_after} s: {last} was confirmed, "
+                f"the group holds {held}",
             )
 
     def _await_held(self, offset: int, seconds: float) -> None:

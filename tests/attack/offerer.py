@@ -35,7 +35,7 @@ class Settings:
     partitions: int = 1
     properties: Mapping[str, str] = field(default_factory=dict)
     retry: Mapping[str, float] = field(default_factory=dict)
-    look_every: float = 60.0
+    snapshot_max_age: float = 60.0
 
     def text(self) -> str:
         return json.dumps(asdict(self))
@@ -56,7 +56,7 @@ class Offerer:
             lambda cluster: open_groups(dict(cluster.properties), settings.mode),
             observers=[self._told],
             retry=Backoff(**settings.retry),
-            policy=Policy(look_every=settings.look_every),
+            policy=Policy(snapshot_max_age=settings.snapshot_max_age),
         )
 
     def obey(self, line: str) -> None:
@@ -64,7 +64,7 @@ class Offerer:
             case ["offer", offset]:
                 self._committer.offer(self._commit(int(offset)))
             case ["renew", offset]:
-                self._committer.offer(self._commit(int(offset)), renew=True)
+                self._committer.offer(self._commit(int(offset)), recommit=True)
             case ["flush"]:
                 say(f"flushed {self._committer.flush(20.0)}")
             case ["close"]:

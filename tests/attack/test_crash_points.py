@@ -21,7 +21,7 @@ from tests.topics import unique
 
 pytestmark = pytest.mark.kafka
 
-LOOKING = ["look.before-request", "look.answered"]
+LOOKING = ["snapshot.before-request", "snapshot.answered"]
 COMMITTING = ["commit.before-request", "commit.after-request", "commit.answered"]
 SPARK = ["listener.progress", "router.before-route", *COMMITTING]
 TRANSACTION = ["transaction.begun", "transaction.offsets-sent", "transaction.committed"]
@@ -59,7 +59,7 @@ def test_killed_there_a_successor_goes_on(
 ) -> None:
     """SIGKILL at that point: nothing wrong is left in the group, and the next driver goes on."""
     faults = environment({point: Fault(do="kill", nth=nth)}, tmp_path / "log")
-    victim = stage.driver("a", environment=faults, look_every=0.25)
+    victim = stage.driver("a", environment=faults, snapshot_max_age=0.25)
     offer_until(victim, lambda: victim.code() is not None)
     assert victim.code() == -signal.SIGKILL
     assert (tmp_path / "log").read_text().splitlines()[-1] == f"{point} {nth} kill"
@@ -80,8 +80,9 @@ def test_held_there_and_resumed_when_a_successor_has_moved_on(
     The successor names it before its own next commit, which is the last word.
     """
     faults = environment({point: Fault(do="stop", nth=nth)}, tmp_path / "log")
-    successor = stage.driver("b", look_every=0.25)  # already here: the zombie is not held for long
-    zombie = stage.driver("a", environment=faults, look_every=0.25)
+    # Already here: the zombie is not held for long.
+    successor = stage.driver("b", snapshot_max_age=0.25)
+    zombie = stage.driver("a", environment=faults, snapshot_max_age=0.25)
     offer_until(zombie, zombie.frozen)
     offer(successor, 50)
     zombie.thaw()
@@ -93,7 +94,7 @@ def test_held_there_and_resumed_when_a_successor_has_moved_on(
     offer(successor, 60)
     back = stage.went_back()
     assert [limit for _, limit in back] in ([], [50])
-    if point in ("look.before-request", "commit.answered"):
+    if point in ("snapshot.before-request", "commit.answered"):
         assert back == []
     # One that stood still for long, or whose connection broke, fails and looks before it goes on.
     failed = any(line.startswith("CommitFailed") for line in zombie.lines)
@@ -154,9 +155,9 @@ def test_held_there_in_a_mode_that_fences(
     Even what would be no step back. It says once that it was replaced; the successor goes on.
     """
     faults = environment({point: Fault(do="stop", nth=nth)}, tmp_path / "log")
-    zombie = stage.driver("a", environment=faults, look_every=0.25, mode=mode)
+    zombie = stage.driver("a", environment=faults, snapshot_max_age=0.25, mode=mode)
     offer_until(zombie, zombie.frozen)
-    successor = stage.driver("b", look_every=0.25, mode=mode)
+    successor = stage.driver("b", snapshot_max_age=0.25, mode=mode)
     offer(successor, 50)
     zombie.thaw()
     zombie.say("offer 45")

@@ -116,8 +116,8 @@ def test_a_request_in_flight_of_a_dead_driver_lands_late(stage: Stage) -> None:
 
 
 def test_a_zombie_that_reads_the_group_first_does_no_harm(stage: Stage) -> None:
-    """After a pause longer than `look_every` it looks first, and finds the successor."""
-    zombie, successor = stage.driver("a", look_every=1.0), stage.driver("b")
+    """After a pause longer than `snapshot_max_age` it looks first, and finds the successor."""
+    zombie, successor = stage.driver("a", snapshot_max_age=1.0), stage.driver("b")
     offer(zombie, 5)
     zombie.freeze()
     zombie.say("offer 10")

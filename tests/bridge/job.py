@@ -55,16 +55,16 @@ def main(commands: Path) -> None:
     print("READY", flush=True)  # noqa: T201  # what the test waits for
     with commands.open() as lines:
         for line in lines:
-            told = json.loads(line)
-            name = told.get("session", "first")
+            message = json.loads(line)
+            name = message.get("session", "first")
             session = sessions[name] = sessions.get(name) or spark.newSession()
-            match told["do"]:
+            match message["do"]:
                 case "start":
-                    queries[told["group"]] = start(session, told)
+                    queries[message["group"]] = start(session, message)
                 case "drain":
-                    queries[told["group"]].processAllAvailable()
+                    queries[message["group"]].processAllAvailable()
                 case "stop":
-                    queries[told["group"]].stop()
+                    queries[message["group"]].stop()
                 case "listen":
                     listen(session)
                 case "listen in Java":
@@ -74,7 +74,7 @@ def main(commands: Path) -> None:
                 case "again":
                     spark = SparkSession.builder.getOrCreate()
                     sessions, queries = {"first": spark}, {}
-            print("DONE", told["do"], flush=True)  # noqa: T201  # and this
+            print("DONE", message["do"], flush=True)  # noqa: T201  # and this
 
 
 if __name__ == "__main__":

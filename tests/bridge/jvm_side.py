@@ -62,7 +62,7 @@ class JvmSide:
         self.errors = ""
         self._answers = {"ended": "false", **answers}
         self._heard = threading.Condition()
-        self._writing = threading.Lock()
+        self._write_lock = threading.Lock()
         self._deaf = threading.Event()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "eo_listener.bridge"],
@@ -74,7 +74,7 @@ class JvmSide:
         self._threads = [threading.Thread(target=one) for one in (self._read, self._complain)]
         for thread in self._threads:
             thread.start()
-        self.say(hello(conf) if first is None else dict(first))
+        self.send(hello(conf) if first is None else dict(first))
 
     def __enter__(self) -> JvmSide:
         return self
@@ -91,21 +91,21 @@ class JvmSide:
             thread.join(10)
         self.hang_up()
 
-    def say(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         """Send a line."""
         self.write(json.dumps(message).encode() + b"\n")
 
     def write(self, raw: bytes) -> None:
         """Send any bytes."""
         assert self.process.stdin is not None
-        with self._writing:
+        with self._write_lock:
             self.process.stdin.write(raw)
             self.process.stdin.flush()
 
     def deafen(self) -> None:
         """Close the other pipe, as a driver does that dies."""
         self._deaf.set()
-        self.say({"ping": 0})  # for the thread that reads to see it
+        self.send({"ping": 0})  # for the thread that reads to see it
         self._threads[0].join(10)
 
     def hang_up(self) -> None:
@@ -135,13 +135,13 @@ class JvmSide:
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
-                told = json.loads(line)
-                if "ask" in told and told["what"] in self._answers:
-                    answer = self._answers[told["what"]]
+                message = json.loads(line)
+                if "ask" in message and message["what"] in self._answers:
+                    answer = self._answers[message["what"]]
                     text = answer if isinstance(answer, str) else json.dumps(answer)
-                    self.say({"answer": told["ask"], "text": text})
+                    self.send({"answer": message["ask"], "text": text})
                 with self._heard:
-                    self.lines.append(told)
+                    self.lines.append(message)
                     self._heard.notify_all()
                 if self._deaf.is_set():
                     return

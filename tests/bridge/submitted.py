@@ -160,11 +160,11 @@ class Driver:
         """The bridge that runs now."""
         found: list[psutil.Process] = []
 
-        def look() -> bool:
+        def started() -> bool:
             found[:] = [one for one in self.family() if is_bridge(one)]
             return bool(found)
 
-        until(look, what=f"no bridge: {self.log[-3000:]}")
+        until(started, what=f"no bridge: {self.log[-3000:]}")
         (one,) = found
         return one
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from eo_listener.bridge.service import LONGEST, SHORTEST, Settler
+from eo_listener.bridge.service import LONGEST, SHORTEST, SettledRunReporter
 from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.group_offsets import Groups, Waiting
 from eo_listener.commit.groups.requests import SnapshotRequest
@@ -26,7 +26,7 @@ K = "k:9092"
 
 
 class Driver:
-    """A committer's board and a settler, and a clock that only the test moves.
+    """A committer's board and a reporter, and a clock that only the test moves.
 
     `codes` are the answers of Kafka to each commit and each look at a group; there none is right.
     """
@@ -35,7 +35,7 @@ class Driver:
         self.now = 0.0
         self.cluster_state = ClusterState(K)
         self.settled: list[str] = []
-        self.settler = Settler(self.settled.append)
+        self.reporter = SettledRunReporter(self.settled.append)
         self.codes: dict[str, str] = {}
         self.held: dict[str, dict[TopicPartition, Position]] = {}
         self.requests: Counter[str] = Counter()
@@ -45,10 +45,10 @@ class Driver:
     def run(self, name: str, *offers: tuple[str, int], tp: TopicPartition = TP) -> None:
         """A run that feeds these groups, has reached these offsets, and ends."""
         groups = frozenset((K, group) for group, _ in offers)
-        self.settler(RunGroupsChanged(query="q", run_id=name, groups=groups, ended=False))
+        self.reporter(RunGroupsChanged(query="q", run_id=name, groups=groups, ended=False))
         for group, offset in offers:
             self.offer(group, offset, tp)
-        self.settler.add(name)
+        self.reporter.add(name)
         self.cluster_state.retry_now(group for group, _ in offers)
         self._pause, self._look_at = SHORTEST, self.now
 
@@ -69,7 +69,7 @@ class Driver:
             while self._ask_kafka():
                 pass
             if self.now >= self._look_at:
-                self.settler.look(self.waiting)
+                self.reporter.report_settled(self.waiting)
                 self._pause = min(LONGEST, self._pause * 2)
                 self._look_at = self.now + self._pause
             self.now += 0.1
@@ -83,14 +83,14 @@ class Driver:
         held = self.held.setdefault(request.group, {})
         if isinstance(request, SnapshotRequest):
             here = [tp for tp in request.partitions if tp in held]
-            look = GroupSnapshot(
+            snapshot = GroupSnapshot(
                 held={tp: held[tp] for tp in here},
                 starts={},
                 ends=dict.fromkeys(request.partitions, 1000),
                 topic_ids={"t": "id"},
             )
             self.events += (
-                self.cluster_state.on_snapshot(request, look, self.now)
+                self.cluster_state.on_snapshot(request, snapshot, self.now)
                 if code is None
                 else self.cluster_state.on_snapshot_failed(request, code, self.now)
             )
@@ -182,27 +182,27 @@ def test_a_run_does_not_wait_for_those_that_go_on(driver: Driver) -> None:
     """Where a busy query feeds the same group, something always waits; not what the run reached."""
     driver.offer("g", 1, OTHER)
     driver.run("r", ("g", 10))
-    driver.settler.look(driver.waiting)
+    driver.reporter.report_settled(driver.waiting)
     assert driver.settled == []
     driver._ask_kafka()
     driver._ask_kafka()
     driver.offer("g", 11)
     driver.offer("g", 2, OTHER)
-    driver.settler.look(driver.waiting)
+    driver.reporter.report_settled(driver.waiting)
     assert driver.settled == ["r"]
     assert driver.held["g"][TP].offset == 10
 
 
 def test_other_events_are_passed_over(driver: Driver) -> None:
     """Whatever it is; and the end of a run takes no groups from it."""
-    driver.settler(CommitAbandoned(cluster=K, group="g", offsets=Offsets({TP: 1})))
-    driver.settler(
+    driver.reporter(CommitAbandoned(cluster=K, group="g", offsets=Offsets({TP: 1})))
+    driver.reporter(
         RunGroupsChanged(query="q", run_id="r", groups=frozenset({(K, "g")}), ended=False)
     )
-    driver.settler(RunGroupsChanged(query="q", run_id="r", groups=frozenset(), ended=True))
+    driver.reporter(RunGroupsChanged(query="q", run_id="r", groups=frozenset(), ended=True))
     driver.offer("g", 10)
-    driver.settler.add("r")
-    driver.settler.look(driver.waiting)
+    driver.reporter.add("r")
+    driver.reporter.report_settled(driver.waiting)
     assert driver.settled == []
 
 
@@ -215,14 +215,14 @@ def test_it_looks_again_while_something_waits_and_sleeps_else() -> None:
         looks.append(groups)
         return frozenset({Waiting(K, "g", TP, 1)} if len(looks) < 3 else ())
 
-    settler = Settler(lambda _: settled.set())
+    reporter = SettledRunReporter(lambda _: settled.set())
     before = set(threading.enumerate())
-    settler.start(waiting)
+    reporter.start(waiting)
     (thread,) = set(threading.enumerate()) - before
     assert thread.daemon
     thread.join(3 * SHORTEST)
     assert looks == []
-    settler.add("r")
+    reporter.add("r")
     assert settled.wait(60)
     assert len(looks) == 3  # at the run itself, and twice at what it left
 
@@ -232,7 +232,7 @@ def test_an_end_that_is_told_twice_settles_nothing_by_itself(driver: Driver) -> 
     driver.codes = {"g": "_TRANSPORT"}
     driver.run("r", ("g", 10))
     driver.pass_by(10)
-    driver.settler.add("r")
+    driver.reporter.add("r")
     driver.pass_by(10)
     assert driver.settled == []
     del driver.codes["g"]

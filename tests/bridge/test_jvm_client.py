@@ -22,40 +22,40 @@ class Answering(io.BytesIO):
 
     def __init__(self, answer: Callable[[dict[str, Any]], Answer | None]) -> None:
         super().__init__()
-        self.pipe: JvmClient | None = None
+        self.jvm: JvmClient | None = None
         self.asked: list[dict[str, Any]] = []
         self._answer = answer
 
     def write(self, line: Any) -> int:
-        told = json.loads(line)
-        self.asked.append(told)
-        answer = self._answer(told)
-        if answer is not None and self.pipe is not None:
-            threading.Timer(0.05, self.pipe.answered, [answer]).start()
+        message = json.loads(line)
+        self.asked.append(message)
+        answer = self._answer(message)
+        if answer is not None and self.jvm is not None:
+            threading.Timer(0.05, self.jvm.answered, [answer]).start()
         return len(line)
 
 
 def connected(answer: Callable[[dict[str, Any]], Answer | None]) -> tuple[JvmClient, Answering]:
     output = Answering(answer)
-    output.pipe = JvmClient(output)
-    return output.pipe, output
+    output.jvm = JvmClient(output)
+    return output.jvm, output
 
 
 def ok(text: str) -> Callable[[dict[str, Any]], Answer | None]:
-    return lambda told: Answer(number=told["ask"], text=text, failed=None)
+    return lambda message: Answer(number=message["ask"], text=text, failed=None)
 
 
 def test_an_answer() -> None:
     """The text of the answer with the question's number is what `ask` returns."""
-    pipe, output = connected(ok("42"))
-    assert pipe.ask("mode", run_id="r", timeout=5) == "42"
+    jvm, output = connected(ok("42"))
+    assert jvm.ask("mode", run_id="r", timeout=5) == "42"
     assert output.asked[0] == {"ask": 1, "what": "mode", "run": "r", "call": "", "argument": ""}
 
 
 def test_hands() -> None:
     """What hands are to do goes over with its argument, and the answer comes back as it is."""
-    pipe, output = connected(ok('{"v":1}'))
-    assert BridgeShimClient(pipe).call("stores.pem", '{"password":"x"}') == '{"v":1}'
+    jvm, output = connected(ok('{"v":1}'))
+    assert BridgeShimClient(jvm).call("stores.pem", '{"password":"x"}') == '{"v":1}'
     assert output.asked[0]["what"] == "call"
     assert output.asked[0]["call"] == "stores.pem"
     assert output.asked[0]["argument"] == '{"password":"x"}'
@@ -63,28 +63,30 @@ def test_hands() -> None:
 
 def test_a_failure_is_an_error() -> None:
     """Why the JVM could not answer is the cause of the error."""
-    pipe, _ = connected(lambda told: Answer(number=told["ask"], text=None, failed="no such query"))
+    jvm, _ = connected(
+        lambda message: Answer(number=message["ask"], text=None, failed="no such query")
+    )
     with pytest.raises(JvmError, match="no such query"):
-        BridgeQueries(pipe, lambda run: None).position("q", "r")
+        BridgeQueries(jvm, lambda run: None).position("q", "r")
 
 
 def test_no_answer_in_time() -> None:
     """A question has its time; an answer that comes later is dropped."""
-    pipe, output = connected(lambda told: None)
+    jvm, output = connected(lambda message: None)
     with pytest.raises(JvmError, match=r"longer than 0\.1 s"):
-        pipe.ask("position", timeout=0.1)
-    pipe.answered(Answer(number=output.asked[0]["ask"], text="late", failed=None))
-    pipe.answered(Answer(number=99, text="never asked", failed=None))
+        jvm.ask("position", timeout=0.1)
+    jvm.answered(Answer(number=output.asked[0]["ask"], text="late", failed=None))
+    jvm.answered(Answer(number=99, text="never asked", failed=None))
 
 
 def test_a_pipe_that_is_closed() -> None:
     """Who waits when the JVM goes is told at once, and so is who asks afterwards."""
-    pipe, _ = connected(lambda told: None)
-    threading.Timer(0.1, pipe.close).start()
+    jvm, _ = connected(lambda message: None)
+    threading.Timer(0.1, jvm.close).start()
     with pytest.raises(JvmError, match="ended, or closed the pipe"):
-        pipe.ask("position", timeout=20)
+        jvm.ask("position", timeout=20)
     with pytest.raises(JvmError, match="ended, or closed the pipe"):
-        pipe.ask("position", timeout=20)
+        jvm.ask("position", timeout=20)
 
 
 def test_nobody_reads() -> None:
@@ -114,11 +116,11 @@ def test_what_the_shim_says_is_read() -> None:
         "ended": "false",
     }
 
-    def answer(told: dict[str, Any]) -> Answer:
-        return Answer(number=told["ask"], text=answers[told["what"]], failed=None)
+    def answer(message: dict[str, Any]) -> Answer:
+        return Answer(number=message["ask"], text=answers[message["what"]], failed=None)
 
-    pipe, _ = connected(answer)
-    queries = BridgeQueries(pipe, forgotten.append)
+    jvm, _ = connected(answer)
+    queries = BridgeQueries(jvm, forgotten.append)
     assert queries.options("q", "r") == {1: {"subscribe": "t"}}
     assert queries.mode("q", "r") is QueryMode.REAL_TIME
     assert queries.position("q", "r") is None

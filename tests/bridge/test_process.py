@@ -64,10 +64,10 @@ def test_greeting_and_pings() -> None:
             "flush": 2.0,
             "timeout": 60.0,
         }
-        jvm.say({"ping": 7})
+        jvm.send({"ping": 7})
         assert jvm.await_line("pong") == {"pong": 7}
-        jvm.say({"something": "of a newer shim"})
-        jvm.say({"end": 1.0})
+        jvm.send({"something": "of a newer shim"})
+        jvm.send({"end": 1.0})
         assert jvm.ended() == 0
         assert jvm.errors == ""
 
@@ -108,10 +108,10 @@ def test_what_is_printed_does_not_reach_the_protocol() -> None:
     trouble = {"EO_LISTENER_FAULT_POINTS": "tests.bridge.troublemaker", "EO_TROUBLE": "prints"}
     with JvmSide(environment=trouble) as jvm:
         jvm.await_line("v")
-        jvm.say({"ping": 1})
+        jvm.send({"ping": 1})
         jvm.await_line("pong")
         assert len(jvm.lines) == 2
-        jvm.say({"end": 1})
+        jvm.send({"end": 1})
         assert jvm.ended() == 0
     assert "a library says hello" in jvm.errors
     assert "and so does C" in jvm.errors
@@ -122,7 +122,7 @@ def test_a_fault_of_its_own_ends_it() -> None:
     trouble = {"EO_LISTENER_FAULT_POINTS": "tests.bridge.troublemaker", "EO_TROUBLE": "fails"}
     with JvmSide(environment=trouble) as jvm:
         jvm.await_line("v")
-        jvm.say({"ping": 1})
+        jvm.send({"ping": 1})
         assert jvm.ended() == 3
     assert "ZeroDivisionError" in jvm.errors
     assert all(line.startswith("ERROR ") for line in jvm.errors.splitlines())
@@ -134,7 +134,7 @@ def test_signals_are_left_to_the_driver(number: signal.Signals) -> None:
     with JvmSide() as jvm:
         jvm.await_line("v")
         jvm.process.send_signal(number)
-        jvm.say({"ping": 1})
+        jvm.send({"ping": 1})
         jvm.await_line("pong")
         jvm.hang_up()
         assert jvm.ended() == 0
@@ -144,7 +144,7 @@ def test_a_system_without_a_signal() -> None:
     """Where there is no SIGHUP (Windows) the others are ignored all the same."""
     code = (
         "import signal; del signal.SIGHUP; from eo_listener.bridge import process; "
-        "process.outlive_signals(); print(signal.getsignal(signal.SIGTERM) is signal.SIG_IGN)"
+        "process.ignore_signals(); print(signal.getsignal(signal.SIGTERM) is signal.SIG_IGN)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
@@ -183,16 +183,16 @@ def test_what_it_has_is_committed_at_its_end(broker: Broker, ending: str) -> Non
     }
     with JvmSide(answers=answers) as jvm:
         jvm.await_line("v")
-        jvm.say(started())
+        jvm.send(started())
         until(lambda: [line for line in jvm.lines if line.get("what") == "position"])
-        jvm.say(progress(topic, 9, batch=1, start=5))
+        jvm.send(progress(topic, 9, batch=1, start=5))
         if ending == "told":
-            jvm.say({"end": 10.0})
+            jvm.send({"end": 10.0})
         else:
-            jvm.say({"ping": 1})
+            jvm.send({"ping": 1})
             jvm.await_line("pong")
             jvm.deafen()
-            jvm.say({"ping": 2})  # whose answer nobody reads
+            jvm.send({"ping": 2})  # whose answer nobody reads
             jvm.hang_up()
         began = time.monotonic()
         assert jvm.ended() == 0
@@ -213,14 +213,14 @@ def test_a_run_is_forgotten_when_it_is_committed(broker: Broker) -> None:
         "position": position(topic, 9, batch=1),
     }
     with JvmSide(answers=answers) as jvm:
-        jvm.say(started())
-        jvm.say({"ended": RUN})
+        jvm.send(started())
+        jvm.send({"ended": RUN})
         assert jvm.await_line("forget") == {"forget": RUN}
         assert total(broker.bootstrap_servers, group) == 9
     away = {**answers, "sources": sources("127.0.0.1:1", topic, group)}
     with JvmSide(answers=away) as jvm:
-        jvm.say(started())
-        jvm.say({"ended": RUN})
+        jvm.send(started())
+        jvm.send({"ended": RUN})
         until(lambda: "commit failed" in jvm.errors)
         time.sleep(1)
         assert not [line for line in jvm.lines if "forget" in line]
@@ -236,11 +236,11 @@ def test_an_end_that_hangs_is_cut_off(broker: Broker) -> None:
     }
     trouble = {"EO_LISTENER_FAULT_POINTS": "tests.bridge.troublemaker", "EO_TROUBLE": "hangs"}
     with JvmSide(answers=answers, environment=trouble) as jvm:
-        jvm.say(started())
-        jvm.say(progress("t", 9))
-        jvm.say({"ping": 1})
+        jvm.send(started())
+        jvm.send(progress("t", 9))
+        jvm.send({"ping": 1})
         jvm.await_line("pong")
-        jvm.say({"end": 1.0})
+        jvm.send({"end": 1.0})
         began = time.monotonic()
         jvm.ended()
         assert time.monotonic() - began < 8
@@ -257,10 +257,10 @@ def test_secrets_stay_inside() -> None:
         "position": {"v": 1, "restored": True, "batch": 1, "sources": [{"index": 0}]},
     }
     with JvmSide(conf, answers=answers, first={**hello(conf), "debug": True}) as jvm:
-        jvm.say(started())
-        jvm.say(progress("t", 9))
-        jvm.say({"ended": RUN})
-        jvm.say({"end": 3.0})
+        jvm.send(started())
+        jvm.send(progress("t", 9))
+        jvm.send({"ended": RUN})
+        jvm.send({"end": 3.0})
         jvm.ended()
     assert "ERROR" in jvm.errors
     assert SECRET not in jvm.errors

@@ -14,7 +14,7 @@ def reached(name: str) -> None:
             os.write(1, b"and so does C\n")
         case "fails", "bridge.line":
             raise ZeroDivisionError
-        case "hangs", "look.before-request":
+        case "hangs", "snapshot.before-request":
             threading.Event().wait()
         case _:
             pass

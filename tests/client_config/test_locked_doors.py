@@ -47,8 +47,8 @@ def commit_of(
     progress = Progress(
         query_id="1", run_id="2", name="q", batch_id=7, timestamp="", sources=(source,)
     )
-    rules = GroupRouting(names=GroupNames(groups={"q": group}), kafka=own)
-    route = rules.route(progress, {0: options})
+    routing = GroupRouting(names=GroupNames(groups={"q": group}), kafka=own)
+    route = routing.route(progress, {0: options})
     assert not route.ignored
     (commit,) = route.commits
     return commit

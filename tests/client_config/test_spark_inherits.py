@@ -137,7 +137,7 @@ def told(spark: SparkSession, secured: Secured, tmp_path_factory: pytest.TempPat
             assert query.awaitTermination(180)
             assert listener.flush(60), told.lines
             told.shown = repr(listener) + repr(vars(listener))
-            told.clusters = tuple(listener._engine._committer._workers)
+            told.clusters = tuple(listener._service._committer._workers)
         finally:
             spark.streams.removeListener(listener)
             listener.close()

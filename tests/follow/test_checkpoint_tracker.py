@@ -47,7 +47,7 @@ def at(number: int, *sources: Mapping[int, int], query: str = ID, topic: str = "
     return Reading(query_id=query, durable=batch(number, *sources, topic=topic))
 
 
-def watch(
+def tracker(
     target: FollowedCheckpoint = TARGET, guard: GuardMode = GuardMode.WITHHOLD
 ) -> CheckpointTracker:
     return CheckpointTracker(target, "/c", guard=guard, interval=5.0, recommit_interval=3600.0)
@@ -82,20 +82,20 @@ def test_a_look_at_a_folder_says_what_is_wrong_with_it(tmp_path: Path) -> None:
 
 def test_each_new_batch_is_committed_once() -> None:
     """The whole map of a batch, when it is new; nothing while it stays the same."""
-    one = watch()
-    first = one.saw(at(3, {0: 5, 1: 7}), 100.0)
+    one = tracker()
+    first = one.on_reading(at(3, {0: 5, 1: 7}), 100.0)
     assert committed(first) == {"g": {0: 5, 1: 7}}
     assert kinds(first) == [NoticeKind.FOLLOWING]
-    assert not first.renew
-    same = one.saw(at(3, {0: 5, 1: 7}), 105.0)
+    assert not first.recommit
+    same = one.on_reading(at(3, {0: 5, 1: 7}), 105.0)
     assert (same.commits, same.events) == ((), ())
-    assert committed(one.saw(at(7, {0: 9, 1: 7}), 110.0)) == {"g": {0: 9, 1: 7}}
+    assert committed(one.on_reading(at(7, {0: 9, 1: 7}), 110.0)) == {"g": {0: 9, 1: 7}}
 
 
 def test_the_metadata_says_query_batch_and_sidecar() -> None:
     """Whoever reads the group sees which query's checkpoint it follows."""
-    one = watch(replace(TARGET, name="flights"))
-    (commit,) = one.saw(at(41, {0: 5}), 0.0).commits
+    one = tracker(replace(TARGET, name="flights"))
+    (commit,) = one.on_reading(at(41, {0: 5}), 0.0).commits
     metadata = CommitMetadata.parse(commit.positions[TopicPartition("t", 0)].metadata)
     assert metadata == CommitMetadata(
         name="flights", query_id="95fa6369", run_id="follow", batch_id=41
@@ -104,30 +104,32 @@ def test_the_metadata_says_query_batch_and_sidecar() -> None:
 
 def test_the_full_map_is_renewed_with_each_recommit() -> None:
     """All of it, also when nothing has changed, every `recommit_interval` seconds."""
-    one = watch()
-    one.saw(at(3, {0: 5, 1: 7}), 100.0)
-    assert one.saw(at(3, {0: 5, 1: 7}), 3699.0).commits == ()
-    beat = one.saw(at(3, {0: 5, 1: 7}), 3700.0)
-    assert beat.renew
+    one = tracker()
+    one.on_reading(at(3, {0: 5, 1: 7}), 100.0)
+    assert one.on_reading(at(3, {0: 5, 1: 7}), 3699.0).commits == ()
+    beat = one.on_reading(at(3, {0: 5, 1: 7}), 3700.0)
+    assert beat.recommit
     assert committed(beat) == {"g": {0: 5, 1: 7}}
-    assert one.saw(at(3, {0: 5, 1: 7}), 3705.0).commits == ()
+    assert one.on_reading(at(3, {0: 5, 1: 7}), 3705.0).commits == ()
 
 
 def test_the_lesser_of_two_sources_counts() -> None:
     """Where two sources of a query read one partition, the group waits for the slower."""
-    assert committed(watch().saw(at(3, {0: 5, 1: 7}, {0: 4, 1: 9}), 0.0)) == {"g": {0: 4, 1: 7}}
+    assert committed(tracker().on_reading(at(3, {0: 5, 1: 7}, {0: 4, 1: 9}), 0.0)) == {
+        "g": {0: 4, 1: 7}
+    }
 
 
 def test_topics_have_groups_of_their_own() -> None:
     """A topic goes to its group, the rest to the rest's; one without a group is told once."""
     target = replace(TARGET, groups={"a": "ga", "*": "rest"})
-    assert committed(watch(target).saw(at(1, {0: 5}, topic="a"), 0.0)) == {"ga": {0: 5}}
-    assert committed(watch(target).saw(at(1, {0: 5}, topic="b"), 0.0)) == {"rest": {0: 5}}
-    alone = watch(replace(TARGET, groups={"a": "ga"}))
-    step = alone.saw(at(1, {0: 5}, topic="b"), 0.0)
+    assert committed(tracker(target).on_reading(at(1, {0: 5}, topic="a"), 0.0)) == {"ga": {0: 5}}
+    assert committed(tracker(target).on_reading(at(1, {0: 5}, topic="b"), 0.0)) == {"rest": {0: 5}}
+    alone = tracker(replace(TARGET, groups={"a": "ga"}))
+    step = alone.on_reading(at(1, {0: 5}, topic="b"), 0.0)
     assert step.commits == ()
     assert kinds(step) == [NoticeKind.FOLLOWING, NoticeKind.NO_GROUP]
-    assert kinds(alone.saw(at(2, {0: 6}, topic="b"), 1.0)) == []
+    assert kinds(alone.on_reading(at(2, {0: 6}, topic="b"), 1.0)) == []
 
 
 def test_topics_without_a_group_are_told_in_their_order() -> None:
@@ -141,35 +143,40 @@ def test_topics_without_a_group_are_told_in_their_order() -> None:
 
 def test_a_checkpoint_whose_id_cannot_be_read_is_no_other_one() -> None:
     """It is the same as before once it can be read again, with nothing new to commit."""
-    one = watch()
-    one.saw(at(3, {0: 5}), 0.0)
+    one = tracker()
+    one.on_reading(at(3, {0: 5}), 0.0)
     damaged = Reading(findings=(FileFinding(file="metadata", kind=FileFindingKind.EMPTY),))
     for now in (5.0, 10.0, 15.0):
-        step = one.saw(damaged, now)
+        step = one.on_reading(damaged, now)
         assert NoticeKind.REPLACED not in kinds(step)
         assert not step.released
-    assert one.saw(at(3, {0: 5}), 20.0).commits == ()
+    assert one.on_reading(at(3, {0: 5}), 20.0).commits == ()
 
 
 def test_a_missing_checkpoint_is_waited_for_and_told_once() -> None:
     """Absent, there, gone, there again: one notice each."""
-    one = watch()
-    assert kinds(one.saw(Reading(), 0.0)) == [NoticeKind.ABSENT]
-    assert kinds(one.saw(Reading(), 5.0)) == []
-    assert kinds(one.saw(at(0, {0: 1}), 10.0)) == [NoticeKind.RECOVERED, NoticeKind.FOLLOWING]
-    assert kinds(one.saw(Reading(), 15.0)) == []  # one look may meet it in the middle of a change
-    gone = one.saw(Reading(), 20.0)
+    one = tracker()
+    assert kinds(one.on_reading(Reading(), 0.0)) == [NoticeKind.ABSENT]
+    assert kinds(one.on_reading(Reading(), 5.0)) == []
+    assert kinds(one.on_reading(at(0, {0: 1}), 10.0)) == [
+        NoticeKind.RECOVERED,
+        NoticeKind.FOLLOWING,
+    ]
+    assert (
+        kinds(one.on_reading(Reading(), 15.0)) == []
+    )  # one look may meet it in the middle of a change
+    gone = one.on_reading(Reading(), 20.0)
     assert kinds(gone) == [NoticeKind.GONE]
     assert gone.released
-    assert kinds(one.saw(Reading(), 25.0)) == []
-    assert kinds(one.saw(at(0, {0: 1}), 30.0)) == [NoticeKind.RECOVERED]
+    assert kinds(one.on_reading(Reading(), 25.0)) == []
+    assert kinds(one.on_reading(at(0, {0: 1}), 30.0)) == [NoticeKind.RECOVERED]
 
 
 def test_another_query_in_the_same_place_is_told() -> None:
     """Its offsets are committed as they are: whether a group may go back is not decided here."""
-    one = watch()
-    one.saw(at(9, {0: 50}), 0.0)
-    step = one.saw(at(0, {0: 3}, query=OTHER), 5.0)
+    one = tracker()
+    one.on_reading(at(9, {0: 50}), 0.0)
+    step = one.on_reading(at(0, {0: 3}, query=OTHER), 5.0)
     assert kinds(step) == [NoticeKind.REPLACED, NoticeKind.FOLLOWING]
     assert step.released
     assert committed(step) == {"g": {0: 3}}
@@ -177,45 +184,45 @@ def test_another_query_in_the_same_place_is_told() -> None:
 
 def test_a_torn_file_counts_when_it_stays_torn() -> None:
     """One look may meet a file that is being written; the second one tells, once."""
-    one = watch()
-    one.saw(at(7, {0: 50}), 0.0)
+    one = tracker()
+    one.on_reading(at(7, {0: 50}), 0.0)
     torn = replace(at(7, {0: 50}), findings=(TORN,))
-    assert one.saw(torn, 5.0).events == ()
-    assert kinds(one.saw(torn, 10.0)) == [NoticeKind.UNREADABLE]
-    assert one.saw(torn, 15.0).events == ()
-    assert committed(one.saw(at(8, {0: 60}), 20.0)) == {"g": {0: 60}}
+    assert one.on_reading(torn, 5.0).events == ()
+    assert kinds(one.on_reading(torn, 10.0)) == [NoticeKind.UNREADABLE]
+    assert one.on_reading(torn, 15.0).events == ()
+    assert committed(one.on_reading(at(8, {0: 60}), 20.0)) == {"g": {0: 60}}
 
 
 def test_a_torn_newest_batch_takes_nothing_back() -> None:
     """When only an older batch can be read, the group stays where it is, recommit included."""
-    one = watch()
-    one.saw(at(8, {0: 60}), 0.0)
+    one = tracker()
+    one.on_reading(at(8, {0: 60}), 0.0)
     older = replace(at(7, {0: 50}), findings=(TORN,))
     for now in (5.0, 10.0, 15.0):
-        assert one.saw(older, now).commits == ()
-    assert committed(one.saw(older, 4000.0)) == {"g": {0: 60}}
+        assert one.on_reading(older, now).commits == ()
+    assert committed(one.on_reading(older, 4000.0)) == {"g": {0: 60}}
 
 
 def test_a_checkpoint_taken_back_is_told_and_offered() -> None:
     """An older batch, twice and nothing torn: somebody rewound it; the committer decides."""
-    one = watch()
-    one.saw(at(8, {0: 60}), 0.0)
-    assert one.saw(at(5, {0: 30}), 5.0).commits == ()
-    step = one.saw(at(5, {0: 30}), 10.0)
+    one = tracker()
+    one.on_reading(at(8, {0: 60}), 0.0)
+    assert one.on_reading(at(5, {0: 30}), 5.0).commits == ()
+    step = one.on_reading(at(5, {0: 30}), 10.0)
     assert kinds(step) == [NoticeKind.REWOUND]
     assert committed(step) == {"g": {0: 30}}
     emptied = Reading(query_id=ID)
-    one.saw(emptied, 15.0)
-    assert kinds(one.saw(emptied, 20.0)) == [NoticeKind.REWOUND]
-    assert one.saw(emptied, 25.0).events == ()
+    one.on_reading(emptied, 15.0)
+    assert kinds(one.on_reading(emptied, 20.0)) == [NoticeKind.REWOUND]
+    assert one.on_reading(emptied, 25.0).events == ()
 
 
 def test_a_batch_made_anew_is_told_and_offered() -> None:
     """The same number with other offsets, twice: the batch was taken away and planned again."""
-    one = watch()
-    one.saw(at(8, {0: 60}), 0.0)
-    assert one.saw(at(8, {0: 70}), 5.0).commits == ()
-    step = one.saw(at(8, {0: 70}), 10.0)
+    one = tracker()
+    one.on_reading(at(8, {0: 60}), 0.0)
+    assert one.on_reading(at(8, {0: 70}), 5.0).commits == ()
+    step = one.on_reading(at(8, {0: 70}), 10.0)
     assert kinds(step) == [NoticeKind.REWOUND]
     assert committed(step) == {"g": {0: 70}}
 
@@ -225,9 +232,9 @@ def test_a_batch_made_anew_is_told_and_offered() -> None:
 )
 def test_the_guard_withholds_a_source(ends: Mapping[int, int], kind: ViolationKind) -> None:
     """What does not continue is told and no longer committed; other sources go on."""
-    one = watch()
-    one.saw(at(1, {0: 50, 1: 9}, {5: 1}), 0.0)
-    step = one.saw(at(2, ends, {5: 2}), 5.0)
+    one = tracker()
+    one.on_reading(at(1, {0: 50, 1: 9}, {5: 1}), 0.0)
+    step = one.on_reading(at(2, ends, {5: 2}), 5.0)
     (violation,) = (event for event in step.events if isinstance(event, GuardViolation))
     assert violation.withheld
     assert violation.query == ID  # it has no name
@@ -237,44 +244,46 @@ def test_the_guard_withholds_a_source(ends: Mapping[int, int], kind: ViolationKi
     assert [sorted(tp.partition for tp in commit.positions) for commit in step.withheld] == [
         sorted(ends)
     ]
-    later = one.saw(at(3, {0: 70, 1: 9}, {5: 3}), 10.0)
+    later = one.on_reading(at(3, {0: 70, 1: 9}, {5: 3}), 10.0)
     assert committed(later) == {"g": {5: 3}}
     assert later.withheld == ()
-    beat = one.saw(at(3, {0: 70, 1: 9}, {5: 3}), 4000.0)
-    assert beat.renew
+    beat = one.on_reading(at(3, {0: 70, 1: 9}, {5: 3}), 4000.0)
+    assert beat.recommit
     assert len(beat.withheld) == 1
 
 
-@pytest.mark.parametrize(("guard", "told"), [(GuardMode.WARN, 1), (GuardMode.OFF, 0)])
-def test_a_guard_that_does_not_withhold(guard: GuardMode, told: int) -> None:
+@pytest.mark.parametrize(("guard", "notices"), [(GuardMode.WARN, 1), (GuardMode.OFF, 0)])
+def test_a_guard_that_does_not_withhold(guard: GuardMode, notices: int) -> None:
     """With warn it is told, with off it is not; both commit."""
-    one = watch(guard=guard)
-    one.saw(at(1, {0: 50}), 0.0)
-    step = one.saw(at(2, {0: 40}), 5.0)
-    assert len(step.events) == told
+    one = tracker(guard=guard)
+    one.on_reading(at(1, {0: 50}), 0.0)
+    step = one.on_reading(at(2, {0: 40}), 5.0)
+    assert len(step.events) == notices
     assert committed(step) == {"g": {0: 40}}
 
 
 def test_a_new_partition_is_no_violation() -> None:
     """It has no past to continue."""
-    one = watch()
-    one.saw(at(1, {0: 50}), 0.0)
-    step = one.saw(at(2, {0: 50, 1: 8}), 5.0)
+    one = tracker()
+    one.on_reading(at(1, {0: 50}), 0.0)
+    step = one.on_reading(at(2, {0: 50, 1: 8}), 5.0)
     assert step.events == ()
     assert committed(step) == {"g": {0: 50, 1: 8}}
 
 
 def test_a_storage_out_of_reach_is_asked_less_and_less() -> None:
     """Told once, with growing pauses of at most a minute; told again when it is over."""
-    one = watch()
+    one = tracker()
     words = (StorageError("s3://b/c cannot be read", cause=f"request {n}") for n in range(8))
-    steps = [one.saw(Reading(unreachable=error), float(now)) for now, error in enumerate(words)]
+    steps = [
+        one.on_reading(Reading(unreachable=error), float(now)) for now, error in enumerate(words)
+    ]
     assert [step.pause for step in steps] == [10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 60.0, 60.0]
     assert [kinds(step) for step in steps] == [[NoticeKind.UNREACHABLE], *[[]] * 7]
-    back = one.saw(at(1, {0: 5}), 9.0)
+    back = one.on_reading(at(1, {0: 5}), 9.0)
     assert kinds(back) == [NoticeKind.RECOVERED, NoticeKind.FOLLOWING]
     assert back.pause == 5.0
-    again = one.saw(Reading(unreachable=StorageError("s3://b/c cannot be read")), 14.0)
+    again = one.on_reading(Reading(unreachable=StorageError("s3://b/c cannot be read")), 14.0)
     assert again.pause == 10.0
 
 
@@ -286,36 +295,38 @@ def test_a_query_of_another_kind_is_told_once() -> None:
         metadata="{}",
         sources=(SourceOffsets(id="0", text="5", offsets=None),),
     )
-    one = watch()
-    step = one.saw(Reading(query_id=ID, durable=other), 0.0)
+    one = tracker()
+    step = one.on_reading(Reading(query_id=ID, durable=other), 0.0)
     assert kinds(step) == [NoticeKind.FOLLOWING, NoticeKind.NO_KAFKA]
-    later = one.saw(Reading(query_id=ID, durable=replace(other, batch=2)), 5.0)
+    later = one.on_reading(Reading(query_id=ID, durable=replace(other, batch=2)), 5.0)
     assert (later.commits, later.events) == ((), ())
     epochs = Reading(query_id=ID, durable=replace(batch(4, {0: 5}), metadata=""))
-    (notice,) = watch().saw(epochs, 0.0).events
+    (notice,) = tracker().on_reading(epochs, 0.0).events
     assert "continuous processing" in str(notice)
 
 
 def test_before_the_first_batch() -> None:
     """A query that has not finished one is told once, and committed when it has."""
-    one = watch()
+    one = tracker()
     planned = Reading(query_id=ID)
-    assert kinds(one.saw(planned, 0.0)) == [NoticeKind.NOTHING_DURABLE]
-    assert kinds(one.saw(planned, 5.0)) == []
-    assert committed(one.saw(at(0, {0: 5}), 10.0)) == {"g": {0: 5}}
+    assert kinds(one.on_reading(planned, 0.0)) == [NoticeKind.NOTHING_DURABLE]
+    assert kinds(one.on_reading(planned, 5.0)) == []
+    assert committed(one.on_reading(at(0, {0: 5}), 10.0)) == {"g": {0: 5}}
 
 
 def test_a_source_that_gets_its_first_offset_has_no_past() -> None:
     """Spark writes no offset for a source without data; one that comes later is committed."""
     empty = SourceOffsets(id="1", text="-", offsets=None)
-    one = watch()
+    one = tracker()
     first = batch(1, {0: 50})
-    one.saw(Reading(query_id=ID, durable=replace(first, sources=(*first.sources, empty))), 0.0)
-    step = one.saw(at(2, {0: 60}, {5: 7}), 5.0)
+    one.on_reading(
+        Reading(query_id=ID, durable=replace(first, sources=(*first.sources, empty))), 0.0
+    )
+    step = one.on_reading(at(2, {0: 60}, {5: 7}), 5.0)
     assert step.events == ()
     assert committed(step) == {"g": {0: 60, 5: 7}}
     gone = batch(3, {0: 70})
-    step = one.saw(
+    step = one.on_reading(
         Reading(query_id=ID, durable=replace(gone, sources=(*gone.sources, empty))), 10.0
     )
     assert committed(step) == {"g": {0: 70}}
@@ -324,53 +335,53 @@ def test_a_source_that_gets_its_first_offset_has_no_past() -> None:
 def test_a_damaged_file_before_the_first_batch_is_told_and_waited_for() -> None:
     """Nothing is durable, and something cannot be read: that is said, and not that it is new."""
     torn = Reading(query_id=ID, findings=(TORN,))
-    one = watch()
-    one.saw(torn, 0.0)
-    step = one.saw(torn, 5.0)
+    one = tracker()
+    one.on_reading(torn, 0.0)
+    step = one.on_reading(torn, 5.0)
     assert kinds(step) == [NoticeKind.UNREADABLE]
     assert (step.commits, step.pause) == ((), 5.0)
-    assert committed(one.saw(at(0, {0: 5}), 10.0)) == {"g": {0: 5}}
+    assert committed(one.on_reading(at(0, {0: 5}), 10.0)) == {"g": {0: 5}}
 
 
 def test_a_last_look_waits_for_no_other() -> None:
     """At the end a sight is believed at once: what is torn is told, what went back is offered."""
-    one = watch()
-    one.saw(at(8, {0: 60}), 0.0)
-    step = one.saw(at(5, {0: 30}), 5.0, settled=True)
+    one = tracker()
+    one.on_reading(at(8, {0: 60}), 0.0)
+    step = one.on_reading(at(5, {0: 30}), 5.0, final=True)
     assert kinds(step) == [NoticeKind.REWOUND]
     assert committed(step) == {"g": {0: 30}}
 
 
 def test_a_doubt_that_changes_is_a_new_doubt() -> None:
     """Two looks must show the same; a good one between them ends it."""
-    one = watch()
-    one.saw(at(8, {0: 60}), 0.0)
-    assert one.saw(at(5, {0: 30}), 5.0).commits == ()
-    assert one.saw(at(4, {0: 20}), 10.0).commits == ()
-    assert committed(one.saw(at(9, {0: 70}), 15.0)) == {"g": {0: 70}}
-    assert one.saw(at(4, {0: 20}), 20.0).commits == ()
-    assert committed(one.saw(at(4, {0: 20}), 25.0)) == {"g": {0: 20}}
+    one = tracker()
+    one.on_reading(at(8, {0: 60}), 0.0)
+    assert one.on_reading(at(5, {0: 30}), 5.0).commits == ()
+    assert one.on_reading(at(4, {0: 20}), 10.0).commits == ()
+    assert committed(one.on_reading(at(9, {0: 70}), 15.0)) == {"g": {0: 70}}
+    assert one.on_reading(at(4, {0: 20}), 20.0).commits == ()
+    assert committed(one.on_reading(at(4, {0: 20}), 25.0)) == {"g": {0: 20}}
 
 
 def test_a_checkpoint_that_is_gone_has_no_say_any_more() -> None:
     """Not there twice: its groups stay, and others that share them are let go on."""
-    one = watch()
-    one.saw(at(8, {0: 60}), 0.0)
+    one = tracker()
+    one.on_reading(at(8, {0: 60}), 0.0)
     absent = Reading()
-    first = one.saw(absent, 5.0)
+    first = one.on_reading(absent, 5.0)
     assert (first.released, first.events) == (False, ())
-    second = one.saw(absent, 10.0)
+    second = one.on_reading(absent, 10.0)
     assert second.released
     assert kinds(second) == [NoticeKind.GONE]
-    assert kinds(one.saw(absent, 15.0)) == []
-    assert kinds(one.saw(at(8, {0: 60}), 20.0)) == [NoticeKind.RECOVERED]
+    assert kinds(one.on_reading(absent, 15.0)) == []
+    assert kinds(one.on_reading(at(8, {0: 60}), 20.0)) == [NoticeKind.RECOVERED]
 
 
 def test_what_the_guard_withheld_is_free_with_another_query() -> None:
     """A query that was started anew is not held for what the one before did."""
-    one = watch()
-    one.saw(at(1, {0: 50}), 0.0)
-    one.saw(at(2, {0: 40}), 5.0)
-    assert one.saw(at(3, {0: 60}), 10.0).commits == ()
-    one.saw(at(0, {0: 3}, query=OTHER), 15.0)
-    assert committed(one.saw(at(1, {0: 4}, query=OTHER), 20.0)) == {"g": {0: 4}}
+    one = tracker()
+    one.on_reading(at(1, {0: 50}), 0.0)
+    one.on_reading(at(2, {0: 40}), 5.0)
+    assert one.on_reading(at(3, {0: 60}), 10.0).commits == ()
+    one.on_reading(at(0, {0: 3}, query=OTHER), 15.0)
+    assert committed(one.on_reading(at(1, {0: 4}, query=OTHER), 20.0)) == {"g": {0: 4}}

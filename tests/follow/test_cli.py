@@ -134,8 +134,8 @@ def topic(broker: Broker) -> str:
 
 
 def held(broker: Broker, group: str) -> list[int]:
-    found = positions(broker.bootstrap_servers, group)
-    return [one.offset for _, one in sorted(found.items())]
+    report_findings = positions(broker.bootstrap_servers, group)
+    return [one.offset for _, one in sorted(report_findings.items())]
 
 
 @pytest.mark.kafka
@@ -150,8 +150,8 @@ def test_once_commits_and_says_so(broker: Broker, topic: str, tmp_path: Path) ->
     surgery.rewind_to(folder, 0)
     back = run(str(folder), "-b", servers, "-g", group, "--once", "--json")
     assert back.returncode == 1
-    (told,) = json.loads(back.stdout)["checkpoints"]
-    assert {row["problem"] for row in told["groups"][group]} == {"below what the group holds"}
+    (notices,) = json.loads(back.stdout)["checkpoints"]
+    assert {row["problem"] for row in notices["groups"][group]} == {"below what the group holds"}
     assert held(broker, group) == [24, 21, 15]
     allowed = run(str(folder), "-b", servers, "-g", group, "--once", "--on-rewind", "allow")
     assert allowed.returncode == 0, allowed.stderr

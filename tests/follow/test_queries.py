@@ -131,9 +131,9 @@ class Durable:
         self._batches: dict[int, BatchOffsets] = {}
 
     def end(self) -> int:
-        found = self._checkpoint.committed().offsets
-        assert found is not None
-        return sum(found.kafka()["0"].values())
+        report_findings = self._checkpoint.committed().offsets
+        assert report_findings is not None
+        return sum(report_findings.kafka()["0"].values())
 
     def bound(self, commit: GroupCommit) -> int:
         """What the batch that a commit names had made durable."""

@@ -108,9 +108,9 @@ def test_secrets_stay_out_of_the_log(
     queries.spark.streams.removeListener(listener)
     listener.close()
     inner = [
-        listener._engine._router._tracker._rules,
-        listener._engine._committer._workers,
-        listener._engine._router._tracker._runs,
+        listener._service._tracker._tracker._routing,
+        listener._service._committer._workers,
+        listener._service._tracker._tracker._runs,
     ]
     shown = caplog.text + repr(told) + repr(listener) + repr(inner)
     assert "commits have begun" in caplog.text

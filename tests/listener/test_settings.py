@@ -128,7 +128,7 @@ def test_a_wrong_setting_is_named_with_what_to_write(key: str, value: str, says:
 def test_an_argument_of_a_wrong_kind_is_one_error(given: dict[str, Any], says: str) -> None:
     """It names the argument, and says what to give."""
     with pytest.raises(SettingsError) as refused:
-        Settings.of(**given).rules  # noqa: B018  # groups are read there
+        Settings.of(**given).routing  # noqa: B018  # groups are read there
     assert says in str(refused.value)
 
 
@@ -157,9 +157,9 @@ def test_only_a_transaction_needs_a_group_of_ascii(mode: CommitMode) -> None:
     )
     if mode is CommitMode.TRANSACTIONAL:
         with pytest.raises(SettingsError, match="printable ASCII only"):
-            settings.rules  # noqa: B018  # groups are read there
+            settings.routing  # noqa: B018  # groups are read there
     else:
-        assert settings.rules.names.groups == {"q": "spark-gr\u00fc\u00dfe"}
+        assert settings.routing.names.groups == {"q": "spark-gr\u00fc\u00dfe"}
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from eo_listener.commit.groups import group_state as lanes
-from eo_listener.commit.groups import partition_state as slots
+from eo_listener.commit.groups import group_state, partition_state
 from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.group_state import GroupState
 from eo_listener.commit.groups.partition_state import PartitionState
@@ -46,7 +45,7 @@ def planted(bug: Bug) -> Iterator[None]:
 
 
 _offer, _settle, _see = ClusterState.offer, GroupState.on_commit_answer, PartitionState.compare
-_position, _route, _look = Queries.position, GroupRouting.route, QueryTracker._look
+_position, _route, _look = Queries.position, GroupRouting.route, QueryTracker._check
 _follow = SequenceGuard.follow
 
 
@@ -67,10 +66,10 @@ def _start_offsets(self: GroupRouting, progress: Any, options: Any) -> Any:
     return _route(self, replace(progress, sources=sources), options)
 
 
-def _all_or_nothing(self: GroupState, attempt: Any, answer: Mapping[Any, Any], *rest: Any) -> Any:
+def _all_or_nothing(self: GroupState, request: Any, answer: Mapping[Any, Any], *rest: Any) -> Any:
     if None in answer.values():
-        answer = dict.fromkeys(attempt.positions)
-    return _settle(self, attempt, answer, *rest)
+        answer = dict.fromkeys(request.positions)
+    return _settle(self, request, answer, *rest)
 
 
 def _never(self: PartitionState, policy: Any) -> float:
@@ -78,7 +77,7 @@ def _never(self: PartitionState, policy: Any) -> float:
 
 
 def _once(self: PartitionState, policy: Any) -> float:
-    return 1e12 if self.on_snapshot is not None else self.not_before
+    return 1e12 if self.snapshot_at is not None else self.not_before
 
 
 def _blind_to_group(self: PartitionState, found: Any, end: int, policy: Any) -> Any:
@@ -95,26 +94,26 @@ def _nothing(self: Any, *args: Any, **how: Any) -> Any:
     return ()
 
 
-def _no_repeat(self: PartitionState, position: Any, now: float, doubt: float) -> None:
-    _land(self, position, now, doubt)
+def _no_repeat(self: PartitionState, position: Any, now: float, repeat_after: float) -> None:
+    _land(self, position, now, repeat_after)
     self.repeat = None
 
 
-def _repeat_forgotten(self: PartitionState, position: Any, now: float, doubt: float) -> None:
+def _repeat_forgotten(self: PartitionState, position: Any, now: float, repeat_after: float) -> None:
     """Doubt ends with the next commit."""
-    doubtful = self.confirmed is None or (self.trouble is not None and self.trouble.unknown)
-    _land(self, position, now, doubt)
-    self.repeat = now + doubt if doubtful else None
+    doubtful = self.confirmed is None or (self.retry_state is not None and self.retry_state.unknown)
+    _land(self, position, now, repeat_after)
+    self.repeat = now + repeat_after if doubtful else None
 
 
 _land = PartitionState.confirm
 
 
-def _first_undoubted(self: PartitionState, position: Any, now: float, doubt: float) -> None:
+def _first_undoubted(self: PartitionState, position: Any, now: float, repeat_after: float) -> None:
     """The last request of a killed driver is not thought of."""
-    doubtful = self.trouble is not None and self.trouble.unknown
-    _land(self, position, now, doubt)
-    self.repeat = now + doubt if doubtful else None
+    doubtful = self.retry_state is not None and self.retry_state.unknown
+    _land(self, position, now, repeat_after)
+    self.repeat = now + repeat_after if doubtful else None
 
 
 def _unrecorded(position: Any, held: int) -> Any:
@@ -137,7 +136,7 @@ _at = QueryRun.at
 
 
 def _not_renewed(self: ClusterState, group: str, positions: Any, **how: Any) -> Any:
-    return _offer(self, group, positions, **{**how, "renew": False})
+    return _offer(self, group, positions, **{**how, "recommit": False})
 
 
 def _blind_guard(self: SequenceGuard, progress: Any) -> Any:
@@ -209,16 +208,16 @@ def _other_guard(self: QueryTracker, *about: Any) -> None:
 _violated = QueryTracker._violated
 
 
-def _lives_for_ever(self: QueryTracker, run: QueryRun) -> bool:
+def _lives_forever(self: QueryTracker, run: QueryRun) -> bool:
     return False
 
 
 def _all_rivals(self: GroupState, positions: Any, **how: Any) -> Any:
     """No query but the very same one may go back."""
-    return _lane_offer(self, positions, **{**how, "rivals": positions})
+    return _group_offer(self, positions, **{**how, "rivals": positions})
 
 
-_lane_offer = GroupState.offer
+_group_offer = GroupState.offer
 
 
 BUGS = (
@@ -230,10 +229,10 @@ BUGS = (
         "doubt",
         ((GroupState, "on_commit_answer", _all_or_nothing),),
     ),
-    Bug("no look at all", "calm", ((PartitionState, "look_due", _never),)),
-    Bug("one look only", "answers", ((PartitionState, "look_due", _once),)),
+    Bug("no look at all", "calm", ((PartitionState, "snapshot_due", _never),)),
+    Bug("one look only", "answers", ((PartitionState, "snapshot_due", _once),)),
     Bug("the group may go back", "rewind", ((PartitionState, "compare", _blind_to_group),)),
-    Bug("the guard's mark is not read", "mark", ((PartitionState, "_see_mark", _nothing),)),
+    Bug("the guard's mark is not read", "mark", ((PartitionState, "_check_mark", _nothing),)),
     Bug("topic ids ignored", "topics", ((GroupState, "_recreations", _nothing),)),
     Bug("log end ignored", "topics", ((PartitionState, "compare", _endless),)),
     Bug("no repeat after doubt", "doubt", ((PartitionState, "confirm", _no_repeat),)),
@@ -245,10 +244,10 @@ BUGS = (
     Bug(
         "late request of a dead driver", "replay", ((PartitionState, "confirm", _first_undoubted),)
     ),
-    Bug("rewind not in the metadata", "allow", ((slots, "_rewinding", _unrecorded),)),
+    Bug("rewind not in the metadata", "allow", ((partition_state, "_rewinding", _unrecorded),)),
     Bug("guard withholds nothing", "guard", ((PartitionState, "withhold", _not_withheld),)),
     Bug("greatest of shared offsets", "shared", ((SharedPartitions, "lowest", _greatest),)),
-    Bug("a fenced lane goes on", "fenced", ((lanes, "explain", _never_final),)),
+    Bug("a fenced group goes on", "fenced", ((group_state, "explain", _never_final),)),
     Bug("no catch-up", "crash", ((QueryRun, "at", _of_nothing),)),
     Bug("no renewal", "expire", ((ClusterState, "offer", _not_renewed),)),
     Bug("guard sees nothing", "guard", ((SequenceGuard, "follow", _blind_guard),)),
@@ -269,15 +268,19 @@ BUGS = (
     Bug(
         "what a look showed is forgotten",
         "standstill",
-        ((PartitionState, "_keep_quiet", _nothing),),
+        ((PartitionState, "_cancel_repeat", _nothing),),
     ),
     Bug("looks outlive a standstill", "zombie", ((GroupState, "invalidate_snapshots", _nothing),)),
     Bug("an event counts each time", "twice", ((SequenceGuard, "follow", _unforgetting),)),
     Bug("a position's number is exact", "behind", ((query_run, "_is_at_end", _never_at_end),)),
     Bug("lost records are not looked for", "lossy", ((QueryTracker, "_losses", _no_losses),)),
-    Bug("one start of a log is kept", "lossy", ((PartitionState, "see_start", _newest_start),)),
+    Bug(
+        "one start of a log is kept",
+        "lossy",
+        ((PartitionState, "record_log_start", _newest_start),),
+    ),
     Bug("the guard withholds nothing", "guard", ((QueryTracker, "_violated", _other_guard),)),
     Bug("the guard withholds all the same", "warned", ((QueryTracker, "_violated", _other_guard),)),
-    Bug("an end must be told", "mute", ((QueryTracker, "_has_ended", _lives_for_ever),)),
+    Bug("an end must be told", "mute", ((QueryTracker, "_has_ended", _lives_forever),)),
     Bug("a new checkpoint stays ahead", "anew", ((GroupState, "offer", _all_rivals),)),
 )

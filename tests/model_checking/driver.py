@@ -38,14 +38,14 @@ class Front:
     offered: dict[TopicPartition, int] = field(default_factory=dict)  # the furthest ever
     fresh: list[tuple[TopicPartition, int]] = field(default_factory=list)  # since it was cleared
 
-    def offer(self, commit: GroupOffsets, *, renew: bool = False) -> None:
+    def offer(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         for tp, position in commit.positions.items():
             self.offered[tp] = max(position.offset, self.offered.get(tp, 0))
             self.fresh.append((tp, position.offset))
         refused = self.cluster_state.offer(
             commit.group,
             commit.positions,
-            renew=renew,
+            recommit=recommit,
             lossy=commit.lossy,
             rivals=commit.rivals,
         )
@@ -58,7 +58,7 @@ class Front:
     def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
         return self.cluster_state.log_starts(commit.group, by)
 
-    def feed(self, clusters: Collection[Cluster]) -> None:
+    def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
         """What the model does not have: threads and connections to give back."""
 
     def retry_now(self, groups: Groups) -> None:
@@ -84,7 +84,7 @@ class Driver:
     def __init__(
         self,
         name: str,
-        rules: GroupRouting,
+        routing: GroupRouting,
         setting: Setting,
         options: Mapping[str, Mapping[str, str]],
         *,
@@ -104,7 +104,7 @@ class Driver:
         self.cluster_state = ClusterState("k:9092", setting.retry, Steady(), setting.policy)  # type: ignore[arg-type]  # it draws one number
         self.front = Front(self.cluster_state)
         self.tracker = QueryTracker(
-            rules,
+            routing,
             self.queries,
             self.front,  # type: ignore[arg-type]  # of the committer it is what the desk uses
             guard=setting.guard,

@@ -16,7 +16,7 @@ FAR = 2_000.0
 _VALUES = frozenset({"Progress", "Batch", "Violation", "CommitMetadata", "Started"})
 _How = Callable[[Any, float, str], object]
 # Settings and constants: the same in all states of one search.
-_CONSTANT = frozenset({"Policy", "Retry", "Teller", "Rules", "Steady", "Scope"})
+_CONSTANT = frozenset({"Policy", "Backoff", "GroupEvents", "GroupRouting", "Steady", "Scope"})
 # Any other float is a moment. To take a duration for one splits states, and hides none.
 _DURATIONS = frozenset({"delay", "recommit_interval", "_recommit_interval"})
 
@@ -24,7 +24,7 @@ _DURATIONS = frozenset({"delay", "recommit_interval", "_recommit_interval"})
 _AGED = {
     "planned": -60.0,
     "log_starts": -60.0,
-    "on_snapshot": -60.0,
+    "snapshot_at": -60.0,
     "not_before": 0.0,
     "_due": 0.0,
     "due": 0.0,

@@ -43,7 +43,7 @@ class Seen:
     topic_id: str
     start: int
     end: int
-    on_snapshot: float
+    snapshot_at: float
     raised: bool = False
     outdated: bool = False  # the driver stood still since
 
@@ -61,7 +61,9 @@ class Truth:
     excused: dict[str, dict[int, Offsets]] = field(default_factory=dict)  # and those that may be
     ends: dict[str, Offsets] = field(default_factory=dict)  # by run: of its last event
     told: dict[tuple[str, TopicPartition], set[str]] = field(default_factory=dict)
-    said: set[tuple[str, str]] = field(default_factory=set)  # by driver: what concerns all of it
+    reported: set[tuple[str, str]] = field(
+        default_factory=set
+    )  # by driver: what concerns all of it
     meddled: set[TopicPartition] = field(default_factory=set)  # only a look can find it
     taken_back: set[TopicPartition] = field(default_factory=set)  # by a zombie's late commit
 
@@ -97,11 +99,11 @@ class Truth:
                 f"{driver}: a false alarm on batch {batch} of {event.run_id}: {event.violations}",
             )
             self.owed.get(event.run_id, set()).discard(batch)
-            self.said.add((driver, event.query))
+            self.reported.add((driver, event.query))
         elif isinstance(event, CommitterFenced):
-            self.said.add((driver, "fenced"))
+            self.reported.add((driver, "fenced"))
         elif isinstance(event, TopicRecreated):
-            self.said.add((driver, event.topic))
+            self.reported.add((driver, event.topic))
         kind = type(event).__name__
         for tp in _partitions(event):
             told = self.told.setdefault((driver, tp), set())
@@ -167,7 +169,9 @@ class Truth:
         """Check a commit that arrives in time, before it takes effect."""
         what = f"{driver} commits {tp} at {position} over {held}"
         seen = self.seen.get((driver, tp))
-        fresh = seen is not None and now - seen.on_snapshot <= setting.policy.look_every + 0.001
+        fresh = (
+            seen is not None and now - seen.snapshot_at <= setting.policy.snapshot_max_age + 0.001
+        )
         require(fresh, f"{what}: without a fresh look")
         assert seen is not None
         require(not seen.outdated, f"{what}: without a look since it stood still")

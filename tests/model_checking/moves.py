@@ -37,7 +37,7 @@ _PLENTY = 10**9
 
 def endless(scope: Scope, *kinds: str) -> Scope:
     """The same world, in which these troubles never run out, nor the batches."""
-    return replace(scope, troubles=dict.fromkeys(kinds, _PLENTY), batches=_PLENTY, ticks=_PLENTY)
+    return replace(scope, faults=dict.fromkeys(kinds, _PLENTY), batches=_PLENTY, ticks=_PLENTY)
 
 
 def weight(step: Step) -> float:

@@ -24,9 +24,9 @@ def rest(world: World) -> None:
     if world.chief() is None:
         world.take(("start", "same"))
     _revive(world)
-    if not world.scope.troubles:
+    if not world.scope.faults:
         _prompt(world)
-    quiet = world.scope.doubt + world.scope.look_every + 30.0
+    quiet = world.scope.repeat_after + world.scope.snapshot_max_age + 30.0
     _settle(world, world.now + quiet)
     chief = world.chief()
     assert chief is not None
@@ -98,33 +98,33 @@ def _compare(world: World, chief: Driver, *, forgiving: bool) -> None:
 def _said(world: World, chief: Driver, tp: TopicPartition) -> bool:
     """Whether somebody has said why a group does not stand where it should."""
     truth, running = world.truth, {driver.name for driver in world.running()}
-    if any((name, "fenced") in truth.said for name in running):
+    if any((name, "fenced") in truth.reported for name in running):
         return True  # a zombie's query may have gone on; its driver has said that it may not
-    about = {what for who, what in truth.said if who == chief.name}
+    about = {what for who, what in truth.reported if who == chief.name}
     if about & {tp.topic, *world.scope.queries}:
         return True
     reasons = _REASONS
-    if world.scope.on_rewind is OnRewind.ALLOW and not _STRANGE & world.scope.troubles.keys():
+    if world.scope.on_rewind is OnRewind.ALLOW and not _STRANGE & world.scope.faults.keys():
         reasons = _REASONS - {"CommitRefused"}
     return bool(truth.told.get((chief.name, tp), set()) & reasons)
 
 
 def _bounded(world: World, driver: Driver) -> None:
-    runs, groups = len(driver.tracker._runs), len(driver.tracker._claims._claims)
+    runs, groups = len(driver.tracker._runs), len(driver.tracker._shared._groups)
     require(runs <= len(driver.runs), f"{driver.name} remembers runs that have ended")
     require(groups <= 1, f"{driver.name} remembers groups")
-    require(not driver.buffer._mails, f"{driver.name} has mail left")
+    require(not driver.buffer._runs, f"{driver.name} has mail left")
     sequences = len(driver.buffer._sequences)
     judged = len(driver.runs) + driver.untold
     require(sequences <= judged, f"{driver.name} judges runs that have ended")
-    for lane in driver.cluster_state._lanes.values():
-        _done(world, driver, lane)
+    for group_state in driver.cluster_state._groups.values():
+        _done(world, driver, group_state)
 
 
-def _done(world: World, driver: Driver, lane: GroupState) -> None:
-    for tp in lane._due:
+def _done(world: World, driver: Driver, group_state: GroupState) -> None:
+    for tp in group_state._due:
         require(
-            lane._slots[tp].refused is not None or _said(world, driver, tp),
+            group_state._partitions[tp].refused is not None or _said(world, driver, tp),
             f"{driver.name} still waits to commit {tp}",
         )
 

@@ -31,15 +31,15 @@ class Scope:
     """
 
     name: str
-    troubles: Mapping[str, int]
+    faults: Mapping[str, int]
     batches: int = 3
     queries: tuple[str, ...] = ("q1",)
     fencing: bool = False
     on_rewind: OnRewind = OnRewind.REFUSE
     guard: GuardMode = GuardMode.WITHHOLD
     glitches: tuple[Glitch, ...] = PLANNED
-    doubt: float = 60.0
-    look_every: float = 60.0
+    repeat_after: float = 60.0
+    snapshot_max_age: float = 60.0
     recommit_interval: float = 300.0
     polite: bool = False  # a query whose driver stood still goes no further
     ticks: int = 4  # how often time may pass before all comes to rest
@@ -52,11 +52,15 @@ class Scope:
         return Setting(
             policy=Policy(
                 on_rewind=self.on_rewind,
-                look_every=self.look_every,
+                snapshot_max_age=self.snapshot_max_age,
                 accept_marks=self.guard is not GuardMode.WITHHOLD,
             ),
             retry=Backoff(
-                first=1.0, longest=1.0, refused_first=4.0, refused_longest=30.0, doubt=self.doubt
+                first=1.0,
+                longest=1.0,
+                refused_first=4.0,
+                refused_longest=30.0,
+                repeat_after=self.repeat_after,
             ),
             guard=self.guard,
             recommit_interval=self.recommit_interval,

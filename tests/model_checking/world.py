@@ -28,7 +28,7 @@ Step = tuple[str, ...]
 
 RULES = GroupRouting(names=GroupNames(groups={}), kafka={})
 REQUEST = 8.0  # a request that is not answered takes so long
-_PATIENCE = 60  # requests at one instant: more is a driver that turns on the spot
+_MAX_REQUESTS = 60  # requests at one instant: more is a driver that turns on the spot
 
 _ANSWERS = ("lost", "unanswered", "delayed", "missing", "partial")
 _ADMINISTRATORS = (
@@ -50,7 +50,7 @@ class World:
         self.scope = scope
         self.setting = scope.setting()
         self.now = 0.0
-        self.left = {**scope.troubles, "tick": scope.ticks}
+        self.left = {**scope.faults, "tick": scope.ticks}
         self.kafka = Cluster(fencing=scope.fencing)
         for topic in sorted({tp.topic for step in scope.steps for tp in step}):
             count = max(tp.partition for step in scope.steps for tp in step) + 1
@@ -240,7 +240,7 @@ class World:
         """Take a step. Raises Broken when a rule does not hold."""
         name, *rest = step
         self.busy = self.busy + 1 if name in ("serve", "send", "answer") else 0
-        require(self.busy < _PATIENCE, f"{rest[:1]} turns on the spot")
+        require(self.busy < _MAX_REQUESTS, f"{rest[:1]} turns on the spot")
         getattr(self, f"_do_{name}")(*rest)
         for driver in self.drivers.values():
             self._listen(driver)
@@ -462,7 +462,7 @@ class World:
                 request.group,
                 tuple(sorted(request.positions.items())),
                 self.now,
-                self.now + self.scope.doubt,
+                self.now + self.scope.repeat_after,
                 driver.zombie,
             )
         )

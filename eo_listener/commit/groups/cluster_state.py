@@ -20,14 +20,14 @@ from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
 
 # The worker asks at least every 5 s, or when a request of at most 8 s is over. Where it did not,
-# the process stood still, and a successor may be at work: nothing that was seen before counts.
+# the process stood still, and a successor may be at work: no earlier snapshot counts.
 STANDSTILL = 15.0
 
 OUT_OF_TURN = 10  # requests in a row that may go before the group that has waited longest
 
 
 class ClusterState:
-    """The lanes of one cluster. Not thread-safe: the worker holds a lock around it."""
+    """The groups of one cluster. Not thread-safe: the worker holds a lock around it."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ClusterState:
         self._retry = retry or Backoff()
         self._policy = policy or Policy()
         self._random = randomness or random.Random()  # noqa: S311  # spreads retries, guards no secret
-        self._lanes: dict[str, GroupState] = {}
+        self._groups: dict[str, GroupState] = {}
         self._active: dict[str, GroupState] = {}  # with a thousand groups, most have nothing to do
         self._due_times = DueTimes()
         self._asked: float | None = None
@@ -51,30 +51,30 @@ class ClusterState:
         group: str,
         positions: Positions,
         *,
-        renew: bool = False,
+        recommit: bool = False,
         lossy: bool = False,
         rivals: Collection[TopicPartition] = (),
     ) -> CommitRefused | None:
         """Take positions in; see `GroupState.offer`."""
-        return self._wake(group).offer(positions, renew=renew, lossy=lossy, rivals=rivals)
+        return self._activate(group).offer(positions, recommit=recommit, lossy=lossy, rivals=rivals)
 
     def withhold(self, group: str, positions: Positions) -> None:
         """Take in that the guard holds positions back; see `GroupState.withhold`."""
-        self._wake(group).withhold(positions)
+        self._activate(group).withhold(positions)
 
-    def _wake(self, group: str) -> GroupState:
-        lane = self._lanes.get(group)
-        if lane is None:
-            lane = GroupState(self._cluster, group, self._retry, self._policy, self._random)
-            self._lanes[group] = lane
-        self._active[group] = lane
+    def _activate(self, group: str) -> GroupState:
+        state = self._groups.get(group)
+        if state is None:
+            state = GroupState(self._cluster, group, self._retry, self._policy, self._random)
+            self._groups[group] = state
+        self._active[group] = state
         self._due_times.mark_changed(group)
-        return lane
+        return state
 
     def _next_try(self, group: str) -> float | None:
-        """When the next request of a group is due; one with nothing to do is laid down."""
-        time = self._lanes[group].next_try()
-        if time is None and not self._lanes[group].in_flight:
+        """When the next request of a group is due; one with nothing to do becomes inactive."""
+        time = self._groups[group].next_try()
+        if time is None and not self._groups[group].in_flight:
             self._active.pop(group, None)
         return time
 
@@ -93,19 +93,19 @@ class ClusterState:
         ]
         best = due
         if self._out_of_turn < OUT_OF_TURN:
-            best = sorted(due, key=lambda one: self._lanes[one].failures())
+            best = sorted(due, key=lambda one: self._groups[one].failures())
         for group in best:
             self._due_times.postpone(group)
-            request = self._lanes[group].next(now)
+            request = self._groups[group].next(now)
             if request is not None:
                 self._out_of_turn = 0 if group == due[0] else self._out_of_turn + 1
                 return request
         return None
 
     def invalidate_snapshots(self) -> None:
-        """Forget what was seen: this process, or its machine, stood still."""
-        for group, lane in self._lanes.items():
-            lane.invalidate_snapshots()
+        """Forget all snapshots: this process, or its machine, stood still."""
+        for group, state in self._groups.items():
+            state.invalidate_snapshots()
             self._due_times.mark_changed(group)
 
     def wait(self, now: float) -> float | None:
@@ -114,29 +114,29 @@ class ClusterState:
         return None if soonest is None else max(0.0, soonest - now)
 
     def on_snapshot(
-        self, inspection: SnapshotRequest, snapshot: GroupSnapshot, now: float
+        self, request: SnapshotRequest, snapshot: GroupSnapshot, now: float
     ) -> tuple[Event, ...]:
-        """Record what a look showed; see `GroupState.looked`."""
-        return self._wake(inspection.group).on_snapshot(inspection, snapshot, now)
+        """Record a snapshot; see `GroupState.on_snapshot`."""
+        return self._activate(request.group).on_snapshot(request, snapshot, now)
 
     def on_snapshot_failed(
-        self, inspection: SnapshotRequest, code: str, now: float, detail: str | None = None
+        self, request: SnapshotRequest, code: str, now: float, detail: str | None = None
     ) -> tuple[Event, ...]:
-        """Record that a look failed; see `GroupState.unseen`."""
-        return self._wake(inspection.group).on_snapshot_failed(inspection, code, now, detail)
+        """Record that a snapshot failed; see `GroupState.on_snapshot_failed`."""
+        return self._activate(request.group).on_snapshot_failed(request, code, now, detail)
 
     def on_commit_answer(
         self,
-        attempt: CommitRequest,
+        request: CommitRequest,
         answer: Mapping[TopicPartition, str | None],
         now: float,
         detail: str | None = None,
     ) -> tuple[Event, ...]:
-        """Record the answer to a commit; see `GroupState.settle`.
+        """Record the answer to a commit; see `GroupState.on_commit_answer`.
 
-        `detail` is what the connection complained of, if it did.
+        `detail` is the error of the connection, if there was one.
         """
-        return self._wake(attempt.group).on_commit_answer(attempt, answer, now, detail)
+        return self._activate(request.group).on_commit_answer(request, answer, now, detail)
 
     def retry_now(self, groups: Iterable[str] | None = None) -> None:
         """Forget all waits, or those of some groups; what is in flight and fails is tried again."""
@@ -147,31 +147,31 @@ class ClusterState:
 
     def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
         """What Kafka has neither confirmed nor refused in these groups."""
-        lanes = {group: self._lanes[group] for group in groups if group in self._lanes}
+        states = {group: self._groups[group] for group in groups if group in self._groups}
         return frozenset(
             Waiting(self._cluster, group, tp, offset)
-            for group, lane in lanes.items()
-            for tp, offset in lane.waiting().items()
+            for group, state in states.items()
+            for tp, offset in state.waiting().items()
         )
 
     def idle(self) -> bool:
         """True when everything that may be committed has been confirmed."""
-        return all(lane.idle() for lane in self._active.values())
+        return all(state.idle() for state in self._active.values())
 
     def complete(self) -> bool:
         """True when every group stands where its queries do; see `GroupState.complete`."""
-        return all(lane.complete() for lane in self._lanes.values())
+        return all(state.complete() for state in self._groups.values())
 
     def stuck(self, now: float) -> bool:
         """True when all that is pending was refused: waiting a little will not help."""
-        return all(lane.stuck(now) for lane in self._active.values() if not lane.idle())
+        return all(state.stuck(now) for state in self._active.values() if not state.idle())
 
     def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:
         """The first offset of each log, as it was known by then."""
-        lane = self._lanes.get(group)
-        return {} if lane is None else lane.log_starts(by)
+        state = self._groups.get(group)
+        return {} if state is None else state.log_starts(by)
 
     def abandon(self) -> tuple[CommitAbandoned, ...]:
         """Give up what is still pending, and say what that is."""
-        given_up = (lane.abandon() for lane in self._lanes.values())
-        return tuple(event for event in given_up if event is not None)
+        abandoned = (state.abandon() for state in self._groups.values())
+        return tuple(event for event in abandoned if event is not None)

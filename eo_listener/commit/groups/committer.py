@@ -19,7 +19,7 @@ from eo_listener.model.events import CommitFailed, CommitterFenced, Event, Obser
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupStore
 
-REST = 300.0  # seconds; a job that runs every few minutes finds its clients open
+UNUSED_TIMEOUT = 300.0  # seconds; a job that runs every few minutes finds its clients open
 
 logger = logging.getLogger("eo_listener")
 
@@ -29,8 +29,8 @@ class Committer:
 
     Every method but `flush` and `close` returns at once. The greatest offset of a partition
     wins, however offers arrive; nothing is dropped but by `close`. The thread and the clients of a
-    cluster that nothing feeds any more are given back `rest` seconds later, when all is confirmed:
-    each set of credentials is a cluster of its own.
+    cluster that nothing feeds any more are closed `unused_timeout` seconds later, when all is
+    confirmed: each set of credentials is a cluster of its own.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class Committer:
         observers: Iterable[Observer] = (),
         retry: Backoff | None = None,
         policy: Policy | None = None,
-        rest: float = REST,
+        unused_timeout: float = UNUSED_TIMEOUT,
     ) -> None:
         self._open_store = open_store
-        self._rest = rest
+        self._unused_timeout = unused_timeout
         self._observers = tuple(observers)
         self._retry = retry
         self._policy = policy
@@ -53,17 +53,17 @@ class Committer:
         self._lock = threading.Lock()
         self._closed = False
 
-    def offer(self, commit: GroupOffsets, *, renew: bool = False) -> None:
+    def offer(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Hand positions over for committing. After `close` they are refused with a log line.
 
-        `renew` commits once more what is committed already, so that it does not expire.
+        `recommit` commits once more what is committed already, so that it does not expire.
         """
         worker = self._worker(commit)
         if worker is not None:
             worker.offer(
                 commit.group,
                 commit.positions,
-                renew=renew,
+                recommit=recommit,
                 lossy=commit.lossy,
                 rivals=commit.rivals,
             )
@@ -96,21 +96,21 @@ class Committer:
             worker = self._workers.get(commit.cluster)
             if worker is None:
                 worker = self._workers[commit.cluster] = self._start(commit.cluster)
-            worker.wake()
+            worker.mark_used()
             self._groups.setdefault(commit.cluster, set()).add(commit.group)
             return worker
 
-    def feed(self, clusters: Collection[Cluster]) -> None:
-        """Say which clusters are fed by runs; others may be given back until they are fed again."""
+    def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
+        """Say which clusters are fed by runs; the workers of others may end."""
         with self._lock:
             for cluster, worker in self._workers.items():
                 if cluster not in clusters:
-                    worker.rest()
+                    worker.mark_unused()
 
     def _may_end(self, cluster: Cluster) -> bool:
         """Whether a worker is of no use any more; from then on another takes its place."""
         with self._lock:
-            over = not self._closed and self._workers[cluster].has_rested(self._rest)
+            over = not self._closed and self._workers[cluster].unused_for(self._unused_timeout)
             if over:
                 del self._workers[cluster], self._groups[cluster]
             return over
@@ -154,11 +154,11 @@ class Committer:
             worker.close(deadline)
 
     def observe(self, event: Event) -> None:
-        """Show an event to every observer; one that raises does not keep the others from it."""
+        """Call every observer with an event; one that raises does not keep it from the others."""
         for observer in self._observers:
             try:
                 observer(event)
-            except (Exception, SystemExit):  # a stranger's code: it must not stop the committing
+            except (Exception, SystemExit):  # the user's code: it must not stop the commits
                 logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
 
     def _start(self, cluster: Cluster) -> Worker:
@@ -190,17 +190,18 @@ class Committer:
 
 
 def _by_ourselves(event: CommitterFenced, others: Iterable[Cluster]) -> Event:
-    """Say that this driver may be the one that has taken over, by another way to the cluster.
+    """Say that this driver may be the one that has taken over, under other settings of the cluster.
 
     Whether it is the same cluster only its brokers know: the servers may have other names.
     """
-    ways = " and ".join(sorted({str(other) for other in others}))
+    addresses = " and ".join(sorted({str(other) for other in others}))
     return replace(
         event,
-        cause=f"this driver commits to a group of that name at {ways} too, with other settings: "
-        f"where that is the same cluster, it has taken over from itself; else {event.cause}",
+        cause=f"this driver commits to a group of that name at {addresses} too, with other "
+        "settings: where that is the same cluster, it has taken over from itself; else "
+        f"{event.cause}",
         fix="give all sources of a cluster the same kafka.bootstrap.servers and credentials, or "
-        f"each way its own group; else {event.fix}",
+        f"each set of settings its own group; else {event.fix}",
     )
 
 

@@ -6,32 +6,34 @@ from collections.abc import Callable, Mapping
 
 
 class DueTimes:
-    """Times by name. With a thousand of them, only those that were stirred are asked again."""
+    """When each item is next due; only items marked as changed are computed again."""
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
-        self._stirred: dict[str, None] = {}  # in order, so that of two that are due the first is
+        self._changed_names: dict[
+            str, None
+        ] = {}  # in order: of two that are due the first goes first
 
     def mark_changed(self, name: str) -> None:
-        """Its time may be another by now."""
-        self._stirred[name] = None
+        """Compute the due time of this item again at the next call of `times`."""
+        self._changed_names[name] = None
 
     def postpone(self, name: str) -> None:
-        """It was served: it stands behind all others now. Its time may be another by now."""
+        """Put an item that was served behind all others, and compute its due time again."""
         self._times.pop(name, None)
-        self._stirred.pop(name, None)
-        self._stirred[name] = None
+        self._changed_names.pop(name, None)
+        self._changed_names[name] = None
 
     def times(self, ask: Callable[[str], float | None]) -> Mapping[str, float]:
         """All times, of those served last at the end.
 
-        `ask` is called for those that were stirred, and gives None for no time.
+        `ask` is called for the changed ones, and returns None for one that is not due at any time.
         """
-        for name in self._stirred:
+        for name in self._changed_names:
             time = ask(name)
             if time is None:
                 self._times.pop(name, None)
             else:
                 self._times[name] = time
-        self._stirred.clear()
+        self._changed_names.clear()
         return self._times

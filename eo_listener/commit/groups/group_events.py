@@ -1,4 +1,4 @@
-"""A lane's words: events about one group, built from positions."""
+"""The events of one group, built from positions."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ class GroupEvents:
     cluster: str
     group: str
 
-    def committed(self, landed: Positions, seconds: float) -> Committed:
+    def committed(self, confirmed: Positions, seconds: float) -> Committed:
         """Kafka confirmed these."""
         return Committed(
-            cluster=self.cluster, group=self.group, offsets=as_offsets(landed), seconds=seconds
+            cluster=self.cluster, group=self.group, offsets=as_offsets(confirmed), seconds=seconds
         )
 
     def failed(
         self,
         errors: Mapping[TopicPartition, str],
-        troubles: Mapping[TopicPartition, RetryState],
+        retry_states: Mapping[TopicPartition, RetryState],
         now: float,
         detail: str | None,
     ) -> CommitFailed:
-        """A request failed for these partitions, each of which is in trouble now."""
-        soonest = min(errors, key=lambda tp: troubles[tp].not_before)
+        """A request failed for these partitions, each of which is retried."""
+        soonest = min(errors, key=lambda tp: retry_states[tp].not_before)
         reason = explain(errors[soonest])
         return CommitFailed(
             cluster=self.cluster,
@@ -65,8 +65,8 @@ class GroupEvents:
             detail=detail,
             refused=reason.lasting,
             unknown=any(explain(error).outcome_unknown for error in errors.values()),
-            failures=troubles[soonest].failures,
-            retry_in=troubles[soonest].not_before - now,
+            failures=retry_states[soonest].failures,
+            retry_in=retry_states[soonest].not_before - now,
         )
 
     def refused(
@@ -86,7 +86,7 @@ class GroupEvents:
             writer=writer,
         )
 
-    def fenced(self, code: str, given_up: Offsets) -> CommitterFenced:
+    def fenced(self, code: str, abandoned: Offsets) -> CommitterFenced:
         """Another committer has taken over."""
         reason = explain(code)
         return CommitterFenced(
@@ -95,7 +95,7 @@ class GroupEvents:
             code=code,
             cause=reason.cause,
             fix=reason.fix,
-            offsets=given_up,
+            offsets=abandoned,
         )
 
     def recreated(self, topic: str, was: str, now: str, waiting: Offsets) -> TopicRecreated:
@@ -108,35 +108,35 @@ class GroupEvents:
         """These are given up."""
         return CommitAbandoned(cluster=self.cluster, group=self.group, offsets=offsets)
 
-    def seen(
+    def discrepancies(
         self,
-        sight: Discrepancy,
+        discrepancy: Discrepancy,
         partitions: list[TopicPartition],
         snapshot: GroupSnapshot,
         wanted: Positions,
         ours: Positions,
     ) -> Iterable[Event]:
-        """Say what a look brought to light.
+        """Report a discrepancy that a snapshot showed.
 
         `wanted` is what was to be committed to them, `ours` what had been confirmed.
         """
-        if sight is Discrepancy.VANISHED:
+        if discrepancy is Discrepancy.VANISHED:
             lost = Offsets({tp: ours[tp].offset for tp in partitions})
             yield GroupOffsetsMissing(cluster=self.cluster, group=self.group, offsets=lost)
-        elif sight is Discrepancy.FOREIGN:
-            yield from self._strangers(partitions, snapshot, ours)
+        elif discrepancy is Discrepancy.FOREIGN:
+            yield from self._foreign_commits(partitions, snapshot, ours)
         else:
-            beyond = sight is Discrepancy.BEYOND_LOG_END
+            beyond = discrepancy is Discrepancy.BEYOND_LOG_END
             held = {
                 tp: snapshot.ends[tp] if beyond else snapshot.held[tp].offset for tp in partitions
             }
             first = snapshot.held.get(min(partitions))
             writer = CommitMetadata.parse(first.metadata) if first and not beyond else None
             yield self.refused(
-                _REFUSALS[sight], {tp: wanted[tp] for tp in partitions}, held, writer
+                _REFUSALS[discrepancy], {tp: wanted[tp] for tp in partitions}, held, writer
             )
 
-    def _strangers(
+    def _foreign_commits(
         self, partitions: list[TopicPartition], snapshot: GroupSnapshot, ours: Positions
     ) -> Iterable[Event]:
         by_writer: dict[tuple[str, str] | None, list[TopicPartition]] = {}

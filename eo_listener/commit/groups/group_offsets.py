@@ -26,7 +26,7 @@ class Waiting(NamedTuple):
 class GroupOffsets:
     """Positions that are to be committed to one group of one cluster.
 
-    `lossy` says that Spark was told to skip records that Kafka has deleted, in any of the
+    `lossy` says that Spark is set to skip records that Kafka has deleted, in any of the
     sources (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too:
     what was committed to the rest before is of runs that are over, or of this one.
     """

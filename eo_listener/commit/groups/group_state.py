@@ -1,4 +1,4 @@
-"""One consumer group: what it has still to be told, and what it must not be told.
+"""One consumer group: what is still to be committed to it, and what must not be.
 
 Pure: time comes in as an argument, requests go out as values, answers come back.
 """
@@ -22,7 +22,7 @@ from eo_listener.model.protocols import GroupSnapshot
 MISSING = "_MISSING_ANSWER"
 NO_PARTITION = "UNKNOWN_TOPIC_OR_PART"
 
-LOOKED_AT = 2000  # partitions in one look, which must be over in seconds
+SNAPSHOT_PARTITIONS = 2000  # partitions in one snapshot, which must take seconds only
 
 
 class GroupState:
@@ -32,73 +32,75 @@ class GroupState:
         self, cluster: str, group: str, retry: Backoff, policy: Policy, randomness: random.Random
     ) -> None:
         self._group = group
-        self._tell = GroupEvents(cluster, group)
+        self._events = GroupEvents(cluster, group)
         self._retry, self._policy, self._random = retry, policy, randomness
-        self._slots: dict[TopicPartition, PartitionState] = {}
+        self._partitions: dict[TopicPartition, PartitionState] = {}
         # When something is to be done for each, or may be; what waits longest stands first.
         self._due: dict[TopicPartition, float] = {}
         self._failing: dict[TopicPartition, int] = {}  # failures in a row of those
-        self._asleep: dict[TopicPartition, float] = {}  # until they are repeated, soonest first
+        self._repeat_times: dict[
+            TopicPartition, float
+        ] = {}  # until they are repeated, soonest first
         self._topic_ids: dict[str, str] = {}
         self._recreated: set[str] = set()
         self._size = PartSize()
         self._fenced = False
-        self._hurried = False
+        self._retry_at_once = False
         self.in_flight = False
 
     def offer(
         self,
         positions: Positions,
         *,
-        renew: bool = False,
+        recommit: bool = False,
         lossy: bool = False,
         rivals: Collection[TopicPartition] = (),
     ) -> CommitRefused | None:
         """Take positions in; per partition the greatest offset offered so far stays.
 
-        `renew` sends what is confirmed already once more, so that it does not expire, after a look
-        at the group: it would hide that the group was deleted. `lossy` asks for a look at the log,
-        before this very commit and where there is nothing to commit.
+        `recommit` commits once more what is confirmed, so that it does not expire, after a snapshot
+        of the group: it would hide that the group was deleted. `lossy` asks for a snapshot of the
+        log, before this very commit and where there is nothing to commit.
         `rivals` are those that other live runs feed too.
         """
         lower: dict[TopicPartition, int] = {}
         by_group = False
-        for tp, slot in self._open(positions):
+        for tp, state in self._open(positions):
             if lossy:
-                slot.on_snapshot, slot.watched = None, True
-            elif renew and slot.pending is None:
-                slot.on_snapshot = None
-            below = slot.offer(positions[tp], self._policy, renew=renew, rivals=tp in rivals)
+                state.snapshot_at, state.needs_snapshot = None, True
+            elif recommit and state.pending is None:
+                state.snapshot_at = None
+            below = state.offer(positions[tp], self._policy, recommit=recommit, rivals=tp in rivals)
             if below is not None:
                 lower[tp] = below
-                by_group = by_group or slot.refused is not None
+                by_group = by_group or state.refused is not None
             self._plan(tp)
         if not lower:
             return None
         refusal = Refusal.BELOW_GROUP if by_group else Refusal.BELOW_COMMITTED
-        return self._tell.refused(refusal, {tp: positions[tp] for tp in lower}, lower)
+        return self._events.refused(refusal, {tp: positions[tp] for tp in lower}, lower)
 
     def withhold(self, positions: Positions) -> None:
         """Commit these and newer ones no more; leave the guard's mark where the group stands."""
-        for tp, slot in self._open(positions):
-            slot.withhold(positions[tp].metadata)
+        for tp, state in self._open(positions):
+            state.withhold(positions[tp].metadata)
             self._plan(tp)
 
     def _open(self, positions: Positions) -> Iterable[tuple[TopicPartition, PartitionState]]:
         for tp in positions:
             if not self._fenced and tp.topic not in self._recreated:
-                yield tp, self._slots.setdefault(tp, PartitionState())
+                yield tp, self._partitions.setdefault(tp, PartitionState())
 
     def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
         """Take out the request to send now; it must come back through an answer."""
         if self.in_flight or self._fenced:
             return None
-        self._wake(now)
+        self._plan_repeats(now)
         stale, ready = self._first(now)
         if stale:
             self.in_flight = True
             return SnapshotRequest(
-                group=self._group, partitions=self._seen_with(stale, now), started=now
+                group=self._group, partitions=self._snapshot_partitions(stale, now), started=now
             )
         if ready:
             self.in_flight = True
@@ -108,7 +110,7 @@ class GroupState:
         return None
 
     def _first(self, now: float) -> tuple[set[TopicPartition], Positions]:
-        """Those that have waited longest: what must be looked at first, and what may be sent.
+        """Those that have waited longest: what needs a snapshot first, and what may be sent.
 
         No more than one request takes: each of many parts would walk over all that wait.
         """
@@ -117,36 +119,38 @@ class GroupState:
         for tp, time in self._due.items():
             if time > now:
                 continue
-            slot = self._slots[tp]
-            position = slot.sendable(now)
-            marking = slot.mark is not None and slot.not_before <= now
-            curious = slot.refused is not None or slot.watched
-            waiting = position is not None or marking or curious
-            if waiting and slot.look_due(self._policy) <= now:
+            state = self._partitions[tp]
+            position = state.sendable(now)
+            marking = state.mark is not None and state.not_before <= now
+            to_recheck = state.refused is not None or state.needs_snapshot
+            waiting = position is not None or marking or to_recheck
+            if waiting and state.snapshot_due(self._policy) <= now:
                 stale.add(tp)
             elif position is not None:
                 ready[tp] = position
-            if len(ready) == self._size.partitions or len(stale) == LOOKED_AT:
+            if len(ready) == self._size.partitions or len(stale) == SNAPSHOT_PARTITIONS:
                 break
         return stale, ready
 
-    def _seen_with(self, stale: set[TopicPartition], now: float) -> tuple[TopicPartition, ...]:
-        """What to look at in one go: what waits for it, and others that will need it anyhow."""
+    def _snapshot_partitions(
+        self, stale: set[TopicPartition], now: float
+    ) -> tuple[TopicPartition, ...]:
+        """The partitions of one snapshot: those that wait for it, and others that will need it."""
         others = (
             tp
-            for tp, slot in self._slots.items()
-            if tp not in stale and slot.look_due(self._policy) <= now
+            for tp, state in self._partitions.items()
+            if tp not in stale and state.snapshot_due(self._policy) <= now
         )
-        # Those that wait go first: one that is gone is never looked at, and needs it forever.
-        return (*sorted(stale), *sorted(islice(others, LOOKED_AT - len(stale))))
+        # Those that wait go first: a deleted one is never in a snapshot, and needs one forever.
+        return (*sorted(stale), *sorted(islice(others, SNAPSHOT_PARTITIONS - len(stale))))
 
     def next_try(self) -> float | None:
         """When the next request is due; None when nothing waits for its time."""
         if self.in_flight or self._fenced:
             return None
         soonest = min(self._due.values(), default=None)
-        woken = next(iter(self._asleep.values()), None)
-        return min((time for time in (soonest, woken) if time is not None), default=None)
+        due = next(iter(self._repeat_times.values()), None)
+        return min((time for time in (soonest, due) if time is not None), default=None)
 
     def failures(self) -> int:
         """The most failures in a row of any partition that waits."""
@@ -154,14 +158,14 @@ class GroupState:
 
     def _plan(self, tp: TopicPartition) -> None:
         """Note when a partition is due, after each change of it; one that waits keeps its place."""
-        slot = self._slots[tp]
-        time = slot.next_try(self._policy)
+        state = self._partitions[tp]
+        time = state.next_try(self._policy)
         if time is None:
             self._drop(tp)
             return
         self._due[tp] = time
-        if slot.trouble is not None:
-            self._failing[tp] = slot.trouble.failures
+        if state.retry_state is not None:
+            self._failing[tp] = state.retry_state.failures
         elif self._failing:
             self._failing.pop(tp, None)
 
@@ -174,112 +178,114 @@ class GroupState:
         self._drop(tp)
         self._plan(tp)
 
-    def _wake(self, now: float) -> None:
-        """Take up those whose time to be repeated has come."""
-        woken = [tp for tp, _ in takewhile(lambda one: one[1] <= now, self._asleep.items())]
-        for tp in woken:
-            del self._asleep[tp]
-            if tp in self._slots:
+    def _plan_repeats(self, now: float) -> None:
+        """Plan those whose repeat is due."""
+        due = [tp for tp, _ in takewhile(lambda one: one[1] <= now, self._repeat_times.items())]
+        for tp in due:
+            del self._repeat_times[tp]
+            if tp in self._partitions:
                 self._plan(tp)
 
-    def _lull(self, tp: TopicPartition, slot: PartitionState) -> None:
-        """Lay down what has nothing to do, or nothing but to be repeated: that may be many."""
-        if slot.repeat is not None and self._asleep.get(tp) != slot.repeat:
-            self._asleep.pop(tp, None)  # to the end: no other is to be repeated later
-            self._asleep[tp] = slot.repeat
+    def _deactivate(self, tp: TopicPartition, state: PartitionState) -> None:
+        """Take out what has nothing to do, or only a repeat later: that may be many."""
+        if state.repeat is not None and self._repeat_times.get(tp) != state.repeat:
+            self._repeat_times.pop(tp, None)  # to the end: no other is to be repeated later
+            self._repeat_times[tp] = state.repeat
         self._drop(tp)
-        if slot.is_busy:
+        if state.is_busy:
             self._plan(tp)  # behind all others
 
     def on_snapshot(
-        self, inspection: SnapshotRequest, snapshot: GroupSnapshot, now: float
+        self, request: SnapshotRequest, snapshot: GroupSnapshot, now: float
     ) -> tuple[Event, ...]:
         """Record what Kafka holds, and decide what may be committed over it."""
         self.in_flight = False
-        events = [*self._recreations(inspection, snapshot)]
+        events = [*self._recreations(request, snapshot)]
         missing: dict[str, dict[TopicPartition, str]] = {}  # by the error
-        sights: dict[Discrepancy, list[TopicPartition]] = {}
+        discrepancies: dict[Discrepancy, list[TopicPartition]] = {}
         wanted: dict[TopicPartition, Position] = {}
         ours: dict[TopicPartition, Position] = {}
-        for tp in inspection.partitions:
-            slot = self._slots.get(tp)
-            if slot is None or tp not in snapshot.ends:
-                code = self._unshown(tp, snapshot.errors.get(tp.topic))
+        for tp in request.partitions:
+            state = self._partitions.get(tp)
+            if state is None or tp not in snapshot.ends:
+                code = self._on_partition_left_out(tp, snapshot.errors.get(tp.topic))
                 if code is not None:
                     missing.setdefault(code, {})[tp] = code
                 continue
-            slot.on_snapshot = inspection.started
-            slot.see_start(snapshot.starts.get(tp, 0), now)
-            before, confirmed = slot.wanted, slot.confirmed
-            for sight in slot.compare(snapshot.held.get(tp), snapshot.ends[tp], self._policy):
-                sights.setdefault(sight, []).append(tp)
-            position = before or slot.wanted or confirmed  # a look may bring a wish of its own
+            state.snapshot_at = request.started
+            state.record_log_start(snapshot.starts.get(tp, 0), now)
+            before, confirmed = state.wanted, state.confirmed
+            for discrepancy in state.compare(
+                snapshot.held.get(tp), snapshot.ends[tp], self._policy
+            ):
+                discrepancies.setdefault(discrepancy, []).append(tp)
+            position = before or state.wanted or confirmed  # a snapshot may add one
             if position is not None:
                 wanted[tp] = position
             if confirmed is not None:
                 ours[tp] = confirmed
-            if slot.sendable(now) is not None:
+            if state.sendable(now) is not None:
                 self._plan(tp)
-            elif slot.is_busy or tp in self._due:
+            elif state.is_busy or tp in self._due:
                 self._requeue(tp)
-        for sight, partitions in sights.items():
-            events += self._tell.seen(sight, partitions, snapshot, wanted, ours)
+        for discrepancy, partitions in discrepancies.items():
+            events += self._events.discrepancies(discrepancy, partitions, snapshot, wanted, ours)
         events += (self._failed(errors, now, None) for errors in missing.values())
-        self._hurried = False
+        self._retry_at_once = False
         return tuple(events)
 
     def on_snapshot_failed(
-        self, inspection: SnapshotRequest, code: str, now: float, detail: str | None = None
+        self, request: SnapshotRequest, code: str, now: float, detail: str | None = None
     ) -> tuple[Event, ...]:
-        """Record that a look failed: nothing is committed without one."""
+        """Record that a snapshot failed: nothing is committed without one."""
         self.in_flight = False
         if explain(code).fatal:
             return self._fence(code)
-        wanted = {tp: code for tp in inspection.partitions if self._on_snapshot_failed(tp)}
+        wanted = {tp: code for tp in request.partitions if self._on_snapshot_failed(tp)}
         events = (self._failed(wanted, now, detail),) if wanted else ()
-        self._hurried = False
+        self._retry_at_once = False
         return events
 
     def _on_snapshot_failed(self, tp: TopicPartition) -> bool:
-        """Record that a look has not shown a partition; say whether anything waits for it."""
-        slot = self._slots.get(tp)
-        if slot is None:
+        """Record that a partition was not in a snapshot; return whether anything waits for it."""
+        state = self._partitions.get(tp)
+        if state is None:
             return False
-        slot.watched = False  # asked for again soon; no commit waits for it
+        state.needs_snapshot = False  # asked for again soon; no commit waits for it
         if tp in self._due:
             self._plan(tp)
         return tp in self._due
 
-    def _unshown(self, tp: TopicPartition, code: str | None) -> str | None:
-        """Record that a look left a partition out; return the error, if anything waits for it."""
+    def _on_partition_left_out(self, tp: TopicPartition, code: str | None) -> str | None:
+        """Record that a snapshot left a partition out; return the error if it is waited for."""
         if code is not None:
             return code if self._on_snapshot_failed(tp) else None
-        slot = self._slots.get(tp)
-        missed = slot is not None and slot.partition_missing()
+        state = self._partitions.get(tp)
+        not_found = state is not None and state.partition_missing()
         if tp in self._due:
             self._plan(tp)
-        return NO_PARTITION if missed else None
+        return NO_PARTITION if not_found else None
 
-    def _recreations(self, inspection: SnapshotRequest, snapshot: GroupSnapshot) -> Iterable[Event]:
-        for topic in sorted({tp.topic for tp in inspection.partitions}):
+    def _recreations(self, request: SnapshotRequest, snapshot: GroupSnapshot) -> Iterable[Event]:
+        for topic in sorted({tp.topic for tp in request.partitions}):
             now = snapshot.topic_ids.get(topic)
             was = self._topic_ids.setdefault(topic, now) if now is not None else None
             if was is None or now is None or was == now or topic in self._recreated:
                 continue
             self._recreated.add(topic)
-            waiting = self._forget(tp for tp in tuple(self._slots) if tp.topic == topic)
-            yield self._tell.recreated(topic, was, now, waiting)
+            waiting = self._forget(tp for tp in tuple(self._partitions) if tp.topic == topic)
+            yield self._events.recreated(topic, was, now, waiting)
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Give partitions up; return what was waiting to be committed."""
-        forgotten = {tp: self._slots.pop(tp) for tp in partitions}
+        forgotten = {tp: self._partitions.pop(tp) for tp in partitions}
         for tp in forgotten:
             self._drop(tp)
-        return as_offsets({tp: slot.pending for tp, slot in forgotten.items() if slot.pending})
+        return as_offsets({tp: state.pending for tp, state in forgotten.items() if state.pending})
 
     def on_commit_answer(
         self,
-        attempt: CommitRequest,
+        request: CommitRequest,
         answer: Mapping[TopicPartition, str | None],
         now: float,
         detail: str | None = None,
@@ -287,98 +293,100 @@ class GroupState:
         """Record the answer to a commit; a partition it leaves out was not confirmed."""
         self.in_flight = False
         errors: dict[TopicPartition, str] = {}
-        landed: dict[TopicPartition, Position] = {}
-        for tp, position in attempt.positions.items():
+        confirmed: dict[TopicPartition, Position] = {}
+        for tp, position in request.positions.items():
             error = answer.get(tp, MISSING)
             if error is not None:
                 errors[tp] = error
             else:
-                landed[tp] = position
-                self._slots[tp].confirm(position, now, self._retry.doubt)
-                self._lull(tp, self._slots[tp])
+                confirmed[tp] = position
+                self._partitions[tp].confirm(position, now, self._retry.repeat_after)
+                self._deactivate(tp, self._partitions[tp])
         events: list[Event] = []
-        self._size.learn(attempt.positions.keys(), errors)
-        if landed:
-            events.append(self._tell.committed(landed, now - attempt.started))
+        self._size.learn(request.positions.keys(), errors)
+        if confirmed:
+            events.append(self._events.committed(confirmed, now - request.started))
         fatal = next((code for code in errors.values() if explain(code).fatal), None)
         if fatal is not None:
             events += self._fence(fatal)
         elif errors:
             for tp in errors:
-                slot = self._slots[tp]
-                slot.on_snapshot = None  # much may have happened by the time of the next try
-                slot.pending = slot.pending or attempt.positions[tp]
+                state = self._partitions[tp]
+                state.snapshot_at = None  # much may have happened by the time of the next try
+                state.pending = state.pending or request.positions[tp]
             events.append(self._failed(errors, now, detail))
-        self._hurried = False
+        self._retry_at_once = False
         return tuple(events)
 
     def _failed(
         self, errors: Mapping[TopicPartition, str], now: float, detail: str | None
     ) -> CommitFailed:
         spread = self._random.random()  # one for all, so that they are tried in one request again
-        troubles: dict[TopicPartition, RetryState] = {}
+        retry_states: dict[TopicPartition, RetryState] = {}
         for tp, error in errors.items():
-            reason, slot = explain(error), self._slots[tp]
-            trouble = troubles[tp] = slot.trouble = slot.trouble or RetryState()
-            trouble.failures += 1
-            trouble.refused = reason.lasting
-            trouble.unknown = trouble.unknown or reason.outcome_unknown
-            wait = self._retry.wait(trouble.failures, refused=reason.lasting, spread=spread)
-            trouble.not_before = now if self._hurried else now + wait
+            reason, state = explain(error), self._partitions[tp]
+            retry_state = retry_states[tp] = state.retry_state = state.retry_state or RetryState()
+            retry_state.failures += 1
+            retry_state.refused = reason.lasting
+            retry_state.unknown = retry_state.unknown or reason.outcome_unknown
+            wait = self._retry.wait(retry_state.failures, refused=reason.lasting, spread=spread)
+            retry_state.not_before = now if self._retry_at_once else now + wait
             self._requeue(tp)
-        return self._tell.failed(errors, troubles, now, detail)
+        return self._events.failed(errors, retry_states, now, detail)
 
     def _fence(self, code: str) -> tuple[Event, ...]:
         self._fenced = True
-        return (self._tell.fenced(code, self._forget(tuple(self._slots))),)
+        return (self._events.fenced(code, self._forget(tuple(self._partitions))),)
 
     def log_starts(self, by: float) -> Mapping[TopicPartition, int]:
         """The first offset of each log, as it was known by then."""
-        starts = {tp: slot.log_start(by) for tp, slot in self._slots.items()}
+        starts = {tp: state.log_start(by) for tp, state in self._partitions.items()}
         return {tp: start for tp, start in starts.items() if start is not None}
 
     def invalidate_snapshots(self) -> None:
-        """Forget what was seen: look again before anything is committed."""
-        for slot in self._slots.values():
-            slot.on_snapshot = None
+        """Forget all snapshots: a new one is read before anything is committed."""
+        for state in self._partitions.values():
+            state.snapshot_at = None
         for tp in tuple(self._due):
             self._plan(tp)
 
     def retry_now(self) -> None:
         """Forget all waits; what is in flight and fails is tried at once again."""
-        self._hurried = self.in_flight
+        self._retry_at_once = self.in_flight
         for tp in tuple(self._failing):
-            trouble = self._slots[tp].trouble
-            if trouble is not None:
-                trouble.not_before = 0.0
+            retry_state = self._partitions[tp].retry_state
+            if retry_state is not None:
+                retry_state.not_before = 0.0
             self._plan(tp)
 
     def waiting(self) -> Offsets:
         """What Kafka has neither confirmed nor refused; what may not be sent is not among it."""
-        slots = {tp: self._slots[tp] for tp in self._due}
-        waiting = {tp: s.pending for tp, s in slots.items() if s.pending and not s.is_refused}
+        states = {tp: self._partitions[tp] for tp in self._due}
+        waiting = {tp: s.pending for tp, s in states.items() if s.pending and not s.is_refused}
         return as_offsets(waiting)
 
     def idle(self) -> bool:
         """True when everything that may be committed has been confirmed."""
-        return all(self._slots[tp].pending is None for tp in self._due)
+        return all(self._partitions[tp].pending is None for tp in self._due)
 
     def complete(self) -> bool:
         """True when the group stands where the queries do: nothing waits, nothing is held back."""
-        held_back = any(slot.refused or slot.withheld for slot in self._slots.values())
+        held_back = any(state.refused or state.withheld for state in self._partitions.values())
         return self.idle() and not (held_back or self._recreated or self._fenced)
 
     def stuck(self, now: float) -> bool:
         """True when all that is pending was refused: waiting a little will not help."""
-        pending = [slot for tp in self._due if (slot := self._slots[tp]).pending is not None]
-        refused = (slot.is_refused for slot in pending)
+        pending = [state for tp in self._due if (state := self._partitions[tp]).pending is not None]
+        refused = (state.is_refused for state in pending)
         return not self.in_flight and all(refused) and all(s.not_before > now for s in pending)
 
     def abandon(self) -> CommitAbandoned | None:
         """Give up what is still pending, and say what that is."""
-        slots = {tp: slot for tp in self._due if (slot := self._slots[tp]).pending is not None}
-        given_up = as_offsets({tp: slot.pending for tp, slot in slots.items() if slot.pending})
-        for tp, slot in slots.items():
-            slot.pending = None
+        states = {
+            tp: state for tp in self._due if (state := self._partitions[tp]).pending is not None
+        }
+        abandoned = as_offsets({tp: state.pending for tp, state in states.items() if state.pending})
+        for tp, state in states.items():
+            state.pending = None
             self._plan(tp)
-        return self._tell.abandoned(given_up) if given_up else None
+        return self._events.abandoned(abandoned) if abandoned else None

@@ -1,6 +1,6 @@
 """One partition of one group: where it stands, where it should, and what is in the way.
 
-Pure. `Lane` holds one for each partition, and turns what they say into events.
+Pure. `GroupState` holds one for each partition, and turns what they return into events.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from eo_listener.commit.groups.policy import OnRewind, Policy
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.offsets import Position
 
-_STARTS_KEPT = 20  # moves of a log's start: some minutes of them, where it moves at each look
+_STARTS_KEPT = 20  # moves of a log's start: some minutes of them, where it moves at each snapshot
 
 
 class Discrepancy(Enum):
-    """What a look at the group brought to light for one partition."""
+    """What a snapshot shows of one partition that does not fit what was committed."""
 
     VANISHED = auto()
     FOREIGN = auto()
@@ -31,7 +31,7 @@ class Discrepancy(Enum):
 class RetryState:
     """Failures in a row of one partition, and when it may be tried again.
 
-    `unknown` is set when one of them may have landed, or may still land.
+    `unknown` is set when one of them may have been stored, or may still be.
     """
 
     failures: int = 0
@@ -48,11 +48,11 @@ class PartitionState:
     the group (at `obstacle`) or the log's end stands in its way. `withheld`: the guard lets
     nothing newer through; `mark` is then the metadata to leave its mark with, where the group
     stands. `repeat` is when a confirmed position is to be sent once more, because an earlier
-    request may have been on its way still, and have landed after it: one of unknown outcome, or
+    request may have been on its way still, and have arrived after it: one of unknown outcome, or
     the last one of a driver that was killed.
-    `on_snapshot` is when the group and the log were last looked at, `log_starts` what the log began
-    with and by when that was known, the newest last; `watched` asks for a look though
-    there is nothing to commit. `stranger` is what somebody else left there and was told of.
+    `snapshot_at` is when the group and the log were last read, `log_starts` what the log began
+    with and by when that was known, the newest last; `needs_snapshot` asks for a snapshot though
+    there is nothing to commit. `reported_foreign` is a foreign commit that was reported.
     """
 
     confirmed: Position | None = None
@@ -62,11 +62,11 @@ class PartitionState:
     withheld: bool = False
     mark: str | None = None
     repeat: float | None = None
-    on_snapshot: float | None = None
-    watched: bool = False
+    snapshot_at: float | None = None
+    needs_snapshot: bool = False
     log_starts: tuple[tuple[int, float], ...] = ()
-    stranger: Position | None = None
-    trouble: RetryState | None = None
+    reported_foreign: Position | None = None
+    retry_state: RetryState | None = None
 
     @property
     def wanted(self) -> Position | None:
@@ -76,22 +76,22 @@ class PartitionState:
     @property
     def is_busy(self) -> bool:
         """Whether anything but a repetition is to be done."""
-        marking = self.mark is not None or self.watched
+        marking = self.mark is not None or self.needs_snapshot
         return marking or self.pending is not None or self.refused is not None
 
     @property
     def is_refused(self) -> bool:
         """Whether Kafka refused the last request, which lasts until somebody changes something."""
-        return self.trouble is not None and self.trouble.refused
+        return self.retry_state is not None and self.retry_state.refused
 
     @property
     def not_before(self) -> float:
         """When the next request may be made, as far as failures say."""
-        return self.trouble.not_before if self.trouble else 0.0
+        return self.retry_state.not_before if self.retry_state else 0.0
 
-    def look_due(self, policy: Policy) -> float:
-        """When the group must be looked at before anything more is sent."""
-        due = 0.0 if self.on_snapshot is None else self.on_snapshot + policy.look_every
+    def snapshot_due(self, policy: Policy) -> float:
+        """When a new snapshot is needed before anything more is sent."""
+        due = 0.0 if self.snapshot_at is None else self.snapshot_at + policy.snapshot_max_age
         return max(due, self.not_before)
 
     def next_try(self, policy: Policy) -> float | None:
@@ -101,26 +101,26 @@ class PartitionState:
             time = self.not_before
         if self.repeat is not None:
             time = _sooner(time, max(self.repeat, self.not_before))
-        if self.refused is not None or self.watched:
-            time = _sooner(time, self.look_due(policy))
+        if self.refused is not None or self.needs_snapshot:
+            time = _sooner(time, self.snapshot_due(policy))
         return time
 
     def sendable(self, now: float) -> Position | None:
-        """What may be sent now, given a fresh look."""
+        """What may be sent now, given a fresh snapshot."""
         if self.not_before > now:
             return None
         repeated = self.repeat is not None and self.repeat <= now
         return self.pending or (self.confirmed if repeated else None)
 
     def offer(
-        self, position: Position, policy: Policy, *, renew: bool, rivals: bool = False
+        self, position: Position, policy: Policy, *, recommit: bool, rivals: bool = False
     ) -> int | None:
         """Take a position in, or return the offset that it is below.
 
         With `rivals` another live run may have committed what it is below: no rewind is allowed.
         """
         if self.withheld:
-            if renew and self.pending is None:
+            if recommit and self.pending is None:
                 self.pending = self.confirmed
             return None
         if self.refused is not None:
@@ -132,11 +132,11 @@ class PartitionState:
         if held is None or position.offset > held.offset:
             self.pending = _declared(position, self.pending)
         elif position.offset == held.offset:
-            if renew:
+            if recommit:
                 self.pending = _declared(position, self.pending)
         elif policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(held, position)):
             self.pending = _rewinding(position, (self.confirmed or held).offset)
-            self.on_snapshot = None
+            self.snapshot_at = None
         else:
             return held.offset
         return None
@@ -148,7 +148,7 @@ class PartitionState:
         self.withheld = True
         last = self.pending or self.confirmed
         if last is None:
-            self.mark, self.on_snapshot = metadata, None  # the look says where to leave it
+            self.mark, self.snapshot_at = metadata, None  # the snapshot shows where to leave it
         else:
             self.pending = _marking(last.offset, last.metadata)
 
@@ -158,31 +158,31 @@ class PartitionState:
             self.pending = self.refused
         self.refused = self.obstacle = None
 
-    def confirm(self, position: Position, now: float, doubt: float) -> None:
+    def confirm(self, position: Position, now: float, repeat_after: float) -> None:
         """Record that Kafka confirmed a position."""
         first = self.confirmed is None
-        if first or (self.trouble is not None and self.trouble.unknown):
-            self.repeat = now + doubt
+        if first or (self.retry_state is not None and self.retry_state.unknown):
+            self.repeat = now + repeat_after
         elif self.repeat is not None and self.repeat <= now:
             self.repeat = None
         self.confirmed = position
-        self.trouble = None
+        self.retry_state = None
         if self.pending == position:
             self.pending = None
 
     def partition_missing(self) -> bool:
         """Take in that the partition does not exist; say whether something was to be done."""
-        self.repeat, self.watched = None, False
+        self.repeat, self.needs_snapshot = None, False
         return self.wanted is not None or self.mark is not None
 
     def compare(self, found: Position | None, end: int, policy: Policy) -> Iterator[Discrepancy]:
-        """Take in what the group holds and where the log ends; say what is remarkable."""
-        self.watched = False
+        """Take in what the group holds and where the log ends; return the discrepancies."""
+        self.needs_snapshot = False
         yield from self._compare(found)
-        yield from self._see_mark(found, policy)
+        yield from self._check_mark(found, policy)
         wanted = self.wanted
         if wanted is None:
-            self._keep_quiet(found, end)
+            self._cancel_repeat(found, end)
             return
         if wanted.offset > end:
             yield from self._refuse(wanted, None, Discrepancy.BEYOND_LOG_END)
@@ -194,22 +194,22 @@ class PartitionState:
         else:
             yield from self._refuse(wanted, found.offset, Discrepancy.BELOW_GROUP)
 
-    def see_start(self, start: int, now: float) -> None:
+    def record_log_start(self, start: int, now: float) -> None:
         """Take in where the log begins; a batch that lasts long is judged by earlier ones."""
         if not self.log_starts or self.log_starts[-1][0] != start:
             self.log_starts = (*self.log_starts[-_STARTS_KEPT:], (start, now))
 
     def log_start(self, by: float) -> int | None:
-        """Where the log was known to begin by then; None where nobody had looked."""
+        """Where the log was known to begin by then; None where it was not known."""
         return next((start for start, known in reversed(self.log_starts) if known <= by), None)
 
-    def _keep_quiet(self, found: Position | None, end: int) -> None:
-        """Where the group or the log is not as it was left, send nothing before the next look."""
+    def _cancel_repeat(self, found: Position | None, end: int) -> None:
+        """Send no repeat before the next snapshot where the group or the log has changed."""
         if self.confirmed is None:
             return
         over = found is not None and found.offset > self.confirmed.offset
         if over or self.confirmed.offset > end:
-            self.repeat = self.on_snapshot = None
+            self.repeat = self.snapshot_at = None
 
     def _compare(self, found: Position | None) -> Iterator[Discrepancy]:
         """What was confirmed and is no longer there is sent again, whoever it was."""
@@ -221,13 +221,13 @@ class PartitionState:
             return
         if found.offset < self.confirmed.offset:
             self.pending = self.pending or self.confirmed
-        # A request of our own may land late: its answer was lost, or it was held up on the way.
+        # A request of our own may arrive late: its answer was lost, or it was held up on the way.
         mine, theirs = _parse(self.confirmed), _parse(found)
-        if found != self.stranger and (mine is None or not mine.same_writer(theirs)):
-            self.stranger = found
+        if found != self.reported_foreign and (mine is None or not mine.same_writer(theirs)):
+            self.reported_foreign = found
             yield Discrepancy.FOREIGN
 
-    def _see_mark(self, found: Position | None, policy: Policy) -> Iterator[Discrepancy]:
+    def _check_mark(self, found: Position | None, policy: Policy) -> Iterator[Discrepancy]:
         metadata = _parse(found) if found else None
         marked = metadata is not None and metadata.withheld
         if self.mark is not None:

@@ -13,17 +13,16 @@ class Backoff:
     The wait doubles with each failure in a row: after a passing fault from `first` up to
     `longest`; after a refusal, which lasts until somebody changes something, from `refused_first`
     up to `refused_longest`. Each wait is spread over its upper half, so that many drivers do not
-    come back at once. There is no last try: newer offsets take the place of older ones, so what
-    waits stays small, and a group must not stay behind for good because the query had nothing
-    new to say after an outage. `doubt` is when a position is sent once more, after an earlier
-    request of unknown outcome.
+    come back at once. Retries never stop: newer offsets replace older ones, so the backlog stays
+    small, and an idle query must still catch up after an outage. `repeat_after` is when a position
+    is committed once more, after an earlier request of unknown outcome.
     """
 
     first: float = 0.1
     longest: float = 15.0
     refused_first: float = 1.0  # a broker that has just started may not know its topics yet
     refused_longest: float = 60.0
-    doubt: float = 60.0
+    repeat_after: float = 60.0
 
     def wait(self, failures: int, *, refused: bool, spread: float) -> float:
         """Return the wait after that many failures in a row; `spread` is from 0 to 1."""
@@ -53,11 +52,11 @@ class OnRewind(Enum):
 class Policy:
     """What a commit must never do, and how often that is checked.
 
-    A group is looked at before its first commit, after every failure, and again when the last
-    look is older than `look_every` seconds. `accept_marks` takes up what the guard of an earlier
-    run had withheld.
+    A group is read before its first commit, after every failure, and again when the last
+    snapshot is older than `snapshot_max_age` seconds. `accept_marks` takes up what the guard of an
+    earlier run had withheld.
     """
 
     on_rewind: OnRewind = OnRewind.REFUSE
     accept_marks: bool = False
-    look_every: float = 60.0
+    snapshot_max_age: float = 60.0

@@ -19,7 +19,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest:
-    """One look at a group that is to be taken now, before anything is committed to it."""
+    """One snapshot of a group that is to be read now, before anything is committed to it."""
 
     group: str
     partitions: tuple[TopicPartition, ...]

@@ -20,8 +20,8 @@ from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupStore
 
 REQUEST_TIMEOUT = 8.0  # longer than the client's own, so that its answer is not missed
-LOOK_TIMEOUT = 4.0  # nothing is in flight after a look that was given up: so sooner than a commit
-_TEND_EVERY = 5.0
+SNAPSHOT_TIMEOUT = 4.0  # shorter than for a commit: a failed read leaves nothing in flight
+_POLL_INTERVAL = 5.0
 _NOTICEABLE = 1.0
 _PAUSE = 1.0  # after a fault of ours, which may come again at once
 
@@ -49,13 +49,13 @@ class Worker:
         may_end: Callable[[], bool] = lambda: False,
     ) -> None:
         self._may_end = may_end
-        self._rested: float | None = None
+        self._unused_since: float | None = None
         self._open_store = open_store
         self._observe = observe
         self._request_timeout = request_timeout
         self._cluster_state = ClusterState(cluster, retry, policy=policy)
         self._changed = threading.Condition()
-        self._asleep = _suspended()
+        self._suspended_before = _suspended()
         self._stopping = False
         self._store: GroupStore | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -66,36 +66,36 @@ class Worker:
         group: str,
         positions: Positions,
         *,
-        renew: bool = False,
+        recommit: bool = False,
         lossy: bool = False,
         rivals: Collection[TopicPartition] = (),
     ) -> None:
         """Hand positions over; returns at once."""
         with self._changed:
             refused = self._cluster_state.offer(
-                group, positions, renew=renew, lossy=lossy, rivals=rivals
+                group, positions, recommit=recommit, lossy=lossy, rivals=rivals
             )
             self._changed.notify_all()
         if refused is not None:
-            self._tell((refused,))
+            self._notify((refused,))
 
-    def rest(self) -> None:
+    def mark_unused(self) -> None:
         """Nothing feeds this cluster any more; returns at once."""
         with self._changed:
-            self._rested = self._rested or time.monotonic()
+            self._unused_since = self._unused_since or time.monotonic()
 
-    def wake(self) -> None:
+    def mark_used(self) -> None:
         """Something is about to be handed over; returns at once."""
         with self._changed:
-            self._rested = None
+            self._unused_since = None
 
-    def has_rested(self, seconds: float) -> bool:
+    def unused_for(self, seconds: float) -> bool:
         """Whether nothing has fed it for so long, and all is confirmed and nothing to be done."""
         with self._changed:
             now = time.monotonic()
-            rested = self._rested is not None and now - self._rested >= seconds
+            unused = self._unused_since is not None and now - self._unused_since >= seconds
             return (
-                rested and self._cluster_state.complete() and self._cluster_state.wait(now) is None
+                unused and self._cluster_state.complete() and self._cluster_state.wait(now) is None
             )
 
     def withhold(self, group: str, positions: Positions) -> None:
@@ -153,8 +153,8 @@ class Worker:
                 self._thread.name,
             )
         with self._changed:
-            given_up = self._cluster_state.abandon()
-        self._tell(given_up)
+            abandoned = self._cluster_state.abandon()
+        self._notify(abandoned)
 
     def _run(self) -> None:
         try:
@@ -169,8 +169,8 @@ class Worker:
                         InternalError(where=self._thread.name, problem=type(error).__name__)
                     )
                     time.sleep(_PAUSE)
-                self._tend()
-                if self._rested is not None and self._may_end():
+                self._poll_store()
+                if self._unused_since is not None and self._may_end():
                     break
         finally:
             if self._store is not None:
@@ -178,76 +178,76 @@ class Worker:
 
     def _step(self) -> None:
         match self._next():
-            case SnapshotRequest() as inspection:
-                self._look(inspection)
-            case CommitRequest() as attempt:
-                self._try(attempt)
+            case SnapshotRequest() as request:
+                self._read_snapshot(request)
+            case CommitRequest() as request:
+                self._send_commit(request)
 
     def _wait(self) -> bool:
-        """Wait until something is due, or it is time to look after the client; False to stop."""
+        """Wait until something is due, or it is time to poll the client; False to stop."""
         with self._changed:
             wait = self._cluster_state.wait(time.monotonic())
             if not self._stopping and wait != 0.0:
-                self._changed.wait(_TEND_EVERY if wait is None else min(wait, _TEND_EVERY))
+                self._changed.wait(_POLL_INTERVAL if wait is None else min(wait, _POLL_INTERVAL))
             return not self._stopping
 
     def _next(self) -> CommitRequest | SnapshotRequest | None:
         with self._changed:
             if self._was_suspended():
-                self._asleep = _suspended()
+                self._suspended_before = _suspended()
                 self._cluster_state.invalidate_snapshots()
             return None if self._stopping else self._cluster_state.next(time.monotonic())
 
     def _was_suspended(self) -> bool:
-        return _suspended() - self._asleep > _NOTICEABLE
+        return _suspended() - self._suspended_before > _NOTICEABLE
 
-    def _tend(self) -> None:
+    def _poll_store(self) -> None:
         try:
             if self._store is not None:
                 self._store.poll()
         except Exception:
             # As in `_try`: whatever it is, the commits must go on.
-            logger.exception("eo_listener could not look after its Kafka client")
+            logger.exception("eo_listener could not poll its Kafka client")
 
-    def _look(self, inspection: SnapshotRequest) -> None:
+    def _read_snapshot(self, request: SnapshotRequest) -> None:
         try:
-            reached("look.before-request")
+            reached("snapshot.before-request")
             snapshot = self._opened().snapshot(
-                inspection.group, inspection.partitions, timeout=LOOK_TIMEOUT
+                request.group, request.partitions, timeout=SNAPSHOT_TIMEOUT
             )
-            reached("look.answered")
-        except Exception as error:  # noqa: BLE001  # `_failure` tells ours from Kafka's, and logs
-            code, detail = _failure("look at", inspection.group, error)
+            reached("snapshot.answered")
+        except Exception as error:  # noqa: BLE001  # `_failure` distinguishes ours from Kafka's, and logs
+            code, detail = _failure("read", request.group, error)
             with self._changed:
                 events = self._cluster_state.on_snapshot_failed(
-                    inspection, code, time.monotonic(), detail
+                    request, code, time.monotonic(), detail
                 )
                 self._changed.notify_all()
         else:
             with self._changed:
-                events = self._cluster_state.on_snapshot(inspection, snapshot, time.monotonic())
+                events = self._cluster_state.on_snapshot(request, snapshot, time.monotonic())
                 self._changed.notify_all()
-        self._tell(events)
+        self._notify(events)
 
-    def _try(self, attempt: CommitRequest) -> None:
+    def _send_commit(self, request: CommitRequest) -> None:
         answer: Mapping[TopicPartition, str | None]
         detail = None
         try:
-            answer = self._commit(attempt)
-        except Exception as error:  # noqa: BLE001  # `_failure` tells ours from Kafka's, and logs
-            code, detail = _failure("commit to", attempt.group, error)
-            answer = dict.fromkeys(attempt.positions, code)
+            answer = self._commit(request)
+        except Exception as error:  # noqa: BLE001  # `_failure` distinguishes ours from Kafka's, and logs
+            code, detail = _failure("commit to", request.group, error)
+            answer = dict.fromkeys(request.positions, code)
         with self._changed:
-            events = self._cluster_state.on_commit_answer(attempt, answer, time.monotonic(), detail)
+            events = self._cluster_state.on_commit_answer(request, answer, time.monotonic(), detail)
             self._changed.notify_all()
-        self._tell(events)
+        self._notify(events)
 
-    def _commit(self, attempt: CommitRequest) -> Mapping[TopicPartition, str | None]:
+    def _commit(self, request: CommitRequest) -> Mapping[TopicPartition, str | None]:
         reached("commit.before-request")
-        if time.monotonic() - attempt.started > STANDSTILL or self._was_suspended():
+        if time.monotonic() - request.started > STANDSTILL or self._was_suspended():
             raise KafkaError("this process stood still", code=STOOD_STILL)
         answer = self._opened().commit(
-            attempt.group, attempt.positions, timeout=self._request_timeout
+            request.group, request.positions, timeout=self._request_timeout
         )
         reached("commit.answered")
         return answer
@@ -257,7 +257,7 @@ class Worker:
             self._store = self._open_store()
         return self._store
 
-    def _tell(self, events: tuple[Event, ...]) -> None:
+    def _notify(self, events: tuple[Event, ...]) -> None:
         for event in events:
             self._observe(event)
 
@@ -273,7 +273,7 @@ def _failure(what: str, group: str, error: Exception) -> tuple[str, str | None]:
     """Return the error name and the detail for whatever a request raised.
 
     The thread must outlive a fault of ours or of the client library too, or every later commit
-    would be lost in silence: it is logged, and the retry runs its course.
+    would be lost in silence: it is logged, and retried.
     """
     if isinstance(error, KafkaError):
         return error.code, error.cause

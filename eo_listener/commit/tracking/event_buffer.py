@@ -1,6 +1,6 @@
-"""What Spark's thread leaves for the router: bounded, and nothing that matters is lost.
+"""Events that Spark's thread leaves for the tracker: bounded, and nothing that matters is lost.
 
-Not thread-safe: the router holds a lock around it. Every method returns at once.
+Not thread-safe: the tracker's thread holds a lock around it. Every method returns at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eo_listener.model.events import Violation
 from eo_listener.model.progress import Progress
 
 RUNS_KEPT = (
-    10_000  # a bound for runs whose end was never told: Spark drops events when its bus is full
+    10_000  # a bound for runs whose end was never reported: Spark drops events when its bus is full
 )
 _FINDINGS_KEPT = 20  # events of one run that wait with something wrong; the first are what matters
 
@@ -30,7 +30,7 @@ class Started:
 
 @dataclass(slots=True)
 class RunEvents:
-    """The events of one run since the router looked last: the newest, and what was wrong.
+    """The events of one run since they were last taken: the newest, and what was wrong.
 
     The newest holds the whole of the offsets. `first` is the first event of the run, where it is
     among these. `wrong` holds batch, source and violations; `missed` the batches around a gap.
@@ -47,25 +47,25 @@ class BufferedEvents:
     """Everything that waited; `repeated` is one of the events that came a second time."""
 
     started: tuple[Started, ...]
-    mails: tuple[RunEvents, ...]
+    runs: tuple[RunEvents, ...]
     ended: tuple[str, ...]
     unreadable: FormatError | None
     repeated: Progress | None
 
 
 class EventBuffer:
-    """Collects until somebody takes: of each run one piece of mail."""
+    """Collects events until they are taken, for each run separately."""
 
     def __init__(self) -> None:
         self._started: list[Started] = []
-        self._mails: OrderedDict[str, RunEvents] = OrderedDict()
+        self._runs: OrderedDict[str, RunEvents] = OrderedDict()
         self._ended: list[str] = []
         self._unreadable: FormatError | None = None
         self._repeated: Progress | None = None
         self._sequences: OrderedDict[str, SequenceGuard] = OrderedDict()
 
     def __bool__(self) -> bool:
-        waiting = self._started or self._mails or self._ended
+        waiting = self._started or self._runs or self._ended
         return bool(waiting or self._unreadable or self._repeated)
 
     def started(self, run: Started) -> None:
@@ -84,15 +84,15 @@ class EventBuffer:
         if verdict.repeated:
             self._repeated = progress
             return
-        mail = self._mails.get(progress.run_id)
-        if mail is None:
-            mail = self._mails[progress.run_id] = RunEvents(newest=progress, first=first)
-        mail.newest = progress
-        if verdict.missed_after is not None and len(mail.missed) < _FINDINGS_KEPT:
-            mail.missed.append((verdict.missed_after, progress.batch_id))
+        events = self._runs.get(progress.run_id)
+        if events is None:
+            events = self._runs[progress.run_id] = RunEvents(newest=progress, first=first)
+        events.newest = progress
+        if verdict.missed_after is not None and len(events.missed) < _FINDINGS_KEPT:
+            events.missed.append((verdict.missed_after, progress.batch_id))
         for source, violations in verdict.violations.items():
-            if len(mail.wrong) < _FINDINGS_KEPT:
-                mail.wrong.append((progress.batch_id, source, violations))
+            if len(events.wrong) < _FINDINGS_KEPT:
+                events.wrong.append((progress.batch_id, source, violations))
 
     def ended(self, run_id: str) -> None:
         """A run has ended."""
@@ -104,9 +104,9 @@ class EventBuffer:
 
     def take(self) -> BufferedEvents:
         """Take everything out."""
-        post = BufferedEvents(
+        buffered = BufferedEvents(
             started=tuple(self._started),
-            mails=tuple(self._mails.values()),
+            runs=tuple(self._runs.values()),
             ended=tuple(self._ended),
             unreadable=self._unreadable,
             repeated=self._repeated,
@@ -115,9 +115,9 @@ class EventBuffer:
             self._sequences.pop(run_id, None)
         self._started, self._ended = [], []
         self._unreadable = self._repeated = None
-        self._mails = OrderedDict()
-        return post
+        self._runs = OrderedDict()
+        return buffered
 
     def waiting(self) -> tuple[Progress, ...]:
         """The newest event of each run that waits."""
-        return tuple(mail.newest for mail in self._mails.values())
+        return tuple(events.newest for events in self._runs.values())

@@ -27,7 +27,7 @@ Groups = Mapping[str, "str | Mapping[str, str]"]
 
 
 class NotCommitted(Exception):  # noqa: N818  # not an error of ours: why a topic is not committed
-    """A topic has no place to be committed to; `misconfigured` tells a mistake from a choice."""
+    """A topic has no place to be committed to; `misconfigured` when by mistake."""
 
     def __init__(self, problem: str, cause: str, fix: str, *, misconfigured: bool = True) -> None:
         super().__init__(problem)
@@ -72,7 +72,7 @@ class GroupNames:
         return progress.name in self.groups or progress.query_id in self.groups
 
     def find(self, progress: Progress, topic: str, options: Mapping[str, str] | None) -> str:
-        """Return the group of a topic. Raises LeftOut.
+        """Return the group of a topic. Raises NotCommitted.
 
         `options` are those of the topic's source, keys in lower case; None when unknown.
         """

@@ -13,9 +13,11 @@ from eo_listener.model.offsets import Offsets
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.model.protocols import LivePosition, QueryMode
 
-_RESTORING = 1.0  # at most so long between two looks at a query that restores its checkpoint
-_PATIENCE = 600  # such looks; one that has not answered by then answers hardly ever
-_RESTORED = 2.0  # Spark restores in two steps: once more after the first position was there
+_RESTORING_INTERVAL = 1.0  # at most so long between two checks while a query restores
+_MAX_RESTORING_CHECKS = 600  # such checks; a query without a position by then hardly ever has one
+_RESTORED_INTERVAL = (
+    2.0  # Spark restores in two steps: once more after the first position was there
+)
 _POLL = 5.0
 _SILENCE = 60.0
 
@@ -23,7 +25,7 @@ UNKNOWN_MODE = (
     "its events are taken for what is in its checkpoint; under asynchronous progress tracking they "
     "may be ahead of it, and nothing is caught up at its start"
 )
-_MEANINGS = {
+_MODE_EFFECTS = {
     QueryMode.ASYNC_PROGRESS: (
         "its progress events may be ahead of its checkpoint, so its group follows the checkpoint "
         "instead, some seconds later"
@@ -41,7 +43,7 @@ _MEANINGS = {
 
 @dataclass(slots=True)
 class QueryRun:
-    """One run. `options` are None until they were read; `renewed` is on the monotonic clock."""
+    """One run. `options` are None until they were read; times are on the monotonic clock."""
 
     query_id: str
     run_id: str
@@ -49,20 +51,20 @@ class QueryRun:
     due: float
     mode: QueryMode | None = None
     options: Mapping[int, Mapping[str, str]] | None = field(default=None, repr=False)  # secrets
-    inspections: int = 0
+    options_attempts: int = 0
     delay: float = 0.1
     silent: int = 0
     unanswered: int = 0  # times in a row that it could not be asked
     positions_read: int = 0
-    renewed: float | None = None
-    said: set[tuple[int | None, str]] = field(default_factory=set)
+    recommitted_at: float | None = None
+    reported: set[tuple[int | None, str]] = field(default_factory=set)
     withheld: set[int] = field(default_factory=set)
     newest: Progress | None = None
     restored: LivePosition | None = None
-    passed: LivePosition | None = None  # offered by its own word, until an event has come so far
-    ended: bool = False  # by its own word, which Spark has not passed on
+    passed: LivePosition | None = None  # position that was offered, until an event has reached it
+    ended: bool = False  # reported by the query itself, not by Spark's bus
     awaited: int | None = None
-    over: bool = False  # it has ended, and its last position was offered
+    finished: bool = False  # it has ended, and its last position was offered
     silence: float | None = None
 
     @property
@@ -76,14 +78,14 @@ class QueryRun:
         return self.mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS)
 
     @property
-    def is_watched(self) -> bool:
-        """Whether to look every few seconds: at its checkpoint, or at logs Spark may skip in."""
+    def is_polled(self) -> bool:
+        """Whether to check every few seconds: its checkpoint, or logs in which Spark may skip."""
         given = (self.options or {}).values()
         return self.follows_checkpoint or any(map(skips_losses, given))
 
-    def meaning(self) -> str | None:
+    def mode_effect(self) -> str | None:
         """What its mode means for its group, where that is not the usual."""
-        return _MEANINGS.get(self.mode) if self.mode is not None else None
+        return _MODE_EFFECTS.get(self.mode) if self.mode is not None else None
 
     def at(self, position: LivePosition) -> Progress:
         """What is durable, in the form of a progress event."""
@@ -165,12 +167,12 @@ class QueryRun:
         """Take an event in; say whether it is to be offered."""
         late = self.is_late(event)
         self.newest = event
-        self.heard(now)
+        self.on_event(now)
         if not late:
             self.passed = None  # what comes from now on comes after it
-            self.over = False
-        elif self.over:
-            self.asked(now)  # it is kept for its events, which may not be all yet
+            self.finished = False
+        elif self.finished:
+            self.plan_check(now)  # it is kept for its events, which may not be all yet
         return not late
 
     @property
@@ -184,55 +186,59 @@ class QueryRun:
         """What it has reached by all that is known."""
         return self.newest if self.passed is None else self.at(self.passed)
 
-    def asked(self, now: float) -> None:
-        """Plan a look for when this one comes to nothing: else it would be due forever."""
+    def plan_check(self, now: float) -> None:
+        """Plan the next check in case this one fails: otherwise it would be due forever."""
         self.due = now + _SILENCE
-        self._used_up(now)
+        self._end_silence(now)
 
-    def looked(
+    def on_position(
         self, position: LivePosition | None, now: float, recommit_interval: float, *, early: bool
     ) -> bool:
-        """Plan the next look; say whether this is the time for the full map."""
-        self._used_up(now)
-        pause = min(_POLL, recommit_interval) if self.is_watched else recommit_interval
+        """Plan the next check; return whether all offsets are to be committed again."""
+        self._end_silence(now)
+        pause = min(_POLL, recommit_interval) if self.is_polled else recommit_interval
         if early:
             self.due = now + min(_POLL, recommit_interval)
         elif position is None:
             self.silent += 1
-            self.delay = min(_RESTORING, self.delay * 2)
-            restoring = self.positions_read == 0 and self.silent < _PATIENCE
+            self.delay = min(_RESTORING_INTERVAL, self.delay * 2)
+            restoring = self.positions_read == 0 and self.silent < _MAX_RESTORING_CHECKS
             self.due = now + (self.delay if restoring else pause)
         else:
             if self.restored is None:
                 self.restored = position
             self.positions_read += 1
-            self.due = now + (_RESTORED if self.positions_read == 1 else pause)
-        renew = self.renewed is None or now - self.renewed >= recommit_interval * 0.9
-        if renew and (position is not None or self.newest is not None):
-            self.renewed = now
-        elif self.renewed is not None:
-            self.due = min(self.due, max(self.renewed + recommit_interval, now + _RESTORING))
-        return self.renewed == now
+            self.due = now + (_RESTORED_INTERVAL if self.positions_read == 1 else pause)
+        recommit = (
+            self.recommitted_at is None or now - self.recommitted_at >= recommit_interval * 0.9
+        )
+        if recommit and (position is not None or self.newest is not None):
+            self.recommitted_at = now
+        elif self.recommitted_at is not None:
+            self.due = min(
+                self.due, max(self.recommitted_at + recommit_interval, now + _RESTORING_INTERVAL)
+            )
+        return self.recommitted_at == now
 
-    def _used_up(self, now: float) -> None:
-        """This look is the one after a silence, if that was to be by now; else it is to come."""
+    def _end_silence(self, now: float) -> None:
+        """Forget a silence that this check has ended; keep one that is still to come."""
         if self.silence is not None and self.silence <= now:
             self.silence = None
 
-    def heard(self, now: float) -> None:
-        """Plan a look for when its events have fallen silent: the last one may have been lost."""
+    def on_event(self, now: float) -> None:
+        """Plan a check for when no more events come: the last one may have been lost."""
         self.silence = now + _SILENCE
 
-    def doubt(self, now: float, *, at_once: bool) -> None:
-        """Plan a look for whether it is still there, since it holds another run up."""
+    def check_soon(self, now: float, *, at_once: bool) -> None:
+        """Plan a check of whether it still runs, since it holds up another run."""
         if at_once:
             self.due = min(self.due, now)
         elif self.silence is None:
             self.silence = now + _SILENCE
 
     @property
-    def next_look(self) -> float:
-        """When to look at it next."""
+    def next_check(self) -> float:
+        """When to check it next."""
         return self.due if self.silence is None else min(self.due, self.silence)
 
 
@@ -248,8 +254,8 @@ Options = Mapping[int, Mapping[str, str]] | None
 class RunReporter:
     """Builds these events, and keeps of each run what it takes to. For one thread."""
 
-    def __init__(self, rules: GroupRouting) -> None:
-        self._rules = rules
+    def __init__(self, routing: GroupRouting) -> None:
+        self._routing = routing
         self._clusters: dict[tuple[str, int], str] = {}
         self._fed: dict[str, frozenset[tuple[str, str]]] = {}
 
@@ -296,7 +302,7 @@ class RunReporter:
         if key not in self._clusters:
             topics = {tp.topic: (tp, offset) for tp, offset in (source.end or {}).items()}
             sample = replace(source, end=Offsets(dict(topics.values())))  # routing is by topic
-            route = self._rules.route(replace(progress, sources=(sample,)), options)
+            route = self._routing.route(replace(progress, sources=(sample,)), options)
             if not route.commits:
                 return None
             self._clusters[key] = str(route.commits[0].cluster)

@@ -28,7 +28,7 @@ _KAFKA = "kafka."
 class RoutedOffsets:
     """What is to be committed for one progress event, and what is left out.
 
-    `shared` tells of partitions that several sources of the query feed to the same group.
+    `shared` reports partitions that several sources of the query feed to the same group.
     """
 
     commits: tuple[GroupOffsets, ...]
@@ -55,7 +55,7 @@ class GroupRouting:
 
         `options` are the reader options by source index, keys in lower case; None when the
         running query could not be asked. Where two sources of one query hold the same
-        partition for the same group, the lesser offset counts.
+        partition for the same group, the lower offset counts.
         """
         if not progress.sources:
             return RoutedOffsets(commits=(), ignored=(self._no_kafka(progress),))
@@ -109,7 +109,7 @@ class GroupRouting:
     def cluster(self, given: Mapping[str, str] | None) -> Cluster:
         """The cluster that a source reads, by its reader options.
 
-        Raises NotCommitted where they do not tell, or cannot be used.
+        Raises NotCommitted where they do not say, or cannot be used.
         """
         given = given or {}
         servers = self.kafka.get(SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
@@ -164,7 +164,7 @@ class _Gathered:
 
 
 def skips_losses(options: Mapping[str, str] | None) -> bool:
-    """Whether Spark was told to skip records that Kafka has deleted before they were read."""
+    """Whether Spark is set to skip records that Kafka has deleted before they were read."""
     return (options or {}).get("failondataloss", "true").lower() == "false"
 
 

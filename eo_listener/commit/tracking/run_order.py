@@ -19,7 +19,9 @@ class RunOrder:
     def __init__(self, runs: Mapping[str, QueryRun]) -> None:
         self._runs = runs
         self._newest: dict[str, str] = {}  # by query
-        self._gone: OrderedDict[str, int] = OrderedDict()  # runs that ended, with the last batch
+        self._ended_runs: OrderedDict[str, int] = (
+            OrderedDict()
+        )  # runs that ended, with the last batch
 
     def newest(self, query_id: str) -> QueryRun | None:
         """The run of a query that began last, while it is there."""
@@ -33,16 +35,16 @@ class RunOrder:
         """
         return self._newest.get(run.query_id, run.run_id) == run.run_id
 
-    def is_gone(self, run_id: str) -> bool:
+    def has_ended(self, run_id: str) -> bool:
         """Whether a run has ended, and is not there any more."""
-        return run_id in self._gone
+        return run_id in self._ended_runs
 
-    def precede(self, query_id: str, run_id: str) -> None:
+    def set_newest(self, query_id: str, run_id: str) -> None:
         """From now on this is the newest run of its query."""
         self._newest[query_id] = run_id
-        self._gone.pop(run_id, None)
+        self._ended_runs.pop(run_id, None)
 
-    def is_next(self, progress: Progress) -> bool:
+    def becomes_newest(self, progress: Progress) -> bool:
         """Whether this event makes its run the newest: one that goes on is above all others.
 
         A run without an event so far gives way to one that was never heard of.
@@ -50,16 +52,16 @@ class RunOrder:
         run_id = progress.run_id
         newest = self.newest(progress.query_id)
         if newest is None:
-            return progress.batch_id > self._gone.get(run_id, -1)
+            return progress.batch_id > self._ended_runs.get(run_id, -1)
         if newest.newest is None:
-            return run_id not in self._runs and run_id not in self._gone
+            return run_id not in self._runs and run_id not in self._ended_runs
         return newest.run_id != run_id and progress.batch_id > newest.newest.batch_id
 
     def end(self, run_id: str, run: QueryRun | None) -> None:
         """A run has ended: late events must not bring it back."""
-        self._gone[run_id] = -1 if run is None else run.last_batch
-        while len(self._gone) > RUNS_KEPT:
-            self._gone.popitem(last=False)
+        self._ended_runs[run_id] = -1 if run is None else run.last_batch
+        while len(self._ended_runs) > RUNS_KEPT:
+            self._ended_runs.popitem(last=False)
 
     def drop(self, run: QueryRun) -> None:
         """A run is not there any more."""

@@ -50,7 +50,7 @@ def judge(
 class SequenceVerdict:
     """What is wrong with one event: violations by the index of the source.
 
-    `missed_after` is the last batch that was seen when events are missing before this one, so that
+    `missed_after` is the last known batch when events are missing before this one, so that
     nothing can be said of what lies between; else None. `repeated` says that the event was judged
     before.
     """
@@ -89,7 +89,7 @@ class SequenceGuard:
                 continue
             found = judge(self._ends.get(source.index), source.start, source.end)
             if jumped:
-                # Batches that nobody told of are no gap: Spark drops events when its bus is full.
+                # Unreported batches are not a gap: Spark drops events when its bus is full.
                 kept = tuple(one for one in found if one.kind is not ViolationKind.GAP)
                 skipped = skipped or kept != found
                 found = kept

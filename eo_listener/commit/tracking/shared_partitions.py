@@ -12,7 +12,7 @@ from eo_listener.model.offsets import Position, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Claim:
+class _RunOffsets:
     """What one run has reached in one group."""
 
     query: str
@@ -27,73 +27,73 @@ class SharedPartitions:
     """What every live run has reached, by group. For one thread."""
 
     def __init__(self) -> None:
-        self._claims: dict[tuple[Cluster, str], dict[str, _Claim]] = {}
-        self._said: set[tuple[Cluster, str]] = set()
+        self._groups: dict[tuple[Cluster, str], dict[str, _RunOffsets]] = {}
+        self._reported: set[tuple[Cluster, str]] = set()
 
     def lowest(
         self, run_id: str, query: str, commit: GroupOffsets
     ) -> tuple[GroupOffsets, PartitionsShared | None]:
         """Take in how far a run is, and say what may be committed; and once, who shares it."""
         key = (commit.cluster, commit.group)
-        claims = self._claims.setdefault(key, {})
-        claims[run_id] = _Claim(query=query, commit=commit)
-        if len(claims) == 1:
+        runs = self._groups.setdefault(key, {})
+        runs[run_id] = _RunOffsets(query=query, commit=commit)
+        if len(runs) == 1:
             return commit, None
-        others = [claim for owner, claim in claims.items() if owner != run_id]
-        shared = {tp for claim in others for tp in claim.positions} & commit.positions.keys()
+        others = [run for owner, run in runs.items() if owner != run_id]
+        shared = {tp for run in others for tp in run.positions} & commit.positions.keys()
         if not shared:
             return commit, None
         lowest = dict(commit.positions)
         for tp in shared:
-            theirs = (claim.positions[tp] for claim in others if tp in claim.positions)
+            theirs = (run.positions[tp] for run in others if tp in run.positions)
             lowest[tp] = min([lowest[tp], *theirs], key=lambda position: position.offset)
         held_up = replace(commit, positions=lowest, rivals=frozenset(shared))
         return held_up, self._once(key, commit, shared)
 
-    def holds(self, run_id: str, commit: GroupOffsets) -> bool:
+    def feeds(self, run_id: str, commit: GroupOffsets) -> bool:
         """Whether the run has fed this group before."""
-        return run_id in self._claims.get((commit.cluster, commit.group), {})
+        return run_id in self._groups.get((commit.cluster, commit.group), {})
 
     @property
     def clusters(self) -> frozenset[Cluster]:
         """Those that live runs feed."""
-        return frozenset(cluster for cluster, _ in self._claims)
+        return frozenset(cluster for cluster, _ in self._groups)
 
     def rivals(self, run_id: str, commit: GroupOffsets) -> tuple[str, ...]:
         """The other runs that feed one of these partitions."""
-        claims = self._claims.get((commit.cluster, commit.group), {})
+        runs = self._groups.get((commit.cluster, commit.group), {})
         return tuple(
             other
-            for other, claim in claims.items()
-            if other != run_id and claim.positions.keys() & commit.positions.keys()
+            for other, run in runs.items()
+            if other != run_id and run.positions.keys() & commit.positions.keys()
         )
 
     def _once(
         self, key: tuple[Cluster, str], commit: GroupOffsets, shared: set[TopicPartition]
     ) -> PartitionsShared | None:
-        if key in self._said:
+        if key in self._reported:
             return None
-        self._said.add(key)
+        self._reported.add(key)
         return PartitionsShared(
             cluster=str(commit.cluster),
             group=commit.group,
             partitions=tuple(sorted(shared)),
-            readers=tuple(sorted(claim.query for claim in self._claims[key].values())),
+            readers=tuple(sorted(run.query for run in self._groups[key].values())),
         )
 
     def drop(self, run_id: str) -> tuple[GroupOffsets, ...]:
         """Forget a run that has ended; say what those that it held up may commit now."""
         freed: list[GroupOffsets] = []
-        for key, claims in list(self._claims.items()):
-            gone = claims.pop(run_id, None)
-            if not claims:
-                del self._claims[key]
-                self._said.discard(key)
-            elif gone is not None:
+        for key, runs in list(self._groups.items()):
+            dropped = runs.pop(run_id, None)
+            if not runs:
+                del self._groups[key]
+                self._reported.discard(key)
+            elif dropped is not None:
                 held_up = (
-                    (other, claim)
-                    for other, claim in tuple(claims.items())
-                    if gone.positions.keys() & claim.positions.keys()
+                    (other, run)
+                    for other, run in tuple(runs.items())
+                    if dropped.positions.keys() & run.positions.keys()
                 )
                 freed += (self.lowest(other, one.query, one.commit)[0] for other, one in held_up)
         return tuple(freed)

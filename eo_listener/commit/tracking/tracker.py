@@ -1,6 +1,6 @@
 """What becomes of events and of live queries: judged, given a place to go, and offered.
 
-No thread and no clock of its own: the router brings both, and so does a model.
+No thread and no clock of its own: the thread or the model that drives it brings both.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryReader
 
 _UNANSWERED = 12  # a minute, for a query whose checkpoint is followed
-_INSPECTIONS = 3  # a query that cannot be inspected three times in a row will not be the fourth
-_FIRST_LOOK = 0.1
+_OPTIONS_ATTEMPTS = 3  # after three failures in a row the fourth would fail too
+_FIRST_CHECK = 0.1
 _SOON = 1.0
 
 logger = logging.getLogger("eo_listener")
@@ -51,7 +51,7 @@ class Moment:
 
 
 class QueryTracker:
-    """Serves what the inbox brings. Not thread-safe: one thread calls all of it.
+    """Serves what the event buffer holds. Not thread-safe: one thread calls all of it.
 
     What a query has made durable is also read from the query itself: when it starts (an event may
     have been lost with the last driver), when it ends, and every `recommit_interval` seconds, so
@@ -60,25 +60,25 @@ class QueryTracker:
 
     def __init__(
         self,
-        rules: GroupRouting,
+        routing: GroupRouting,
         queries: QueryReader,
         committer: Committer,
         *,
         guard: GuardMode,
         recommit_interval: float,
     ) -> None:
-        self._rules = rules
+        self._routing = routing
         self._queries = queries
         self._committer = committer
         self._guard = guard
         self._recommit_interval = recommit_interval
         self._runs: OrderedDict[str, QueryRun] = OrderedDict()
-        self._succession = RunOrder(self._runs)
+        self._order = RunOrder(self._runs)
         self._due_times = DueTimes()
-        self._claims = SharedPartitions()
-        self._reporter = RunReporter(rules)
+        self._shared = SharedPartitions()
+        self._reporter = RunReporter(routing)
         self._faulty: set[str] = set()
-        self._told_repeated = False
+        self._reported_repeated = False
         self.unserved: tuple[Progress, ...] = ()
 
     @property
@@ -87,54 +87,56 @@ class QueryTracker:
         return not self._faulty
 
     def due(self) -> float | None:
-        """When a query is to be looked at next, on the monotonic clock."""
-        return min(self._due_times.times(self._next_look).values(), default=None)
+        """When a query is to be checked next, on the monotonic clock."""
+        return min(self._due_times.times(self._next_check).values(), default=None)
 
-    def _next_look(self, run_id: str) -> float | None:
+    def _next_check(self, run_id: str) -> float | None:
         run = self._runs.get(run_id)
-        return None if run is None else run.next_look
+        return None if run is None else run.next_check
 
-    def serve(self, post: BufferedEvents, moment: Moment, *, look_at_all: bool = False) -> None:
-        """Work off what came in, and look at the queries whose time has come."""
-        for started in post.started:
-            if started.run_id not in self._runs and not self._succession.is_gone(started.run_id):
-                self._precede(started.query_id, started.run_id, moment.now)
+    def serve(self, buffered: BufferedEvents, moment: Moment, *, check_all: bool = False) -> None:
+        """Work off what came in, and check the queries that are due."""
+        for started in buffered.started:
+            if started.run_id not in self._runs and not self._order.has_ended(started.run_id):
+                self._set_newest(started.query_id, started.run_id, moment.now)
                 self._run_of(started.query_id, started.run_id, started.name, moment.now)
         # Runs that have ended first, and their ends: they hold up what has begun since no more.
-        last = tuple(mail for mail in post.mails if mail.newest.run_id in post.ended)
-        rest = tuple(mail for mail in post.mails if mail.newest.run_id not in post.ended)
-        self.unserved = tuple(mail.newest for mail in (*last, *rest))
+        last = tuple(events for events in buffered.runs if events.newest.run_id in buffered.ended)
+        rest = tuple(
+            events for events in buffered.runs if events.newest.run_id not in buffered.ended
+        )
+        self.unserved = tuple(events.newest for events in (*last, *rest))
         self._read_all(last, moment)
-        for run_id in post.ended:
+        for run_id in buffered.ended:
             self._end(run_id, moment.now)
         self._read_all(rest, moment)
-        self._tell_of(post)
-        looks = self._due_times.times(self._next_look).items()
-        for run_id in [one for one, time in looks if look_at_all or time <= moment.now]:
+        self._report_event_errors(buffered)
+        times = self._due_times.times(self._next_check).items()
+        for run_id in [one for one, time in times if check_all or time <= moment.now]:
             run = self._runs[run_id]
-            was_over = run.over
-            if not was_over:
-                self._contained(run.query, partial(self._look, run, moment.now, last=look_at_all))
-            if was_over or (not run.ended and not self._succession.is_newest(run)):
+            was_finished = run.finished
+            if not was_finished:
+                self._contained(run.query, partial(self._check, run, moment.now, last=check_all))
+            if was_finished or (not run.ended and not self._order.is_newest(run)):
                 self._end(run.run_id, moment.now)
 
-    def _read_all(self, mails: Iterable[RunEvents], moment: Moment) -> None:
-        for mail in mails:
-            self._contained(mail.newest.query, partial(self._read, mail, moment))
+    def _read_all(self, runs: Iterable[RunEvents], moment: Moment) -> None:
+        for events in runs:
+            self._contained(events.newest.query, partial(self._read, events, moment))
             self.unserved = self.unserved[1:]
 
-    def _tell_of(self, post: BufferedEvents) -> None:
-        """Say what was wrong with the events themselves."""
-        if post.unreadable is not None:
+    def _report_event_errors(self, buffered: BufferedEvents) -> None:
+        """Report what was wrong with the events themselves."""
+        if buffered.unreadable is not None:
             self._committer.observe(
-                InternalError(where="a progress event", problem=str(post.unreadable))
+                InternalError(where="a progress event", problem=str(buffered.unreadable))
             )
-        again = post.repeated
-        if again is not None and not self._told_repeated:
-            self._told_repeated = True
+        repeated = buffered.repeated
+        if repeated is not None and not self._reported_repeated:
+            self._reported_repeated = True
             self._committer.observe(
                 ProgressEventsDuplicated(
-                    query=again.query, run_id=again.run_id, batch_id=again.batch_id
+                    query=repeated.query, run_id=repeated.run_id, batch_id=repeated.batch_id
                 )
             )
 
@@ -153,86 +155,86 @@ class QueryTracker:
     def _run_of(self, query_id: str, run_id: str, name: str | None, now: float) -> QueryRun:
         run = self._runs.get(run_id)
         if run is None:
-            run = QueryRun(query_id=query_id, run_id=run_id, name=name, due=now + _FIRST_LOOK)
+            run = QueryRun(query_id=query_id, run_id=run_id, name=name, due=now + _FIRST_CHECK)
             self._runs[run_id] = run
             while len(self._runs) > RUNS_KEPT:
                 self._forget(*self._runs.popitem(last=False))
         self._due_times.mark_changed(run_id)
         return run
 
-    def _precede(self, query_id: str, run_id: str, now: float) -> None:
+    def _set_newest(self, query_id: str, run_id: str, now: float) -> None:
         """From now on this is the newest run of its query."""
-        earlier = self._succession.newest(query_id)
+        earlier = self._order.newest(query_id)
         if earlier is not None:
-            earlier.heard(now)  # its end may never be told: see `is_newest`
+            earlier.on_event(now)  # its end may never be reported: see `is_newest`
             self._due_times.mark_changed(earlier.run_id)
-        self._succession.precede(query_id, run_id)
+        self._order.set_newest(query_id, run_id)
 
     def _end(self, run_id: str, now: float) -> None:
         run = self._runs.get(run_id)
-        if run is not None and not run.over:
-            self._contained(run.query, partial(self._look, run, now, last=True))
-        if run is None and self._succession.is_gone(run_id):
-            return  # Spark has told of it at last, or twice
+        if run is not None and not run.finished:
+            self._contained(run.query, partial(self._check, run, now, last=True))
+        if run is None and self._order.has_ended(run_id):
+            return  # Spark has reported it at last, or twice
         self._runs.pop(run_id, None)
-        self._succession.end(run_id, run)
+        self._order.end(run_id, run)
         self._forget(run_id, run)
 
     def _forget(self, run_id: str, run: QueryRun | None) -> None:
         self._due_times.mark_changed(run_id)
         if run is not None:
-            self._succession.drop(run)
-        self._let_go(run_id)
+            self._order.drop(run)
+        self._drop_shared(run_id)
         self._queries.forget(run_id)
         if run is not None:
-            over = self._reporter.ended(run.query, run_id)
-            self._committer.retry_now(over.groups)
-            self._committer.observe(over)
+            finished = self._reporter.ended(run.query, run_id)
+            self._committer.retry_now(finished.groups)
+            self._committer.observe(finished)
 
-    def _let_go(self, run_id: str) -> None:
+    def _drop_shared(self, run_id: str) -> None:
         """Let the others that feed its partitions go on without it."""
-        for commit in self._claims.drop(run_id):
+        for commit in self._shared.drop(run_id):
             self._committer.offer(commit)
-        self._committer.feed(self._claims.clusters)
+        self._committer.set_used_clusters(self._shared.clusters)
 
     # Events
 
-    def _read(self, mail: RunEvents, moment: Moment) -> None:
+    def _read(self, events: RunEvents, moment: Moment) -> None:
         """Judge and offer what the events of one run say."""
         reached("router.before-route")
-        progress = mail.newest
-        if self._succession.is_next(progress):
-            self._precede(progress.query_id, progress.run_id, moment.now)
-        elif self._succession.is_gone(progress.run_id):
+        progress = events.newest
+        if self._order.becomes_newest(progress):
+            self._set_newest(progress.query_id, progress.run_id, moment.now)
+        elif self._order.has_ended(progress.run_id):
             return  # all that it has reached was offered when it ended
         run = self._run_of(progress.query_id, progress.run_id, progress.name, moment.now)
         offered = run.take(progress, moment.now)
         if progress.sources:
-            self._inspect(run)
+            self._read_options(run)
         if self._guard is not GuardMode.OFF:
-            self._judge(run, mail, moment)
+            self._judge(run, events, moment)
         if run.follows_checkpoint:
             run.due = min(run.due, moment.now + _SOON)
         elif offered:
-            self._offer(run, progress, moment.now, renew=False)
+            self._offer(run, progress, moment.now, recommit=False)
         if progress.sources:
             self._committer.observe(self._reporter.progressed(progress, run.options))
 
-    def _judge(self, run: QueryRun, mail: RunEvents, moment: Moment) -> None:
-        for after, before in mail.missed:
+    def _judge(self, run: QueryRun, events: RunEvents, moment: Moment) -> None:
+        for after, before in events.missed:
             self._committer.observe(
                 ProgressEventsMissed(
                     query=run.query, run_id=run.run_id, after_batch=after, before_batch=before
                 )
             )
-        wrong = list(mail.wrong)
-        if mail.first is not None:
-            first = mail.first
+        wrong = list(events.wrong)
+        if events.first is not None:
+            first = events.first
             found = run.judge_first(first).items()
             wrong += [(first.batch_id, source, violations) for source, violations in found]
-        wrong += self._losses(run, mail.newest, moment)
+        wrong += self._losses(run, events.newest, moment)
         for batch_id, source, violations in wrong:
-            self._violated(run, mail.newest, batch_id, source, violations)
+            self._violated(run, events.newest, batch_id, source, violations)
 
     def _losses(
         self, run: QueryRun, progress: Progress, moment: Moment
@@ -283,32 +285,32 @@ class QueryTracker:
 
     # The query itself
 
-    def _look(self, run: QueryRun, now: float, *, last: bool) -> None:
+    def _check(self, run: QueryRun, now: float, *, last: bool) -> None:
         """Offer what a query has made durable by its own word.
 
-        That may be ahead of the newest event, which the guard has not seen then: so its time is
-        waited for, but for the `last` look, before which all events were delivered.
+        That may be ahead of the newest event, which the guard has not judged then: so that event is
+        waited for, except at the `last` check, before which all events were delivered.
 
-        A run that says that it has ended feeds no group any more. It is kept until the next look,
-        as its last events may be on their way; with a SparkContext its end goes untold.
+        A run that says that it has ended feeds no group any more. It is kept until the next check,
+        as its last events may be on their way; with a SparkContext its end is not reported.
         """
         self._due_times.mark_changed(run.run_id)
-        run.asked(now)
-        self._inspect(run)
+        run.plan_check(now)
+        self._read_options(run)
         ended, run.ended = self._has_ended(run), False
         position = self._position(run)
         early = position is not None and not last and run.is_early(position)
-        renew = run.looked(position, now, self._recommit_interval, early=early)
+        recommit = run.on_position(position, now, self._recommit_interval, early=early)
         if position is not None and not early:
             run.offered(position)
-            self._offer(run, run.at(position), now, renew=renew)
-        elif renew and run.furthest is not None and not run.follows_checkpoint:
-            self._offer(run, run.furthest, now, renew=True)
+            self._offer(run, run.at(position), now, recommit=recommit)
+        elif recommit and run.furthest is not None and not run.follows_checkpoint:
+            self._offer(run, run.furthest, now, recommit=True)
         run.ended = ended
         if ended and not early:
-            run.over = True
-            run.asked(now)
-            self._let_go(run.run_id)
+            run.finished = True
+            run.plan_check(now)
+            self._drop_shared(run.run_id)
 
     def _has_ended(self, run: QueryRun) -> bool:
         try:
@@ -330,20 +332,20 @@ class QueryTracker:
         run.unanswered = 0
         return position
 
-    def _inspect(self, run: QueryRun) -> None:
+    def _read_options(self, run: QueryRun) -> None:
         """Read what does not change in a run, until it is known."""
-        if run.options is not None or run.inspections >= _INSPECTIONS:
+        if run.options is not None or run.options_attempts >= _OPTIONS_ATTEMPTS:
             return
         try:
             run.mode = self._queries.mode(run.query_id, run.run_id)
             run.options = self._queries.options(run.query_id, run.run_id)
         except JvmError as error:
-            run.inspections += run.newest is not None  # before the first event it is too early
+            run.options_attempts += run.newest is not None  # before the first event it is too early
             logger.debug("query %s cannot be inspected: %s", run.query, error)
         known = run.options is not None
-        if not known and run.inspections < _INSPECTIONS:
+        if not known and run.options_attempts < _OPTIONS_ATTEMPTS:
             return
-        effect = run.meaning() if known else UNKNOWN_MODE
+        effect = run.mode_effect() if known else UNKNOWN_MODE
         if effect is not None and (run.options or not known):
             mode = "unknown execution mode"
             if known and run.mode is not None:
@@ -354,43 +356,45 @@ class QueryTracker:
 
     # Where to
 
-    def _offer(self, run: QueryRun, progress: Progress, now: float, *, renew: bool) -> None:
+    def _offer(self, run: QueryRun, progress: Progress, now: float, *, recommit: bool) -> None:
         if not progress.sources and (run.newest is None or run.newest.sources):
             return  # nothing is durable yet; only an event can say that it reads nothing from Kafka
         kept = progress.without(run.withheld)
         if kept.sources or not progress.sources:
-            self._offer_all(run, self._route(run, kept), now, renew=renew)
-        if renew and run.withheld:
-            self._renew_marks(self._route(run, progress.only(run.withheld)))
+            self._offer_all(run, self._route(run, kept), now, recommit=recommit)
+        if recommit and run.withheld:
+            self._recommit_marks(self._route(run, progress.only(run.withheld)))
 
-    def _offer_all(self, run: QueryRun, route: RoutedOffsets, now: float, *, renew: bool) -> None:
+    def _offer_all(
+        self, run: QueryRun, route: RoutedOffsets, now: float, *, recommit: bool
+    ) -> None:
         for why in route.ignored:
-            self._say_once(run, (why.source, why.problem), why)
+            self._report_once(run, (why.source, why.problem), why)
         for overlap in route.shared:
-            self._say_once(run, (None, overlap.group), overlap)
-        news = self._reporter.fed(run.query, run.run_id, route.commits)
-        if news is not None:
-            self._committer.observe(news)
+            self._report_once(run, (None, overlap.group), overlap)
+        groups_changed = self._reporter.fed(run.query, run.run_id, route.commits)
+        if groups_changed is not None:
+            self._committer.observe(groups_changed)
         for commit in route.commits:
-            new = not self._claims.holds(run.run_id, commit)
-            lowest, shared = self._claims.lowest(run.run_id, run.query, commit)
-            for rival in self._claims.rivals(run.run_id, commit):
-                self._runs[rival].doubt(now, at_once=new)
+            new = not self._shared.feeds(run.run_id, commit)
+            lowest, shared = self._shared.lowest(run.run_id, run.query, commit)
+            for rival in self._shared.rivals(run.run_id, commit):
+                self._runs[rival].check_soon(now, at_once=new)
                 self._due_times.mark_changed(rival)
             if shared is not None:
                 self._committer.observe(shared)
-            self._committer.offer(lowest, renew=renew)
+            self._committer.offer(lowest, recommit=recommit)
 
-    def _renew_marks(self, route: RoutedOffsets) -> None:
+    def _recommit_marks(self, route: RoutedOffsets) -> None:
         """Keep from expiring what a withheld source stands at, in partitions it got since too."""
         for commit in route.commits:
             self._committer.withhold(commit)
-            self._committer.offer(commit, renew=True)
+            self._committer.offer(commit, recommit=True)
 
     def _route(self, run: QueryRun, progress: Progress) -> RoutedOffsets:
-        return self._rules.route(progress, run.options)
+        return self._routing.route(progress, run.options)
 
-    def _say_once(self, run: QueryRun, key: tuple[int | None, str], event: Event) -> None:
-        if key not in run.said:
-            run.said.add(key)
+    def _report_once(self, run: QueryRun, key: tuple[int | None, str], event: Event) -> None:
+        if key not in run.reported:
+            run.reported.add(key)
             self._committer.observe(event)

@@ -29,7 +29,7 @@ class TrackerThread:
 
     def __init__(
         self,
-        rules: GroupRouting,
+        routing: GroupRouting,
         queries: QueryReader,
         committer: Committer,
         *,
@@ -38,15 +38,15 @@ class TrackerThread:
     ) -> None:
         self._committer = committer
         self._tracker = QueryTracker(
-            rules, queries, committer, guard=guard, recommit_interval=recommit_interval
+            routing, queries, committer, guard=guard, recommit_interval=recommit_interval
         )
         self._changed = threading.Condition()
         self._buffer = EventBuffer()
-        self._look_at_all = False
+        self._check_all = False
         self._busy = False
         self._stopping = False
-        self._told_late = False
-        self._thread = threading.Thread(target=self._work, name="eo-listener-router", daemon=True)
+        self._reported_late = False
+        self._thread = threading.Thread(target=self._run, name="eo-listener-tracker", daemon=True)
         self._thread.start()
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
@@ -64,7 +64,7 @@ class TrackerThread:
         if progress.sources and all(source.end is None for source in progress.sources):
             return
         with self._changed:
-            late, self._told_late = self._stopping and not self._told_late, self._stopping
+            late, self._reported_late = self._stopping and not self._reported_late, self._stopping
             if not self._stopping:
                 self._buffer.progressed(progress)
                 self._changed.notify_all()
@@ -93,9 +93,9 @@ class TrackerThread:
     def flush(self, deadline: float) -> bool:
         """Wait until all that is durable is offered, or the monotonic clock passes `deadline`."""
         with self._changed:
-            self._look_at_all = True
+            self._check_all = True
             self._changed.notify_all()
-            while self._buffer or self._look_at_all or self._busy:
+            while self._buffer or self._check_all or self._busy:
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._thread.is_alive():
                     return False
@@ -120,20 +120,20 @@ class TrackerThread:
                 )
             )
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while True:
-            post, look_at_all = self._wait()
-            if post is None:
+            buffered, check_all = self._wait()
+            if buffered is None:
                 return
             moment = Moment(time.monotonic(), time.time())
-            self._tracker.serve(post, moment, look_at_all=look_at_all)
+            self._tracker.serve(buffered, moment, check_all=check_all)
 
     def _wait(self) -> tuple[BufferedEvents | None, bool]:
         """Wait for something to do, and take it; nothing to stop."""
         with self._changed:
             self._busy = False
             self._changed.notify_all()
-            while not (self._buffer or self._look_at_all or self._stopping):
+            while not (self._buffer or self._check_all or self._stopping):
                 due = self._tracker.due()
                 left = None if due is None else due - time.monotonic()
                 if left is not None and left <= 0:
@@ -142,5 +142,5 @@ class TrackerThread:
             if self._stopping:
                 return None, False
             self._busy = True
-            look_at_all, self._look_at_all = self._look_at_all, False
-            return self._buffer.take(), look_at_all
+            check_all, self._check_all = self._check_all, False
+            return self._buffer.take(), check_all

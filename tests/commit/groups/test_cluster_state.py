@@ -36,7 +36,7 @@ class Seeing(ClusterState):
         super().__init__("k:9092", Backoff(first=1.0, longest=8.0, refused_first=4.0), RANDOM)
         self.held: dict[TopicPartition, Position] = {}
 
-    def attempt(self, now: float) -> CommitRequest | None:
+    def request(self, now: float) -> CommitRequest | None:
         """The commit that is due now, after any look that goes before it."""
         request = self.next(now)
         while isinstance(request, SnapshotRequest):
@@ -49,15 +49,15 @@ class Seeing(ClusterState):
 
     def on_commit_answer(
         self,
-        attempt: CommitRequest,
+        request: CommitRequest,
         answer: Mapping[TopicPartition, str | None],
         now: float,
         detail: str | None = None,
     ) -> tuple[Event, ...]:
-        landed = {tp: p for tp, p in attempt.positions.items() if answer.get(tp, "?") is None}
-        if attempt.group == "g":
-            self.held.update(landed)
-        return super().on_commit_answer(attempt, answer, now, detail)
+        confirmed = {tp: p for tp, p in request.positions.items() if answer.get(tp, "?") is None}
+        if request.group == "g":
+            self.held.update(confirmed)
+        return super().on_commit_answer(request, answer, now, detail)
 
 
 RANDOM = random.Random(1)
@@ -65,9 +65,9 @@ RANDOM = random.Random(1)
 
 def sent(b: Seeing, now: float) -> CommitRequest:
     """The request that is due now."""
-    attempt = b.attempt(now)
-    assert attempt is not None
-    return attempt
+    request = b.request(now)
+    assert request is not None
+    return request
 
 
 def cluster_state() -> Seeing:
@@ -78,12 +78,12 @@ def test_what_is_offered_is_sent_once_and_not_again() -> None:
     """A confirmed offset is not committed a second time."""
     b = cluster_state()
     b.offer("g", at(p0=5))
-    attempt = sent(b, 0.0)
-    assert attempt.positions[P0] == Position(offset=5, metadata="m5")
-    (event,) = b.on_commit_answer(attempt, {P0: None}, 0.25)
+    request = sent(b, 0.0)
+    assert request.positions[P0] == Position(offset=5, metadata="m5")
+    (event,) = b.on_commit_answer(request, {P0: None}, 0.25)
     assert event == Committed(cluster="k:9092", group="g", offsets=Offsets({P0: 5}), seconds=0.25)
     b.offer("g", at(p0=5))
-    assert b.attempt(1.0) is None
+    assert b.request(1.0) is None
     assert b.idle()
 
 
@@ -92,8 +92,8 @@ def test_newer_offsets_take_the_place_of_waiting_ones() -> None:
     b = cluster_state()
     for offset in range(5, 100):
         b.offer("g", at(p0=offset))
-    attempt = sent(b, 0.0)
-    assert attempt.positions[P0].offset == 99
+    request = sent(b, 0.0)
+    assert request.positions[P0].offset == 99
 
 
 def test_a_group_has_one_request_in_flight() -> None:
@@ -104,7 +104,7 @@ def test_a_group_has_one_request_in_flight() -> None:
     first, other = sent(b, 0.0), sent(b, 0.0)
     assert (first.group, other.group) == ("g", "h")
     b.offer("g", at(p0=6))
-    assert b.attempt(10.0) is None
+    assert b.request(10.0) is None
     b.on_commit_answer(first, {P0: None}, 11.0)
     second = sent(b, 11.0)
     assert second.positions[P0].offset == 6
@@ -117,20 +117,20 @@ def test_an_offset_below_is_not_sent_and_said() -> None:
     refused = b.offer("g", at(p0=3, p1=6))
     assert refused is not None
     assert (refused.offered, refused.held) == (Offsets({P0: 3}), Offsets({P0: 5}))
-    attempt = sent(b, 0.0)
-    assert {tp: p.offset for tp, p in attempt.positions.items()} == {P0: 5, P1: 6}
-    b.on_commit_answer(attempt, {P0: None, P1: None}, 0.0)
+    request = sent(b, 0.0)
+    assert {tp: p.offset for tp, p in request.positions.items()} == {P0: 5, P1: 6}
+    b.on_commit_answer(request, {P0: None, P1: None}, 0.0)
     assert b.offer("g", at(p0=5)) is None
     assert b.offer("g", at(p0=4)) is not None
-    assert b.attempt(1.0) is None
+    assert b.request(1.0) is None
 
 
 def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
     """A missing answer is an error of that partition, and is tried again."""
     b = cluster_state()
     b.offer("g", at(p0=5, p1=6))
-    attempt = sent(b, 0.0)
-    events = b.on_commit_answer(attempt, {P0: None}, 0.0)
+    request = sent(b, 0.0)
+    events = b.on_commit_answer(request, {P0: None}, 0.0)
     assert isinstance(events[0], Committed)
     assert isinstance(events[1], CommitFailed)
     assert events[1].errors == {P1: "_MISSING_ANSWER"}
@@ -145,10 +145,10 @@ def test_waits_grow_are_spread_and_stay_bounded() -> None:
     b.offer("g", at(p0=5))
     now, waits = 0.0, []
     for _ in range(6):
-        attempt = sent(b, now)
-        (event,) = b.on_commit_answer(attempt, {P0: "_TRANSPORT"}, now)
+        request = sent(b, now)
+        (event,) = b.on_commit_answer(request, {P0: "_TRANSPORT"}, now)
         assert isinstance(event, CommitFailed)
-        assert b.attempt(now + event.retry_in - 0.01) is None
+        assert b.request(now + event.retry_in - 0.01) is None
         assert b.wait(now) == pytest.approx(event.retry_in)
         waits.append(event.retry_in)
         now += event.retry_in
@@ -162,13 +162,13 @@ def test_success_ends_the_back_off() -> None:
     b = cluster_state()
     b.offer("g", at(p0=5))
     for _ in range(4):
-        attempt = sent(b, 1e6)
-        b.on_commit_answer(attempt, {P0: "_TIMED_OUT"}, 0.0)
-    attempt = sent(b, 1e6)
-    b.on_commit_answer(attempt, {P0: None}, 0.0)
+        request = sent(b, 1e6)
+        b.on_commit_answer(request, {P0: "_TIMED_OUT"}, 0.0)
+    request = sent(b, 1e6)
+    b.on_commit_answer(request, {P0: None}, 0.0)
     b.offer("g", at(p0=6))
-    attempt = sent(b, 1e6)
-    (event,) = b.on_commit_answer(attempt, {P0: "_TIMED_OUT"}, 0.0)
+    request = sent(b, 1e6)
+    (event,) = b.on_commit_answer(request, {P0: "_TIMED_OUT"}, 0.0)
     assert isinstance(event, CommitFailed)
     assert event.retry_in <= 1.0
     assert event.failures == 1
@@ -178,41 +178,41 @@ def test_a_refused_partition_does_not_hold_up_the_others() -> None:
     """A deleted topic's partition waits its time; its neighbour commits at once."""
     b = cluster_state()
     b.offer("g", at(p0=5, p1=6))
-    attempt = sent(b, 0.0)
-    b.on_commit_answer(attempt, {P0: None, P1: "UNKNOWN_TOPIC_OR_PART"}, 0.0)
+    request = sent(b, 0.0)
+    b.on_commit_answer(request, {P0: None, P1: "UNKNOWN_TOPIC_OR_PART"}, 0.0)
     b.offer("g", at(p0=7, p1=8))
-    attempt = sent(b, 0.1)
-    assert set(attempt.positions) == {P0}
-    b.on_commit_answer(attempt, {P0: None}, 0.1)
+    request = sent(b, 0.1)
+    assert set(request.positions) == {P0}
+    b.on_commit_answer(request, {P0: None}, 0.1)
     assert b.stuck(0.2)
     assert not b.idle()
-    attempt = sent(b, 50.0)
-    assert set(attempt.positions) == {P1}
+    request = sent(b, 50.0)
+    assert set(request.positions) == {P1}
 
 
 def test_hurry_forgets_every_wait() -> None:
     """On termination all that waits is due at once, refused or not."""
     b = cluster_state()
     b.offer("g", at(p0=5, p1=6))
-    attempt = sent(b, 0.0)
-    b.on_commit_answer(attempt, {P0: "_TRANSPORT", P1: "UNKNOWN_MEMBER_ID"}, 0.0)
-    assert b.attempt(0.0) is None
+    request = sent(b, 0.0)
+    b.on_commit_answer(request, {P0: "_TRANSPORT", P1: "UNKNOWN_MEMBER_ID"}, 0.0)
+    assert b.request(0.0) is None
     b.retry_now()
-    attempt = sent(b, 0.0)
-    assert set(attempt.positions) == {P0, P1}
+    request = sent(b, 0.0)
+    assert set(request.positions) == {P0, P1}
 
 
 def test_hurry_reaches_what_is_in_flight() -> None:
     """A request that fails after the hurry began is tried at once again, once."""
     b = cluster_state()
     b.offer("g", at(p0=5))
-    attempt = sent(b, 0.0)
+    request = sent(b, 0.0)
     b.retry_now()
-    b.on_commit_answer(attempt, {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
+    b.on_commit_answer(request, {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
     assert not b.stuck(1.0)
     b.on_commit_answer(sent(b, 1.0), {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
     assert b.stuck(1.0)
-    assert b.attempt(1.0) is None
+    assert b.request(1.0) is None
 
 
 def test_groups_that_answer_go_before_those_that_do_not() -> None:
@@ -239,10 +239,10 @@ def test_more_than_fits_between_two_batches_is_committed_in_turn() -> None:
         if number % 4 == 0:
             b.offer("a", dict.fromkeys(wide, Position(offset=number + 1)))
             b.offer("b", {P0: Position(offset=number + 1)})
-        attempt = sent(b, number / 2)
-        for tp in attempt.positions:
-            last[attempt.group, tp] = number
-        b.on_commit_answer(attempt, dict.fromkeys(attempt.positions), number / 2)
+        request = sent(b, number / 2)
+        for tp in request.positions:
+            last[request.group, tp] = number
+        b.on_commit_answer(request, dict.fromkeys(request.positions), number / 2)
         assert number - min(last.values()) <= 10, number
 
 
@@ -254,9 +254,9 @@ def test_a_group_that_fails_has_its_turn_beside_one_that_is_always_due() -> None
     served = []
     for number in range(3 * OUT_OF_TURN):  # b has a turn for its look, and one for its commit
         b.offer("a", at(p0=number + 1))
-        attempt = sent(b, 10.0)
-        served.append(attempt.group)
-        b.on_commit_answer(attempt, {P0: None}, 10.0)
+        request = sent(b, 10.0)
+        served.append(request.group)
+        b.on_commit_answer(request, {P0: None}, 10.0)
     assert served[0] == "a"
     assert served.count("b") == 1
 
@@ -289,10 +289,10 @@ def test_a_repeat_gives_way_to_newer_offsets() -> None:
     b.on_commit_answer(sent(b, 0.0), {P0: "_TIMED_OUT"}, 0.0)
     b.on_commit_answer(sent(b, 1.0), {P0: None}, 1.0)
     b.offer("g", at(p0=8))
-    attempt = sent(b, 61.0)
-    assert attempt.positions[P0].offset == 8
-    b.on_commit_answer(attempt, {P0: None}, 61.0)
-    assert b.attempt(1e6) is None
+    request = sent(b, 61.0)
+    assert request.positions[P0].offset == 8
+    b.on_commit_answer(request, {P0: None}, 61.0)
+    assert b.request(1e6) is None
 
 
 def test_what_was_served_is_asked_for_its_time_again_and_stands_last() -> None:
@@ -341,7 +341,7 @@ def test_what_is_abandoned_is_named() -> None:
     """Giving up says which group stays behind, and where it should have been."""
     b = cluster_state()
     b.offer("g", at(p0=5))
-    b.attempt(0.0)
+    b.request(0.0)
     assert b.abandon() == (CommitAbandoned(cluster="k:9092", group="g", offsets=Offsets({P0: 5})),)
     assert b.abandon() == ()
 
@@ -371,13 +371,13 @@ def test_for_any_offers_and_faults_the_group_is_monotone_and_ends_right(
             tp = TopicPartition("t", partition)
             offered[tp] = max(offset, offered.get(tp, -1))
             b.offer("g", {tp: Position(offset=offset)})
-        while attempt := b.attempt(now):
-            answer = dict(zip(attempt.positions, answers, strict=False))
-            confirm({tp: attempt.positions[tp] for tp, error in answer.items() if error is None})
-            b.on_commit_answer(attempt, answer, now)
+        while request := b.request(now):
+            answer = dict(zip(request.positions, answers, strict=False))
+            confirm({tp: request.positions[tp] for tp, error in answer.items() if error is None})
+            b.on_commit_answer(request, answer, now)
     b.retry_now()
-    while attempt := b.attempt(now):
-        confirm(attempt.positions)
-        b.on_commit_answer(attempt, dict.fromkeys(attempt.positions), now)
+    while request := b.request(now):
+        confirm(request.positions)
+        b.on_commit_answer(request, dict.fromkeys(request.positions), now)
     assert group == offered
     assert b.idle()

@@ -38,7 +38,7 @@ from tests.threads import none_left
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 K = Cluster.of({"bootstrap.servers": "k:9092"})
 OTHER = Cluster.of({"bootstrap.servers": "other:9092"})
-QUICK = Backoff(first=0.01, longest=0.05, refused_first=30.0, doubt=0.01)
+QUICK = Backoff(first=0.01, longest=0.05, refused_first=30.0, repeat_after=0.01)
 
 
 def commit(
@@ -64,7 +64,7 @@ class House:
         self.events: list[Event] = []
         self.opened: list[MemoryGroups] = []
         self.committer = Committer(
-            self.open, observers=[self.events.append], retry=QUICK, rest=0.05
+            self.open, observers=[self.events.append], retry=QUICK, unused_timeout=0.05
         )
 
     def open(self, cluster: Cluster) -> MemoryGroups:
@@ -335,7 +335,7 @@ def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFi
     assert "batch 2 came after the listener was closed" in caplog.text
     release.set()
     for thread in threading.enumerate():
-        if thread.name == "eo-listener-router":
+        if thread.name == "eo-listener-tracker":
             thread.join(5.0)
 
 
@@ -350,7 +350,7 @@ def test_what_nothing_feeds_any_more_is_given_back(
 
     So forty passwords, one after the other, are one thread at a time.
     """
-    monkeypatch.setattr(worker, "_TEND_EVERY", 0.01)
+    monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
     clusters = [
         Cluster.of({"bootstrap.servers": "k:9092", "sasl.password": str(number)})
         for number in range(40)
@@ -359,7 +359,7 @@ def test_what_nothing_feeds_any_more_is_given_back(
         house.committer.offer(commit(5, cluster=cluster))
         house.committer.offer(commit(5, cluster=OTHER))
         assert house.committer.flush(5.0)
-        house.committer.feed([OTHER])
+        house.committer.set_used_clusters([OTHER])
         deadline = time.monotonic() + 10.0
         while len(workers()) > 1:
             assert time.monotonic() < deadline
@@ -376,11 +376,11 @@ def test_what_is_not_confirmed_is_not_given_back(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What Kafka refuses is kept, and tried, though its run has ended long ago."""
-    monkeypatch.setattr(worker, "_TEND_EVERY", 0.01)
+    monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
     house.store().faults.append(lambda g, p: dict.fromkeys(p, "UNKNOWN_MEMBER_ID"))
     house.committer.offer(commit(5))
     assert not house.committer.flush(5.0)
-    house.committer.feed(())
+    house.committer.set_used_clusters(())
     time.sleep(0.3)
     assert len(workers()) == 1
     house.committer.retry_now([(str(K), "g")])
@@ -390,7 +390,7 @@ def test_what_is_not_confirmed_is_not_given_back(
 
 def test_a_run_that_has_ended_feeds_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The router says so; while another run feeds the same cluster it stays open."""
-    monkeypatch.setattr(worker, "_TEND_EVERY", 0.01)
+    monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
     router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), house.committer)
     second = replace(progress(0, 5), query_id="q2", run_id="r2", name="second")
     router.progressed(progress(0, 5))

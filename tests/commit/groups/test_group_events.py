@@ -15,7 +15,7 @@ from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
-TELLER = GroupEvents("k:9092", "g")
+EVENTS = GroupEvents("k:9092", "g")
 
 
 def by(writer: str, offset: int) -> Position:
@@ -35,11 +35,11 @@ def snapshot(
 def test_a_failure_tells_of_what_is_tried_again_first(soonest: TopicPartition) -> None:
     """Of partitions that failed in several ways, the next attempt decides what is told."""
     errors = {P0: "_TRANSPORT", P1: "GROUP_AUTHORIZATION_FAILED"}
-    troubles = {
+    retry_states = {
         tp: RetryState(failures=3 + tp.partition, not_before=11.5 if tp == soonest else 40.0)
         for tp in errors
     }
-    told = TELLER.failed(errors, troubles, 10.0, None)
+    told = EVENTS.failed(errors, retry_states, 10.0, None)
     assert (told.code, told.failures) == (errors[soonest], 3 + soonest.partition)
     assert (told.cause, told.refused) == (
         explain(errors[soonest]).cause,
@@ -50,37 +50,39 @@ def test_a_failure_tells_of_what_is_tried_again_first(soonest: TopicPartition) -
     assert told.errors == errors
 
 
-def seen(sight: Discrepancy, found: GroupSnapshot, *partitions: TopicPartition) -> CommitRefused:
+def discrepancies(
+    discrepancy: Discrepancy, found: GroupSnapshot, *partitions: TopicPartition
+) -> CommitRefused:
     wanted = {tp: by("mine/now", 5) for tp in (P0, P1, P2)}
-    (told,) = TELLER.seen(sight, list(partitions), found, wanted, {})
+    (told,) = EVENTS.discrepancies(discrepancy, list(partitions), found, wanted, {})
     assert isinstance(told, CommitRefused)
     return told
 
 
 @pytest.mark.parametrize(
-    ("sight", "refusal"),
+    ("discrepancy", "refusal"),
     [
         (Discrepancy.BELOW_GROUP, Refusal.BELOW_GROUP),
         (Discrepancy.WITHHELD_BEFORE, Refusal.WITHHELD_BEFORE),
     ],
 )
 def test_a_refusal_names_who_wrote_the_first_partition(
-    sight: Discrepancy, refusal: Refusal
+    discrepancy: Discrepancy, refusal: Refusal
 ) -> None:
     """Whatever the order they were looked at in, and nobody where a program left no mark."""
     held = {P0: by("a/1", 7), P1: by("b/2", 8), P2: Position(offset=9)}
-    told = seen(sight, snapshot(held, {P0: 100, P1: 100}), P1, P0)
+    told = discrepancies(discrepancy, snapshot(held, {P0: 100, P1: 100}), P1, P0)
     assert (told.refusal, told.offered) == (refusal, Offsets({P0: 5, P1: 5}))
     assert told.held == Offsets({P0: 7, P1: 8})
     assert told.writer is not None
     assert told.writer.query_id == "a"
-    assert seen(sight, snapshot(held), P2).writer is None
+    assert discrepancies(discrepancy, snapshot(held), P2).writer is None
 
 
 def test_the_end_of_the_log_was_written_by_nobody() -> None:
     """What stands in the way is where the log ends, not what the group holds."""
     found = snapshot({P0: by("a/1", 7)}, {P0: 3, P1: 4})
-    told = seen(Discrepancy.BEYOND_LOG_END, found, P0, P1)
+    told = discrepancies(Discrepancy.BEYOND_LOG_END, found, P0, P1)
     assert (told.refusal, told.held, told.writer) == (
         Refusal.BEYOND_LOG_END,
         Offsets({P0: 3, P1: 4}),
@@ -92,7 +94,7 @@ def test_strangers_are_told_one_by_one() -> None:
     """Each run by itself; only another run of the very query is a zombie of it."""
     held = {P0: by("q/old", 1), P1: by("other/run", 2), P2: Position(offset=3, metadata="tool")}
     ours = {tp: by("q/new", 10 + tp.partition) for tp in held}
-    told = list(TELLER.seen(Discrepancy.FOREIGN, [P0, P1, P2], snapshot(held), {}, ours))
+    told = list(EVENTS.discrepancies(Discrepancy.FOREIGN, [P0, P1, P2], snapshot(held), {}, ours))
     assert all(isinstance(one, ForeignCommit) for one in told)
     assert [
         (one.found, one.ours, one.writer and one.writer.run_id, one.zombie)

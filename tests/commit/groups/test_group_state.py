@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.commit.groups.group_state import LOOKED_AT, GroupState
+from eo_listener.commit.groups.group_state import SNAPSHOT_PARTITIONS, GroupState
 from eo_listener.commit.groups.partition_state import PartitionState
 from eo_listener.commit.groups.policy import Backoff, OnRewind, Policy
 from eo_listener.commit.groups.request_size import MAX_PART, MIN_PART
@@ -80,14 +80,14 @@ class Driven(GroupState):
         assert isinstance(request, CommitRequest), request
         return request
 
-    def confirm(self, attempt: CommitRequest, now: float) -> None:
+    def confirm(self, request: CommitRequest, now: float) -> None:
         """Let a commit land, and answer it."""
-        self.kafka.held.update(attempt.positions)
-        self.told += self.on_commit_answer(attempt, dict.fromkeys(attempt.positions), now)
+        self.kafka.held.update(request.positions)
+        self.told += self.on_commit_answer(request, dict.fromkeys(request.positions), now)
 
-    def fail(self, attempt: CommitRequest, code: str, now: float) -> None:
+    def fail(self, request: CommitRequest, code: str, now: float) -> None:
         """Answer a commit with an error."""
-        self.told += self.on_commit_answer(attempt, dict.fromkeys(attempt.positions, code), now)
+        self.told += self.on_commit_answer(request, dict.fromkeys(request.positions, code), now)
 
     def commit(self, positions: Mapping[TopicPartition, Position], now: float) -> None:
         """Offer positions and bring them home, with a look before where one is due."""
@@ -108,143 +108,143 @@ class Driven(GroupState):
 
 def seasoned(kafka: Kafka | None = None, policy: Policy | None = None) -> Driven:
     """A lane that committed 5 long ago, and nobody else has; it looked at 100."""
-    lane = Driven(kafka or Kafka(), policy)
-    lane.commit({P0: by(5)}, 0.0)
-    lane.compare(60.0)
-    lane.confirm(lane.send(60.0), 60.0)
-    assert lane.next_try() is None
-    lane.take()
-    return lane
+    group_state = Driven(kafka or Kafka(), policy)
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.compare(60.0)
+    group_state.confirm(group_state.send(60.0), 60.0)
+    assert group_state.next_try() is None
+    group_state.take()
+    return group_state
 
 
 def test_the_first_commit_is_repeated_once() -> None:
     """A killed driver may have left a request on its way: what it takes back comes again."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5)}, 0.0)
-    lane.kafka.held[P0] = by(3, run="r0")  # lands late
-    assert lane.next_try() == 60.0
-    lane.compare(60.0)
-    lane.confirm(lane.send(60.0), 60.0)
-    assert lane.kafka.held[P0] == by(5)
-    assert lane.next_try() is None
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.kafka.held[P0] = by(3, run="r0")  # lands late
+    assert group_state.next_try() == 60.0
+    group_state.compare(60.0)
+    group_state.confirm(group_state.send(60.0), 60.0)
+    assert group_state.kafka.held[P0] == by(5)
+    assert group_state.next_try() is None
 
 
 def test_doubt_outlives_newer_commits() -> None:
     """A request that was given up may land after its successor, and after that one's too."""
-    lane = seasoned()
-    lane.offer({P0: by(6)})
-    lane.fail(lane.send(70.0), "_TIMED_OUT", 78.0)
-    lane.compare(80.0)
-    lane.confirm(lane.send(80.0), 80.0)
-    lane.commit({P0: by(7)}, 81.0)
-    assert lane.next_try() == 140.0
-    lane.compare(140.0)
-    assert lane.send(140.0).positions == {P0: by(7)}
+    group_state = seasoned()
+    group_state.offer({P0: by(6)})
+    group_state.fail(group_state.send(70.0), "_TIMED_OUT", 78.0)
+    group_state.compare(80.0)
+    group_state.confirm(group_state.send(80.0), 80.0)
+    group_state.commit({P0: by(7)}, 81.0)
+    assert group_state.next_try() == 140.0
+    group_state.compare(140.0)
+    assert group_state.send(140.0).positions == {P0: by(7)}
 
 
 def test_doubt_outlives_an_error_that_is_certain() -> None:
     """That the next request surely failed says nothing of the one before it."""
-    lane = seasoned()
-    lane.offer({P0: by(6)})
-    lane.fail(lane.send(70.0), "_TIMED_OUT", 78.0)
-    lane.compare(80.0)
-    lane.confirm(lane.send(80.0), 80.0)
-    lane.offer({P0: by(7)})
-    lane.fail(lane.send(81.0), "NOT_COORDINATOR", 81.0)
-    lane.compare(83.0)
-    lane.confirm(lane.send(83.0), 83.0)
-    assert lane.next_try() == 140.0
+    group_state = seasoned()
+    group_state.offer({P0: by(6)})
+    group_state.fail(group_state.send(70.0), "_TIMED_OUT", 78.0)
+    group_state.compare(80.0)
+    group_state.confirm(group_state.send(80.0), 80.0)
+    group_state.offer({P0: by(7)})
+    group_state.fail(group_state.send(81.0), "NOT_COORDINATOR", 81.0)
+    group_state.compare(83.0)
+    group_state.confirm(group_state.send(83.0), 83.0)
+    assert group_state.next_try() == 140.0
 
 
 def test_a_repeat_waits_for_its_look() -> None:
     """Where the look before a repeat fails, nothing is sent without it."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5)}, 0.0)
-    snapshot = lane.next(61.0)
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
+    snapshot = group_state.next(61.0)
     assert isinstance(snapshot, SnapshotRequest)
-    (failed,) = lane.on_snapshot_failed(snapshot, "_TIMED_OUT", 65.0)
+    (failed,) = group_state.on_snapshot_failed(snapshot, "_TIMED_OUT", 65.0)
     assert isinstance(failed, CommitFailed)
-    assert lane.next(65.0) is None
-    assert lane.next_try() == 65.0 + failed.retry_in
-    lane.compare(70.0)
-    lane.confirm(lane.send(70.0), 70.0)
+    assert group_state.next(65.0) is None
+    assert group_state.next_try() == 65.0 + failed.retry_in
+    group_state.compare(70.0)
+    group_state.confirm(group_state.send(70.0), 70.0)
 
 
 def test_a_repeat_for_a_topic_that_is_gone_is_dropped() -> None:
     """Nothing turns on the spot where a confirmed partition no longer exists."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5)}, 0.0)
-    del lane.kafka.ends[P0]
-    lane.compare(60.0)
-    assert lane.next(60.0) is None
-    assert lane.next_try() is None
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
+    del group_state.kafka.ends[P0]
+    group_state.compare(60.0)
+    assert group_state.next(60.0) is None
+    assert group_state.next_try() is None
 
 
 def test_a_repeat_never_goes_over_what_is_higher() -> None:
     """A successor that went on in the meantime is not taken back by a repeat."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5)}, 0.0)
-    lane.kafka.held[P0] = by(8, run="r2")
-    lane.compare(60.0)
-    assert lane.next(60.0) is None
-    assert lane.next_try() is None
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.kafka.held[P0] = by(8, run="r2")
+    group_state.compare(60.0)
+    assert group_state.next(60.0) is None
+    assert group_state.next_try() is None
 
 
 def test_a_repeat_never_goes_beyond_the_log_end() -> None:
     """A log that was cut back in the meantime is not committed beyond."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5)}, 0.0)
-    lane.kafka.ends[P0] = 2
-    lane.compare(60.0)
-    assert lane.next(60.0) is None
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.kafka.ends[P0] = 2
+    group_state.compare(60.0)
+    assert group_state.next(60.0) is None
 
 
 def test_what_a_look_showed_counts_for_offers_after_it() -> None:
     """Renewing, or a small step, is looked at again where somebody else is further already."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5)}, 0.0)
-    lane.kafka.held[P0] = by(8, run="r2")
-    lane.compare(60.0)
-    lane.offer({P0: by(5)}, renew=True)
-    lane.compare(60.1)
-    assert lane.next(60.1) is None
-    lane.offer({P0: by(7)})
-    assert lane.next(60.2) is None
-    assert [type(event) for event in lane.take()].count(CommitRefused) == 1
-    assert lane.kafka.held[P0].offset == 8
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.kafka.held[P0] = by(8, run="r2")
+    group_state.compare(60.0)
+    group_state.offer({P0: by(5)}, recommit=True)
+    group_state.compare(60.1)
+    assert group_state.next(60.1) is None
+    group_state.offer({P0: by(7)})
+    assert group_state.next(60.2) is None
+    assert [type(event) for event in group_state.take()].count(CommitRefused) == 1
+    assert group_state.kafka.held[P0].offset == 8
 
 
 def test_a_renewal_hides_no_loss() -> None:
     """However lately the group was looked at: what is gone is told before it is committed again."""
-    lane = seasoned()
-    lane.kafka.held.clear()
-    lane.offer({P0: by(5)}, renew=True)
-    lane.compare(61.0)
-    (vanished,) = lane.take()
+    group_state = seasoned()
+    group_state.kafka.held.clear()
+    group_state.offer({P0: by(5)}, recommit=True)
+    group_state.compare(61.0)
+    (vanished,) = group_state.take()
     assert isinstance(vanished, GroupOffsetsMissing)
     assert vanished.offsets == {P0: 5}
-    lane.confirm(lane.send(61.0), 61.0)
-    assert lane.kafka.held == {P0: by(5)}
+    group_state.confirm(group_state.send(61.0), 61.0)
+    assert group_state.kafka.held == {P0: by(5)}
 
 
 def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
     """What the look before it refused is not undone by repeating what was confirmed earlier."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5)}, 0.0)
-    lane.kafka.held[P0] = by(8, run="r2")
-    lane.offer({P0: by(5)}, renew=True)
-    lane.compare(60.0)
-    assert lane.next(60.0) is None
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.kafka.held[P0] = by(8, run="r2")
+    group_state.offer({P0: by(5)}, recommit=True)
+    group_state.compare(60.0)
+    assert group_state.next(60.0) is None
 
 
 def test_what_vanished_and_lies_beyond_the_log_end_is_refused() -> None:
     """Offsets that are gone from the group and from the log are named, and not sent again."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5)}, 0.0)
-    lane.kafka.held.clear()
-    lane.kafka.ends[P0] = 2
-    lane.compare(60.0)
-    vanished, refused = lane.take()[-2:]
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.kafka.held.clear()
+    group_state.kafka.ends[P0] = 2
+    group_state.compare(60.0)
+    vanished, refused = group_state.take()[-2:]
     assert isinstance(vanished, GroupOffsetsMissing)
     assert isinstance(refused, CommitRefused)
     assert (refused.offered, refused.held) == (Offsets({P0: 5}), Offsets({P0: 2}))
@@ -252,157 +252,157 @@ def test_what_vanished_and_lies_beyond_the_log_end_is_refused() -> None:
 
 def test_a_mark_for_what_lies_beyond_the_log_end_is_refused() -> None:
     """The guard's mark is not put on an offset that the log no longer reaches."""
-    lane = Driven(Kafka())
-    lane.kafka.held[P0] = by(5, run="r0")
-    lane.kafka.ends[P0] = 2
-    lane.withhold({P0: by(9)})
-    lane.compare(0.0)
-    (refused,) = lane.take()
+    group_state = Driven(Kafka())
+    group_state.kafka.held[P0] = by(5, run="r0")
+    group_state.kafka.ends[P0] = 2
+    group_state.withhold({P0: by(9)})
+    group_state.compare(0.0)
+    (refused,) = group_state.take()
     assert isinstance(refused, CommitRefused)
     assert refused.refusal is Refusal.BEYOND_LOG_END
 
 
 def test_a_stranger_with_a_mark_below_stops_the_commits() -> None:
     """Another run's mark below what was confirmed here is taken up, and named."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5)}, 0.0)
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
     marked = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
-    lane.kafka.held[P0] = Position(offset=3, metadata=marked.text())
-    lane.compare(60.0)
+    group_state.kafka.held[P0] = Position(offset=3, metadata=marked.text())
+    group_state.compare(60.0)
     assert Refusal.WITHHELD_BEFORE in [
-        event.refusal for event in lane.take() if isinstance(event, CommitRefused)
+        event.refusal for event in group_state.take() if isinstance(event, CommitRefused)
     ]
 
 
 def test_a_rewind_that_is_overtaken_by_newer_offsets_is_declared_all_the_same() -> None:
     """Whatever takes the group back says so in its metadata, however many offers were merged."""
-    lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
-    lane.kafka.held[P0] = by(94, run="r0")
-    lane.offer({P0: by(2)})
-    lane.compare(0.0)
-    lane.offer({P0: by(6, batch=3)})
-    sent = CommitMetadata.parse(lane.send(0.0).positions[P0].metadata)
+    group_state = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    group_state.kafka.held[P0] = by(94, run="r0")
+    group_state.offer({P0: by(2)})
+    group_state.compare(0.0)
+    group_state.offer({P0: by(6, batch=3)})
+    sent = CommitMetadata.parse(group_state.send(0.0).positions[P0].metadata)
     assert sent is not None
     assert (sent.rewound_from, sent.batch_id) == (94, 3)
 
 
 def test_what_is_beyond_the_group_again_is_no_rewind() -> None:
     """A rewind that the query has made good before it was sent is not declared."""
-    lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
-    lane.kafka.held[P0] = by(94, run="r0")
-    lane.offer({P0: by(2)})
-    lane.compare(0.0)
-    lane.offer({P0: by(94)})
-    assert lane.send(0.0).positions == {P0: by(94)}
+    group_state = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    group_state.kafka.held[P0] = by(94, run="r0")
+    group_state.offer({P0: by(2)})
+    group_state.compare(0.0)
+    group_state.offer({P0: by(94)})
+    assert group_state.send(0.0).positions == {P0: by(94)}
 
 
 def test_a_rewind_that_is_renewed_before_it_is_sent_is_declared_all_the_same() -> None:
     """The end of a run, or a recommit, offers the same offsets once more."""
-    lane = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
-    lane.kafka.held[P0] = by(94, run="r0")
-    lane.offer({P0: by(2)})
-    lane.compare(0.0)
-    lane.offer({P0: by(2, run="r2")}, renew=True)
-    sent = CommitMetadata.parse(lane.send(0.0).positions[P0].metadata)
+    group_state = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    group_state.kafka.held[P0] = by(94, run="r0")
+    group_state.offer({P0: by(2)})
+    group_state.compare(0.0)
+    group_state.offer({P0: by(2, run="r2")}, recommit=True)
+    sent = CommitMetadata.parse(group_state.send(0.0).positions[P0].metadata)
     assert sent is not None
     assert (sent.rewound_from, sent.run_id) == (94, "r2")
 
 
 def test_an_earlier_mark_holds_where_the_guard_withholds_anew() -> None:
     """A second violation does not take the group past the first one, which nobody accepted."""
-    lane = Driven(Kafka())
+    group_state = Driven(Kafka())
     earlier = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
-    lane.kafka.held[P0] = Position(offset=3, metadata=earlier.text())
-    lane.offer({P0: by(8)})
-    lane.withhold({P0: by(9)})
-    lane.compare(0.0)
-    (refused,) = lane.take()
+    group_state.kafka.held[P0] = Position(offset=3, metadata=earlier.text())
+    group_state.offer({P0: by(8)})
+    group_state.withhold({P0: by(9)})
+    group_state.compare(0.0)
+    (refused,) = group_state.take()
     assert isinstance(refused, CommitRefused)
     assert refused.refusal is Refusal.WITHHELD_BEFORE
-    assert lane.next(0.0) is None
+    assert group_state.next(0.0) is None
 
 
 def test_a_mark_of_ones_own_is_left_once() -> None:
     """The guard's mark is committed over what stood there, and found again it changes nothing."""
-    lane = seasoned()
-    lane.withhold({P0: by(9)})
-    lane.confirm(lane.send(100.0), 100.0)
-    assert '"g":1' in lane.kafka.held[P0].metadata
-    lane.offer({P0: by(9)}, renew=True)
-    lane.compare(200.0)
-    lane.confirm(lane.send(200.0), 200.0)
-    assert lane.kafka.held[P0].offset == 5
-    assert not [event for event in lane.take() if isinstance(event, CommitRefused)]
+    group_state = seasoned()
+    group_state.withhold({P0: by(9)})
+    group_state.confirm(group_state.send(100.0), 100.0)
+    assert '"g":1' in group_state.kafka.held[P0].metadata
+    group_state.offer({P0: by(9)}, recommit=True)
+    group_state.compare(200.0)
+    group_state.confirm(group_state.send(200.0), 200.0)
+    assert group_state.kafka.held[P0].offset == 5
+    assert not [event for event in group_state.take() if isinstance(event, CommitRefused)]
 
 
 def test_a_topic_made_anew_ends_its_commits() -> None:
     """Another topic id: it is said, what waited is named, and no offer is taken in any more."""
-    lane = seasoned()
-    lane.offer({P0: by(6)})
-    lane.kafka.topic_id = "id2"
-    lane.compare(200.0)
-    (event,) = lane.take()
+    group_state = seasoned()
+    group_state.offer({P0: by(6)})
+    group_state.kafka.topic_id = "id2"
+    group_state.compare(200.0)
+    (event,) = group_state.take()
     assert isinstance(event, TopicRecreated)
     assert (event.was, event.now, event.offsets) == ("id1", "id2", Offsets({P0: 6}))
-    lane.offer({P0: by(7), P1: by(7)}, renew=True)
-    assert lane.next(300.0) is None
-    assert not lane.complete()
+    group_state.offer({P0: by(7), P1: by(7)}, recommit=True)
+    assert group_state.next(300.0) is None
+    assert not group_state.complete()
 
 
 def test_a_deleted_topic_is_not_a_new_one() -> None:
     """While it is gone there is no id; that it comes back as another is seen then."""
-    lane = seasoned()
-    ends, lane.kafka.ends = lane.kafka.ends, {}
-    lane.offer({P0: by(6)})
-    lane.compare(200.0)
-    (gone,) = lane.take()
+    group_state = seasoned()
+    ends, group_state.kafka.ends = group_state.kafka.ends, {}
+    group_state.offer({P0: by(6)})
+    group_state.compare(200.0)
+    (gone,) = group_state.take()
     assert isinstance(gone, CommitFailed)
-    lane.kafka.ends, lane.kafka.topic_id = ends, "id2"
-    lane.compare(300.0)
-    assert isinstance(lane.take()[0], TopicRecreated)
+    group_state.kafka.ends, group_state.kafka.topic_id = ends, "id2"
+    group_state.compare(300.0)
+    assert isinstance(group_state.take()[0], TopicRecreated)
 
 
 @pytest.mark.parametrize("by_look", [True, False])
 def test_a_fenced_lane_gives_up_for_good(by_look: bool) -> None:
     """Once another committer has taken over, nothing is looked at, sent or taken in."""
-    lane = seasoned()
-    lane.offer({P0: by(6)})
+    group_state = seasoned()
+    group_state.offer({P0: by(6)})
     if by_look:
-        snapshot = lane.next(200.0)
+        snapshot = group_state.next(200.0)
         assert isinstance(snapshot, SnapshotRequest)
-        lane.told += lane.on_snapshot_failed(snapshot, "_FENCED", 200.0)
+        group_state.told += group_state.on_snapshot_failed(snapshot, "_FENCED", 200.0)
     else:
-        lane.fail(lane.send(70.0), "_FENCED", 70.0)
-    (event,) = lane.take()
+        group_state.fail(group_state.send(70.0), "_FENCED", 70.0)
+    (event,) = group_state.take()
     assert isinstance(event, CommitterFenced)
     assert event.offsets == Offsets({P0: 6})
-    lane.offer({P0: by(7)})
-    assert lane.next(300.0) is None
-    assert lane.next_try() is None
-    assert not lane.complete()
+    group_state.offer({P0: by(7)})
+    assert group_state.next(300.0) is None
+    assert group_state.next_try() is None
+    assert not group_state.complete()
 
 
 def test_strangers_are_named_each() -> None:
     """Who wrote is told by the metadata: another run of the query, or a tool without any."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5), P1: by(5)}, 0.0)
-    lane.kafka.held = {P0: by(8, run="r2"), P1: Position(offset=1)}
-    lane.compare(60.0)
-    zombie, tool = (event for event in lane.take() if isinstance(event, ForeignCommit))
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5), P1: by(5)}, 0.0)
+    group_state.kafka.held = {P0: by(8, run="r2"), P1: Position(offset=1)}
+    group_state.compare(60.0)
+    zombie, tool = (event for event in group_state.take() if isinstance(event, ForeignCommit))
     assert zombie.writer is not None
     assert (zombie.found, zombie.zombie, zombie.writer.run_id) == (Offsets({P0: 8}), True, "r2")
     assert (tool.found, tool.zombie, tool.writer) == (Offsets({P1: 1}), False, None)
-    assert lane.send(60.0).positions == {P1: by(5)}
+    assert group_state.send(60.0).positions == {P1: by(5)}
 
 
 def test_offsets_that_expired_are_sent_again() -> None:
     """What the group no longer holds is said, and committed anew."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5)}, 0.0)
-    lane.kafka.held.clear()
-    lane.compare(60.0)
-    assert [type(event) for event in lane.take()][-1] is GroupOffsetsMissing
-    assert lane.send(60.0).positions == {P0: by(5)}
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.kafka.held.clear()
+    group_state.compare(60.0)
+    assert [type(event) for event in group_state.take()][-1] is GroupOffsetsMissing
+    assert group_state.send(60.0).positions == {P0: by(5)}
 
 
 def test_a_topic_that_is_refused_holds_up_no_other() -> None:
@@ -410,32 +410,34 @@ def test_a_topic_that_is_refused_holds_up_no_other() -> None:
     other, kafka = TopicPartition("u", 0), Kafka()
     kafka.ends[other] = 1000
     kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
-    lane = Driven(kafka)
-    lane.offer({P0: by(5), P1: by(6), other: by(7)})
-    lane.compare(0.0)
-    (failed,) = lane.take()
+    group_state = Driven(kafka)
+    group_state.offer({P0: by(5), P1: by(6), other: by(7)})
+    group_state.compare(0.0)
+    (failed,) = group_state.take()
     assert isinstance(failed, CommitFailed)
     assert failed.errors == dict.fromkeys((P0, P1), "TOPIC_AUTHORIZATION_FAILED")
     assert failed.refused
-    attempt = lane.send(0.0)
-    assert attempt.positions.keys() == {other}
-    lane.confirm(attempt, 0.0)
-    assert lane.next(0.0) is None
-    assert not lane.idle()
-    assert lane.stuck(0.0)
+    request = group_state.send(0.0)
+    assert request.positions.keys() == {other}
+    group_state.confirm(request, 0.0)
+    assert group_state.next(0.0) is None
+    assert not group_state.idle()
+    assert group_state.stuck(0.0)
     kafka.refused = {}
-    lane.compare(60.0)
-    assert lane.send(60.0).positions.keys() == {P0, P1, other}
+    group_state.compare(60.0)
+    assert group_state.send(60.0).positions.keys() == {P0, P1, other}
 
 
 def test_each_error_of_a_look_is_told_by_itself() -> None:
     """What is gone and what is refused are two failures: each has advice of its own."""
     gone, kafka = TopicPartition("u", 0), Kafka()
     kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
-    lane = Driven(kafka)
-    lane.offer({P0: by(5), gone: by(7)})
-    lane.compare(0.0)
-    codes = {one.code: set(one.errors) for one in lane.take() if isinstance(one, CommitFailed)}
+    group_state = Driven(kafka)
+    group_state.offer({P0: by(5), gone: by(7)})
+    group_state.compare(0.0)
+    codes = {
+        one.code: set(one.errors) for one in group_state.take() if isinstance(one, CommitFailed)
+    }
     assert codes == {"TOPIC_AUTHORIZATION_FAILED": {P0}, "UNKNOWN_TOPIC_OR_PART": {gone}}
 
 
@@ -451,28 +453,30 @@ def wide(number: int, *, refused_over: int | None = None) -> tuple[Driven, list[
     """
     kafka = Kafka()
     kafka.ends = dict.fromkeys(many(number), 10**6)
-    lane, sizes = Driven(kafka), []
-    lane.offer(many(number))
+    group_state, sizes = Driven(kafka), []
+    group_state.offer(many(number))
     for now in range(10_000):
-        request = lane.next(float(now))
+        request = group_state.next(float(now))
         if isinstance(request, SnapshotRequest):
-            assert len(request.partitions) <= LOOKED_AT
-            lane.told += lane.on_snapshot(request, kafka.snapshot(request.partitions), float(now))
+            assert len(request.partitions) <= SNAPSHOT_PARTITIONS
+            group_state.told += group_state.on_snapshot(
+                request, kafka.snapshot(request.partitions), float(now)
+            )
         elif request is not None:
             sizes.append(len(request.positions))
             if refused_over is not None and sizes[-1] > refused_over:
-                lane.fail(request, "INVALID_COMMIT_OFFSET_SIZE", float(now))
+                group_state.fail(request, "INVALID_COMMIT_OFFSET_SIZE", float(now))
             else:
-                lane.confirm(request, float(now))
-        if lane.idle():
-            return lane, sizes
+                group_state.confirm(request, float(now))
+        if group_state.idle():
+            return group_state, sizes
     raise AssertionError(sizes)
 
 
 def test_a_group_of_many_partitions_is_committed_in_parts() -> None:
     """Looks and commits are bounded, each is settled by itself, and nothing is left out."""
-    lane, sizes = wide(4500)
-    assert lane.kafka.held == many(4500)
+    group_state, sizes = wide(4500)
+    assert group_state.kafka.held == many(4500)
     assert sizes == [MAX_PART] * 4 + [500]
 
 
@@ -482,31 +486,31 @@ def test_long_names_make_smaller_parts() -> None:
     names = ["x" * 249, "y" * 249]
     wanted = many(900, names[0]) | many(900, names[1])
     kafka.ends = dict.fromkeys(wanted, 10**6)
-    lane = GroupState("k:9092", "g" * 1000, RETRY, Policy(), random.Random(1))
-    lane.offer(wanted)
-    request = lane.next(0.0)
+    group_state = GroupState("k:9092", "g" * 1000, RETRY, Policy(), random.Random(1))
+    group_state.offer(wanted)
+    request = group_state.next(0.0)
     assert isinstance(request, SnapshotRequest)
-    lane.on_snapshot(request, kafka.snapshot(request.partitions), 0.0)
-    attempt = lane.next(0.0)
-    assert isinstance(attempt, CommitRequest)
-    assert 300 < len(attempt.positions) < 500_000 / 1249
+    group_state.on_snapshot(request, kafka.snapshot(request.partitions), 0.0)
+    request = group_state.next(0.0)
+    assert isinstance(request, CommitRequest)
+    assert 300 < len(request.positions) < 500_000 / 1249
     huge = GroupState("k:9092", "g" * 600_000, RETRY, Policy(), random.Random(1))
     huge.offer({P0: by(5), P1: by(5)})
     request = huge.next(0.0)
     assert isinstance(request, SnapshotRequest)
     huge.on_snapshot(request, Kafka().snapshot(request.partitions), 0.0)
-    attempt = huge.next(0.0)
-    assert isinstance(attempt, CommitRequest)
-    assert len(attempt.positions) == 1
+    request = huge.next(0.0)
+    assert isinstance(request, CommitRequest)
+    assert len(request.positions) == 1
 
 
 def test_a_broker_that_takes_less_is_sent_less() -> None:
     """What is too large for its record batches is halved, and all lands in the end."""
-    lane, sizes = wide(2000, refused_over=300)
-    assert lane.kafka.held == many(2000)
+    group_state, sizes = wide(2000, refused_over=300)
+    assert group_state.kafka.held == many(2000)
     assert sizes[:3] == [1000, 500, 250]
     assert set(sizes[3:]) == {250}
-    lane, sizes = wide(200, refused_over=MIN_PART)
+    group_state, sizes = wide(200, refused_over=MIN_PART)
     assert sizes == [200, 100, *[MIN_PART] * 4]
 
 
@@ -524,69 +528,71 @@ def test_a_part_costs_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("sendable", "next_try"):
         monkeypatch.setattr(PartitionState, name, counted(getattr(PartitionState, name)))
-    lane, sizes = wide(20 * MAX_PART)
+    group_state, sizes = wide(20 * MAX_PART)
     assert sizes == [MAX_PART] * 20
-    assert lane.kafka.held == many(20 * MAX_PART)
+    assert group_state.kafka.held == many(20 * MAX_PART)
     assert asked <= 8 * 20 * MAX_PART
 
 
 def test_partitions_that_are_gone_do_not_keep_a_look_from_others() -> None:
     """However many of them there are, what waits for a look is looked at first."""
     kafka = Kafka()
-    gone = many(LOOKED_AT + 10, "a")
+    gone = many(SNAPSHOT_PARTITIONS + 10, "a")
     kafka.ends = dict.fromkeys(gone, 10**6)
-    lane = Driven(kafka)
-    lane.offer(gone)
+    group_state = Driven(kafka)
+    group_state.offer(gone)
     for now in (0.0, 61.0):
-        while (request := lane.next(now)) is not None:
+        while (request := group_state.next(now)) is not None:
             if isinstance(request, SnapshotRequest):
-                lane.told += lane.on_snapshot(request, kafka.snapshot(request.partitions), now)
+                group_state.told += group_state.on_snapshot(
+                    request, kafka.snapshot(request.partitions), now
+                )
             else:
-                lane.confirm(request, now)
+                group_state.confirm(request, now)
     kafka.ends = {P0: 1000}
-    lane.offer({P0: by(5)})
-    request = lane.compare(200.0)
+    group_state.offer({P0: by(5)})
+    request = group_state.compare(200.0)
     assert request.partitions[0] == P0
-    assert len(request.partitions) == LOOKED_AT
-    assert lane.send(200.0).positions.keys() == {P0}
+    assert len(request.partitions) == SNAPSHOT_PARTITIONS
+    assert group_state.send(200.0).positions.keys() == {P0}
 
 
 def test_an_idle_partition_that_vanished_comes_back_too() -> None:
     """A look for one partition shows that another is gone from the group: both are sent."""
-    lane = seasoned()
-    lane.kafka.held.clear()
-    lane.offer({P1: by(7)})
-    assert set(lane.compare(120.0).partitions) == {P0, P1}
-    (vanished,) = [one for one in lane.take() if isinstance(one, GroupOffsetsMissing)]
+    group_state = seasoned()
+    group_state.kafka.held.clear()
+    group_state.offer({P1: by(7)})
+    assert set(group_state.compare(120.0).partitions) == {P0, P1}
+    (vanished,) = [one for one in group_state.take() if isinstance(one, GroupOffsetsMissing)]
     assert vanished.offsets == {P0: 5}
-    assert lane.send(120.0).positions == {P0: by(5), P1: by(7)}
+    assert group_state.send(120.0).positions == {P0: by(5), P1: by(7)}
 
 
 def test_an_idle_partition_that_is_refused_is_looked_at_until_it_can_go() -> None:
     """A look for another one found it gone from the group, and its log shorter than it was."""
-    lane = seasoned()
-    lane.kafka.held.clear()
-    lane.kafka.ends[P0] = 2
-    lane.offer({P1: by(7)})
+    group_state = seasoned()
+    group_state.kafka.held.clear()
+    group_state.kafka.ends[P0] = 2
+    group_state.offer({P1: by(7)})
     for now in (120.0, 180.0):  # the second time to repeat it
-        lane.compare(now)
-        lane.confirm(lane.send(now), now)
-    assert lane.next_try() == 240.0
-    lane.kafka.ends[P0] = 1000
-    lane.compare(240.0)
-    assert lane.send(240.0).positions == {P0: by(5)}
+        group_state.compare(now)
+        group_state.confirm(group_state.send(now), now)
+    assert group_state.next_try() == 240.0
+    group_state.kafka.ends[P0] = 1000
+    group_state.compare(240.0)
+    assert group_state.send(240.0).positions == {P0: by(5)}
 
 
 def test_of_several_that_are_below_the_group_counts_before_what_was_committed() -> None:
     """One refusal names them all, whichever comes last."""
     for order in ((P0, P1), (P1, P0)):
-        lane = Driven(Kafka())
-        lane.kafka.held[P0] = by(8, run="r0")
-        lane.offer({P0: by(5), P1: by(5)})
-        lane.compare(0.0)
-        lane.confirm(lane.send(0.0), 0.0)
+        group_state = Driven(Kafka())
+        group_state.kafka.held[P0] = by(8, run="r0")
+        group_state.offer({P0: by(5), P1: by(5)})
+        group_state.compare(0.0)
+        group_state.confirm(group_state.send(0.0), 0.0)
         offered = {P0: by(6), P1: by(3)}
-        refused = lane.offer({tp: offered[tp] for tp in order})
+        refused = group_state.offer({tp: offered[tp] for tp in order})
         assert refused is not None
         assert refused.refusal is Refusal.BELOW_GROUP
         assert refused.held == Offsets({P0: 8, P1: 5})
@@ -595,49 +601,51 @@ def test_of_several_that_are_below_the_group_counts_before_what_was_committed() 
 def test_an_idle_partition_that_is_gone_is_no_failure() -> None:
     """A deleted topic with nothing to commit is nobody's trouble, look after look."""
     kafka = Kafka()
-    lane = seasoned(kafka)
+    group_state = seasoned(kafka)
     del kafka.ends[P0]
-    lane.offer({P1: by(7)})
-    lane.compare(130.0)
-    assert lane.take() == []
-    lane.confirm(lane.send(130.0), 130.0)
-    assert lane.complete()
+    group_state.offer({P1: by(7)})
+    group_state.compare(130.0)
+    assert group_state.take() == []
+    group_state.confirm(group_state.send(130.0), 130.0)
+    assert group_state.complete()
 
 
 def test_a_loss_is_looked_for_where_there_is_nothing_to_commit() -> None:
     """The log is looked at, and that is all."""
-    lane = seasoned()
-    lane.offer({P0: by(5)}, lossy=True)
-    assert lane.next_try() == 0.0
-    assert lane.compare(100.0).partitions == (P0,)
-    assert (lane.next(100.0), lane.next_try(), lane.take()) == (None, None, [])
+    group_state = seasoned()
+    group_state.offer({P0: by(5)}, lossy=True)
+    assert group_state.next_try() == 0.0
+    assert group_state.compare(100.0).partitions == (P0,)
+    assert (group_state.next(100.0), group_state.next_try(), group_state.take()) == (None, None, [])
 
 
 def test_what_was_looked_at_is_sent_before_others_are_looked_at() -> None:
     """It keeps its place before those that did not fit into the look."""
     kafka = Kafka()
-    kafka.ends = dict.fromkeys(many(LOOKED_AT + 1), 10**6)
-    lane = Driven(kafka)
-    lane.offer(many(LOOKED_AT + 1))
-    assert lane.compare(0.0).partitions == tuple(many(LOOKED_AT))
+    kafka.ends = dict.fromkeys(many(SNAPSHOT_PARTITIONS + 1), 10**6)
+    group_state = Driven(kafka)
+    group_state.offer(many(SNAPSHOT_PARTITIONS + 1))
+    assert group_state.compare(0.0).partitions == tuple(many(SNAPSHOT_PARTITIONS))
     for first in (0, MAX_PART):
-        attempt = lane.send(0.0)
-        assert attempt.positions.keys() == set(list(many(LOOKED_AT))[first : first + MAX_PART])
-        lane.confirm(attempt, 0.0)
-    assert lane.compare(0.0).partitions == (TopicPartition("t", LOOKED_AT),)
+        request = group_state.send(0.0)
+        assert request.positions.keys() == set(
+            list(many(SNAPSHOT_PARTITIONS))[first : first + MAX_PART]
+        )
+        group_state.confirm(request, 0.0)
+    assert group_state.compare(0.0).partitions == (TopicPartition("t", SNAPSHOT_PARTITIONS),)
 
 
 def test_what_failed_goes_behind_what_waits() -> None:
     """A part that fails again and again does not keep the rest from its turn."""
     kafka, wanted = Kafka(), many(MAX_PART + 10)
     kafka.ends = dict.fromkeys(wanted, 10**6)
-    lane = Driven(kafka)
-    lane.offer(wanted)
-    lane.compare(0.0)
-    first = lane.send(0.0)
-    lane.fail(first, "NOT_COORDINATOR", 0.0)
-    lane.compare(100.0)
-    second = lane.send(100.0).positions
+    group_state = Driven(kafka)
+    group_state.offer(wanted)
+    group_state.compare(0.0)
+    first = group_state.send(0.0)
+    group_state.fail(first, "NOT_COORDINATOR", 0.0)
+    group_state.compare(100.0)
+    second = group_state.send(100.0).positions
     assert len(second) == MAX_PART
     assert second.keys() >= wanted.keys() - first.positions.keys()
 
@@ -652,57 +660,59 @@ def test_what_is_held_back_is_not_complete() -> None:
     withheld = seasoned()
     withheld.withhold({P0: by(9)})
     withheld.confirm(withheld.send(100.0), 100.0)
-    assert [(lane.idle(), lane.complete()) for lane in (refused, withheld)] == [(True, False)] * 2
+    assert [
+        (group_state.idle(), group_state.complete()) for group_state in (refused, withheld)
+    ] == [(True, False)] * 2
 
 
 def test_what_is_refused_is_looked_at_until_it_can_go() -> None:
     """A group that was reset in the meantime gets it after all, without another offer."""
-    lane = Driven(Kafka())
-    lane.kafka.held[P0] = by(8, run="r0")
-    lane.offer({P0: by(5)})
-    lane.compare(0.0)
-    assert lane.next(59.0) is None
-    lane.kafka.held.clear()
-    lane.compare(60.0)
-    assert lane.send(60.0).positions == {P0: by(5)}
+    group_state = Driven(Kafka())
+    group_state.kafka.held[P0] = by(8, run="r0")
+    group_state.offer({P0: by(5)})
+    group_state.compare(0.0)
+    assert group_state.next(59.0) is None
+    group_state.kafka.held.clear()
+    group_state.compare(60.0)
+    assert group_state.send(60.0).positions == {P0: by(5)}
 
 
 def test_log_starts_are_those_of_the_looks_so_far() -> None:
     """By then, of each partition that was looked at."""
-    lane = Driven(Kafka())
-    assert lane.log_starts(1e9) == {}
-    lane.commit({P0: by(5)}, 10.0)
-    assert lane.log_starts(9.0) == {}
-    assert lane.log_starts(10.0) == {P0: 0}
+    group_state = Driven(Kafka())
+    assert group_state.log_starts(1e9) == {}
+    group_state.commit({P0: by(5)}, 10.0)
+    assert group_state.log_starts(9.0) == {}
+    assert group_state.log_starts(10.0) == {P0: 0}
 
 
 def test_one_request_at_a_time_is_out() -> None:
     """While a look or a commit has no answer nothing else is sent, whatever is offered."""
-    lane = Driven(Kafka())
-    lane.offer({P0: by(5)})
-    snapshot = lane.next(0.0)
+    group_state = Driven(Kafka())
+    group_state.offer({P0: by(5)})
+    snapshot = group_state.next(0.0)
     assert isinstance(snapshot, SnapshotRequest)
-    lane.offer({P1: by(5)})
-    assert (lane.next(1.0), lane.next_try()) == (None, None)
-    lane.on_snapshot(snapshot, lane.kafka.snapshot(snapshot.partitions), 1.0)
-    lane.compare(1.0)
-    attempt = lane.send(1.0)
-    lane.offer({P0: by(9)})
-    assert (lane.next(2.0), lane.next_try()) == (None, None)
-    assert not lane.stuck(2.0)
-    lane.confirm(attempt, 2.0)
-    assert lane.send(2.0).positions == {P0: by(9)}
+    group_state.offer({P1: by(5)})
+    assert (group_state.next(1.0), group_state.next_try()) == (None, None)
+    group_state.on_snapshot(snapshot, group_state.kafka.snapshot(snapshot.partitions), 1.0)
+    group_state.compare(1.0)
+    request = group_state.send(1.0)
+    group_state.offer({P0: by(9)})
+    assert (group_state.next(2.0), group_state.next_try()) == (None, None)
+    assert not group_state.stuck(2.0)
+    group_state.confirm(request, 2.0)
+    assert group_state.send(2.0).positions == {P0: by(9)}
 
 
 def test_repeats_come_in_the_order_of_their_times() -> None:
     """One that is put off by a new doubt does not hide those that are due before it."""
-    lane = Driven(Kafka())
-    lane.commit({P0: by(5)}, 0.0)
-    lane.commit({P1: by(5)}, 10.0)
-    lane.offer({P0: by(6)})
-    lane.fail(lane.send(15.0), "_TIMED_OUT", 15.0)
-    lane.compare(20.0)
-    lane.confirm(lane.send(20.0), 20.0)
-    assert lane.next_try() == 70.0
-    lane.compare(80.0)
-    assert lane.send(80.0).positions.keys() == {P0, P1}
+    group_state = Driven(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.commit({P1: by(5)}, 10.0)
+    group_state.offer({P0: by(6)})
+    group_state.fail(group_state.send(15.0), "_TIMED_OUT", 15.0)
+    group_state.compare(20.0)
+    group_state.confirm(group_state.send(20.0), 20.0)
+    assert group_state.next_try() == 70.0
+    group_state.compare(80.0)
+    assert group_state.send(80.0).positions.keys() == {P0, P1}

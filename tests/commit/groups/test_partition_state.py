@@ -27,21 +27,21 @@ def marked(offset: int, run: str = "r0") -> Position:
 
 def fresh(offset: int) -> PartitionState:
     """A slot with its first offer."""
-    slot = PartitionState()
-    assert slot.offer(by(offset), REFUSE, renew=False) is None
-    return slot
+    state = PartitionState()
+    assert state.offer(by(offset), REFUSE, recommit=False) is None
+    return state
 
 
 def settled(offset: int) -> PartitionState:
     """A slot whose offset was confirmed, with nothing left to do."""
-    slot = fresh(offset)
-    slot.confirm(by(offset), 0.0, 60.0)
-    slot.repeat = None
-    return slot
+    state = fresh(offset)
+    state.confirm(by(offset), 0.0, 60.0)
+    state.repeat = None
+    return state
 
 
 @pytest.mark.parametrize(
-    ("found", "end", "sights", "sendable"),
+    ("found", "end", "discrepancies", "sendable"),
     [
         (None, END, [], True),
         (by(4), END, [], True),
@@ -55,16 +55,16 @@ def settled(offset: int) -> PartitionState:
     ],
 )
 def test_the_first_look_decides(
-    found: Position | None, end: int, sights: list[Discrepancy], sendable: bool
+    found: Position | None, end: int, discrepancies: list[Discrepancy], sendable: bool
 ) -> None:
     """A first offer goes only where the group is not further, the log reaches, and no mark is."""
-    slot = fresh(5)
-    assert list(slot.compare(found, end, REFUSE)) == sights
-    assert (slot.sendable(0.0) is not None) is sendable
+    state = fresh(5)
+    assert list(state.compare(found, end, REFUSE)) == discrepancies
+    assert (state.sendable(0.0) is not None) is sendable
 
 
 @pytest.mark.parametrize(
-    ("found", "sights", "pending"),
+    ("found", "discrepancies", "pending"),
     [
         (by(5), [], None),
         (None, [Discrepancy.VANISHED], by(5)),
@@ -77,68 +77,68 @@ def test_the_first_look_decides(
     ],
 )
 def test_later_looks_compare_with_what_was_confirmed(
-    found: Position | None, sights: list[Discrepancy], pending: Position | None
+    found: Position | None, discrepancies: list[Discrepancy], pending: Position | None
 ) -> None:
     """What is lost or lower is sent again; whoever else wrote is noticed, and never gone below."""
-    slot = settled(5)
-    assert list(slot.compare(found, END, REFUSE)) == sights
-    assert slot.pending == pending
+    state = settled(5)
+    assert list(state.compare(found, END, REFUSE)) == discrepancies
+    assert state.pending == pending
 
 
 def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
     """Looks repeat, words do not; once the query has passed the group it is committed again."""
-    slot = fresh(5)
-    assert list(slot.compare(by(8, run="r0"), END, REFUSE)) == [Discrepancy.BELOW_GROUP]
-    assert list(slot.compare(by(8, run="r0"), END, REFUSE)) == []
-    assert slot.offer(by(7), REFUSE, renew=False) == 8
-    assert slot.sendable(0.0) is None
-    assert slot.offer(by(9), REFUSE, renew=False) is None
-    assert slot.sendable(0.0) == by(9)
+    state = fresh(5)
+    assert list(state.compare(by(8, run="r0"), END, REFUSE)) == [Discrepancy.BELOW_GROUP]
+    assert list(state.compare(by(8, run="r0"), END, REFUSE)) == []
+    assert state.offer(by(7), REFUSE, recommit=False) == 8
+    assert state.sendable(0.0) is None
+    assert state.offer(by(9), REFUSE, recommit=False) is None
+    assert state.sendable(0.0) == by(9)
 
 
 def test_what_is_refused_is_looked_at_again() -> None:
     """With nothing pending, its next look is due as long after the last as that of any other."""
-    slot = fresh(5)
-    slot.on_snapshot = 10.0
-    list(slot.compare(by(8, run="r0"), END, REFUSE))
-    assert slot.pending is None
-    assert slot.next_try(REFUSE) == 10.0 + REFUSE.look_every
+    state = fresh(5)
+    state.snapshot_at = 10.0
+    list(state.compare(by(8, run="r0"), END, REFUSE))
+    assert state.pending is None
+    assert state.next_try(REFUSE) == 10.0 + REFUSE.snapshot_max_age
 
 
 def test_a_request_that_failed_is_not_sent_before_its_time() -> None:
     """Whoever asks, and whenever: it waits for the retry."""
-    slot = fresh(5)
-    slot.trouble = RetryState(not_before=10.0)
-    assert slot.sendable(9.9) is None
-    assert slot.sendable(10.0) == by(5)
+    state = fresh(5)
+    state.retry_state = RetryState(not_before=10.0)
+    assert state.sendable(9.9) is None
+    assert state.sendable(10.0) == by(5)
 
 
 def test_a_rewind_is_declared_from_what_the_group_holds() -> None:
     """What waited beside it and was never sent is not what was taken back."""
-    slot = settled(5)
-    assert slot.offer(by(9), ALLOW, renew=False) is None
-    assert slot.offer(by(3), ALLOW, renew=False) is None
-    assert slot.pending is not None
-    metadata = CommitMetadata.parse(slot.pending.metadata)
+    state = settled(5)
+    assert state.offer(by(9), ALLOW, recommit=False) is None
+    assert state.offer(by(3), ALLOW, recommit=False) is None
+    assert state.pending is not None
+    metadata = CommitMetadata.parse(state.pending.metadata)
     assert metadata is not None
-    assert (slot.pending.offset, metadata.rewound_from) == (3, 5)
+    assert (state.pending.offset, metadata.rewound_from) == (3, 5)
 
 
 def test_what_is_lower_or_lost_does_not_displace_what_waits() -> None:
     """The newer offset is sent, not the one that was confirmed before."""
     for found in (by(3), None):
-        slot = settled(5)
-        assert slot.offer(by(7), REFUSE, renew=False) is None
-        list(slot.compare(found, END, REFUSE))
-        assert slot.sendable(0.0) == by(7)
+        state = settled(5)
+        assert state.offer(by(7), REFUSE, recommit=False) is None
+        list(state.compare(found, END, REFUSE))
+        assert state.sendable(0.0) == by(7)
 
 
 def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
     """When the log has grown, or somebody has reset the group, the next look admits it."""
-    slot = fresh(5)
-    list(slot.compare(None, 4, REFUSE))
-    list(slot.compare(None, 5, REFUSE))
-    assert slot.sendable(0.0) == by(5)
+    state = fresh(5)
+    list(state.compare(None, 4, REFUSE))
+    list(state.compare(None, 5, REFUSE))
+    assert state.sendable(0.0) == by(5)
 
 
 @pytest.mark.parametrize(
@@ -157,12 +157,12 @@ def test_what_goes_back_is_what_was_rewound_and_may(
     policy: Policy, query: str, rivals: bool, goes: bool
 ) -> None:
     """A lower offset is refused, but for a query that was rewound where that is allowed."""
-    slot = settled(5)
-    below = slot.offer(by(3, run="r2", query=query), policy, renew=False, rivals=rivals)
+    state = settled(5)
+    below = state.offer(by(3, run="r2", query=query), policy, recommit=False, rivals=rivals)
     assert below == (None if goes else 5)
     if goes:
-        list(slot.compare(by(5), END, policy))
-        sent = slot.sendable(0.0)
+        list(state.compare(by(5), END, policy))
+        sent = state.sendable(0.0)
         assert sent is not None
         metadata = CommitMetadata.parse(sent.metadata)
         assert metadata is not None
@@ -171,17 +171,17 @@ def test_what_goes_back_is_what_was_rewound_and_may(
 
 def test_accepted_marks_are_passed() -> None:
     """With the guard on "warn", what an earlier run withheld is committed over."""
-    slot = fresh(5)
-    assert list(slot.compare(marked(3), END, Policy(accept_marks=True))) == []
-    assert slot.sendable(0.0) == by(5)
+    state = fresh(5)
+    assert list(state.compare(marked(3), END, Policy(accept_marks=True))) == []
+    assert state.sendable(0.0) == by(5)
 
 
 def test_withheld_lets_through_what_came_before_and_marks_it() -> None:
     """The last good offset is committed with the mark, later ones are not taken in."""
-    slot = fresh(5)
-    slot.withhold(by(9).metadata)
-    assert slot.offer(by(9), REFUSE, renew=False) is None
-    sent = slot.sendable(0.0)
+    state = fresh(5)
+    state.withhold(by(9).metadata)
+    assert state.offer(by(9), REFUSE, recommit=False) is None
+    sent = state.sendable(0.0)
     assert sent is not None
     metadata = CommitMetadata.parse(sent.metadata)
     assert metadata is not None
@@ -190,54 +190,54 @@ def test_withheld_lets_through_what_came_before_and_marks_it() -> None:
 
 def test_withheld_from_the_first_event_marks_what_the_group_holds() -> None:
     """Where nothing was offered yet, the mark goes onto the offset that is there."""
-    slot = PartitionState()
-    slot.withhold(by(9).metadata)
-    assert list(slot.compare(by(4, run="r0"), END, REFUSE)) == []
-    sent = slot.sendable(0.0)
+    state = PartitionState()
+    state.withhold(by(9).metadata)
+    assert list(state.compare(by(4, run="r0"), END, REFUSE)) == []
+    sent = state.sendable(0.0)
     assert sent is not None
     assert (sent.offset, '"g":1' in sent.metadata) == (4, True)
-    slot.confirm(sent, 0.0, 60.0)
-    assert slot.next_try(REFUSE) == 60.0  # to repeat it
+    state.confirm(sent, 0.0, 60.0)
+    assert state.next_try(REFUSE) == 60.0  # to repeat it
 
 
 def test_renewing_sends_the_same_once_more() -> None:
     """An equal offer is silent; a renewing one is sent, before the offset expires."""
-    slot = settled(5)
-    slot.offer(by(5), REFUSE, renew=False)
-    assert slot.sendable(0.0) is None
-    slot.offer(by(5), REFUSE, renew=True)
-    assert slot.sendable(0.0) == by(5)
+    state = settled(5)
+    state.offer(by(5), REFUSE, recommit=False)
+    assert state.sendable(0.0) is None
+    state.offer(by(5), REFUSE, recommit=True)
+    assert state.sendable(0.0) == by(5)
 
 
 def test_what_is_withheld_is_renewed_where_it_stands() -> None:
     """The mark does not expire either."""
-    slot = settled(5)
-    slot.withhold(by(9).metadata)
-    landed = slot.sendable(0.0)
-    assert landed is not None
-    slot.confirm(landed, 0.0, 60.0)
-    slot.offer(by(9), REFUSE, renew=True)
-    assert slot.sendable(0.0) == landed
+    state = settled(5)
+    state.withhold(by(9).metadata)
+    confirmed = state.sendable(0.0)
+    assert confirmed is not None
+    state.confirm(confirmed, 0.0, 60.0)
+    state.offer(by(9), REFUSE, recommit=True)
+    assert state.sendable(0.0) == confirmed
 
 
 def test_where_a_log_began_is_known_for_earlier_moments_too() -> None:
     """A batch that lasts for minutes is judged by what was known when it was planned."""
-    slot = PartitionState()
-    assert slot.log_start(100.0) is None
+    state = PartitionState()
+    assert state.log_start(100.0) is None
     for start, now in ((0, 10.0), (0, 15.0), (35, 20.0), (35, 25.0), (80, 30.0)):
-        slot.see_start(start, now)
-    known = [slot.log_start(by) for by in (9.0, 10.0, 19.0, 20.0, 29.0, 30.0, 99.0)]
+        state.record_log_start(start, now)
+    known = [state.log_start(by) for by in (9.0, 10.0, 19.0, 20.0, 29.0, 30.0, 99.0)]
     assert known == [None, 0, 0, 35, 35, 80, 80]
 
 
 def test_of_a_log_that_moves_at_each_look_the_newest_starts_are_kept() -> None:
     """Some twenty of them: a bound, with minutes of retention in it."""
-    slot = PartitionState()
+    state = PartitionState()
     for number in range(1000):
-        slot.see_start(number, 5.0 * number)
-    assert 15 <= len(slot.log_starts) <= 25
-    assert slot.log_start(5.0 * 985) == 985
-    assert slot.log_start(0.0) is None
+        state.record_log_start(number, 5.0 * number)
+    assert 15 <= len(state.log_starts) <= 25
+    assert state.log_start(5.0 * 985) == 985
+    assert state.log_start(0.0) is None
 
 
 def test_only_what_was_to_be_done_can_be_missed() -> None:
@@ -253,30 +253,30 @@ def test_only_what_was_to_be_done_can_be_missed() -> None:
     assert marking.partition_missing()
     repeated = settled(5)
     repeated.repeat = 60.0
-    repeated.watched = True
+    repeated.needs_snapshot = True
     assert not repeated.partition_missing()
     assert repeated.next_try(REFUSE) is None
 
 
 def test_of_what_is_withheld_only_a_recommit_sends_anything() -> None:
     """Newer offers change nothing; what was confirmed is renewed, the mark goes first."""
-    slot = settled(5)
-    slot.withhold(by(7).metadata)
-    mark = slot.pending
+    state = settled(5)
+    state.withhold(by(7).metadata)
+    mark = state.pending
     assert mark is not None
-    assert slot.offer(by(9), REFUSE, renew=True) is None
-    assert slot.pending == mark
-    slot.confirm(mark, 10.0, 60.0)
-    slot.repeat = None
-    assert slot.offer(by(9), REFUSE, renew=False) is None
-    assert slot.sendable(20.0) is None
-    assert slot.offer(by(9), REFUSE, renew=True) is None
-    assert slot.sendable(20.0) == mark
+    assert state.offer(by(9), REFUSE, recommit=True) is None
+    assert state.pending == mark
+    state.confirm(mark, 10.0, 60.0)
+    state.repeat = None
+    assert state.offer(by(9), REFUSE, recommit=False) is None
+    assert state.sendable(20.0) is None
+    assert state.offer(by(9), REFUSE, recommit=True) is None
+    assert state.sendable(20.0) == mark
 
 
 def test_what_somebody_else_moved_on_is_no_rewind() -> None:
     """Where rewinds are allowed, another writer's higher offset still stops a newer one of ours."""
-    slot = settled(5)
-    assert slot.offer(by(7), ALLOW, renew=False) is None
-    assert Discrepancy.BELOW_GROUP in list(slot.compare(by(9, run="r2"), END, ALLOW))
-    assert slot.sendable(0.0) is None
+    state = settled(5)
+    assert state.offer(by(7), ALLOW, recommit=False) is None
+    assert Discrepancy.BELOW_GROUP in list(state.compare(by(9, run="r2"), END, ALLOW))
+    assert state.sendable(0.0) is None

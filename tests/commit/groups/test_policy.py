@@ -29,6 +29,6 @@ def test_each_wait_is_twice_the_one_before(failures: int, refused: bool, wait: f
 
 def test_a_minute_for_what_is_in_doubt_and_for_a_look() -> None:
     """Both are promised: the repetition of a commit in doubt, and the check of the group."""
-    assert Backoff().doubt == 60.0
-    assert Policy().look_every == 60.0
+    assert Backoff().repeat_after == 60.0
+    assert Policy().snapshot_max_age == 60.0
     assert not Policy().accept_marks

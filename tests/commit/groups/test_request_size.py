@@ -65,12 +65,12 @@ def test_it_grows_again_after_parts_that_landed() -> None:
 
 def test_a_limit_that_stays_is_tried_less_and_less_often() -> None:
     """Each try costs a failure: of 10,000 parts a few."""
-    size, failures, landed = PartSize(), 0, 0
-    while landed < 10_000:
+    size, failures, confirmed = PartSize(), 0, 0
+    while confirmed < 10_000:
         if size.partitions > 300:
             answer(size, TOO_LARGE)
             failures += 1
         else:
             answer(size)
-            landed += 1
+            confirmed += 1
     assert 8 < failures < 15

@@ -47,9 +47,9 @@ class Office:
             GroupRouting(), queries, self.committer, guard=guard, recommit_interval=HOUR
         )
 
-    def serve(self, now: float, *, look_at_all: bool = False) -> bool:
+    def serve(self, now: float, *, check_all: bool = False) -> bool:
         """Go once round the router's loop, and wait for Kafka; say whether all is committed."""
-        self.tracker.serve(self.buffer.take(), self.moment(now), look_at_all=look_at_all)
+        self.tracker.serve(self.buffer.take(), self.moment(now), check_all=check_all)
         return self.committer.flush(5.0)
 
     @staticmethod

@@ -121,7 +121,7 @@ def test_flush_ends_what_is_over(office: Office, queries: MemoryQueries) -> None
     office.serve(0.0)
     assert office.held == 10
     queries.over.add("r1")
-    assert office.serve(1.0, look_at_all=True)
+    assert office.serve(1.0, check_all=True)
     assert office.held == 50
 
 

@@ -33,12 +33,12 @@ def test_the_newest_event_of_each_run_waits_and_the_first_is_known() -> None:
     buffer.progressed(event(4, 10, 15))
     buffer.progressed(event(5, 15, 20))
     buffer.progressed(event(0, None, 3, run="r2"))
-    one, two = buffer.take().mails
+    one, two = buffer.take().runs
     assert (one.newest, one.first) == (event(5, 15, 20), event(4, 10, 15))
     assert two.newest.run_id == "r2"
     buffer.progressed(event(6, 20, 25))
-    (mail,) = buffer.take().mails
-    assert (mail.newest, mail.first) == (event(6, 20, 25), None)
+    (events,) = buffer.take().runs
+    assert (events.newest, events.first) == (event(6, 20, 25), None)
 
 
 def test_nothing_is_taken_twice() -> None:
@@ -51,15 +51,15 @@ def test_nothing_is_taken_twice() -> None:
     buffer.ended("r1")
     buffer.unreadable(FormatError("no JSON"))
     assert buffer.waiting() == (event(0, None, 5),)
-    post = buffer.take()
-    assert (len(post.started), len(post.mails), post.ended) == (1, 1, ("r1",))
-    assert post.unreadable is not None
-    assert post.repeated == event(0, None, 5)
+    buffered = buffer.take()
+    assert (len(buffered.started), len(buffered.runs), buffered.ended) == (1, 1, ("r1",))
+    assert buffered.unreadable is not None
+    assert buffered.repeated == event(0, None, 5)
     assert not buffer
     assert buffer.waiting() == ()
-    post = buffer.take()
-    assert (post.started, post.mails, post.ended) == ((), (), ())
-    assert (post.unreadable, post.repeated) == (None, None)
+    buffered = buffer.take()
+    assert (buffered.started, buffered.runs, buffered.ended) == ((), (), ())
+    assert (buffered.unreadable, buffered.repeated) == (None, None)
 
 
 @pytest.mark.parametrize("of", ["started", "progressed", "ended", "unreadable", "repeated"])
@@ -95,11 +95,11 @@ def test_an_event_that_comes_twice_is_one_event(again: Progress) -> None:
     buffer.progressed(event(1, 5, 10))
     buffer.progressed(again)
     buffer.progressed(event(2, 10, 15))
-    post = buffer.take()
-    (mail,) = post.mails
-    assert mail.newest == event(2, 10, 15)
-    assert (mail.wrong, mail.missed) == ([], [])
-    assert post.repeated == again
+    buffered = buffer.take()
+    (events,) = buffered.runs
+    assert events.newest == event(2, 10, 15)
+    assert (events.wrong, events.missed) == ([], [])
+    assert buffered.repeated == again
 
 
 def test_an_event_that_comes_again_after_it_was_taken_is_no_news() -> None:
@@ -108,7 +108,7 @@ def test_an_event_that_comes_again_after_it_was_taken_is_no_news() -> None:
     buffer.progressed(event(0, None, 5))
     buffer.take()
     buffer.progressed(event(0, None, 5))
-    assert buffer.take().mails == ()
+    assert buffer.take().runs == ()
 
 
 def test_a_batch_of_the_same_number_with_other_offsets_is_judged() -> None:
@@ -116,10 +116,10 @@ def test_a_batch_of_the_same_number_with_other_offsets_is_judged() -> None:
     buffer = EventBuffer()
     buffer.progressed(event(0, None, 5))
     buffer.progressed(event(0, 3, 8))
-    post = buffer.take()
-    ((batch, source, violations),) = post.mails[0].wrong
+    buffered = buffer.take()
+    ((batch, source, violations),) = buffered.runs[0].wrong
     assert (batch, source, [one.kind for one in violations]) == (0, 0, [ViolationKind.REPEAT])
-    assert post.repeated is None
+    assert buffered.repeated is None
 
 
 def test_a_gap_between_events_is_noted_with_the_batches_around_it() -> None:
@@ -127,8 +127,8 @@ def test_a_gap_between_events_is_noted_with_the_batches_around_it() -> None:
     buffer = EventBuffer()
     buffer.progressed(event(5, 0, 10))
     buffer.progressed(event(9, 30, 40))
-    (mail,) = buffer.take().mails
-    assert (mail.missed, mail.wrong) == ([(5, 9)], [])
+    (events,) = buffer.take().runs
+    assert (events.missed, events.wrong) == ([(5, 9)], [])
 
 
 def test_of_a_run_with_nothing_but_faults_the_first_are_kept() -> None:
@@ -137,7 +137,7 @@ def test_of_a_run_with_nothing_but_faults_the_first_are_kept() -> None:
     for batch in range(100):
         buffer.progressed(event(batch, 0, 5))
         buffer.progressed(event(2 * batch, 10 * batch, 10 * batch + 5, run="r2"))
-    wrong, missed = buffer.take().mails
+    wrong, missed = buffer.take().runs
     assert [batch for batch, _, _ in wrong.wrong] == list(range(1, 21))
     assert len(missed.missed) == 20
 
@@ -150,9 +150,9 @@ def test_the_first_event_of_a_run_id_that_had_ended_is_a_first_one() -> None:
     buffer.take()
     assert not buffer._sequences
     buffer.progressed(event(7, 50, 60))
-    (mail,) = buffer.take().mails
-    assert mail.first == event(7, 50, 60)
-    assert (mail.wrong, mail.missed) == ([], [])
+    (events,) = buffer.take().runs
+    assert events.first == event(7, 50, 60)
+    assert (events.wrong, events.missed) == ([], [])
 
 
 def test_runs_whose_end_was_never_told_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

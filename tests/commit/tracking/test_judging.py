@@ -282,7 +282,7 @@ def test_a_flush_waits_for_no_event(opened: list[Office]) -> None:
     office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
     office.queries.positions["r1"] = position(1, 9)
-    assert office.serve(1.0, look_at_all=True)
+    assert office.serve(1.0, check_all=True)
     assert office.held == 9
 
 

@@ -41,34 +41,34 @@ def test_until_the_checkpoint_is_restored_it_is_asked_often() -> None:
     """At most a second passes between two looks, and the first position is the full map."""
     one, now = run(), 0.0
     for _ in range(20):
-        assert not one.looked(None, now, HOUR, early=False)
-        assert now < one.next_look <= now + 1.0
-        now = one.next_look
-    assert one.looked(at(3), now, HOUR, early=False)
-    assert one.next_look <= now + 5.0  # Spark restores in two steps
-    now = one.next_look
-    assert not one.looked(at(4), now, HOUR, early=False)
-    assert one.next_look > now + HOUR / 2
+        assert not one.on_position(None, now, HOUR, early=False)
+        assert now < one.next_check <= now + 1.0
+        now = one.next_check
+    assert one.on_position(at(3), now, HOUR, early=False)
+    assert one.next_check <= now + 5.0  # Spark restores in two steps
+    now = one.next_check
+    assert not one.on_position(at(4), now, HOUR, early=False)
+    assert one.next_check > now + HOUR / 2
 
 
 def test_a_query_that_never_restores_is_asked_often_for_some_minutes_only() -> None:
     """After 600 looks once a recommit interval is enough."""
-    one, now, looks = run(), 0.0, 0
-    while one.next_look <= now + 1.0:
-        now = one.next_look
-        one.looked(None, now, HOUR, early=False)
-        looks += 1
-    assert (looks, one.next_look) == (600, now + HOUR)
+    one, now, times = run(), 0.0, 0
+    while one.next_check <= now + 1.0:
+        now = one.next_check
+        one.on_position(None, now, HOUR, early=False)
+        times += 1
+    assert (times, one.next_check) == (600, now + HOUR)
 
 
 def test_the_recommit_keeps_its_time_whatever_comes_between() -> None:
     """Events and the looks after them do not put the full map off."""
     one, now, beats = run(), 0.0, []
     while now < 5 * HOUR:
-        if one.looked(at(3), now, HOUR, early=False):
+        if one.on_position(at(3), now, HOUR, early=False):
             beats.append(now)
-        now = one.next_look
-        one.heard(now)
+        now = one.next_check
+        one.on_event(now)
     gaps = [after - before for before, after in itertools.pairwise(beats)]
     assert gaps
     assert all(gap <= HOUR + 1 for gap in gaps)
@@ -77,25 +77,25 @@ def test_the_recommit_keeps_its_time_whatever_comes_between() -> None:
 def test_events_that_fall_silent_lead_to_a_look() -> None:
     """The last event of a busy time may have been dropped: a minute later the query is asked."""
     one = run()
-    one.looked(at(3), 0.0, HOUR, early=False)
-    one.looked(at(3), 2.0, HOUR, early=False)
+    one.on_position(at(3), 0.0, HOUR, early=False)
+    one.on_position(at(3), 2.0, HOUR, early=False)
     for now in (10.0, 20.0, 30.0):
-        one.heard(now)
-        assert one.next_look == now + 60.0
-    one.looked(at(4), 90.0, HOUR, early=False)
-    assert one.next_look == HOUR
+        one.on_event(now)
+        assert one.next_check == now + 60.0
+    one.on_position(at(4), 90.0, HOUR, early=False)
+    assert one.next_check == HOUR
 
 
 def test_a_look_soon_after_an_event_does_not_stand_for_the_one_after_the_silence() -> None:
     """What comes between that look and the end of the minute may have been dropped too."""
     one = run()
-    one.heard(0.0)
-    one.looked(at(3), 0.1, HOUR, early=False)
-    one.asked(2.1)
-    one.looked(at(3), 2.1, HOUR, early=False)
-    assert one.next_look == 60.0
-    one.looked(at(3), 60.0, HOUR, early=False)
-    assert one.next_look > HOUR / 2
+    one.on_event(0.0)
+    one.on_position(at(3), 0.1, HOUR, early=False)
+    one.plan_check(2.1)
+    one.on_position(at(3), 2.1, HOUR, early=False)
+    assert one.next_check == 60.0
+    one.on_position(at(3), 60.0, HOUR, early=False)
+    assert one.next_check > HOUR / 2
 
 
 def test_a_position_waits_for_its_event_but_not_for_ever() -> None:
@@ -133,7 +133,7 @@ def test_a_run_that_is_over_is_kept_for_a_minute_after_each_late_event() -> None
     """More of them may be on their way, and each is to be judged."""
     one = run()
     one.offered(at(8, 9))
-    one.over, one.due = True, 5.0
+    one.finished, one.due = True, 5.0
     assert not one.take(event(7, 5, 7), 4.0)
     assert one.due == 64.0
 
@@ -141,9 +141,9 @@ def test_a_run_that_is_over_is_kept_for_a_minute_after_each_late_event() -> None
 def test_a_full_map_that_is_overdue_and_has_nothing_to_send_is_tried_once_a_second() -> None:
     """It is not due on the spot, for ever."""
     one = run()
-    assert one.looked(at(3), 0.0, HOUR, early=False)
-    assert not one.looked(None, HOUR + 10.0, HOUR, early=False)
-    assert one.next_look == HOUR + 11.0
+    assert one.on_position(at(3), 0.0, HOUR, early=False)
+    assert not one.on_position(None, HOUR + 10.0, HOUR, early=False)
+    assert one.next_check == HOUR + 11.0
 
 
 def test_what_is_polled() -> None:
@@ -154,9 +154,9 @@ def test_what_is_polled() -> None:
             query_id="q", run_id="r", name=None, due=0.0, options={0: {"failondataloss": "false"}}
         ),
     ):
-        one.looked(at(1), 0.0, HOUR, early=False)
-        one.looked(at(1), 2.0, HOUR, early=False)
-        assert one.next_look <= 10.0
+        one.on_position(at(1), 0.0, HOUR, early=False)
+        one.on_position(at(1), 2.0, HOUR, early=False)
+        assert one.next_check <= 10.0
 
 
 @pytest.mark.parametrize(
@@ -165,16 +165,16 @@ def test_what_is_polled() -> None:
 def test_one_source_that_skips_losses_is_enough(skipping: tuple[int, ...], watched: bool) -> None:
     """The others of the query are looked at with it."""
     given = {one: {"failondataloss": str(one not in skipping).lower()} for one in range(2)}
-    assert replace(run(), options=given).is_watched is watched
-    assert not replace(run(), options=None).is_watched
+    assert replace(run(), options=given).is_polled is watched
+    assert not replace(run(), options=None).is_polled
 
 
 def test_a_checkpoint_that_cannot_be_read_for_once_is_asked_again_soon() -> None:
     """One failed look at a continuous query does not leave its group alone for an hour."""
     one = QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
-    one.looked(at(1), 0.0, HOUR, early=False)
-    one.looked(None, 2.0, HOUR, early=False)
-    assert one.next_look <= 10.0
+    one.on_position(at(1), 0.0, HOUR, early=False)
+    one.on_position(None, 2.0, HOUR, early=False)
+    assert one.next_check <= 10.0
 
 
 def test_a_position_whose_number_is_too_low_waits_for_its_event_too() -> None:
@@ -209,7 +209,7 @@ def test_the_first_event_is_judged_by_what_was_restored(
     """Where a run begins is compared with its checkpoint, if that is known for certain."""
     one = run()
     if restored is not None:
-        one.looked(restored, 0.0, HOUR, early=False)
+        one.on_position(restored, 0.0, HOUR, early=False)
     found = one.judge_first(first)
     assert [violation.kind for violation in found.get(0, ())] == kinds
 
@@ -223,55 +223,57 @@ def test_of_two_sources_one_alone_does_not_say_that_the_number_is_too_low() -> N
     first = replace(event(4), sources=(source, other))
     one = run()
     restored = LivePosition(batch_id=3, committed={0: Offsets({P0: 5}), 1: Offsets({P0: 7})})
-    one.looked(restored, 0.0, HOUR, early=False)
+    one.on_position(restored, 0.0, HOUR, early=False)
     assert list(one.judge_first(first)) == [0]
 
 
 def test_the_first_position_is_what_was_restored() -> None:
     """Later ones are where the run has come to."""
     one = run()
-    one.looked(None, 0.0, HOUR, early=False)
-    one.looked(at(3, 10), 1.0, HOUR, early=False)
-    one.looked(at(9, 90), 2.0, HOUR, early=False)
+    one.on_position(None, 0.0, HOUR, early=False)
+    one.on_position(at(3, 10), 1.0, HOUR, early=False)
+    one.on_position(at(9, 90), 2.0, HOUR, early=False)
     assert one.restored == at(3, 10)
 
 
 def test_a_position_that_waits_for_its_event_is_asked_for_soon() -> None:
     """Five seconds, not a recommit: the event may have been dropped."""
     one = run()
-    one.looked(at(3), 0.0, HOUR, early=False)
-    one.looked(at(3), 2.0, HOUR, early=False)
-    one.looked(at(4), 100.0, HOUR, early=True)
-    assert one.next_look == 105.0
-    one.looked(at(4), 105.0, 2.0, early=True)
-    assert one.next_look == 107.0
+    one.on_position(at(3), 0.0, HOUR, early=False)
+    one.on_position(at(3), 2.0, HOUR, early=False)
+    one.on_position(at(4), 100.0, HOUR, early=True)
+    assert one.next_check == 105.0
+    one.on_position(at(4), 105.0, 2.0, early=True)
+    assert one.next_check == 107.0
 
 
 def test_the_full_map_is_due_with_each_recommit_alone() -> None:
     """Looks that come more often renew nothing; one a little early counts."""
     one = QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
-    assert one.looked(at(1), 0.0, 100.0, early=False)
-    renewed = [now for now in range(1, 301) if one.looked(at(1), float(now), 100.0, early=False)]
-    assert renewed == [90, 180, 270]
+    assert one.on_position(at(1), 0.0, 100.0, early=False)
+    recommitted_at = [
+        now for now in range(1, 301) if one.on_position(at(1), float(now), 100.0, early=False)
+    ]
+    assert recommitted_at == [90, 180, 270]
 
 
 def test_without_position_and_event_there_is_nothing_to_renew() -> None:
     """The recommit waits for something to send."""
     one = run()
-    assert not one.looked(None, 0.0, HOUR, early=False)
+    assert not one.on_position(None, 0.0, HOUR, early=False)
     one.newest = event(0, None, 5)
-    assert one.looked(None, 1.0, HOUR, early=False)
+    assert one.on_position(None, 1.0, HOUR, early=False)
 
 
 def test_doubt_brings_a_look_at_once_or_within_the_minute() -> None:
     """One that holds another up is asked whether it is there; a look that is due comes first."""
     one = run()
     one.due = HOUR
-    one.doubt(10.0, at_once=False)
-    assert one.next_look == 70.0
-    one.doubt(50.0, at_once=False)
-    assert one.next_look == 70.0
-    one.doubt(60.0, at_once=True)
-    assert one.next_look == 60.0
-    one.doubt(65.0, at_once=True)
-    assert one.next_look == 60.0
+    one.check_soon(10.0, at_once=False)
+    assert one.next_check == 70.0
+    one.check_soon(50.0, at_once=False)
+    assert one.next_check == 70.0
+    one.check_soon(60.0, at_once=True)
+    assert one.next_check == 60.0
+    one.check_soon(65.0, at_once=True)
+    assert one.next_check == 60.0

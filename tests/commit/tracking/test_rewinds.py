@@ -23,12 +23,12 @@ def allowing(queries: MemoryQueries) -> Iterator[Office]:
 
 def rewound_from(office: Office) -> list[int | None]:
     """What the commits say, in their order, each value once."""
-    said: dict[int | None, None] = {}
+    reported: dict[int | None, None] = {}
     for _, landed in office.store.history:
         metadata = CommitMetadata.parse(landed[P0].metadata)
         assert metadata is not None
-        said[metadata.rewound_from] = None
-    return list(said)
+        reported[metadata.rewound_from] = None
+    return list(reported)
 
 
 def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(allowing: Office) -> None:

@@ -80,8 +80,8 @@ class TestWhichGroup:
     )
     def test_the_mapping_wins(self, mapping: Groups) -> None:
         """A mapping by query, by id, or by query and topic goes before the source's option."""
-        rules = rules_of(mapping, "x-{topic}")
-        route = rules.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
+        routing = rules_of(mapping, "x-{topic}")
+        route = routing.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
         assert groups(route) == {"mine": {T0: 5}}
 
     @pytest.mark.parametrize("group", ["gr\udcfc", "words-counter\0zzz", "a\nb", "a "])
@@ -126,16 +126,16 @@ class TestWhichGroup:
 
     def test_a_topic_goes_before_its_query(self) -> None:
         """Of one source, one topic may go to a group of its own."""
-        rules = rules_of({"q": {"u": "special", "*": "rest"}})
-        route = rules.route(progress({"t": {0: 5}, "u": {0: 6}}), {0: options()})
+        routing = rules_of({"q": {"u": "special", "*": "rest"}})
+        route = routing.route(progress({"t": {0: 5}, "u": {0: 6}}), {0: options()})
         assert groups(route) == {"rest": {T0: 5}, "special": {U0: 6}}
 
     def test_the_template_comes_last(self) -> None:
         """The template fills in query, id and topic where nothing else names a group."""
-        rules = rules_of(template="spark-{query_name}-{topic}-{query_id}")
-        route = rules.route(progress({"t": {0: 5}}), {0: options()})
+        routing = rules_of(template="spark-{query_name}-{topic}-{query_id}")
+        route = routing.route(progress({"t": {0: 5}}), {0: options()})
         assert groups(route) == {"spark-q-t-11111111-aaaa": {T0: 5}}
-        route = rules.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
+        route = routing.route(progress({"t": {0: 5}}), {0: options(eo_commit_group="g")})
         assert groups(route) == {"g": {T0: 5}}
 
     def test_two_sources_two_groups_or_one(self) -> None:
@@ -318,11 +318,11 @@ TOKEN = {**PLAIN, "kafka.sasl.mechanism": "AWS_MSK_IAM"}
 class TestSecurity:
     """A cluster is entered as the source enters it."""
 
-    def cluster(self, *sources: Mapping[str, str], rules: GroupRouting | None = None) -> Cluster:
+    def cluster(self, *sources: Mapping[str, str], routing: GroupRouting | None = None) -> Cluster:
         """The one cluster that sources with these options are committed to."""
         given = {i: {**options(eo_commit_group="g"), **one} for i, one in enumerate(sources)}
         topics = ({f"t{i}": {0: 5}} for i in range(len(sources)))
-        route = (rules or GroupRouting()).route(progress(*topics), given)
+        route = (routing or GroupRouting()).route(progress(*topics), given)
         (commit,) = route.commits
         assert not route.ignored
         return commit.cluster
@@ -374,12 +374,12 @@ class TestSecurity:
 
     def test_delegation_tokens_are_javas(self) -> None:
         """Where Spark has tokens, a source that says nothing of security is left to Java."""
-        rules = GroupRouting(
+        routing = GroupRouting(
             names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "k:1"}
         )
         told = {**SERVERS, TOKENS: "true"}
         clients = [
-            rules.route(progress({"t": {0: 5}}), given).commits[0].cluster.client
+            routing.route(progress({"t": {0: 5}}), given).commits[0].cluster.client
             for given in ({0: told}, {0: {**told, **PLAIN}}, {0: SERVERS}, None)
         ]
         assert clients == ["java", "librdkafka", "librdkafka", "librdkafka"]
@@ -387,21 +387,22 @@ class TestSecurity:
     def test_kerberos_is_javas_unless_librdkafka_is_known_to_do_it(self) -> None:
         """The wheels' librdkafka cannot."""
         roads = [
-            self.cluster(TICKET, rules=rules).client for rules in (None, GroupRouting(gssapi=True))
+            self.cluster(TICKET, routing=routing).client
+            for routing in (None, GroupRouting(gssapi=True))
         ]
         assert roads == ["java", "librdkafka"]
 
     def test_what_the_listener_is_given_wins(self) -> None:
         """The user's properties go before those of the source, its servers among them."""
-        rules = GroupRouting(kafka={"bootstrap.servers": "mine:1", "sasl.username": "bob"})
-        cluster = self.cluster(PLAIN, rules=rules)
+        routing = GroupRouting(kafka={"bootstrap.servers": "mine:1", "sasl.username": "bob"})
+        cluster = self.cluster(PLAIN, routing=routing)
         assert dict(cluster.properties) == {
             "bootstrap.servers": "mine:1",
             "security.protocol": "sasl_plaintext",
             "sasl.username": "bob",
         }
         assert dict(
-            self.cluster(TOKEN, rules=GroupRouting(kafka={"client.id": "x"})).properties
+            self.cluster(TOKEN, routing=GroupRouting(kafka={"client.id": "x"})).properties
         ) == {
             "bootstrap.servers": "k:9092",
             **{name.removeprefix("kafka."): text for name, text in TOKEN.items()},
@@ -469,21 +470,21 @@ class TestSettings:
 
     def test_explicit_servers_serve_without_the_query(self) -> None:
         """With servers and group given, nothing needs to be read from the running query."""
-        rules = GroupRouting(
+        routing = GroupRouting(
             names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "mine:1"}
         )
-        route = rules.route(progress({"t": {0: 5}}), None)
+        route = routing.route(progress({"t": {0: 5}}), None)
         assert groups(route) == {"g": {T0: 5}}
         assert str(route.commits[0].cluster) == "mine:1"
 
     def test_client_settings_win_and_stay_hidden(self) -> None:
         """The listener's own client settings go to the client and to no text."""
         secret = {"security.protocol": "SASL_SSL", "sasl.password": "hunter2"}
-        rules = GroupRouting(kafka=secret)
+        routing = GroupRouting(kafka=secret)
         given = options(eo_commit_group="g", kafka_security_protocol="SASL_SSL")
-        (commit,) = rules.route(progress({"t": {0: 5}}), {0: given}).commits
+        (commit,) = routing.route(progress({"t": {0: 5}}), {0: given}).commits
         assert dict(commit.cluster.properties)["sasl.password"] == "hunter2"
-        for shown in (repr(rules), repr(commit), str(commit.cluster), repr(commit.cluster)):
+        for shown in (repr(routing), repr(commit), str(commit.cluster), repr(commit.cluster)):
             assert "hunter2" not in shown
 
     def test_equal_properties_are_one_cluster(self) -> None:

@@ -27,23 +27,23 @@ def offsets(found: GroupOffsets) -> dict[TopicPartition, int]:
 
 def test_the_least_counts_and_is_told_once() -> None:
     """Two runs that share a partition: the slower decides there; elsewhere each for itself."""
-    claims = SharedPartitions()
-    first, told = claims.lowest("r1", "fast", commit(p0=9, p1=9))
+    runs = SharedPartitions()
+    first, told = runs.lowest("r1", "fast", commit(p0=9, p1=9))
     assert (offsets(first), told) == ({P0: 9, P1: 9}, None)
-    second, told = claims.lowest("r2", "slow", commit(p0=4))
+    second, told = runs.lowest("r2", "slow", commit(p0=4))
     assert offsets(second) == {P0: 4}
     assert told is not None
     assert (told.readers, told.partitions) == (("fast", "slow"), (P0,))
-    again, told = claims.lowest("r1", "fast", commit(p0=20, p1=20))
+    again, told = runs.lowest("r1", "fast", commit(p0=20, p1=20))
     assert (offsets(again), told) == ({P0: 4, P1: 20}, None)
 
 
 def test_what_is_shared_is_told_in_order() -> None:
     """Partitions by topic and number, runs by name, whoever came first."""
-    claims = SharedPartitions()
+    runs = SharedPartitions()
     many = {f"p{number}": 9 for number in reversed(range(50))}
-    claims.lowest("r1", "zulu", commit(**many))
-    _, told = claims.lowest("r2", "alpha", commit(**many))
+    runs.lowest("r1", "zulu", commit(**many))
+    _, told = runs.lowest("r2", "alpha", commit(**many))
     assert told is not None
     assert told.partitions == tuple(TopicPartition("t", number) for number in range(50))
     assert told.readers == ("alpha", "zulu")
@@ -51,64 +51,64 @@ def test_what_is_shared_is_told_in_order() -> None:
 
 def test_a_run_that_ended_holds_nobody_up() -> None:
     """What a run had reached is forgotten with it."""
-    claims = SharedPartitions()
-    claims.lowest("r1", "fast", commit(p0=9))
-    claims.lowest("r2", "slow", commit(p0=4))
-    (freed,) = claims.drop("r2")
+    runs = SharedPartitions()
+    runs.lowest("r1", "fast", commit(p0=9))
+    runs.lowest("r2", "slow", commit(p0=4))
+    (freed,) = runs.drop("r2")
     assert offsets(freed) == {P0: 9}  # though it has nothing new to say
-    found, _ = claims.lowest("r1", "fast", commit(p0=10))
+    found, _ = runs.lowest("r1", "fast", commit(p0=10))
     assert offsets(found) == {P0: 10}
 
 
 def test_runs_on_other_partitions_or_groups_share_nothing() -> None:
     """Two queries that divide a topic between them feed one group, each for itself."""
-    claims = SharedPartitions()
-    claims.lowest("r1", "left", commit(p0=9))
-    found, told = claims.lowest("r2", "right", commit(p1=4))
+    runs = SharedPartitions()
+    runs.lowest("r1", "left", commit(p0=9))
+    found, told = runs.lowest("r2", "right", commit(p1=4))
     assert (offsets(found), told, found.rivals) == ({P1: 4}, None, frozenset())
-    assert claims.rivals("r2", commit(p1=4)) == ()
-    found, told = claims.lowest("r3", "other", replace(commit(p0=1), group="h"))
+    assert runs.rivals("r2", commit(p1=4)) == ()
+    found, told = runs.lowest("r3", "other", replace(commit(p0=1), group="h"))
     assert (offsets(found), told) == ({P0: 1}, None)
-    assert claims.drop("r2") == ()
+    assert runs.drop("r2") == ()
 
 
 def test_rivals_are_those_on_the_same_partitions() -> None:
     """A commit names the partitions that others feed too, and who they are can be asked."""
-    claims = SharedPartitions()
-    assert not claims.holds("r1", commit(p0=9))
-    claims.lowest("r1", "zulu", commit(p0=9, p1=9))
-    assert claims.holds("r1", commit(p0=9))
-    assert not claims.holds("r1", replace(commit(p0=9), group="h"))
-    found, told = claims.lowest("r2", "alpha", commit(p1=20))
+    runs = SharedPartitions()
+    assert not runs.feeds("r1", commit(p0=9))
+    runs.lowest("r1", "zulu", commit(p0=9, p1=9))
+    assert runs.feeds("r1", commit(p0=9))
+    assert not runs.feeds("r1", replace(commit(p0=9), group="h"))
+    found, told = runs.lowest("r2", "alpha", commit(p1=20))
     assert told is not None
     assert told.readers == ("alpha", "zulu")
     assert (offsets(found), set(found.rivals)) == ({P1: 9}, {P1})
-    assert claims.rivals("r2", commit(p1=20)) == ("r1",)
-    assert claims.rivals("r1", commit(p0=9)) == ()
-    assert claims.rivals("r1", replace(commit(p0=9), group="h")) == ()
+    assert runs.rivals("r2", commit(p1=20)) == ("r1",)
+    assert runs.rivals("r1", commit(p0=9)) == ()
+    assert runs.rivals("r1", replace(commit(p0=9), group="h")) == ()
 
 
 def test_sharing_is_told_again_when_nobody_was_left_in_between() -> None:
     """A group that was empty begins anew; while one is left it was said."""
-    claims = SharedPartitions()
+    runs = SharedPartitions()
     for round_ in range(2):
-        claims.lowest("r1", "one", commit(p0=9))
-        assert claims.lowest("r2", "two", commit(p0=4))[1] is not None
-        claims.drop("r2")
-        assert claims.lowest("r2", "two", commit(p0=4))[1] is None, round_
-        claims.drop("r1")
-        claims.drop("r2")
-    assert not claims._claims
-    assert not claims._said
+        runs.lowest("r1", "one", commit(p0=9))
+        assert runs.lowest("r2", "two", commit(p0=4))[1] is not None
+        runs.drop("r2")
+        assert runs.lowest("r2", "two", commit(p0=4))[1] is None, round_
+        runs.drop("r1")
+        runs.drop("r2")
+    assert not runs._groups
+    assert not runs._reported
 
 
 def test_an_end_frees_those_on_its_partitions_alone() -> None:
     """Who was not held up is not offered again; among those left the least counts still."""
-    claims = SharedPartitions()
-    claims.lowest("r1", "one", commit(p0=9))
-    claims.lowest("r2", "two", commit(p0=7))
-    claims.lowest("r3", "three", commit(p1=5))
-    claims.lowest("r4", "four", commit(p0=4))
-    freed = claims.drop("r4")
+    runs = SharedPartitions()
+    runs.lowest("r1", "one", commit(p0=9))
+    runs.lowest("r2", "two", commit(p0=7))
+    runs.lowest("r3", "three", commit(p1=5))
+    runs.lowest("r4", "four", commit(p0=4))
+    freed = runs.drop("r4")
     assert [offsets(one) for one in freed] == [{P0: 7}, {P0: 7}]
-    assert claims.drop("nobody") == ()
+    assert runs.drop("nobody") == ()

@@ -281,7 +281,7 @@ def test_one_that_is_watched_is_not_renewed_at_every_look(
 
 
 @pytest.mark.parametrize(
-    ("mode", "what", "meaning"),
+    ("mode", "what", "mode_effect"),
     [
         (QueryMode.ASYNC_PROGRESS, "asynchronous progress tracking", "follows the checkpoint"),
         (QueryMode.CONTINUOUS, "continuous", "sends no progress events"),
@@ -289,7 +289,7 @@ def test_one_that_is_watched_is_not_renewed_at_every_look(
     ],
 )
 def test_a_query_of_another_kind_is_noticed_once(
-    office: Office, queries: MemoryQueries, mode: QueryMode, what: str, meaning: str
+    office: Office, queries: MemoryQueries, mode: QueryMode, what: str, mode_effect: str
 ) -> None:
     """What its kind means for its group is said once a run."""
     queries.modes["r1"] = mode
@@ -298,7 +298,7 @@ def test_a_query_of_another_kind_is_noticed_once(
         office.buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
         office.serve(float(batch))
     (told,) = office.of(QueryModeDetected)
-    assert (told.mode, meaning in told.effect) == (what, True)
+    assert (told.mode, mode_effect in told.effect) == (what, True)
 
 
 def test_an_ordinary_query_is_not_worth_a_word(office: Office) -> None:

@@ -124,9 +124,9 @@ def test_each_batch_that_is_left_at_a_close_is_named(
     routed.router.progressed(event(8, 5, 9, run="r4", query="r4"))
     routed.router.close(soon(0.05))
     release.set()
-    said = routed.left()
-    assert sorted(text[:8] for text in said) == ["batch 7 ", "batch 7 ", "batch 7 ", "batch 8 "]
-    assert all("Spark did not answer in time" in text for text in said)
+    reported = routed.left()
+    assert sorted(text[:8] for text in reported) == ["batch 7 ", "batch 7 ", "batch 7 ", "batch 8 "]
+    assert all("Spark did not answer in time" in text for text in reported)
 
 
 def test_what_was_served_before_the_close_is_not_named(
