@@ -149,7 +149,36 @@ def test_packages_of_the_shim_import_downwards() -> None:
 # Words that stood for something that Kafka, Spark or PostgreSQL has a name for; docs/glossary.md
 # has those that are used.
 BANNED = frozenset(
-    {"breach", "halt", "heartbeat", "hole", "holes", "malfunction", "noticed", "road", "roads"}
+    {
+        "agenda",
+        "bench",
+        "board",
+        "breach",
+        "clerk",
+        "complaints",
+        "desk",
+        "distrust",
+        "halt",
+        "heartbeat",
+        "hole",
+        "holes",
+        "hurried",
+        "hurry",
+        "inbox",
+        "lane",
+        "looks",
+        "malfunction",
+        "noticed",
+        "road",
+        "roads",
+        "router",
+        "stir",
+        "surroundings",
+        "teller",
+        "telling",
+        "unseen",
+        "vigil",
+    }
 )
 
 

@@ -110,7 +110,7 @@ class ConnectionErrors:
         self.fatal: Answer | None = None
         self.connections_lost = 0
 
-    def hear(self, error: Answer) -> None:
+    def record(self, error: Answer) -> None:
         """Take one up; it is an `error_cb`."""
         if error.name() in _NO_REASON:
             return
@@ -163,7 +163,7 @@ class Client:
             **properties,
             **role.fixed,
             "group.id": group,
-            "error_cb": self._connection_errors.hear,
+            "error_cb": self._connection_errors.record,
             "logger": SILENT,
         }
         if on_commit is not None:
@@ -178,11 +178,11 @@ class Client:
             raised: object = sys.exc_info()[1]
             if not isinstance(raised, Answer):
                 raise
-            self._connection_errors.hear(raised)
+            self._connection_errors.record(raised)
             return
         error = message.error() if message is not None else None
         if error is not None:  # a consumer that does not fetch gets nothing but errors
-            self._connection_errors.hear(error)
+            self._connection_errors.record(error)
 
     @property
     def connections_lost(self) -> int:

@@ -143,7 +143,7 @@ class RecordReader:
                 "enable.partition.eof": "true",
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed" if committed else "read_uncommitted",
-                "error_cb": self._connection_errors.hear,
+                "error_cb": self._connection_errors.record,
                 "logger": SILENT,
             }
             found = self._consumers[committed] = accepted(Consumer, settings)

@@ -60,7 +60,7 @@ class OffsetProducer:
             {
                 **common({**_TRANSACTIONAL, **properties}),
                 "transactional.id": transactional_id,
-                "error_cb": self.connection_errors.hear,
+                "error_cb": self.connection_errors.record,
                 "logger": SILENT,
             },
         )
@@ -136,7 +136,7 @@ class OffsetProducer:
         try:
             self._producer.poll(0)
         except KafkaException as error:  # one that is fatal comes out of here every time
-            self.connection_errors.hear(answer_of(error))
+            self.connection_errors.record(answer_of(error))
 
     def close(self) -> None:
         """End it.
