@@ -47,7 +47,7 @@ class NoRows(PostgresSink):
     """A sink that does everything for a batch but fetch and copy rows."""
 
     def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # a sink is given it
-        """Look at the table, and write the ledger in a transaction."""
+        """Read the table, and write the ledger in a transaction."""
         writer = self._writer(entry.query)
         self._asked(writer, lambda link: self._layout(link, frame, entry, direct=True))
         with writer.transaction(self._connection(writer), entry) as counts:

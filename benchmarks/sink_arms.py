@@ -39,7 +39,7 @@ class Batch:
 
 @dataclass(slots=True, kw_only=True)
 class Arm:
-    """One way to write; `times` are the seconds of its runs."""
+    """One write method; `times` are the seconds of its runs."""
 
     name: str
     prepare: Callable[[], None]

@@ -1,4 +1,4 @@
-"""The proof against a real Kafka: transactions, compaction, retention, and a topic made anew."""
+"""The proof against a real Kafka: transactions, compaction, retention, and a topic recreated."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def servers() -> Iterator[str]:
 
 
 def test_transactions(servers: str) -> None:
-    """Markers, aborted and open records are told apart, and only a lost record is wrong."""
+    """Markers, aborted and open records are distinguished, and only a lost record is wrong."""
     topic = create(servers)
     tp = TopicPartition(topic, 0)
     produce(servers, topic, range(10))  # 0..10, and a marker at 10
@@ -134,7 +134,7 @@ def test_transactions(servers: str) -> None:
     left_open.abort_transaction(30)
 
 
-def test_retention_and_a_topic_made_anew(servers: str) -> None:
+def test_retention_and_a_topic_recreated(servers: str) -> None:
     """What Kafka has deleted is unprovable, and an older topic's rows are told by its id."""
     topics = Topics(servers)
     topic = topics.create(partitions=1)

@@ -134,8 +134,8 @@ def test_each_kind(
     assert found(sorted(rows), log) == [(kind, OffsetRange(*span)) for kind, span in expected]
 
 
-def test_a_topic_made_anew_is_not_read() -> None:
-    """Its records are others than those whose rows are looked for."""
+def test_a_topic_recreated_is_not_read() -> None:
+    """Its records are others than those whose rows are searched for."""
     log = Log(replace(LOG, topic_id="two"))
     assert found(range(9), log) == [(AuditFindingKind.RECREATED, OffsetRange(0, 10))]
     assert log.asked == []

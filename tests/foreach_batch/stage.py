@@ -52,7 +52,7 @@ class ListFrames:
 
     def replan(self, frame: Frame) -> Frame:
         """Note it."""
-        self.log.append("anew")
+        self.log.append("replan")
         return frame
 
     def hold(self, frame: Frame) -> Frame:

@@ -39,7 +39,7 @@ from tests.foreach_batch.plans import P0, P1, P2, U0, Ranges, head_of, judged, p
         ((0, 5), (0, 5), BatchVerdict.REPLAY),
     ],
 )
-def test_what_continues_or_repeats_is_told_by_its_range(
+def test_what_continues_or_repeats_is_recognised_by_its_range(
     head: tuple[int, int] | None, planned: tuple[int, int], verdict: BatchVerdict
 ) -> None:
     """First, next and replayed ranges are recognised, whatever the batch's number is."""
@@ -79,7 +79,7 @@ def test_whatever_does_not_continue_is_an_error_of_its_kind(
     error: type[GuardError],
     offsets: tuple[int, int],
 ) -> None:
-    """Gaps, overlaps and steps back are told apart, with the offsets in question."""
+    """Gaps, overlaps and steps back are distinguished, with the offsets in question."""
     heads = {} if head is None else {P0: head_of(*head)}
     with pytest.raises(error) as raised:
         judged(plan_of({P0: planned}), heads)
@@ -212,7 +212,7 @@ def test_a_new_partition_that_is_alone_gets_its_head_after_the_others() -> None:
         ({P0: head_of(0, 4), P1: head_of(0, 3)}, 7, BatchVerdict.NEXT, [P1]),
     ],
 )
-def test_a_batch_without_offsets_is_told_by_its_number(
+def test_a_batch_without_offsets_is_recognised_by_its_number(
     heads: dict[TopicPartition, Head],
     batch_id: int,
     verdict: BatchVerdict,
@@ -348,7 +348,7 @@ def test_an_unknown_topic_id_is_no_other_id() -> None:
 
 
 def test_a_partition_that_is_no_longer_read_is_refused() -> None:
-    """A topic that is read must be read whole; one that no source reads is not looked at."""
+    """A topic that is read must be read whole; one that no source reads is not checked."""
     heads = {P0: head_of(0, 5), P1: head_of(0, 3), U0: head_of(0, 8, topic_id="U")}
     with pytest.raises(PartitionVanishedError) as raised:
         judged(plan_of({P0: (5, 9)}), heads)

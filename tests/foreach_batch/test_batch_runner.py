@@ -69,7 +69,7 @@ def one(stage: Stage) -> MemorySink:
     return sink
 
 
-def test_each_batch_is_applied_once_and_told() -> None:
+def test_each_batch_is_applied_once_and_reported() -> None:
     """Two batches and a repetition of the second: all rows once, and an event for each."""
     stage = stage_of()
     for number in (0, 1, 1):
@@ -404,7 +404,7 @@ def test_a_transform_may_make_a_frame_for_each_sink() -> None:
     stage.batches(transform=transform).run(frame, 0)
     assert [len(sink.rows) for sink in stage.sinks if isinstance(sink, MemorySink)] == [1, 2]
     assert not frame.held
-    assert stage.frames.log == ["hold", "anew", "anew", "release"]
+    assert stage.frames.log == ["hold", "replan", "replan", "release"]
     results: list[Any] = [
         [frame],
         (frame,) * 3,
@@ -434,7 +434,7 @@ def test_nothing_is_written_anywhere_when_one_sink_must_not_get_a_batch() -> Non
     assert (failed.sink, failed.error) == ("memory b", "RegressionError")
 
 
-def test_an_accepted_gap_is_told() -> None:
+def test_an_accepted_gap_is_reported() -> None:
     """The gap stands in the event and in the ledger's history."""
     stage = stage_of()
     stage.run(0)
@@ -449,7 +449,7 @@ def test_an_accepted_gap_is_told() -> None:
     assert entry.moves[P0].gap == OffsetRange(2, 4)
 
 
-def test_partitions_alone_continue_where_each_stands() -> None:
+def test_partitions_alone_continue_from_their_heads() -> None:
     """After a crash between two partitions' transactions only the other is written."""
     stage = stage_of(MemorySink(per_partition=True))
     with crashing("sink.committed"), pytest.raises(Crash):
@@ -463,7 +463,7 @@ def test_partitions_alone_continue_where_each_stands() -> None:
     assert told.replayed == {P0: OffsetRange(0, 2)}
 
 
-def test_two_of_them_for_one_sink_in_one_run_are_told() -> None:
+def test_two_of_them_for_one_sink_in_one_run_are_reported() -> None:
     """The second's rows would be taken for applied; with a name of its own it writes them."""
     stage = stage_of()
     plans = Run(stage.plans, 0)
@@ -493,7 +493,7 @@ def test_a_function_that_tries_again_itself_is_served(per_partition: bool) -> No
     assert offsets(sinks[0]) == offsets(sinks[1]) == WHOLE
 
 
-def test_state_that_is_left_behind_is_told_once() -> None:
+def test_state_that_is_left_behind_is_reported_once() -> None:
     """A stateful query that goes on in the ledger with a new checkpoint has an empty state."""
     for stateful, told in ((True, 1), (False, 0)):
         stage = stage_of(stateful=stateful)
@@ -504,7 +504,7 @@ def test_state_that_is_left_behind_is_told_once() -> None:
         assert [type(event) for event in stage.events].count(QueryStateLost) == told
 
 
-def test_a_stateful_batch_that_nothing_would_mark_halts() -> None:
+def test_a_stateful_batch_that_nothing_would_mark_fails() -> None:
     """With no partition left its rows are not dropped in silence."""
     stage = stage_of(stateful=True)
     stage.run(0)
@@ -515,7 +515,7 @@ def test_a_stateful_batch_that_nothing_would_mark_halts() -> None:
     assert isinstance(stage.events[-1], BatchFailed)
 
 
-def test_every_error_is_told() -> None:
+def test_every_error_is_reported() -> None:
     """Of planning, naming, the transform and Spark too; a stranger's words are not repeated."""
 
     def failed(stage: Stage, error: type[Exception], **how: Any) -> BatchFailed:
@@ -555,7 +555,7 @@ def test_consent_to_a_recreated_topic_reaches_the_judgement() -> None:
 
 
 def test_a_plan_older_than_the_ledger_takes_no_topic_back() -> None:
-    """A driver that stood still before the topic was made anew asks Kafka again, and is refused."""
+    """Suspended before the topic was recreated, a driver asks Kafka again, and is refused."""
     stage = stage_of()
     zombie = stage.batches(on_recreated="restart")
     run = zombie._plans

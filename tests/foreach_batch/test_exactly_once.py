@@ -227,7 +227,7 @@ def test_a_frame_that_has_run_is_held_too(jobs: Jobs, topics: Topics, listed: bo
 
 
 def test_lost_records(jobs: Jobs, topics: Topics) -> None:
-    """What Kafka deleted before it was read halts the query, unless the loss is accepted."""
+    """What Kafka deleted before it was read fails the query, unless the loss is accepted."""
     topic = topics.create(partitions=1)
     tp = TopicPartition(topic, 0)
     topics.fill(topic, 5)

@@ -26,7 +26,7 @@ def stage_of(*sinks: MemorySink, **how: Any) -> Stage:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_renamed_query_doubles_nothing(number: int) -> None:
-    """Renamed when its last batch was in the sink and not in Spark's commits: it halts."""
+    """Renamed when its last batch was in the sink and not in Spark's commits: it fails."""
     sink = MemorySink()
     stage = stage_of(sink)
     for batch in range(number + 1):
@@ -57,7 +57,7 @@ def test_a_query_may_be_renamed_between_two_batches() -> None:
     assert (told.gaps, told.skipped) == ({}, {P0: OffsetRange(0, 2), P1: OffsetRange(0, 1)})
 
 
-def test_an_emptied_store_halts() -> None:
+def test_an_emptied_store_fails() -> None:
     """Batch 1 of a query of which the sink has nothing is no first batch."""
     sink = MemorySink()
     stage = stage_of(sink)
@@ -112,7 +112,7 @@ def test_what_began_elsewhere_is_doubted(initial: dict[TopicPartition, int]) -> 
     assert raised.value.ranges == {P0: OffsetRange(0, 100)}
 
 
-def test_a_beginning_that_cannot_be_read_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_beginning_that_cannot_be_read_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """The batch is doubted as ever, and the log says why that is all that can be done."""
     stage = Stage(Plans(QUIET, continued=READ, unreadable=True), [MemorySink()])
     with pytest.raises(NotInLedgerError):
@@ -269,7 +269,7 @@ def test_a_query_that_is_renamed_back_doubles_nothing() -> None:
 
 
 def test_the_newest_runs_are_remembered() -> None:
-    """A process that starts queries for ever does not grow."""
+    """A process that starts queries forever does not grow."""
     runs = Runs()
     keys = [LedgerKey("rows", str(number)) for number in range(3)]
     for key in keys[:2]:

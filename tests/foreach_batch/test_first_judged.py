@@ -116,7 +116,7 @@ def test_a_sink_without_a_ledger_is_not_doubted() -> None:
     [
         (0, (0, 5), (0, 5)),
         (7, (5, 9), (5, 9)),
-        (7, (5, 11), (5, 9)),  # planned anew with another end
+        (7, (5, 11), (5, 9)),  # planned again with another end
         (7, (9, 9), (9, 9)),  # rows of state alone
         (6, (2, 5), (5, 9)),  # an older checkpoint besides
         (9, (5, 9), (0, 7)),  # by its offsets, though its number is above that of the head
@@ -142,7 +142,7 @@ def test_rows_that_the_sink_has_under_an_old_name_are_never_written_again(
         assert "of 'old'" in str(raised.value)
 
 
-def test_another_name_that_ends_where_the_batch_begins_is_told() -> None:
+def test_another_name_that_ends_where_the_batch_begins_is_reported() -> None:
     """Nothing would be lost: the old name goes on, or by consent the new one."""
     old = {OLD: {P0: head_of(0, 5)}}
     with pytest.raises(NotInLedgerError, match="under another name") as raised:
@@ -164,7 +164,7 @@ def test_another_name_that_has_nothing_of_a_partition_does_not_stop_its_beginnin
     assert not found.skipped
 
 
-def test_another_table_is_told_and_may_be_left() -> None:
+def test_another_table_is_reported_and_may_be_left() -> None:
     """The table or its schema was renamed between two batches: a new one begins by consent."""
     there = {TABLE: {P0: head_of(0, 5, batch_id=6)}}
     with pytest.raises(NotInLedgerError, match=r"of public\.old") as raised:
@@ -220,7 +220,7 @@ def test_another_name_of_other_partitions_says_nothing() -> None:
 
 
 def test_only_what_the_ledger_lacks_is_asked_for() -> None:
-    """A ledger that has each partition needs no second look, so it costs nothing."""
+    """A ledger that has each partition needs no second read, so it costs nothing."""
     heads = {P0: head_of(0, 5), P1: head_of(0, 3)}
     assert not is_unknown(plan_of({P0: (5, 9), P1: (3, 3)}), heads)
     assert not is_unknown(plan_of({P0: (5, 9)}), heads)

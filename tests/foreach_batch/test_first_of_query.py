@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
 
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_renamed_query(jobs: Jobs, topics: Topics, batches: int) -> None:
-    """Its last batch is in the sink and not in Spark's commits: under a new name it halts."""
+    """Its last batch is in the sink and not in Spark's commits: under a new name it fails."""
     topic = topics.create(partitions=1)
     sink = MemorySink()
     data = jobs.read(topic)

@@ -17,7 +17,7 @@ TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_predecessor_on_its_way_to_its_end(number: int) -> None:
+def test_a_predecessor_about_to_end(number: int) -> None:
     """It commits after its successor has read the ledger: the batch is a replay, and there once."""
     store, plans = MemoryStore(), Plans(TWO)
     if number:
@@ -71,7 +71,7 @@ def test_a_batch_of_another_query_is_no_replay() -> None:
 
 
 def test_a_ledger_of_a_newer_topic_is_not_judged_by_an_older_plan() -> None:
-    """A plan from before the topic was made anew does not put the old topic in its place."""
+    """A plan from before the topic was recreated does not put the old topic in its place."""
     store = MemoryStore()
     stage = Stage(Plans(TWO), [Meanwhile(store, other(store, 0, topic_id="T2"))])
     with pytest.raises(ForeignWriterError):
@@ -122,7 +122,7 @@ def test_it_is_judged_once_more_and_not_for_ever() -> None:
     assert len(store.rows["rows"]) == 7
 
 
-def test_two_sinks_that_turn_out_to_be_one_are_told() -> None:
+def test_two_sinks_that_turn_out_to_be_one_are_reported() -> None:
     """One table by two ways in: the second would see the batch as applied, and write nothing."""
     store = MemoryStore()
 
@@ -135,7 +135,7 @@ def test_two_sinks_that_turn_out_to_be_one_are_told() -> None:
     assert len(store.rows["rows"]) == 3
 
 
-def test_two_sinks_whose_keys_turn_out_to_be_one_are_told() -> None:
+def test_two_sinks_whose_keys_turn_out_to_be_one_are_reported() -> None:
     """A key may be certain only when the store was asked, and then nothing was written yet."""
     store = MemoryStore()
 

@@ -1,4 +1,4 @@
-"""A topic that was made anew, beside one that was not, into a sink by exactly_once."""
+"""A topic that was recreated, beside one that was not, into a sink by exactly_once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tests.topics import Topics
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]
 
 
-def test_a_topic_made_anew_is_begun_anew_and_the_other_goes_on(jobs: Jobs, topics: Topics) -> None:
+def test_a_recreated_topic_is_read_from_its_start_and_the_other_goes_on(
+    jobs: Jobs, topics: Topics
+) -> None:
     """As the error says it: all of the new topic comes, and nothing of the other comes twice."""
     recreated, other = (
         topics.create("recreated", partitions=1),

@@ -87,7 +87,7 @@ class LedgerFirst(Broken):
 
 
 class NobodyCounts(Broken):
-    """A compare-and-set whose row count is not looked at."""
+    """A compare-and-set whose row count is not checked."""
 
     def move(self, transaction: Transaction, entry: Entry) -> None:
         for tp, move in entry.moves.items():
@@ -95,7 +95,7 @@ class NobodyCounts(Broken):
 
 
 class CountsTheLast(Broken):
-    """The row count of the last head alone is looked at."""
+    """The row count of the last head alone is checked."""
 
     def move(self, transaction: Transaction, entry: Entry) -> None:
         moved = 1

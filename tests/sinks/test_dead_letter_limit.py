@@ -1,4 +1,4 @@
-"""How many rows may be put aside before the batch halts."""
+"""How many rows may be put aside before the batch fails."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def letter(at: int, reason: str = "odd", told: str | None = None) -> DeadLetter:
         (1.0, 10, 11, True),
     ],
 )
-def test_what_may_be_put_aside(most: float, dead: int, rows: int, fits: bool) -> None:
+def test_how_many_rows_may_be_dead_letters(most: float, dead: int, rows: int, fits: bool) -> None:
     """A number is one of rows, a float a share of them; all rows never, unless they are few."""
     assert DeadLetterLimit(most).allows(dead, rows) is fits
 
@@ -54,8 +54,8 @@ def test_the_limits_of_a_limit_are_limits() -> None:
     assert [DeadLetterLimit(most).most for most in (0, 0.0, 1.0)] == [0, 0.0, 1.0]
 
 
-def test_a_number_halts_as_soon_as_there_are_more() -> None:
-    """Once there are more, no further ones are looked for."""
+def test_a_number_fails_as_soon_as_there_are_more() -> None:
+    """Once there are more, no further ones are searched for."""
     refusals = Refusals(label="the table", limit=DeadLetterLimit(2))
     refusals.add([letter(1), letter(2)])
     refusals.check(100)
@@ -69,16 +69,16 @@ def test_the_error_names_the_first_and_the_most_frequent_reason() -> None:
     refusals.add([letter(7, "v is 4711", "v is too large")])
     refusals.add([letter(at, "null") for at in range(8, 68)])
     refusals.check(122)
-    with pytest.raises(PoisonRowError) as halted:
+    with pytest.raises(PoisonRowError) as failed:
         refusals.check(121)
-    said = str(halted.value)
+    said = str(failed.value)
     assert "61 rows of 121 cannot" in said
     assert "the row from offset 7 of t-1: v is too large" in said
     assert "the most frequent reason (60 times): null" in said
     assert "max_dead_letters=0.5" in said
     assert "4711" not in said
-    assert halted.value.partition == ("t", 1)
-    assert halted.value.offset == 7
+    assert failed.value.partition == ("t", 1)
+    assert failed.value.offset == 7
     with pytest.raises(PoisonRowError, match="every row"):
         refusals.check(61)
 

@@ -182,7 +182,7 @@ def test_the_other_driver_is_named(connection: sqlite3.Connection) -> None:
     assert error.ranges == {TP: OffsetRange(3, 9), gone: OffsetRange(3, 9)}
 
 
-def test_only_what_does_not_fit_is_told() -> None:
+def test_only_what_does_not_fit_is_reported() -> None:
     """Neither what stands as it was found, nor what this entry has moved itself."""
     ours, found, moved_on, gone = (TopicPartition("flights", number) for number in range(4))
     seen = heads_of(entry_of({}, dict.fromkeys((ours, found, moved_on, gone), OffsetRange(0, 3))))

@@ -1,4 +1,4 @@
-"""What a sink is told of its target, for every store."""
+"""The arguments of a sink about its target, forevery store."""
 
 from __future__ import annotations
 

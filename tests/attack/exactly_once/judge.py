@@ -48,10 +48,10 @@ def windows_at_rest(holding: Holding, partitions: int) -> list[str]:
 
 def at_the_end(holding: Holding, ends: Ends, checkpoint: Ends, group: Ends) -> list[str]:
     """What is wrong when all was processed: ledger, checkpoint and group stand at the log's end."""
-    told = {"ledger": holding.heads, "checkpoint": checkpoint, "group": group}
+    positions = {"ledger": holding.heads, "checkpoint": checkpoint, "group": group}
     return [
         f"{who} at {dict(where)}, the log ends at {dict(ends)}"
-        for who, where in told.items()
+        for who, where in positions.items()
         if dict(where) != dict(ends)
     ]
 
@@ -82,7 +82,7 @@ def _chained(holding: Holding) -> list[str]:
 def _counted(holding: Holding, *, by_partition: bool) -> list[str]:
     """What is wrong with the numbers of rows that the history gives its transactions."""
     each = {(one.batch, one.partition if by_partition else None): one for one in holding.history}
-    told = sum(one.rows for one in each.values())
-    if told == len(holding.rows):
+    applied = sum(one.rows for one in each.values())
+    if applied == len(holding.rows):
         return []
-    return [f"{len(holding.rows)} rows, the history counts {told}"]
+    return [f"{len(holding.rows)} rows, the history counts {applied}"]

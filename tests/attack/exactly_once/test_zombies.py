@@ -1,4 +1,4 @@
-"""A driver that stood still while a successor took over: when it goes on, it writes nothing."""
+"""A driver that was suspended while a successor took over: when it goes on, it writes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SPARKS = "CONCURRENT_STREAM_LOG_UPDATE|[Mm]ultiple streaming queries|already com
 
 
 def held(lives: Lives, point: str) -> Puppet:
-    """A driver that stands still at its second batch, with more to come."""
+    """A driver that is suspended at its second batch, with more to come."""
     if not lives.reaches(point):
         pytest.skip("only executors stage")
     lives.fill(lives.job.batch)

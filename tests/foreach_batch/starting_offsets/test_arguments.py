@@ -151,7 +151,7 @@ def test_a_ledger_is_one_of_a_query(cluster: type[Cluster], given: dict[str, Any
         started(**given)
 
 
-def test_a_group_begins_where_it_stands(cluster: type[Cluster]) -> None:
+def test_a_group_begins_at_its_offsets(cluster: type[Cluster]) -> None:
     """What it lacks is as `missing` says; without topics, all partitions of its own count."""
     assert started(group="g") == {"t": {"0": 5, "1": -2}}
     assert cluster.asked == {"kafka.bootstrap.servers": NOWHERE}

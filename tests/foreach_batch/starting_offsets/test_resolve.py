@@ -90,7 +90,7 @@ def test_what_no_start_can_heal(
     error: type[EoListenerError],
     ranges: dict[TopicPartition, OffsetRange],
 ) -> None:
-    """Lost records, a log cut back, a topic made anew and a vanished partition are errors."""
+    """Lost records, a log cut back, a topic recreated and a vanished partition are errors."""
     with pytest.raises(error) as raised:
         chosen(origin, logs=logs)
     assert raised.value.ranges == ranges  # type: ignore[attr-defined]  # all of them are GuardErrors
@@ -98,14 +98,14 @@ def test_what_no_start_can_heal(
     assert raised.value.fix
 
 
-def test_the_policies_do_not_reach_a_topic_made_anew() -> None:
+def test_the_policies_do_not_reach_a_topic_recreated() -> None:
     """Neither policy accepts offsets of an older topic."""
     origin = replace(ORIGIN, topic_ids={A: "older"})
     with pytest.raises(TopicRecreatedError):
         chosen(origin, missing=Policy.LATEST, out_of_range=Policy.EARLIEST)
 
 
-def test_a_topic_made_anew_begins_at_its_beginning_where_that_is_asked_for() -> None:
+def test_a_topic_recreated_begins_at_its_beginning_where_that_is_asked_for() -> None:
     """By its id or by partitions that are gone; other topics go on, and one all gone is refused."""
     other = TopicPartition("u", 0)
     logs = replace(
@@ -127,7 +127,7 @@ def test_a_topic_made_anew_begins_at_its_beginning_where_that_is_asked_for() -> 
         chosen(gone, logs=logs, recreated=Recreated.EARLIEST)
 
 
-def test_what_was_begun_of_a_topic_made_anew_goes_on() -> None:
+def test_what_was_begun_of_a_topic_recreated_goes_on() -> None:
     """Its other partitions begin at their beginning; what is gone was of the one before."""
     logs = replace(LOGS, starts={A: 0, B: 0}, ends={A: 9, B: 9}, topic_ids={"t": "two"})
     ids = {A: "two", B: "one", C: "one"}

@@ -80,7 +80,7 @@ def test_from_a_ledger(topics: Topics) -> None:
         started(topics, ledger=sink, query="p")
 
 
-def test_a_topic_made_anew(topics: Topics) -> None:
+def test_a_topic_recreated(topics: Topics) -> None:
     """A ledger that speaks of the older topic is refused, whatever the policies say."""
     topic = topics.create(partitions=1)
     tp = TopicPartition(topic, 0)

@@ -57,7 +57,7 @@ def _ledger_first(self: MemorySink, rows: list[Any], entry: Entry) -> Applied:
 
 
 def _uncounted(self: MemorySink, transaction: Any, entry: Entry) -> None:
-    """Whether a head was moved is not looked at."""
+    """Whether a head was moved is not checked."""
     try:
         _move(self, transaction, entry)
     except ForeignWriterError:
@@ -192,7 +192,7 @@ def _foreign_at_once(self: BatchRunner, due: Any, course: Any, foreign: ForeignW
 
 
 def _twice_at_most(self: BatchRunner, due: Any, frame: Any, course: Any) -> Any:
-    """The second head that was moved is not looked at."""
+    """The second head that was moved is not checked."""
     steps: Any = self
     again = self._again
 
@@ -267,7 +267,7 @@ def _same_id(self: Any, tp: Any, span: Any, verdict: Any, found: Any, gap: Any =
 
 
 def _kept(self: Any, ranges: Any) -> None:
-    """What is left of the topic before counts as vanished for ever."""
+    """What is left of the topic before counts as vanished forever."""
     for tp in self._applied.keys() - ranges.keys():
         self.errors.add(BatchErrorKind.VANISHED, tp, self._applied[tp].range)
 

@@ -42,7 +42,7 @@ def rest(world: World) -> None:
 
 
 def _settle(world: World) -> bool:
-    """Go on until nothing is left to do; False where the guard has halted for good."""
+    """Go on until nothing is left to do; False where the guard has failed the query for good."""
     for _ in range(_STEPS):
         step = next((step for one in world.drivers.values() for step in _of(world, one)), None)
         if step is not None:

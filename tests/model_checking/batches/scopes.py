@@ -1,4 +1,4 @@
-"""The searches: small ones for every run of the tests, and larger ones."""
+"""The searches: small ones forevery run of the tests, and larger ones."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ SMALL = {
     )
 }
 
-# A part of these is all that the patience of a test run reaches.
+# A part of these is all that fits into a test run.
 LARGE = {
     scope.name: scope
     for scope in (

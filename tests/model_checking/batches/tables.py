@@ -1,4 +1,4 @@
-"""The stores: what is durable of each sink, who holds its lock, and the rules for every commit."""
+"""The stores: what is durable of each sink, who holds its lock, and the rules forevery commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch in progress as the answers it was given: the product's own steps, run over them anew.
+"""A batch in progress as the answers it was given: the product's own steps, run over them again.
 
 Nothing of a running batch is kept but these answers, so it can be stopped at any of its calls,
 copied, and gone on with. The steps (`BatchRunner`), the judgement and the sink are the product's.

@@ -70,7 +70,7 @@ class World:
         self.firsts: dict[str, dict[TopicPartition, int]] = {}  # by run: where its query began
         self.meddled: set[str] = set()  # query ids whose checkpoint is not behind the ledger
         self.lossy = False  # records were deleted before anybody read them
-        self.failed: str | None = None  # the newest halt
+        self.failed: str | None = None  # the error that failed the newest batch
         self._start()
 
     def copy(self) -> World:
@@ -287,9 +287,13 @@ class World:
         assert stand is not None
         for key, table in self.tables.items():
             there = driver.robbed or table.has(batch, driver.ids, stateful=self.scope.stateful)
-            require(there, f"Spark is told that batch {driver.batch} is in {key}, and it is not")
+            require(
+                there, f"Spark was answered that batch {driver.batch} is in {key}, and it is not"
+            )
             mine = driver.robbed or table.got(batch, driver.query_id, driver.ids)
-            require(mine, f"Spark is told that {key} has batch {driver.batch}, of another query")
+            require(
+                mine, f"Spark was answered that {key} has batch {driver.batch}, of another query"
+            )
         require(
             stand.executed or not self.scope.stateful,
             f"batch {driver.batch} of a stateful query was not run",
@@ -393,7 +397,7 @@ class World:
         what = f"{driver.run}, batch {driver.batch}: {type(error).__name__}: {error}"
         if isinstance(error, ForeignWriterError):
             require(driver.overtaken, f"nobody else has written, but {what}")
-            require(not self._has_all(driver), f"a healthy replay halts: {what}")
+            require(not self._has_all(driver), f"a healthy replay fails: {what}")
         elif isinstance(error, GuardError):
             meddled = driver.query_id in self.meddled or driver.topics != self.log.lives
             halts = self.log.recreated and self.scope.how.on_recreated == "fail"

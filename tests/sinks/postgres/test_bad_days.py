@@ -258,7 +258,7 @@ def test_who_was_overtaken_before_it_began_copies_nothing(dsn: str) -> None:
 
 
 def test_a_zombie_after_its_commit_has_written(dsn: str) -> None:
-    """Where the zombie's COMMIT was on its way, its successor finds the batch in the ledger."""
+    """Where the zombie's COMMIT was in flight, its successor finds the batch in the ledger."""
     with zombie(dsn, "sink.commit-sent") as process:
         sink = PostgresSink(dsn, TABLE)
         ends = time.monotonic() + 10
@@ -439,7 +439,7 @@ def test_another_query_of_ours_is_no_zombie(dsn: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_predecessor_on_its_way_to_its_end(spark: SparkSession, dsn: str, number: int) -> None:
+def test_a_predecessor_about_to_end(spark: SparkSession, dsn: str, number: int) -> None:
     """A restart that waits for its lock finds the batch written: a replay, and no other driver."""
     plans = Plans({0: {TP: (0, 2)}, 1: {TP: (2, 4)}})
     old, new = PostgresSink(dsn, TABLE), PostgresSink(dsn, TABLE)

@@ -104,7 +104,7 @@ def modified(precision: int, scale: int) -> int:
 def test_a_column_that_is_there_is_used_as_it_is_or_refused(
     spark: str, base: str, modifier: int, encoding: Encoding | None
 ) -> None:
-    """It must keep every value and each of its digits; elements of arrays are looked at alike."""
+    """It must keep every value and each of its digits; elements of arrays are checked alike."""
     there = Existing(base=base, element=None, modifier=modifier, type_name="it")
     array = Existing(base=f"_{base}", element=base, modifier=modifier, type_name="them")
     items = ITEMS | {"elementType": spark}
@@ -174,7 +174,7 @@ def test_a_type_without_a_form_is_refused(spark: Any, said: str, fix: str) -> No
         assert fix in str(refused.value.fix)
 
 
-def test_a_refused_column_is_told_what_to_make_of_it() -> None:
+def test_a_refused_column_is_reported_with_what_to_make_of_it() -> None:
     """The type that would hold it, where it is one of the simple ones, and why."""
     there = Existing(base="numeric", element=None, modifier=655366, type_name="numeric(10,2)")
     with pytest.raises(SettingsError) as refused:

@@ -35,7 +35,7 @@ PLAIN = "s3cret@word"
         f"host=127.0.0.1 port=1 password={SECRET} sslmode=nonsense",
     ],
 )
-def test_no_secret_is_told(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_shown(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever is wrong with a dsn, its password is in no message, repr, traceback or log."""
     caplog.set_level(logging.DEBUG, logger="eo_listener")
     said = []
@@ -271,7 +271,7 @@ def test_a_function_gives_the_dsn_of_each_connection(dsn: str) -> None:
         (f"host=127.0.0.1 port=1 password={PLAIN}", RetriableSinkError, "cannot be reached"),
     ],
 )
-def test_no_secret_of_a_function_is_told(
+def test_no_secret_of_a_function_is_reported(
     given: object, error: type[EoListenerError], match: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever a function raises or returns, its secret is in no message, repr or traceback."""

@@ -1,4 +1,4 @@
-"""Chunks of rows that are sent before it is known what became of the last one: without Spark."""
+"""Chunks of rows that are sent before it is known the outcome of the last one: without Spark."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def batch(numbers: Iterable[int], text: str = "v") -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
-def test_refused_rows_of_several_chunks_are_put_aside(dsn: str) -> None:
+def test_refused_rows_of_several_chunks_become_dead_letters(dsn: str) -> None:
     """Each refused row is a dead letter, whichever chunk it is in, and every other is written."""
     script(dsn, TABLE)
     sink = PostgresSink(dsn, "t", dead_letters="dead")
@@ -61,7 +61,7 @@ def test_refused_rows_of_several_chunks_are_put_aside(dsn: str) -> None:
 
 
 def test_the_last_chunk_is_answered_for_too(dsn: str) -> None:
-    """A row that is refused in the very last chunk halts the batch, and nothing is written."""
+    """A row that is refused in the very last chunk fails the batch, and nothing is written."""
     script(dsn, TABLE)
     sink = PostgresSink(dsn, "t")
     with pytest.raises(PoisonRowError, match="offset 13"):
@@ -170,7 +170,7 @@ def test_many_chunks_do_not_overflow_the_cache_of_subtransactions(dsn: str) -> N
 
 
 def test_a_row_that_is_refused_behind_all_savepoints(dsn: str) -> None:
-    """The batch begins anew, with a savepoint for each chunk, and the row is put aside."""
+    """The batch begins again, with a savepoint for each chunk, and the row is a dead letter."""
     script(dsn, TABLE)
     sink = PostgresSink(dsn, "t", dead_letters="dead")
     numbers = [*range(100, 180), 13, *range(180, 190)]
@@ -217,7 +217,7 @@ def test_a_task_that_stages_many_chunks_commits_between(dsn: str) -> None:
     assert most <= 60
 
 
-def test_a_task_begins_anew_with_a_savepoint_for_each_chunk(dsn: str) -> None:
+def test_a_task_begins_again_with_a_savepoint_for_each_chunk(dsn: str) -> None:
     """An attempt that is the first, and not the last, may be repeated for a row refused late."""
     script(dsn, TABLE)
     numbers = [*range(100, 180), 13]

@@ -26,7 +26,7 @@ def traced(*rows: tuple[str | None, int | None, str | None]) -> list[tuple[Any, 
 
 @WRITE_METHODS
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_each_bad_row_is_put_aside(
+def test_each_bad_row_becomes_a_dead_letter(
     spark: SparkSession, dsn: str, write_method: Any, mode: Any
 ) -> None:
     """Marked, out of range, NUL, against a check, without its key: aside; others are written."""
@@ -60,7 +60,7 @@ def test_each_bad_row_is_put_aside(
 
 
 @WRITE_METHODS
-def test_without_a_table_the_batch_halts(spark: SparkSession, dsn: str, write_method: Any) -> None:
+def test_without_a_table_the_batch_fails(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """The first bad row is named with its offset, and neither rows nor ledger are written."""
     script(dsn, TABLE)
     sink = PostgresSink(dsn, "t", write_method=write_method)
@@ -74,7 +74,7 @@ def test_without_a_table_the_batch_halts(spark: SparkSession, dsn: str, write_me
 
 
 @WRITE_METHODS
-def test_too_many_bad_rows_halt(spark: SparkSession, dsn: str, write_method: Any) -> None:
+def test_too_many_bad_rows_fail(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """They are counted over the whole batch: nothing is written, and the error says why without a
     value.
     """
@@ -85,10 +85,10 @@ def test_too_many_bad_rows_halt(spark: SparkSession, dsn: str, write_method: Any
     good = [(f"good {number}", number, None) for number in range(20, 34)]
     bad = [("huge", 40_007, None), *((f"bad {number}", 13, None) for number in range(15))]
     frame = spark.createDataFrame(traced(*good, *bad), TRACED).repartition(3)
-    with pytest.raises(PoisonRowError, match=r"16 rows of 30 .*\(15 times\): .*check") as halted:
+    with pytest.raises(PoisonRowError, match=r"16 rows of 30 .*\(15 times\): .*check") as failed:
         write(sink, frame)
-    assert halted.value.partition == TP
-    assert "40007" not in str(halted.value)
+    assert failed.value.partition == TP
+    assert "40007" not in str(failed.value)
     assert ask(dsn, "SELECT * FROM t") == ask(dsn, "SELECT * FROM dead") == []
     assert sink.applied(QUERY) == {}
     assert ask(dsn, STAGES) == []
@@ -98,7 +98,7 @@ def test_too_many_bad_rows_halt(spark: SparkSession, dsn: str, write_method: Any
 
 
 def test_a_double_key_is_a_bad_row(spark: SparkSession, dsn: str) -> None:
-    """A row whose key is there already, or twice in the batch, is put aside when appended."""
+    """A row whose key is there already, or twice in the batch, is a dead letter when appended."""
     script(dsn, TABLE, "INSERT INTO t VALUES ('there', 1)")
     sink = PostgresSink(dsn, "t", dead_letters="dead")
     rows = traced(("a", 1, None), ("there", 1, None), ("b", 2, None), ("a", 3, None))
@@ -108,7 +108,7 @@ def test_a_double_key_is_a_bad_row(spark: SparkSession, dsn: str) -> None:
 
 
 def test_bytes_that_are_no_text(spark: SparkSession, dsn: str) -> None:
-    """Bytes that Spark calls a string, but are no UTF-8, are put aside with the bytes visible."""
+    """Bytes of a string that are not UTF-8, are dead letters with the bytes shown."""
     sink = PostgresSink(dsn, "t", dead_letters="dead")
     frame = spark.sql("SELECT id, cast(unhex('61FF62') AS string) AS s FROM range(2)")
     assert write(sink, frame).dead_letters == 2

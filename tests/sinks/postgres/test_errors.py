@@ -60,7 +60,7 @@ def test_what_waiting_does_not_cure_is_not_tried_again(said: str) -> None:
     assert "psql" in str(error)
 
 
-def test_a_full_server_is_told_from_one_that_is_down() -> None:
+def test_a_full_server_is_distinguished_from_one_that_is_down() -> None:
     """Who has no connection left is told to close some, not that the server is down."""
     for said in ("sorry, too many clients already", "remaining connection slots are reserved for"):
         error = unreachable("t", REACH + said)
@@ -195,7 +195,7 @@ class TooLate(errors.ActiveSqlTransaction):
     diag = HOOK  # type: ignore[assignment]  # as much of it as is read
 
 
-def test_a_standby_is_told_from_a_primary_that_refuses_a_mode() -> None:
+def test_a_standby_is_distinguished_from_a_primary_that_refuses_a_mode() -> None:
     """Both answers come from one part of the server."""
     assert isinstance(translated(Refused(), "t", "beginning"), RetriableSinkError)
     assert type(translated(TooLate(), "t", "beginning")) is SinkError

@@ -143,7 +143,7 @@ UNSET = {"spark.speculation": None}
         ),
     ],
 )
-def test_what_keeps_a_batch_from_the_way_that_is_wanted(
+def test_what_keeps_a_batch_from_the_method_that_is_wanted(
     stage: Made,
     caplog: pytest.LogCaptureFixture,
     how: dict[str, Any],
@@ -174,7 +174,7 @@ def test_the_rest_of_a_large_batch_is_not_staged(stage: Made) -> None:
 
 
 @pytest.mark.parametrize("read", [NO_RANGES, READ[:1]])
-def test_a_rest_that_cannot_be_told_is_refused(stage: Made, read: Any) -> None:
+def test_a_rest_that_is_unknown_is_refused(stage: Made, read: Any) -> None:
     """Rows that are there already would be written again."""
     with pytest.raises(SettingsError, match="the rest is unknown"):
         stage(**TASKS, read=read).method(REST)
@@ -219,7 +219,7 @@ def test_a_write_method_of_the_user_s_is_not_left(stage: Made, write_method: str
 def test_what_failed_is_not_tried_again(
     stage: Made, caplog: pytest.LogCaptureFixture, error: SinkError, tasks: WriteMethod, first: bool
 ) -> None:
-    """A right that is missing closes the staging table, anything else all ways of executors."""
+    """A right that is missing closes the staging table, anything else all methods of executors."""
     for how, method in (({}, WriteMethod.DRIVER), (TASKS, tasks)):
         one = stage(**how)
         if not first:

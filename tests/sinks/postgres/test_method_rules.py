@@ -1,4 +1,4 @@
-"""Which way a batch takes, decided without Spark and without a server."""
+"""By which method a batch is written, decided without Spark and without a server."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_choice_that_cannot_be_is_refused(given: dict[str, object], said: str)
 
 
 def test_what_was_not_proved_is_not_taken() -> None:
-    """What keeps executors from the server is said of both ways of theirs, a right only of one."""
+    """What keeps executors from the server prevents both methods, a missing right only one."""
     both = Proved(executors="no module", staging="no right")
     assert [both.obstacle(method) for method in WriteMethod] == [None, "no module", "no module"]
     one = Proved(staging="no right")

@@ -192,7 +192,7 @@ def test_own_statements_may_not_commit(spark: SparkSession, dsn: str, statements
 
 
 @WRITE_METHODS
-def test_a_dropped_table_is_not_made_anew(spark: SparkSession, dsn: str, write_method: Any) -> None:
+def test_a_dropped_table_is_not_recreated(spark: SparkSession, dsn: str, write_method: Any) -> None:
     """The ledger has rows of it: recreated it would begin in the middle."""
     sink = PostgresSink(dsn, "t's", write_method=write_method)
     frame = spark.range(2).toDF("v")
@@ -212,7 +212,7 @@ def test_a_dropped_table_is_not_made_anew(spark: SparkSession, dsn: str, write_m
     assert ask(dsn, 'SELECT count(*) FROM "t\'s"') == [2]
 
 
-def test_a_sink_without_a_ledger_makes_its_table_anew(spark: SparkSession, dsn: str) -> None:
+def test_a_sink_without_a_ledger_recreates_its_table(spark: SparkSession, dsn: str) -> None:
     """In mode idempotent nothing says that there were rows."""
     sink = PostgresSink(dsn, "t", mode="idempotent", keys="v")
     for _ in range(2):
@@ -222,7 +222,7 @@ def test_a_sink_without_a_ledger_makes_its_table_anew(spark: SparkSession, dsn: 
         script(dsn, "DROP TABLE t")
 
 
-def test_one_table_by_two_names_is_told(spark: SparkSession, dsn: str) -> None:
+def test_one_table_by_two_names_is_reported(spark: SparkSession, dsn: str) -> None:
     """With its schema named and without, the ledger has one key for it: nothing is written."""
     (schema,) = ask(dsn, "SELECT current_schema()")
     plans = Plans({0: {TP: (0, 2)}})

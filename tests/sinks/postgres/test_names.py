@@ -98,7 +98,7 @@ def test_create_false_says_what_to_type(spark: SparkSession, dsn: str) -> None:
     assert write(sink, frame).rows == 1
 
 
-def test_a_role_without_rights_is_told(spark: SparkSession, dsn: str) -> None:
+def test_a_role_without_rights_is_reported(spark: SparkSession, dsn: str) -> None:
     """A role that may not make the ledger, or not write the table, is told what it lacks."""
     with another_role(dsn, "GRANT USAGE ON SCHEMA {schema} TO {role}") as poor:
         with pytest.raises(SinkError, match=r"permission denied for schema.*GRANT"):

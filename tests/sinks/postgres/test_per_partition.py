@@ -145,7 +145,7 @@ def test_only_what_the_entry_holds_is_written(
 def test_one_bad_partition_leaves_the_others(
     dsn: str, frame: DataFrame, topic: str, spans: Spans
 ) -> None:
-    """A refused row halts its partition alone, and the error names it."""
+    """A refused row fails its partition alone, and the error names it."""
     script(dsn, 'CREATE TABLE t ("partition" int CHECK ("partition" <> 2), value text)')
     sink = by_tasks(dsn)
     entry = entry_of(sink.applied(QUERY), spans)
@@ -216,7 +216,7 @@ def test_a_plan_with_other_tasks_is_one_transaction(
     assert caplog.text.count("one transaction each") == 1
 
 
-def test_the_rest_of_a_batch_must_be_told_from_what_is_written(
+def test_the_rest_of_a_batch_must_be_distinguished_from_what_is_written(
     dsn: str, frame: DataFrame, topic: str, spans: Spans
 ) -> None:
     """A shuffle that the transform has got since would write rows that are there already."""

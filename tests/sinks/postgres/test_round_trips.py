@@ -83,7 +83,7 @@ def move(writer: TransactionWriter, link: Connection, entry: Entry) -> None:
     ],
 )
 def test_how_often_a_batch_waits(dsn: str, how: dict[str, Any], most: int) -> None:
-    """The heads are read, the tables looked at, the transaction begun and the heads locked, rows
+    """The heads are read, the tables read, the transaction begun and the heads locked, rows
     copied (two), the ledger moved, and committed: one round trip each. A merge has six more.
     """
     with closing(PostgresSink(dsn, "t", **how)) as sink:

@@ -46,7 +46,7 @@ def test_rows_without_a_key_are_no_duplicates(dsn: str) -> None:
     sink.close()
 
 
-def test_rows_without_a_key_are_each_put_aside(dsn: str) -> None:
+def test_rows_without_a_key_each_become_dead_letters(dsn: str) -> None:
     """Where the key may not be null, every such row is a dead letter of its own."""
     script(dsn, "CREATE TABLE t (k int PRIMARY KEY, v int)")
     sink = PostgresSink(dsn, "t", mode="upsert", keys="k", dead_letters="dead")
@@ -174,7 +174,7 @@ def test_a_row_that_a_trigger_refuses_is_a_dead_letter(dsn: str, mode: Any, rais
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_a_batch_of_refused_rows_halts(dsn: str, mode: Any) -> None:
+def test_a_batch_of_refused_rows_fails(dsn: str, mode: Any) -> None:
     """Over the limit nothing is written, no dead letter either; the error says why, without a
     value.
     """
@@ -203,10 +203,10 @@ def test_a_batch_of_refused_rows_halts(dsn: str, mode: Any) -> None:
                 [row for row in rows if row in bad]
             )
         else:
-            with pytest.raises(PoisonRowError, match=r"check|not-null|every row") as halted:
+            with pytest.raises(PoisonRowError, match=r"check|not-null|every row") as failed:
                 rows_put(sink, kinds, *rows)
-            assert (halted.value.partition, halted.value.offset) == (TP, 20)
-            assert "500" not in str(halted.value)
+            assert (failed.value.partition, failed.value.offset) == (TP, 20)
+            assert "500" not in str(failed.value)
             assert ask(dsn, "SELECT * FROM t") == ask(dsn, "SELECT * FROM dead") == []
             assert sink.applied(QUERY) == before
         sink.close()
@@ -223,8 +223,8 @@ def test_a_double_key_is_named_without_its_value(dsn: str) -> None:
     sink.close()
 
 
-def test_the_first_refused_row_is_enough_to_halt(dsn: str) -> None:
-    """Without a table for dead letters no more than one row is looked for."""
+def test_the_first_refused_row_is_enough_to_fail(dsn: str) -> None:
+    """Without a table for dead letters no more than one row is searched for."""
     script(dsn, "CREATE TABLE t (k int CHECK (k < 0), v int)")
     sink = PostgresSink(dsn, "t")
     seen: list[str] = []
@@ -235,7 +235,7 @@ def test_the_first_refused_row_is_enough_to_halt(dsn: str) -> None:
 
 
 def test_any_reason_can_be_kept(dsn: str) -> None:
-    """A reason with NUL, which the server does not take, is kept with it spelt out."""
+    """A reason with NUL, which the server does not take, is kept with it escaped."""
     sink = PostgresSink(dsn, "t", dead_letters="dead")
     script(dsn, "CREATE TABLE t (k int)")
     fields = {"k": "integer", "eo_poison": "string"}
@@ -323,7 +323,7 @@ def test_a_function_may_change_how_it_reads(dsn: str) -> None:
 def test_a_lossy_column_is_refused(
     spark: Any, base: str, element: str | None, modifier: int, fits: bool
 ) -> None:
-    """Elements of arrays are looked at as values are, and a text goes into no type that rounds."""
+    """Elements of arrays are checked as values are, and a text goes into no type that rounds."""
     there = Existing(base=base, element=element, modifier=modifier, type_name="it")
     if fits:
         assert column_format("c", spark, there).postgres == "it"

@@ -152,7 +152,7 @@ def test_two_writers_of_the_same_keys_do_not_deadlock(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["lost", "kept"])
-def test_a_trigger_that_leaves_rows_out_halts(dsn: str, method: Any) -> None:
+def test_a_trigger_that_leaves_rows_out_fails_the_batch(dsn: str, method: Any) -> None:
     """A row that a trigger drops was not written; one that it need not write is there."""
     drop = "IF NEW.v = 13 THEN RETURN NULL; END IF; RETURN NEW;"
     script(

@@ -93,7 +93,7 @@ def test_what_needs_executors_is_refused_under_connect(dsn: str) -> None:
 def test_a_trigger_that_leaves_rows_out_is_named(
     spark: SparkSession, dsn: str, write_method: Literal["driver", "staging"]
 ) -> None:
-    """Rows that the table's own trigger drops would be missing without a word."""
+    """Rows that the table's own trigger drops would be missing without a report."""
     script(
         dsn,
         "CREATE TABLE t (id bigint)",

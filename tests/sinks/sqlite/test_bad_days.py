@@ -54,13 +54,13 @@ def test_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.Monkey
     assert not path.exists()
 
 
-def test_a_folder_that_cannot_be_written_is_told() -> None:
+def test_a_folder_that_cannot_be_written_is_reported() -> None:
     """/proc takes no files, whoever asks."""
     with pytest.raises(SinkError, match="may not write the folder"):
         SqliteSink("/proc/eo.db", "t").applied(QUERY)
 
 
-def test_a_file_of_another_kind_is_told_and_left_alone(path: Path) -> None:
+def test_a_file_of_another_kind_is_reported_and_left_alone(path: Path) -> None:
     """What is no database stays as it is."""
     path.write_bytes(b"something else " * 100)
     with pytest.raises(SinkError, match="another kind"):
@@ -68,7 +68,7 @@ def test_a_file_of_another_kind_is_told_and_left_alone(path: Path) -> None:
     assert path.read_bytes() == b"something else " * 100
 
 
-def test_a_damaged_file_is_told(spark: SparkSession, path: Path) -> None:
+def test_a_damaged_file_is_reported(spark: SparkSession, path: Path) -> None:
     """A page that was written over is noticed, with what to do."""
     sink = SqliteSink(path, "t")
     write(sink, spark.range(2000).selectExpr("id AS v"), count=2000)
@@ -80,7 +80,7 @@ def test_a_damaged_file_is_told(spark: SparkSession, path: Path) -> None:
         write(sink, spark.range(2).toDF("v"))
 
 
-def test_a_full_database_is_told(spark: SparkSession, path: Path) -> None:
+def test_a_full_database_is_reported(spark: SparkSession, path: Path) -> None:
     """SQLite's own "full" leaves nothing behind, and the batch fits once there is room."""
     sink = SqliteSink(path, "t")
     sink.applied(QUERY)
@@ -128,7 +128,7 @@ def test_a_disk_that_fails_at_the_commit_leaves_it_open(spark: SparkSession, pat
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_predecessor_on_its_way_to_its_end(spark: SparkSession, path: Path, number: int) -> None:
+def test_a_predecessor_about_to_end(spark: SparkSession, path: Path, number: int) -> None:
     """A restart that waits for its lock finds the batch written: a replay, and no other driver."""
     plans = Plans({0: {TP: (0, 2)}, 1: {TP: (2, 4)}})
     old, new = SqliteSink(path, "t"), SqliteSink(path, "t")

@@ -180,7 +180,7 @@ def test_moments_inside_of_others_that_python_cannot_read() -> None:
         ("database or disk is full", False),
     ],
 )
-def test_a_lock_is_told_by_its_text(text: str, busy: bool) -> None:
+def test_a_lock_is_recognised_by_its_text(text: str, busy: bool) -> None:
     """Any of SQLite's three."""
     error = sqlite3.OperationalError(text)
     assert errors.is_busy(error) is busy
@@ -261,7 +261,7 @@ def test_a_failed_commit_is_known_only_where_it_met_no_sync(
         ("INSERT INTO t VALUES (3, 99)", "a trigger of the database has raised an error"),
     ],
 )
-def test_a_refused_row_is_told_without_its_values(statement: str, told: str) -> None:
+def test_a_refused_row_is_reported_without_its_values(statement: str, told: str) -> None:
     """What SQLite says names columns; what a trigger raises may hold anything."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(
@@ -278,7 +278,7 @@ def test_a_refused_row_is_told_without_its_values(statement: str, told: str) -> 
     assert "secret" not in error.problem
 
 
-def test_a_transaction_that_the_database_ended_is_told() -> None:
+def test_a_transaction_that_the_database_ended_is_reported() -> None:
     """Rows before the refused one are gone with it: it must not go on."""
     with closing(sqlite3.connect(":memory:")) as connection:
         failed = sqlite3.IntegrityError("UNIQUE constraint failed: t.k")

@@ -1,4 +1,4 @@
-"""Rows that cannot be written: aside, in the same transaction, or the batch halts."""
+"""Rows that cannot be written: aside, in the same transaction, or the batch fails."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table(path: Path) -> Path:
     return path
 
 
-def test_they_go_aside(spark: SparkSession, table: Path) -> None:
+def test_they_go_into_a_table_of_their_own(spark: SparkSession, table: Path) -> None:
     """Marked rows and refused ones lie in the table named, with origin, reason and contents."""
     sink = SqliteSink(table, "t", dead_letters="bad; rows")
     applied = write(sink, marked(spark))
@@ -52,7 +52,7 @@ def test_they_go_aside(spark: SparkSession, table: Path) -> None:
     assert json.loads(row) == {"topic": "flights", "partition": 0, "offset": 0, "v": 0}
 
 
-def test_without_a_table_for_them_the_batch_halts(spark: SparkSession, table: Path) -> None:
+def test_without_a_table_for_them_the_batch_fails(spark: SparkSession, table: Path) -> None:
     """The first is named by its origin, without its contents, and nothing is written."""
     sink = SqliteSink(table, "t")
     with pytest.raises(PoisonRowError, match=r"offset 0 of flights-0 .* odd 0\. .*dead_letters"):
@@ -81,7 +81,7 @@ def test_many_of_them(spark: SparkSession, table: Path) -> None:
     assert (applied.rows, applied.dead_letters) == (2000, 18000)
 
 
-def test_a_database_that_ends_the_transaction_is_told(spark: SparkSession, path: Path) -> None:
+def test_a_database_that_ends_the_transaction_is_reported(spark: SparkSession, path: Path) -> None:
     """A constraint that rolls all back would leave dead letters without their batch."""
     script(path, "CREATE TABLE t (v NOT NULL ON CONFLICT ROLLBACK)")
     sink = SqliteSink(path, "t", dead_letters="bad")

@@ -14,7 +14,7 @@ from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.sinks.sqlite.database import ask, script
 
 
-def test_a_batch_of_a_new_partition_does_not_make_it_anew(tmp_path: Path) -> None:
+def test_a_batch_of_a_new_partition_does_not_recreate_it(tmp_path: Path) -> None:
     """The rows of all partitions are missing, also of those that the batch has nothing of."""
     path = tmp_path / "t.sqlite"
     sink = SqliteSink(path, "t")

@@ -88,7 +88,7 @@ def test_a_stopped_holder_is_named(spark: SparkSession, table: Path, holder: Pro
     assert ask(table, "SELECT v FROM t") == [0, 1]
 
 
-def test_a_batch_waits_and_is_told(spark: SparkSession, path: Path) -> None:
+def test_a_batch_waits_and_is_reported(spark: SparkSession, path: Path) -> None:
     """BEGIN waits for another writer of this process too, and the same batch can follow."""
     sink = SqliteSink(path, "t", busy_timeout=0.2)
     entry = next_entry(sink)
@@ -113,7 +113,7 @@ def test_a_reader_that_stays_does_not_block_a_new_file(spark: SparkSession, path
     assert ask(path, "SELECT count(*) FROM t") == [4]
 
 
-def test_a_reader_at_the_commit_is_told(spark: SparkSession, path: Path) -> None:
+def test_a_reader_at_the_commit_is_reported(spark: SparkSession, path: Path) -> None:
     """With a rollback journal a reader holds COMMIT up: nothing is written, and that is known."""
     script(path, "PRAGMA journal_mode = DELETE; CREATE TABLE t (v); INSERT INTO t VALUES (7)")
     sink = SqliteSink(path, "t", busy_timeout=0.2)
@@ -158,7 +158,7 @@ def test_a_fork_has_a_connection_of_its_own(path: Path) -> None:
 
 
 def test_a_sink_in_use_can_be_sent_elsewhere(path: Path) -> None:
-    """Pickled while its file is open, it opens it anew where it arrives."""
+    """Pickled while its file is open, it opens it again where it arrives."""
     sink = SqliteSink(path, "t")
     sink.applied(QUERY)
     sent = pickle.loads(pickle.dumps(sink))  # noqa: S301  # our own

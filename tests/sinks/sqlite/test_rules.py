@@ -36,7 +36,7 @@ def test_foreign_keys_need_not_be_enforced(path: Path) -> None:
     assert put(SqliteSink(path, "t", foreign_keys=False), ROWS).rows == 2
 
 
-def test_a_foreign_key_that_is_checked_at_the_end_halts(path: Path) -> None:
+def test_a_foreign_key_that_is_checked_at_the_end_fails(path: Path) -> None:
     """What is deferred to COMMIT is nobody's row: nothing of the batch is written."""
     script(path, f"{TABLES}CREATE TABLE t (id REFERENCES p DEFERRABLE INITIALLY DEFERRED)")
     sink = SqliteSink(path, "t", dead_letters="dead")
@@ -48,7 +48,7 @@ def test_a_foreign_key_that_is_checked_at_the_end_halts(path: Path) -> None:
     assert ask(path, "SELECT * FROM t") == []
 
 
-def test_a_foreign_key_without_a_unique_parent_halts(path: Path) -> None:
+def test_a_foreign_key_without_a_unique_parent_fails(path: Path) -> None:
     """The table is wrong, and no row: the error says what to make of it."""
     script(path, "CREATE TABLE p (id); CREATE TABLE t (id REFERENCES p (id))")
     with pytest.raises(SinkError, match=r"foreign key mismatch.*UNIQUE INDEX.*foreign_keys=False"):

@@ -209,8 +209,8 @@ def test_arguments_that_cannot_be_are_refused(given: dict[str, Any], text: str) 
         SqliteSink(**{"path": "x.db", "table": "t", **given})
 
 
-def test_a_dropped_table_is_not_made_anew(spark: SparkSession, path: Path) -> None:
-    """The ledger has rows of it: made anew it would begin in the middle."""
+def test_a_dropped_table_is_not_recreated(spark: SparkSession, path: Path) -> None:
+    """The ledger has rows of it: recreated it would begin in the middle."""
     sink = SqliteSink(path, "t's", mode="append")
     frame = spark.range(2).toDF("v")
     write(sink, frame.limit(0), count=0)
@@ -226,7 +226,7 @@ def test_a_dropped_table_is_not_made_anew(spark: SparkSession, path: Path) -> No
     assert ask(path, 'SELECT count(*) FROM "t\'s"') == [2]
 
 
-def test_a_sink_without_a_ledger_makes_its_table_anew(spark: SparkSession, path: Path) -> None:
+def test_a_sink_without_a_ledger_recreates_its_table(spark: SparkSession, path: Path) -> None:
     """In mode idempotent nothing says that there were rows."""
     sink = SqliteSink(path, "t", mode="idempotent", keys="v")
     for number in range(2):

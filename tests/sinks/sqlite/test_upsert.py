@@ -179,7 +179,7 @@ def test_a_version_without_one_order_is_refused(
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_a_batch_of_refused_rows_halts(path: Path, mode: Any) -> None:
+def test_a_batch_of_refused_rows_fails(path: Path, mode: Any) -> None:
     """Over the limit nothing is written, no dead letter either; the error says why."""
     script(path, "CREATE TABLE t (k INTEGER PRIMARY KEY, v INTEGER CHECK (v < 100), w NOT NULL)")
     keys = "k" if mode == "upsert" else ()
@@ -203,9 +203,9 @@ def test_a_batch_of_refused_rows_halts(path: Path, mode: Any) -> None:
         if fits:
             assert put(sink, batch).dead_letters == len([row for row in told if row in bad])
         else:
-            with pytest.raises(PoisonRowError, match=r"CHECK|NOT NULL|every row") as halted:
+            with pytest.raises(PoisonRowError, match=r"CHECK|NOT NULL|every row") as failed:
                 put(sink, batch)
-            assert (halted.value.partition, halted.value.offset) == (TP, 20)
+            assert (failed.value.partition, failed.value.offset) == (TP, 20)
             assert ask(path, "SELECT * FROM t") == []
             assert sink.applied(QUERY) == before
         sink.close()
