@@ -28,11 +28,11 @@ def json_row(row: pa.RecordBatch) -> str:
         try:
             cells[field.name] = _plain(column[0].as_py(), field.type)
         except (UnicodeDecodeError, OverflowError):
-            cells[field.name] = _spelt(column)
+            cells[field.name] = _escaped(column)
     return json.dumps(cells, ensure_ascii=False)
 
 
-def _spelt(column: pa.Array) -> str:
+def _escaped(column: pa.Array) -> str:
     """Text that is not UTF-8 with its bytes escaped, a moment as a number."""
     if pa.types.is_temporal(column.type):
         return f"{column[0].value} since 1970 ({column.type})"

@@ -27,7 +27,7 @@ class Table:
     `upsert` brings them there.
     """
 
-    sieve: RowFilter
+    row_filter: RowFilter
     insert: str
     keys: tuple[str, ...]
     upsert: Upsert | None = None
@@ -36,7 +36,7 @@ class Table:
     def columns(self) -> tuple[str, ...]:
         """The rows' columns that `insert` takes."""
         traced = self.upsert is not None and self.upsert.traced
-        return (*self.sieve.columns, *(ORIGIN if traced else ()))
+        return (*self.row_filter.columns, *(ORIGIN if traced else ()))
 
 
 def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Schema) -> Table:
@@ -45,34 +45,36 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
     Raises SettingsError where rows with this schema can never fit.
     """
     if target.apply is not None:
-        sieve = RowFilter.of(schema.names, None)
+        row_filter = RowFilter.of(schema.names, None)
         connection.execute(f"DROP TABLE IF EXISTS temp.{STAGED}")
-        connection.execute(f"CREATE TEMP TABLE {STAGED} ({_columns(schema, sieve, ())})")
-        return Table(sieve=sieve, insert=_insert(f"temp.{STAGED}", sieve.columns), keys=())
+        connection.execute(f"CREATE TEMP TABLE {STAGED} ({_columns(schema, row_filter, ())})")
+        return Table(
+            row_filter=row_filter, insert=_insert(f"temp.{STAGED}", row_filter.columns), keys=()
+        )
     there = columns_of(connection, target.table)
-    sieve = RowFilter.of(schema.names, there or None, target.version_column)
-    _check_keys(target, sieve)
-    _check_types(target, there, [schema.field(one) for one in sieve.columns])
+    row_filter = RowFilter.of(schema.names, there or None, target.version_column)
+    _check_keys(target, row_filter)
+    _check_types(target, there, [schema.field(one) for one in row_filter.columns])
     name = in_file(target.table)
     if not there:
         refuse_dotted("table", target.table, has_schemas=False)
         if not target.create:
             raise SettingsError(
                 f"the database has no table {target.table!r}, and create=False",
-                fix=f"Create it: CREATE TABLE {name} ({_columns(schema, sieve, target.keys)})",
+                fix=f"Create it: CREATE TABLE {name} ({_columns(schema, row_filter, target.keys)})",
             )
-        connection.execute(f"CREATE TABLE {name} ({_columns(schema, sieve, target.keys)})")
+        connection.execute(f"CREATE TABLE {name} ({_columns(schema, row_filter, target.keys)})")
     if target.mode is Mode.APPEND:
-        return Table(sieve=sieve, insert=_insert(name, sieve.columns), keys=())
+        return Table(row_filter=row_filter, insert=_insert(name, row_filter.columns), keys=())
     compared = collations(connection, SCHEMA, target.table, target.keys)
-    upsert = Upsert.of(target, name, schema, sieve.columns, there, compared)
+    upsert = Upsert.of(target, name, schema, row_filter.columns, there, compared)
     check_stage(connection, upsert)
     connection.execute(f"DROP TABLE IF EXISTS {STAGE}")
     connection.execute(
         f"CREATE TEMP TABLE {STAGE.removeprefix('temp.')} ({', '.join(upsert.staged)})"
     )
     insert = _insert(STAGE, upsert.staged)
-    return Table(sieve=sieve, insert=insert, keys=target.keys, upsert=upsert)
+    return Table(row_filter=row_filter, insert=insert, keys=target.keys, upsert=upsert)
 
 
 def in_file(table: str) -> str:
@@ -95,8 +97,8 @@ def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
     return found
 
 
-def _check_keys(target: Target, sieve: RowFilter) -> None:
-    missing = sorted(set(target.keys) - set(sieve.columns))
+def _check_keys(target: Target, row_filter: RowFilter) -> None:
+    missing = sorted(set(target.keys) - set(row_filter.columns))
     if missing:
         raise SettingsError(
             f"keys= names {', '.join(map(repr, missing))}, which the rows do not have",
@@ -119,7 +121,7 @@ def _check_types(target: Target, there: Mapping[str, str], fields: Sequence[pa.F
         )
 
 
-def _columns(schema: pa.Schema, sieve: RowFilter, keys: Sequence[str]) -> str:
+def _columns(schema: pa.Schema, row_filter: RowFilter, keys: Sequence[str]) -> str:
     """The body of CREATE TABLE.
 
     The keys are unique, not a primary key: a lone INTEGER PRIMARY KEY makes a number of its own
@@ -127,7 +129,7 @@ def _columns(schema: pa.Schema, sieve: RowFilter, keys: Sequence[str]) -> str:
     """
     parts = [
         f"{quoted(name)} {declared(schema.field(name).type)}" + (" NOT NULL" * (name in keys))
-        for name in sieve.columns
+        for name in row_filter.columns
     ]
     if keys:
         parts.append(f"UNIQUE ({', '.join(map(quoted, keys))})")

@@ -33,10 +33,10 @@ class Writing:
         Nothing more is written once the caller stops asking. Raises sqlite3.Error for what is no
         single row's fault.
         """
-        batch, letters = self._table.sieve.sift(batch)
+        batch, letters = self._table.row_filter.sift(batch)
         yield from letters
         found: dict[int, str] = {}
-        for name in self._table.sieve.columns:
+        for name in self._table.row_filter.columns:
             found.update(flaws(name, batch.column(name), key=name in self._table.keys))
         yield from self._letters(batch, found)
         batch = _without(batch, found)
@@ -44,7 +44,7 @@ class Writing:
             columns = self._values(batch)
         except OverflowError:
             found = {}
-            for name in self._table.sieve.columns:
+            for name in self._table.row_filter.columns:
                 found.update(unreadable(name, batch.column(name)))
             yield from self._letters(batch, found)
             batch = _without(batch, found)
@@ -55,7 +55,9 @@ class Writing:
         return [values(batch.column(name)) for name in self._table.columns]
 
     def _letters(self, batch: pa.RecordBatch, found: Mapping[int, str]) -> Iterator[DeadLetter]:
-        return (self._table.sieve.letter(batch, at, flaw) for at, flaw in sorted(found.items()))
+        return (
+            self._table.row_filter.letter(batch, at, flaw) for at, flaw in sorted(found.items())
+        )
 
     def _insert(self, batch: pa.RecordBatch, columns: list[list[Any]]) -> Iterator[DeadLetter]:
         first = iter(columns[0])  # it knows how many of its values were taken
@@ -69,7 +71,7 @@ class Writing:
                 check_open(self._connection, error)
                 taken = batch.num_rows - length_hint(first)
                 self._count(taken - before - 1, changed)
-                yield self._table.sieve.letter(batch, taken - 1, *why(error))
+                yield self._table.row_filter.letter(batch, taken - 1, *why(error))
             else:
                 taken = batch.num_rows
                 self._count(taken - before, changed)
