@@ -227,7 +227,7 @@ def test_it_looks_again_while_something_waits_and_sleeps_else() -> None:
     assert len(looks) == 3  # at the run itself, and twice at what it left
 
 
-def test_an_end_that_is_told_twice_settles_nothing_by_itself(driver: Driver) -> None:
+def test_an_end_that_is_reported_twice_settles_nothing_by_itself(driver: Driver) -> None:
     """The run still waits for Kafka, as after its first end."""
     driver.codes = {"g": "_TRANSPORT"}
     driver.run("r", ("g", 10))

@@ -69,7 +69,7 @@ def test_a_target_shows_no_secret_of_its_storage() -> None:
     assert "hunter2" not in repr(replace(TARGET, storage={"password": "hunter2"}))
 
 
-def test_a_look_at_a_folder_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+def test_a_snapshot_at_a_folder_says_what_is_wrong_with_it(tmp_path: Path) -> None:
     """Nothing there, a checkpoint without its id, and one with it."""
     assert read_once(Checkpoint(str(tmp_path))).absent
     (tmp_path / "offsets").mkdir()
@@ -102,7 +102,7 @@ def test_the_metadata_says_query_batch_and_sidecar() -> None:
     )
 
 
-def test_the_full_map_is_renewed_with_each_recommit() -> None:
+def test_the_full_map_is_recommitted_with_each_recommit() -> None:
     """All of it, also when nothing has changed, every `recommit_interval` seconds."""
     one = tracker()
     one.on_reading(at(3, {0: 5, 1: 7}), 100.0)
@@ -132,7 +132,7 @@ def test_topics_have_groups_of_their_own() -> None:
     assert kinds(alone.on_reading(at(2, {0: 6}, topic="b"), 1.0)) == []
 
 
-def test_topics_without_a_group_are_told_in_their_order() -> None:
+def test_topics_without_a_group_are_reported_in_their_order() -> None:
     """Whichever source has them, so that the same is said each time."""
     target = replace(TARGET, groups={"a": "ga"})
     sources = {str(n): Offsets.of({f"t{n}": {0: 1}}) for n in (7, 3, 5, 1, 6, 2, 4)}
@@ -153,7 +153,7 @@ def test_a_checkpoint_whose_id_cannot_be_read_is_no_other_one() -> None:
     assert one.on_reading(at(3, {0: 5}), 20.0).commits == ()
 
 
-def test_a_missing_checkpoint_is_waited_for_and_told_once() -> None:
+def test_a_missing_checkpoint_is_waited_for_and_reported_once() -> None:
     """Absent, there, gone, there again: one notice each."""
     one = tracker()
     assert kinds(one.on_reading(Reading(), 0.0)) == [NoticeKind.ABSENT]
@@ -172,7 +172,7 @@ def test_a_missing_checkpoint_is_waited_for_and_told_once() -> None:
     assert kinds(one.on_reading(at(0, {0: 1}), 30.0)) == [NoticeKind.RECOVERED]
 
 
-def test_another_query_in_the_same_place_is_told() -> None:
+def test_another_query_in_the_same_place_is_reported() -> None:
     """Its offsets are committed as they are: whether a group may go back is not decided here."""
     one = tracker()
     one.on_reading(at(9, {0: 50}), 0.0)
@@ -203,7 +203,7 @@ def test_a_torn_newest_batch_takes_nothing_back() -> None:
     assert committed(one.on_reading(older, 4000.0)) == {"g": {0: 60}}
 
 
-def test_a_checkpoint_taken_back_is_told_and_offered() -> None:
+def test_a_checkpoint_taken_back_is_reported_and_offered() -> None:
     """An older batch, twice and nothing torn: somebody rewound it; the committer decides."""
     one = tracker()
     one.on_reading(at(8, {0: 60}), 0.0)
@@ -217,7 +217,7 @@ def test_a_checkpoint_taken_back_is_told_and_offered() -> None:
     assert one.on_reading(emptied, 25.0).events == ()
 
 
-def test_a_batch_made_anew_is_told_and_offered() -> None:
+def test_a_batch_recreated_is_reported_and_offered() -> None:
     """The same number with other offsets, twice: the batch was taken away and planned again."""
     one = tracker()
     one.on_reading(at(8, {0: 60}), 0.0)
@@ -287,7 +287,7 @@ def test_a_storage_out_of_reach_is_asked_less_and_less() -> None:
     assert again.pause == 10.0
 
 
-def test_a_query_of_another_kind_is_told_once() -> None:
+def test_a_query_of_another_kind_is_reported_once() -> None:
     """Nothing of Kafka in it; continuous processing is said where following begins."""
     other = BatchOffsets(
         batch=1,
@@ -332,7 +332,7 @@ def test_a_source_that_gets_its_first_offset_has_no_past() -> None:
     assert committed(step) == {"g": {0: 70}}
 
 
-def test_a_damaged_file_before_the_first_batch_is_told_and_waited_for() -> None:
+def test_a_damaged_file_before_the_first_batch_is_reported_and_waited_for() -> None:
     """Nothing is durable, and something cannot be read: that is said, and not that it is new."""
     torn = Reading(query_id=ID, findings=(TORN,))
     one = tracker()

@@ -18,7 +18,7 @@ from tests.topics import Topics, unique
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-def test_a_backlog_is_told_while_it_is_read(
+def test_a_backlog_is_reported_while_it_is_read(
     recording: Recording, queries: Queries, topics: Topics
 ) -> None:
     """Batches of 40 out of 100 records: the lag falls by steps, and the query ends at none.

@@ -146,7 +146,7 @@ def vanished(recording: Recording, group: str) -> list[GroupOffsetsMissing]:
     return [event for event in found if event.group == group]
 
 
-def test_a_deleted_group_is_told_and_filled_again_by_a_recommit(
+def test_a_deleted_group_is_reported_and_filled_again_by_a_recommit(
     recording: Recording, queries: Queries, topics: Topics
 ) -> None:
     """Its query idles, and recommits come more often than the group is otherwise looked at."""

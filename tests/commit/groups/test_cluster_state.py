@@ -190,7 +190,7 @@ def test_a_refused_partition_does_not_hold_up_the_others() -> None:
     assert set(request.positions) == {P1}
 
 
-def test_hurry_forgets_every_wait() -> None:
+def test_retry_now_forgets_every_wait() -> None:
     """On termination all that waits is due at once, refused or not."""
     b = cluster_state()
     b.offer("g", at(p0=5, p1=6))
@@ -202,7 +202,7 @@ def test_hurry_forgets_every_wait() -> None:
     assert set(request.positions) == {P0, P1}
 
 
-def test_hurry_reaches_what_is_in_flight() -> None:
+def test_retry_now_reaches_what_is_in_flight() -> None:
     """A request that fails after the hurry began is tried at once again, once."""
     b = cluster_state()
     b.offer("g", at(p0=5))
@@ -312,7 +312,7 @@ def test_what_was_served_is_asked_for_its_time_again_and_stands_last() -> None:
     assert due_times.times(times.get) == {"a": 1.0, "b": 1.0}  # it was not stirred
 
 
-def test_after_a_standstill_what_was_refused_is_looked_at_at_once() -> None:
+def test_after_a_standstill_what_was_refused_is_checked_at_once() -> None:
     """Whoever was in the way may be gone: nothing that was seen before counts."""
     b = cluster_state()
     b.offer("g", at(p0=5))
@@ -326,7 +326,7 @@ def test_after_a_standstill_what_was_refused_is_looked_at_at_once() -> None:
     assert isinstance(b.next(2.0 + 2 * STANDSTILL), SnapshotRequest)
 
 
-def test_a_loss_is_looked_for_at_once() -> None:
+def test_a_loss_is_checked_for_at_once() -> None:
     """Also where there is nothing to commit: what was seen a moment ago says nothing of it."""
     b = cluster_state()
     b.offer("g", at(p0=5))

@@ -86,7 +86,7 @@ def house() -> Iterator[House]:
         house.committer.close(2.0)
 
 
-def test_offers_are_committed_and_told(house: House) -> None:
+def test_offers_are_committed_and_reported(house: House) -> None:
     """What is offered lands in the group, and an event says so."""
     house.committer.offer(commit(5))
     assert house.committer.flush(5.0)
@@ -216,9 +216,9 @@ def test_a_fault_of_ours_does_not_end_the_thread(
     house.committer.offer(commit(5))
     assert house.committer.flush(10.0)
     assert house.store().groups["g"][P0].offset == 5
-    (told,) = house.of(InternalError)
-    assert isinstance(told, InternalError)
-    assert told.problem == "RuntimeError"
+    (reported,) = house.of(InternalError)
+    assert isinstance(reported, InternalError)
+    assert reported.problem == "RuntimeError"
     assert "a bug of ours" in caplog.text
 
 
@@ -275,15 +275,15 @@ def progress(batch: int, end: int | None, run: str = "r1") -> Progress:
 OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
 
 
-def test_the_router_asks_a_run_once_and_commits_its_newest(house: House) -> None:
+def test_the_tracker_asks_a_run_once_and_commits_its_newest(house: House) -> None:
     """Options are read once a run; the newest event decides; the end of a run is forgotten."""
     queries = MemoryQueries(OPTIONS)
-    router = TrackerThread(GroupRouting(), queries, house.committer)
+    tracker = TrackerThread(GroupRouting(), queries, house.committer)
     for batch in range(50):
-        router.progressed(progress(batch, 100 + batch))
-    router.progressed(progress(50, None))
-    router.ended("r1")
-    router.close(time.monotonic() + 5.0)
+        tracker.progressed(progress(batch, 100 + batch))
+    tracker.progressed(progress(50, None))
+    tracker.ended("r1")
+    tracker.close(time.monotonic() + 5.0)
     assert house.committer.flush(5.0)
     assert house.store().groups["g"][P0].offset == 149
     assert queries.asked == 1
@@ -293,24 +293,24 @@ def test_the_router_asks_a_run_once_and_commits_its_newest(house: House) -> None
 def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
     """Without options and settings the source is named once a run, and asked a few times only."""
     queries = MemoryQueries(None)
-    router = TrackerThread(GroupRouting(), queries, house.committer)
+    tracker = TrackerThread(GroupRouting(), queries, house.committer)
     for batch in range(10):
-        router.progressed(progress(batch, 100 + batch))
-        router.flush(time.monotonic() + 5.0)
-    router.close(time.monotonic() + 5.0)
+        tracker.progressed(progress(batch, 100 + batch))
+        tracker.flush(time.monotonic() + 5.0)
+    tracker.close(time.monotonic() + 5.0)
     assert len(house.of(SourceIgnored)) == 1
     assert queries.asked == 3
 
 
 def test_an_event_without_offsets_reaches_the_guard(house: House) -> None:
     """A source whose last topic is gone ends at no offset at all: that is a violation."""
-    router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), house.committer)
-    router.progressed(progress(0, 5))
-    assert router.flush(time.monotonic() + 5.0)
+    tracker = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), house.committer)
+    tracker.progressed(progress(0, 5))
+    assert tracker.flush(time.monotonic() + 5.0)
     gone = SourceProgress(index=0, description="", start=Offsets({P0: 5}), end=Offsets())
-    router.progressed(replace(progress(1, 5), sources=(gone,)))
-    assert router.flush(time.monotonic() + 5.0)
-    router.close(time.monotonic() + 2.0)
+    tracker.progressed(replace(progress(1, 5), sources=(gone,)))
+    assert tracker.flush(time.monotonic() + 5.0)
+    tracker.close(time.monotonic() + 2.0)
     assert len(house.of(GuardViolation)) == 1
 
 
@@ -323,15 +323,15 @@ def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFi
             release.wait(30.0)
             return OPTIONS
 
-    router = TrackerThread(GroupRouting(), Hanging(None), house.committer)
-    router.progressed(progress(1, 5))
+    tracker = TrackerThread(GroupRouting(), Hanging(None), house.committer)
+    tracker.progressed(progress(1, 5))
     started = time.monotonic()
-    router.close(time.monotonic() + 0.3)
+    tracker.close(time.monotonic() + 0.3)
     assert time.monotonic() - started < 10.0
     (lost,) = house.of(InternalError)
     assert isinstance(lost, InternalError)
     assert (lost.where, "batch 1 " in lost.problem) == ("query q", True)
-    router.progressed(progress(2, 6))
+    tracker.progressed(progress(2, 6))
     assert "batch 2 came after the listener was closed" in caplog.text
     release.set()
     for thread in threading.enumerate():
@@ -391,26 +391,26 @@ def test_what_is_not_confirmed_is_not_given_back(
 def test_a_run_that_has_ended_feeds_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The router says so; while another run feeds the same cluster it stays open."""
     monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
-    router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), house.committer)
+    tracker = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), house.committer)
     second = replace(progress(0, 5), query_id="q2", run_id="r2", name="second")
-    router.progressed(progress(0, 5))
-    router.progressed(second)
-    assert router.flush(time.monotonic() + 5.0)
-    router.ended("r1")
-    assert router.flush(time.monotonic() + 5.0)
+    tracker.progressed(progress(0, 5))
+    tracker.progressed(second)
+    assert tracker.flush(time.monotonic() + 5.0)
+    tracker.ended("r1")
+    assert tracker.flush(time.monotonic() + 5.0)
     assert house.committer.flush(5.0)
     time.sleep(0.3)
     assert len(workers()) == 1
-    router.ended("r2")
+    tracker.ended("r2")
     deadline = time.monotonic() + 10.0
     while workers():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert house.store().closed
-    router.close(time.monotonic() + 2.0)
+    tracker.close(time.monotonic() + 2.0)
 
 
-def test_a_driver_that_fences_itself_is_told_so(house: House) -> None:
+def test_a_driver_that_fences_itself_is_reported_so(house: House) -> None:
     """One cluster in two spellings is two committers: the event names the other spelling."""
     again = Cluster.of({"bootstrap.servers": "k:9092,l:9092"})
     house.committer.offer(commit(5, cluster=again))

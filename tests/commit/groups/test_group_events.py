@@ -39,24 +39,24 @@ def test_a_failure_tells_of_what_is_tried_again_first(soonest: TopicPartition) -
         tp: RetryState(failures=3 + tp.partition, not_before=11.5 if tp == soonest else 40.0)
         for tp in errors
     }
-    told = EVENTS.failed(errors, retry_states, 10.0, None)
-    assert (told.code, told.failures) == (errors[soonest], 3 + soonest.partition)
-    assert (told.cause, told.refused) == (
+    reported = EVENTS.failed(errors, retry_states, 10.0, None)
+    assert (reported.code, reported.failures) == (errors[soonest], 3 + soonest.partition)
+    assert (reported.cause, reported.refused) == (
         explain(errors[soonest]).cause,
         explain(errors[soonest]).lasting,
     )
-    assert told.retry_in == 1.5
-    assert told.unknown  # of the connection that broke, whichever comes first
-    assert told.errors == errors
+    assert reported.retry_in == 1.5
+    assert reported.unknown  # of the connection that broke, whichever comes first
+    assert reported.errors == errors
 
 
 def discrepancies(
     discrepancy: Discrepancy, found: GroupSnapshot, *partitions: TopicPartition
 ) -> CommitRefused:
     wanted = {tp: by("mine/now", 5) for tp in (P0, P1, P2)}
-    (told,) = EVENTS.discrepancies(discrepancy, list(partitions), found, wanted, {})
-    assert isinstance(told, CommitRefused)
-    return told
+    (reported,) = EVENTS.discrepancies(discrepancy, list(partitions), found, wanted, {})
+    assert isinstance(reported, CommitRefused)
+    return reported
 
 
 @pytest.mark.parametrize(
@@ -71,34 +71,36 @@ def test_a_refusal_names_who_wrote_the_first_partition(
 ) -> None:
     """Whatever the order they were looked at in, and nobody where a program left no mark."""
     held = {P0: by("a/1", 7), P1: by("b/2", 8), P2: Position(offset=9)}
-    told = discrepancies(discrepancy, snapshot(held, {P0: 100, P1: 100}), P1, P0)
-    assert (told.refusal, told.offered) == (refusal, Offsets({P0: 5, P1: 5}))
-    assert told.held == Offsets({P0: 7, P1: 8})
-    assert told.writer is not None
-    assert told.writer.query_id == "a"
+    reported = discrepancies(discrepancy, snapshot(held, {P0: 100, P1: 100}), P1, P0)
+    assert (reported.refusal, reported.offered) == (refusal, Offsets({P0: 5, P1: 5}))
+    assert reported.held == Offsets({P0: 7, P1: 8})
+    assert reported.writer is not None
+    assert reported.writer.query_id == "a"
     assert discrepancies(discrepancy, snapshot(held), P2).writer is None
 
 
 def test_the_end_of_the_log_was_written_by_nobody() -> None:
     """What stands in the way is where the log ends, not what the group holds."""
     found = snapshot({P0: by("a/1", 7)}, {P0: 3, P1: 4})
-    told = discrepancies(Discrepancy.BEYOND_LOG_END, found, P0, P1)
-    assert (told.refusal, told.held, told.writer) == (
+    reported = discrepancies(Discrepancy.BEYOND_LOG_END, found, P0, P1)
+    assert (reported.refusal, reported.held, reported.writer) == (
         Refusal.BEYOND_LOG_END,
         Offsets({P0: 3, P1: 4}),
         None,
     )
 
 
-def test_strangers_are_told_one_by_one() -> None:
+def test_foreign_commits_are_reported_one_by_one() -> None:
     """Each run by itself; only another run of the very query is a zombie of it."""
     held = {P0: by("q/old", 1), P1: by("other/run", 2), P2: Position(offset=3, metadata="tool")}
     ours = {tp: by("q/new", 10 + tp.partition) for tp in held}
-    told = list(EVENTS.discrepancies(Discrepancy.FOREIGN, [P0, P1, P2], snapshot(held), {}, ours))
-    assert all(isinstance(one, ForeignCommit) for one in told)
+    reported = list(
+        EVENTS.discrepancies(Discrepancy.FOREIGN, [P0, P1, P2], snapshot(held), {}, ours)
+    )
+    assert all(isinstance(one, ForeignCommit) for one in reported)
     assert [
         (one.found, one.ours, one.writer and one.writer.run_id, one.zombie)
-        for one in told
+        for one in reported
         if isinstance(one, ForeignCommit)
     ] == [
         (Offsets({P0: 1}), Offsets({P0: 10}), "old", True),

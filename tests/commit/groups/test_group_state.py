@@ -65,13 +65,13 @@ class Driven(GroupState):
     def __init__(self, kafka: Kafka, policy: Policy | None = None) -> None:
         super().__init__("k:9092", "g", RETRY, policy or Policy(), random.Random(1))
         self.kafka = kafka
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
 
     def compare(self, now: float) -> SnapshotRequest:
         """Take the look that is due now, and answer it."""
         request = self.next(now)
         assert isinstance(request, SnapshotRequest), request
-        self.told += self.on_snapshot(request, self.kafka.snapshot(request.partitions), now)
+        self.reported += self.on_snapshot(request, self.kafka.snapshot(request.partitions), now)
         return request
 
     def send(self, now: float) -> CommitRequest:
@@ -83,11 +83,11 @@ class Driven(GroupState):
     def confirm(self, request: CommitRequest, now: float) -> None:
         """Let a commit land, and answer it."""
         self.kafka.held.update(request.positions)
-        self.told += self.on_commit_answer(request, dict.fromkeys(request.positions), now)
+        self.reported += self.on_commit_answer(request, dict.fromkeys(request.positions), now)
 
     def fail(self, request: CommitRequest, code: str, now: float) -> None:
         """Answer a commit with an error."""
-        self.told += self.on_commit_answer(request, dict.fromkeys(request.positions, code), now)
+        self.reported += self.on_commit_answer(request, dict.fromkeys(request.positions, code), now)
 
     def commit(self, positions: Mapping[TopicPartition, Position], now: float) -> None:
         """Offer positions and bring them home, with a look before where one is due."""
@@ -95,15 +95,15 @@ class Driven(GroupState):
         assert refused is None, refused
         request = self.next(now)
         if isinstance(request, SnapshotRequest):
-            self.told += self.on_snapshot(request, self.kafka.snapshot(request.partitions), now)
+            self.reported += self.on_snapshot(request, self.kafka.snapshot(request.partitions), now)
             request = self.next(now)
         assert isinstance(request, CommitRequest), request
         self.confirm(request, now)
 
     def take(self) -> list[Event]:
         """What was told since."""
-        told, self.told = self.told, []
-        return told
+        reported, self.reported = self.reported, []
+        return reported
 
 
 def seasoned(kafka: Kafka | None = None, policy: Policy | None = None) -> Driven:
@@ -156,7 +156,7 @@ def test_doubt_outlives_an_error_that_is_certain() -> None:
     assert group_state.next_try() == 140.0
 
 
-def test_a_repeat_waits_for_its_look() -> None:
+def test_a_repeat_waits_for_its_snapshot() -> None:
     """Where the look before a repeat fails, nothing is sent without it."""
     group_state = Driven(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
@@ -199,7 +199,7 @@ def test_a_repeat_never_goes_beyond_the_log_end() -> None:
     assert group_state.next(60.0) is None
 
 
-def test_what_a_look_showed_counts_for_offers_after_it() -> None:
+def test_what_a_snapshot_showed_counts_for_offers_after_it() -> None:
     """Renewing, or a small step, is looked at again where somebody else is further already."""
     group_state = Driven(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
@@ -214,7 +214,7 @@ def test_what_a_look_showed_counts_for_offers_after_it() -> None:
     assert group_state.kafka.held[P0].offset == 8
 
 
-def test_a_renewal_hides_no_loss() -> None:
+def test_a_recommit_hides_no_loss() -> None:
     """However lately the group was looked at: what is gone is told before it is committed again."""
     group_state = seasoned()
     group_state.kafka.held.clear()
@@ -262,7 +262,7 @@ def test_a_mark_for_what_lies_beyond_the_log_end_is_refused() -> None:
     assert refused.refusal is Refusal.BEYOND_LOG_END
 
 
-def test_a_stranger_with_a_mark_below_stops_the_commits() -> None:
+def test_a_foreign_commit_with_a_mark_below_stops_the_commits() -> None:
     """Another run's mark below what was confirmed here is taken up, and named."""
     group_state = Driven(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
@@ -296,7 +296,7 @@ def test_what_is_beyond_the_group_again_is_no_rewind() -> None:
     assert group_state.send(0.0).positions == {P0: by(94)}
 
 
-def test_a_rewind_that_is_renewed_before_it_is_sent_is_declared_all_the_same() -> None:
+def test_a_rewind_that_is_recommitted_before_it_is_sent_is_declared_all_the_same() -> None:
     """The end of a run, or a recommit, offers the same offsets once more."""
     group_state = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
     group_state.kafka.held[P0] = by(94, run="r0")
@@ -308,7 +308,7 @@ def test_a_rewind_that_is_renewed_before_it_is_sent_is_declared_all_the_same() -
     assert (sent.rewound_from, sent.run_id) == (94, "r2")
 
 
-def test_an_earlier_mark_holds_where_the_guard_withholds_anew() -> None:
+def test_an_earlier_mark_holds_where_the_guard_withholds_again() -> None:
     """A second violation does not take the group past the first one, which nobody accepted."""
     group_state = Driven(Kafka())
     earlier = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
@@ -335,7 +335,7 @@ def test_a_mark_of_ones_own_is_left_once() -> None:
     assert not [event for event in group_state.take() if isinstance(event, CommitRefused)]
 
 
-def test_a_topic_made_anew_ends_its_commits() -> None:
+def test_a_topic_recreated_ends_its_commits() -> None:
     """Another topic id: it is said, what waited is named, and no offer is taken in any more."""
     group_state = seasoned()
     group_state.offer({P0: by(6)})
@@ -363,14 +363,14 @@ def test_a_deleted_topic_is_not_a_new_one() -> None:
 
 
 @pytest.mark.parametrize("by_look", [True, False])
-def test_a_fenced_lane_gives_up_for_good(by_look: bool) -> None:
+def test_a_fenced_group_gives_up_for_good(by_look: bool) -> None:
     """Once another committer has taken over, nothing is looked at, sent or taken in."""
     group_state = seasoned()
     group_state.offer({P0: by(6)})
     if by_look:
         snapshot = group_state.next(200.0)
         assert isinstance(snapshot, SnapshotRequest)
-        group_state.told += group_state.on_snapshot_failed(snapshot, "_FENCED", 200.0)
+        group_state.reported += group_state.on_snapshot_failed(snapshot, "_FENCED", 200.0)
     else:
         group_state.fail(group_state.send(70.0), "_FENCED", 70.0)
     (event,) = group_state.take()
@@ -382,7 +382,7 @@ def test_a_fenced_lane_gives_up_for_good(by_look: bool) -> None:
     assert not group_state.complete()
 
 
-def test_strangers_are_named_each() -> None:
+def test_foreign_commits_are_named_each() -> None:
     """Who wrote is told by the metadata: another run of the query, or a tool without any."""
     group_state = Driven(Kafka())
     group_state.commit({P0: by(5), P1: by(5)}, 0.0)
@@ -428,7 +428,7 @@ def test_a_topic_that_is_refused_holds_up_no_other() -> None:
     assert group_state.send(60.0).positions.keys() == {P0, P1, other}
 
 
-def test_each_error_of_a_look_is_told_by_itself() -> None:
+def test_each_error_of_a_snapshot_is_reported_by_itself() -> None:
     """What is gone and what is refused are two failures: each has advice of its own."""
     gone, kafka = TopicPartition("u", 0), Kafka()
     kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
@@ -459,7 +459,7 @@ def wide(number: int, *, refused_over: int | None = None) -> tuple[Driven, list[
         request = group_state.next(float(now))
         if isinstance(request, SnapshotRequest):
             assert len(request.partitions) <= SNAPSHOT_PARTITIONS
-            group_state.told += group_state.on_snapshot(
+            group_state.reported += group_state.on_snapshot(
                 request, kafka.snapshot(request.partitions), float(now)
             )
         elif request is not None:
@@ -534,7 +534,7 @@ def test_a_part_costs_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked <= 8 * 20 * MAX_PART
 
 
-def test_partitions_that_are_gone_do_not_keep_a_look_from_others() -> None:
+def test_partitions_that_are_gone_do_not_keep_a_snapshot_from_others() -> None:
     """However many of them there are, what waits for a look is looked at first."""
     kafka = Kafka()
     gone = many(SNAPSHOT_PARTITIONS + 10, "a")
@@ -544,7 +544,7 @@ def test_partitions_that_are_gone_do_not_keep_a_look_from_others() -> None:
     for now in (0.0, 61.0):
         while (request := group_state.next(now)) is not None:
             if isinstance(request, SnapshotRequest):
-                group_state.told += group_state.on_snapshot(
+                group_state.reported += group_state.on_snapshot(
                     request, kafka.snapshot(request.partitions), now
                 )
             else:
@@ -568,7 +568,7 @@ def test_an_idle_partition_that_vanished_comes_back_too() -> None:
     assert group_state.send(120.0).positions == {P0: by(5), P1: by(7)}
 
 
-def test_an_idle_partition_that_is_refused_is_looked_at_until_it_can_go() -> None:
+def test_an_idle_partition_that_is_refused_is_checked_until_it_can_go() -> None:
     """A look for another one found it gone from the group, and its log shorter than it was."""
     group_state = seasoned()
     group_state.kafka.held.clear()
@@ -610,7 +610,7 @@ def test_an_idle_partition_that_is_gone_is_no_failure() -> None:
     assert group_state.complete()
 
 
-def test_a_loss_is_looked_for_where_there_is_nothing_to_commit() -> None:
+def test_a_loss_is_checked_for_where_there_is_nothing_to_commit() -> None:
     """The log is looked at, and that is all."""
     group_state = seasoned()
     group_state.offer({P0: by(5)}, lossy=True)
@@ -619,7 +619,7 @@ def test_a_loss_is_looked_for_where_there_is_nothing_to_commit() -> None:
     assert (group_state.next(100.0), group_state.next_try(), group_state.take()) == (None, None, [])
 
 
-def test_what_was_looked_at_is_sent_before_others_are_looked_at() -> None:
+def test_what_was_checked_is_sent_before_others_are_checked() -> None:
     """It keeps its place before those that did not fit into the look."""
     kafka = Kafka()
     kafka.ends = dict.fromkeys(many(SNAPSHOT_PARTITIONS + 1), 10**6)
@@ -665,7 +665,7 @@ def test_what_is_held_back_is_not_complete() -> None:
     ] == [(True, False)] * 2
 
 
-def test_what_is_refused_is_looked_at_until_it_can_go() -> None:
+def test_what_is_refused_is_checked_until_it_can_go() -> None:
     """A group that was reset in the meantime gets it after all, without another offer."""
     group_state = Driven(Kafka())
     group_state.kafka.held[P0] = by(8, run="r0")
@@ -677,7 +677,7 @@ def test_what_is_refused_is_looked_at_until_it_can_go() -> None:
     assert group_state.send(60.0).positions == {P0: by(5)}
 
 
-def test_log_starts_are_those_of_the_looks_so_far() -> None:
+def test_log_starts_are_those_of_the_snapshots_so_far() -> None:
     """By then, of each partition that was looked at."""
     group_state = Driven(Kafka())
     assert group_state.log_starts(1e9) == {}

@@ -54,7 +54,7 @@ def settled(offset: int) -> PartitionState:
         (marked(6), END, [Discrepancy.WITHHELD_BEFORE], False),
     ],
 )
-def test_the_first_look_decides(
+def test_the_first_snapshot_decides(
     found: Position | None, end: int, discrepancies: list[Discrepancy], sendable: bool
 ) -> None:
     """A first offer goes only where the group is not further, the log reaches, and no mark is."""
@@ -76,7 +76,7 @@ def test_the_first_look_decides(
         (by(5, run="r2"), [Discrepancy.FOREIGN], None),
     ],
 )
-def test_later_looks_compare_with_what_was_confirmed(
+def test_later_snapshots_compare_with_what_was_confirmed(
     found: Position | None, discrepancies: list[Discrepancy], pending: Position | None
 ) -> None:
     """What is lost or lower is sent again; whoever else wrote is noticed, and never gone below."""
@@ -96,7 +96,7 @@ def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
     assert state.sendable(0.0) == by(9)
 
 
-def test_what_is_refused_is_looked_at_again() -> None:
+def test_what_is_refused_is_checked_again() -> None:
     """With nothing pending, its next look is due as long after the last as that of any other."""
     state = fresh(5)
     state.snapshot_at = 10.0
@@ -200,7 +200,7 @@ def test_withheld_from_the_first_event_marks_what_the_group_holds() -> None:
     assert state.next_try(REFUSE) == 60.0  # to repeat it
 
 
-def test_renewing_sends_the_same_once_more() -> None:
+def test_recommitting_sends_the_same_once_more() -> None:
     """An equal offer is silent; a renewing one is sent, before the offset expires."""
     state = settled(5)
     state.offer(by(5), REFUSE, recommit=False)
@@ -209,7 +209,7 @@ def test_renewing_sends_the_same_once_more() -> None:
     assert state.sendable(0.0) == by(5)
 
 
-def test_what_is_withheld_is_renewed_where_it_stands() -> None:
+def test_what_is_withheld_is_recommitted_where_it_stands() -> None:
     """The mark does not expire either."""
     state = settled(5)
     state.withhold(by(9).metadata)
@@ -230,7 +230,7 @@ def test_where_a_log_began_is_known_for_earlier_moments_too() -> None:
     assert known == [None, 0, 0, 35, 35, 80, 80]
 
 
-def test_of_a_log_that_moves_at_each_look_the_newest_starts_are_kept() -> None:
+def test_of_a_log_that_moves_at_each_snapshot_the_newest_starts_are_kept() -> None:
     """Some twenty of them: a bound, with minutes of retention in it."""
     state = PartitionState()
     for number in range(1000):

@@ -27,7 +27,7 @@ def test_each_wait_is_twice_the_one_before(failures: int, refused: bool, wait: f
     assert Backoff().wait(failures, refused=refused, spread=0.0) == pytest.approx(wait / 2)
 
 
-def test_a_minute_for_what_is_in_doubt_and_for_a_look() -> None:
+def test_a_minute_for_what_is_in_doubt_and_for_a_snapshot() -> None:
     """Both are promised: the repetition of a commit in doubt, and the check of the group."""
     assert Backoff().repeat_after == 60.0
     assert Policy().snapshot_max_age == 60.0

@@ -12,7 +12,7 @@ from tests.commit.tracking.office import HOUR, Office, event, position
 
 
 def ended(office: Office) -> list[str]:
-    return [told.run_id for told in office.of(RunGroupsChanged) if told.ended]
+    return [reported.run_id for reported in office.of(RunGroupsChanged) if reported.ended]
 
 
 def test_a_query_that_died_in_silence_holds_up_no_later_one(
@@ -91,8 +91,8 @@ def test_the_last_events_of_a_run_may_come_after_it_has_ended(
     office.buffer.progressed(event(2, 12, 20))
     office.buffer.ended("r1")
     office.serve(4.0)
-    (told,) = office.of(GuardViolation)
-    assert told.batch_id == 2
+    (reported,) = office.of(GuardViolation)
+    assert reported.batch_id == 2
     assert queries.forgotten == ["r1"]
     assert not office.of(SourceIgnored)
 
@@ -142,7 +142,7 @@ def test_a_query_that_cannot_be_asked_is_not_over(
     assert not queries.forgotten
 
 
-def test_an_end_that_is_told_twice_is_one_end(office: Office, queries: MemoryQueries) -> None:
+def test_an_end_that_is_reported_twice_is_one_end(office: Office, queries: MemoryQueries) -> None:
     """A listener that was added twice is told of each end twice too."""
     queries.positions["r1"] = position(0, 10)
     office.buffer.progressed(event(0, None, 10))

@@ -63,7 +63,7 @@ def test_nothing_is_taken_twice() -> None:
 
 
 @pytest.mark.parametrize("of", ["started", "progressed", "ended", "unreadable", "repeated"])
-def test_whatever_waits_is_worth_a_look(of: str) -> None:
+def test_whatever_waits_is_worth_a_snapshot(of: str) -> None:
     """The router is woken by each kind of news."""
     buffer = EventBuffer()
     if of == "started":
@@ -155,7 +155,7 @@ def test_the_first_event_of_a_run_id_that_had_ended_is_a_first_one() -> None:
     assert (events.wrong, events.missed) == ([], [])
 
 
-def test_runs_whose_end_was_never_told_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_whose_end_was_never_reported_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the runs that are judged the oldest make room, one at a time."""
     monkeypatch.setattr("eo_listener.commit.tracking.event_buffer.RUNS_KEPT", 2)
     buffer = EventBuffer()

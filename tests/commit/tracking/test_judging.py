@@ -49,7 +49,9 @@ def tracker(
 def kinds(office: Office) -> list[tuple[int, ViolationKind]]:
     """The batches that were complained of, and why."""
     return [
-        (told.batch_id, one.kind) for told in office.of(GuardViolation) for one in told.violations
+        (reported.batch_id, one.kind)
+        for reported in office.of(GuardViolation)
+        for one in reported.violations
     ]
 
 
@@ -61,7 +63,7 @@ def marked(office: Office) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("guard", "told", "held", "mark"),
+    ("guard", "reported", "held", "mark"),
     [
         (GuardMode.WITHHOLD, [(1, ViolationKind.GAP)], 5, True),
         (GuardMode.WARN, [(1, ViolationKind.GAP)], 12, False),
@@ -71,7 +73,7 @@ def marked(office: Office) -> bool:
 def test_what_each_guard_does_with_a_gap(
     opened: list[Office],
     guard: GuardMode,
-    told: list[tuple[int, ViolationKind]],
+    reported: list[tuple[int, ViolationKind]],
     held: int,
     mark: bool,
 ) -> None:
@@ -82,8 +84,8 @@ def test_what_each_guard_does_with_a_gap(
     office.buffer.progressed(event(1, 7, 9))
     office.buffer.progressed(event(2, 9, 12))
     office.serve(1.0)
-    assert kinds(office) == told
-    assert [one.withheld for one in office.of(GuardViolation)] == [mark] * len(told)
+    assert kinds(office) == reported
+    assert [one.withheld for one in office.of(GuardViolation)] == [mark] * len(reported)
     assert (office.held, marked(office)) == (held, mark)
 
 
@@ -102,14 +104,14 @@ def test_the_first_event_of_a_run_is_judged_by_what_it_restored(opened: list[Off
     assert office.held == 10
 
 
-def test_missing_events_are_told_and_are_no_gap(opened: list[Office]) -> None:
+def test_missing_events_are_reported_and_are_no_gap(opened: list[Office]) -> None:
     """Spark drops events when its bus is full: the batches around the gap are named."""
     office = tracker(opened)
     office.buffer.progressed(event(5, 0, 10))
     office.buffer.progressed(event(9, 30, 40))
     office.serve(0.0)
-    (told,) = office.of(ProgressEventsMissed)
-    assert (told.after_batch, told.before_batch, told.run_id) == (5, 9, "r1")
+    (reported,) = office.of(ProgressEventsMissed)
+    assert (reported.after_batch, reported.before_batch, reported.run_id) == (5, 9, "r1")
     assert not office.of(GuardViolation)
     assert office.held == 40
 
@@ -123,7 +125,7 @@ def test_without_a_guard_nothing_is_said_of_missing_events(opened: list[Office])
     assert not office.of(ProgressEventsMissed)
 
 
-def test_events_that_come_twice_are_told_once_for_all_runs(opened: list[Office]) -> None:
+def test_events_that_come_twice_are_reported_once_for_all_runs(opened: list[Office]) -> None:
     """A listener that was added twice is one mistake, however many queries there are."""
     office = tracker(opened)
     for run in ("r1", "r2"):
@@ -131,8 +133,8 @@ def test_events_that_come_twice_are_told_once_for_all_runs(opened: list[Office])
             for _ in range(2):
                 office.buffer.progressed(event(number, 5 * number, 5 * number + 5, run, run))
             office.serve(float(number))
-    (told,) = office.of(ProgressEventsDuplicated)
-    assert (told.query, told.run_id, told.batch_id) == ("r1", "r1", 0)
+    (reported,) = office.of(ProgressEventsDuplicated)
+    assert (reported.query, reported.run_id, reported.batch_id) == ("r1", "r1", 0)
     assert not office.of(GuardViolation)
     assert len(office.of(QueryProgressed)) == 6
 
@@ -143,9 +145,9 @@ def test_an_event_that_cannot_be_read_is_a_malfunction(opened: list[Office]) -> 
     office.buffer.unreadable(FormatError("a progress event of Spark cannot be read"))
     office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
-    (told,) = office.of(InternalError)
-    assert told.where == "a progress event"
-    assert "cannot be read" in told.problem
+    (reported,) = office.of(InternalError)
+    assert reported.where == "a progress event"
+    assert "cannot be read" in reported.problem
     assert office.held == 5
 
 
@@ -164,7 +166,7 @@ def test_a_withheld_source_holds_back_partitions_that_it_gets_later_too(
     assert kinds(office) == [(1, ViolationKind.GAP)]
 
 
-def test_each_further_violation_of_a_withheld_source_is_told(opened: list[Office]) -> None:
+def test_each_further_violation_of_a_withheld_source_is_reported(opened: list[Office]) -> None:
     """Withheld once is withheld; what else goes wrong is worth knowing."""
     office = tracker(opened)
     office.buffer.progressed(event(0, None, 5))
@@ -174,7 +176,7 @@ def test_each_further_violation_of_a_withheld_source_is_told(opened: list[Office
     assert kinds(office) == [(1, ViolationKind.GAP), (2, ViolationKind.GAP)]
 
 
-def test_a_withheld_source_is_renewed_where_it_stands(opened: list[Office]) -> None:
+def test_a_withheld_source_is_recommitted_where_it_stands(opened: list[Office]) -> None:
     """Its mark and its offset outlive the retention of the group, newer offsets do not come."""
     office = tracker(opened)
     office.queries.positions["r1"] = position(2, 20)
@@ -193,7 +195,7 @@ def test_a_withheld_source_is_renewed_where_it_stands(opened: list[Office]) -> N
 
 
 @pytest.mark.parametrize(
-    ("planned", "start", "end", "options", "told"),
+    ("planned", "start", "end", "options", "reported"),
     [
         (0.5, 10, 40, LOSSY, [(1, ViolationKind.LOST)]),
         (-1e9, 10, 40, LOSSY, []),  # nobody had looked by then
@@ -209,7 +211,7 @@ def test_records_that_were_gone_when_a_batch_was_planned(
     start: int,
     end: int,
     options: Mapping[int, Mapping[str, str]],
-    told: list[tuple[int, ViolationKind]],
+    reported: list[tuple[int, ViolationKind]],
 ) -> None:
     """With failOnDataLoss=false Spark skips them in silence; what was known before counts."""
     office = tracker(opened, options=options)
@@ -222,8 +224,8 @@ def test_records_that_were_gone_when_a_batch_was_planned(
     )  # the worker's clock is the real one
     office.buffer.progressed(event(1, start, end, planned=planned))
     office.serve(1.0)
-    assert kinds(office) == told
-    assert office.held == (10 if told else end)
+    assert kinds(office) == reported
+    assert office.held == (10 if reported else end)
 
 
 def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
@@ -291,7 +293,7 @@ def read_nothing(batch: int) -> Progress:
     return replace(event(batch, None, 0), sources=())
 
 
-def test_a_query_without_kafka_is_told_of_once_and_not_measured(opened: list[Office]) -> None:
+def test_a_query_without_kafka_is_reported_of_once_and_not_measured(opened: list[Office]) -> None:
     """There is nothing to commit; its batches are not shown either."""
     office = tracker(opened)
     for batch in range(3):

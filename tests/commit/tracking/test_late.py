@@ -55,13 +55,13 @@ def test_a_late_event_is_judged_all_the_same() -> None:
     office.pass_until(80.0, since=4.0)
     office.buffer.progressed(event(1, 15, 20))
     office.serve(80.0)
-    (told,) = office.of(GuardViolation)
-    assert [one.kind for one in told.violations] == [ViolationKind.GAP]
+    (reported,) = office.of(GuardViolation)
+    assert [one.kind for one in reported.violations] == [ViolationKind.GAP]
     office.committer.close(2.0)
 
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
-def test_events_of_a_run_that_was_started_anew_come_late(on_rewind: OnRewind) -> None:
+def test_events_of_a_run_that_was_started_again_come_late(on_rewind: OnRewind) -> None:
     """They are judged, hold up nobody, and bring no run back."""
     office = begun(on_rewind)
     office.queries.positions |= {"r1": position(4, 50), "r2": position(4, 50)}
@@ -76,7 +76,7 @@ def test_events_of_a_run_that_was_started_anew_come_late(on_rewind: OnRewind) ->
     office.buffer.progressed(event(4, 41, 50))
     office.buffer.ended("r1")
     office.serve(21.0)
-    assert [told.batch_id for told in office.of(GuardViolation)] == [4]
+    assert [reported.batch_id for reported in office.of(GuardViolation)] == [4]
     office.pass_until(500.0, since=21.0)
     assert office.queries.forgotten == ["r1"]
     assert not office.of(CommitRefused)
@@ -101,7 +101,7 @@ def test_an_event_of_a_run_that_was_forgotten_ends_no_other() -> None:
     office.pass_until(4000.0, since=101.0)
     assert office.held == 40
     assert office.queries.forgotten == ["r1"]
-    assert [told.run_id for told in office.of(RunGroupsChanged) if told.ended] == ["r1"]
+    assert [reported.run_id for reported in office.of(RunGroupsChanged) if reported.ended] == ["r1"]
     office.committer.close(2.0)
 
 

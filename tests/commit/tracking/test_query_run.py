@@ -74,7 +74,7 @@ def test_the_recommit_keeps_its_time_whatever_comes_between() -> None:
     assert all(gap <= HOUR + 1 for gap in gaps)
 
 
-def test_events_that_fall_silent_lead_to_a_look() -> None:
+def test_events_that_fall_silent_lead_to_a_snapshot() -> None:
     """The last event of a busy time may have been dropped: a minute later the query is asked."""
     one = run()
     one.on_position(at(3), 0.0, HOUR, early=False)
@@ -86,7 +86,7 @@ def test_events_that_fall_silent_lead_to_a_look() -> None:
     assert one.next_check == HOUR
 
 
-def test_a_look_soon_after_an_event_does_not_stand_for_the_one_after_the_silence() -> None:
+def test_a_snapshot_soon_after_an_event_does_not_stand_for_the_one_after_the_silence() -> None:
     """What comes between that look and the end of the minute may have been dropped too."""
     one = run()
     one.on_event(0.0)
@@ -111,7 +111,7 @@ def test_a_position_waits_for_its_event_but_not_for_ever() -> None:
     assert not one.is_early(at(10))
 
 
-def test_a_position_that_the_newest_event_has_told_has_passed_nothing() -> None:
+def test_a_position_that_the_newest_event_has_reported_has_passed_nothing() -> None:
     """What comes below it is no late event but a step back, which must be judged as one."""
     one = run()
     assert one.take(event(6, 0, 5), 0.0)
@@ -257,7 +257,7 @@ def test_the_full_map_is_due_with_each_recommit_alone() -> None:
     assert recommitted_at == [90, 180, 270]
 
 
-def test_without_position_and_event_there_is_nothing_to_renew() -> None:
+def test_without_position_and_event_there_is_nothing_to_recommit() -> None:
     """The recommit waits for something to send."""
     one = run()
     assert not one.on_position(None, 0.0, HOUR, early=False)
@@ -265,7 +265,7 @@ def test_without_position_and_event_there_is_nothing_to_renew() -> None:
     assert one.on_position(None, 1.0, HOUR, early=False)
 
 
-def test_doubt_brings_a_look_at_once_or_within_the_minute() -> None:
+def test_doubt_brings_a_snapshot_at_once_or_within_the_minute() -> None:
     """One that holds another up is asked whether it is there; a look that is due comes first."""
     one = run()
     one.due = HOUR

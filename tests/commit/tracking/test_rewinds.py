@@ -45,7 +45,7 @@ def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(allowing: O
     assert not allowing.of(CommitRefused)
 
 
-def test_one_whose_end_was_never_told_is_no_obstacle(
+def test_one_whose_end_was_never_reported_is_no_obstacle(
     allowing: Office, queries: MemoryQueries
 ) -> None:
     """The first word of the new query finds out that the old one is gone."""

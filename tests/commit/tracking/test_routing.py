@@ -98,7 +98,7 @@ class TestWhichGroup:
             assert why.fix
 
     @pytest.mark.parametrize(
-        ("told", "lossy"),
+        ("reported", "lossy"),
         [
             ((None,), False),
             (("true",), False),
@@ -107,11 +107,13 @@ class TestWhichGroup:
             (("true", "false"), True),
         ],
     )
-    def test_a_source_that_skips_losses(self, told: tuple[str | None, ...], lossy: bool) -> None:
+    def test_a_source_that_skips_losses(
+        self, reported: tuple[str | None, ...], lossy: bool
+    ) -> None:
         """`failOnDataLoss=false` of one source counts for all that its group is committed."""
         given = {
             index: {**options(eo_commit_group="g"), **({"failondataloss": one} if one else {})}
-            for index, one in enumerate(told)
+            for index, one in enumerate(reported)
         }
         ends = [{f"t{index}": {0: 5}} for index in given]
         (commit,) = GroupRouting().route(progress(*ends), given).commits
@@ -377,10 +379,10 @@ class TestSecurity:
         routing = GroupRouting(
             names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "k:1"}
         )
-        told = {**SERVERS, TOKENS: "true"}
+        reported = {**SERVERS, TOKENS: "true"}
         clients = [
             routing.route(progress({"t": {0: 5}}), given).commits[0].cluster.client
-            for given in ({0: told}, {0: {**told, **PLAIN}}, {0: SERVERS}, None)
+            for given in ({0: reported}, {0: {**reported, **PLAIN}}, {0: SERVERS}, None)
         ]
         assert clients == ["java", "librdkafka", "librdkafka", "librdkafka"]
 

@@ -116,7 +116,7 @@ def test_a_source_without_an_end_is_passed_over() -> None:
     assert not any(one.missed_after is not None or one.repeated for one in verdicts)
 
 
-def test_what_lies_between_batches_that_nobody_told_of_is_no_gap() -> None:
+def test_what_lies_between_batches_that_nobody_reported_of_is_no_gap() -> None:
     """It is unknown where offsets are missing too; all else is as wrong as ever."""
     five, seven, nine = Offsets({P0: 5}), Offsets({P0: 7}), Offsets({P0: 9})
     verdicts = followed((0, (None, five)), (4, (seven, nine)), (6, (nine, nine)), (9, (five, nine)))

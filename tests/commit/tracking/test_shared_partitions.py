@@ -25,28 +25,28 @@ def offsets(found: GroupOffsets) -> dict[TopicPartition, int]:
     return {tp: position.offset for tp, position in found.positions.items()}
 
 
-def test_the_least_counts_and_is_told_once() -> None:
+def test_the_least_counts_and_is_reported_once() -> None:
     """Two runs that share a partition: the slower decides there; elsewhere each for itself."""
     runs = SharedPartitions()
-    first, told = runs.lowest("r1", "fast", commit(p0=9, p1=9))
-    assert (offsets(first), told) == ({P0: 9, P1: 9}, None)
-    second, told = runs.lowest("r2", "slow", commit(p0=4))
+    first, reported = runs.lowest("r1", "fast", commit(p0=9, p1=9))
+    assert (offsets(first), reported) == ({P0: 9, P1: 9}, None)
+    second, reported = runs.lowest("r2", "slow", commit(p0=4))
     assert offsets(second) == {P0: 4}
-    assert told is not None
-    assert (told.readers, told.partitions) == (("fast", "slow"), (P0,))
-    again, told = runs.lowest("r1", "fast", commit(p0=20, p1=20))
-    assert (offsets(again), told) == ({P0: 4, P1: 20}, None)
+    assert reported is not None
+    assert (reported.readers, reported.partitions) == (("fast", "slow"), (P0,))
+    again, reported = runs.lowest("r1", "fast", commit(p0=20, p1=20))
+    assert (offsets(again), reported) == ({P0: 4, P1: 20}, None)
 
 
-def test_what_is_shared_is_told_in_order() -> None:
+def test_what_is_shared_is_reported_in_order() -> None:
     """Partitions by topic and number, runs by name, whoever came first."""
     runs = SharedPartitions()
     many = {f"p{number}": 9 for number in reversed(range(50))}
     runs.lowest("r1", "zulu", commit(**many))
-    _, told = runs.lowest("r2", "alpha", commit(**many))
-    assert told is not None
-    assert told.partitions == tuple(TopicPartition("t", number) for number in range(50))
-    assert told.readers == ("alpha", "zulu")
+    _, reported = runs.lowest("r2", "alpha", commit(**many))
+    assert reported is not None
+    assert reported.partitions == tuple(TopicPartition("t", number) for number in range(50))
+    assert reported.readers == ("alpha", "zulu")
 
 
 def test_a_run_that_ended_holds_nobody_up() -> None:
@@ -64,11 +64,11 @@ def test_runs_on_other_partitions_or_groups_share_nothing() -> None:
     """Two queries that divide a topic between them feed one group, each for itself."""
     runs = SharedPartitions()
     runs.lowest("r1", "left", commit(p0=9))
-    found, told = runs.lowest("r2", "right", commit(p1=4))
-    assert (offsets(found), told, found.rivals) == ({P1: 4}, None, frozenset())
+    found, reported = runs.lowest("r2", "right", commit(p1=4))
+    assert (offsets(found), reported, found.rivals) == ({P1: 4}, None, frozenset())
     assert runs.rivals("r2", commit(p1=4)) == ()
-    found, told = runs.lowest("r3", "other", replace(commit(p0=1), group="h"))
-    assert (offsets(found), told) == ({P0: 1}, None)
+    found, reported = runs.lowest("r3", "other", replace(commit(p0=1), group="h"))
+    assert (offsets(found), reported) == ({P0: 1}, None)
     assert runs.drop("r2") == ()
 
 
@@ -79,16 +79,16 @@ def test_rivals_are_those_on_the_same_partitions() -> None:
     runs.lowest("r1", "zulu", commit(p0=9, p1=9))
     assert runs.feeds("r1", commit(p0=9))
     assert not runs.feeds("r1", replace(commit(p0=9), group="h"))
-    found, told = runs.lowest("r2", "alpha", commit(p1=20))
-    assert told is not None
-    assert told.readers == ("alpha", "zulu")
+    found, reported = runs.lowest("r2", "alpha", commit(p1=20))
+    assert reported is not None
+    assert reported.readers == ("alpha", "zulu")
     assert (offsets(found), set(found.rivals)) == ({P1: 9}, {P1})
     assert runs.rivals("r2", commit(p1=20)) == ("r1",)
     assert runs.rivals("r1", commit(p0=9)) == ()
     assert runs.rivals("r1", replace(commit(p0=9), group="h")) == ()
 
 
-def test_sharing_is_told_again_when_nobody_was_left_in_between() -> None:
+def test_sharing_is_reported_again_when_nobody_was_left_in_between() -> None:
     """A group that was empty begins anew; while one is left it was said."""
     runs = SharedPartitions()
     for round_ in range(2):

@@ -25,7 +25,7 @@ from eo_listener.testing import MemoryQueries
 from tests.commit.tracking.office import HOUR, OPTIONS, P0, U0, Office, event, position, source
 
 
-def test_a_query_that_cannot_be_looked_at_is_left_in_peace_for_a_while(
+def test_a_query_that_cannot_be_checked_is_left_in_peace_for_a_while(
     office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look that fails in a way that nobody thought of is not repeated at once, and for ever."""
@@ -43,7 +43,7 @@ def test_a_query_that_cannot_be_looked_at_is_left_in_peace_for_a_while(
     assert due >= 10.0
 
 
-def test_a_run_whose_end_was_never_told_holds_up_its_successor_a_minute_at_most(
+def test_a_run_whose_end_was_never_reported_holds_up_its_successor_a_minute_at_most(
     office: Office, queries: MemoryQueries
 ) -> None:
     """Spark drops the word of an end too when its bus is full; the query's next run goes on."""
@@ -57,7 +57,7 @@ def test_a_run_whose_end_was_never_told_holds_up_its_successor_a_minute_at_most(
     assert queries.forgotten == ["r1"]
 
 
-def test_a_run_is_looked_at_a_minute_after_its_successor_has_begun(
+def test_a_run_is_checked_a_minute_after_its_successor_has_begun(
     office: Office, queries: MemoryQueries
 ) -> None:
     """Neither has to feed a group for that, nor to send an event."""
@@ -123,12 +123,12 @@ def test_what_a_run_has_reached_is_committed_at_its_end(
     assert queries.forgotten == ["r1"]
 
 
-def test_a_query_without_a_source_of_kafkas_is_told(office: Office) -> None:
+def test_a_query_without_a_source_of_kafkas_is_reported(office: Office) -> None:
     """Its event says that there is nothing to commit."""
     office.buffer.progressed(replace(event(0, None, 5), sources=()))
     office.serve(0.0)
-    (told,) = office.of(SourceIgnored)
-    assert told.source is None
+    (reported,) = office.of(SourceIgnored)
+    assert reported.source is None
 
 
 def test_a_run_is_asked_for_by_its_querys_id_and_its_own(
@@ -174,7 +174,7 @@ def test_a_checkpoint_without_a_batch_is_no_query_without_kafka(
     assert office.held == 5
 
 
-def test_a_checkpoint_that_cannot_be_read_is_told_once(
+def test_a_checkpoint_that_cannot_be_read_is_reported_once(
     office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A continuous query whose checkpoint cannot be read is told: its group stays behind."""
@@ -187,20 +187,20 @@ def test_a_checkpoint_that_cannot_be_read_is_told_once(
     office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     for now in range(300):
         office.serve(float(now))
-    (told,) = office.of(InternalError)
-    assert isinstance(told, InternalError)
-    assert "stays where it is" in told.problem
+    (reported,) = office.of(InternalError)
+    assert isinstance(reported, InternalError)
+    assert "stays where it is" in reported.problem
 
 
-def test_a_source_that_has_lost_all_its_partitions_is_told(office: Office) -> None:
+def test_a_source_that_has_lost_all_its_partitions_is_reported(office: Office) -> None:
     """The end of the last topic is an event with no offsets at all, and a violation."""
     office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
     office.buffer.progressed(event(1, 5, {}))
     office.serve(1.0)
-    (told,) = office.of(GuardViolation)
-    assert isinstance(told, GuardViolation)
-    assert [one.kind for one in told.violations] == [ViolationKind.VANISHED]
+    (reported,) = office.of(GuardViolation)
+    assert isinstance(reported, GuardViolation)
+    assert [one.kind for one in reported.violations] == [ViolationKind.VANISHED]
     assert office.held == 5
 
 
@@ -225,7 +225,7 @@ def test_an_end_hurries_the_groups_of_its_own_run(
 # Renewal
 
 
-def test_an_idle_group_is_renewed_from_its_newest_event_where_nobody_can_ask(
+def test_an_idle_group_is_recommitted_from_its_newest_event_where_nobody_can_ask(
     office: Office,
 ) -> None:
     """In a client of Spark Connect there is no position: what vanished comes back all the same."""
@@ -236,7 +236,7 @@ def test_an_idle_group_is_renewed_from_its_newest_event_where_nobody_can_ask(
     assert office.held == 5
 
 
-def test_what_follows_its_checkpoint_is_not_renewed_from_an_event(
+def test_what_follows_its_checkpoint_is_not_recommitted_from_an_event(
     office: Office, queries: MemoryQueries
 ) -> None:
     """With asynchronous progress an event may be ahead: no position, no commit."""
@@ -252,7 +252,7 @@ def test_what_follows_its_checkpoint_is_not_renewed_from_an_event(
     assert office.held == 10
 
 
-def test_what_is_renewed_is_sent_each_recommit_and_not_more_often(
+def test_what_is_recommitted_is_sent_each_recommit_and_not_more_often(
     office: Office, queries: MemoryQueries
 ) -> None:
     """The full map costs a request of every partition: once an hour is enough."""
@@ -264,7 +264,7 @@ def test_what_is_renewed_is_sent_each_recommit_and_not_more_often(
     assert len(office.store.history) == 5
 
 
-def test_one_that_is_watched_is_not_renewed_at_every_look(
+def test_one_that_is_watched_is_not_recommitted_at_every_look(
     office: Office, queries: MemoryQueries
 ) -> None:
     """Where a look comes each five seconds, still only each recommit commits everything."""
@@ -288,7 +288,7 @@ def test_one_that_is_watched_is_not_renewed_at_every_look(
         (QueryMode.REAL_TIME, "real-time", "lag grows within a batch"),
     ],
 )
-def test_a_query_of_another_kind_is_noticed_once(
+def test_a_query_of_another_kind_is_reported_once(
     office: Office, queries: MemoryQueries, mode: QueryMode, what: str, mode_effect: str
 ) -> None:
     """What its kind means for its group is said once a run."""
@@ -297,8 +297,8 @@ def test_a_query_of_another_kind_is_noticed_once(
     for batch in range(3):
         office.buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
         office.serve(float(batch))
-    (told,) = office.of(QueryModeDetected)
-    assert (told.mode, mode_effect in told.effect) == (what, True)
+    (reported,) = office.of(QueryModeDetected)
+    assert (reported.mode, mode_effect in reported.effect) == (what, True)
 
 
 def test_an_ordinary_query_is_not_worth_a_word(office: Office) -> None:
@@ -308,7 +308,7 @@ def test_an_ordinary_query_is_not_worth_a_word(office: Office) -> None:
     assert not office.of(QueryModeDetected)
 
 
-def test_a_query_of_another_kind_without_kafka_is_not_noticed(
+def test_a_query_of_another_kind_without_kafka_is_not_reported(
     office: Office, queries: MemoryQueries
 ) -> None:
     """It has no group that its kind could mean anything for."""
@@ -320,7 +320,7 @@ def test_a_query_of_another_kind_without_kafka_is_not_noticed(
     assert not office.of(QueryModeDetected)
 
 
-def test_one_that_cannot_be_inspected_is_noticed_after_three_times(
+def test_one_that_cannot_be_inspected_is_reported_after_three_times(
     office: Office, queries: MemoryQueries
 ) -> None:
     """Its kind is unknown, which is said once; before its first event it is too early to tell."""
@@ -334,12 +334,12 @@ def test_one_that_cannot_be_inspected_is_noticed_after_three_times(
         office.buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
         office.serve(10.0 + batch)
         assert bool(office.of(QueryModeDetected)) == (queries.asked - before >= 3)
-    (told,) = office.of(QueryModeDetected)
-    assert "unknown" in told.mode
+    (reported,) = office.of(QueryModeDetected)
+    assert "unknown" in reported.mode
     assert queries.asked - before == 3
 
 
-def test_the_groups_of_a_run_are_told_when_it_gets_another(
+def test_the_groups_of_a_run_are_reported_when_it_gets_another(
     office: Office, queries: MemoryQueries
 ) -> None:
     """At its first commit, not at each, and once more at its end."""
@@ -352,10 +352,10 @@ def test_the_groups_of_a_run_are_told_when_it_gets_another(
     office.serve(2.0)
     office.buffer.ended("r1")
     office.serve(3.0)
-    told = [
+    reported = [
         (sorted(group for _, group in one.groups), one.ended) for one in office.of(RunGroupsChanged)
     ]
-    assert told == [(["g"], False), (["g", "h"], False), (["g", "h"], True)]
+    assert reported == [(["g"], False), (["g", "h"], False), (["g", "h"], True)]
 
 
 def test_a_source_without_a_group_and_a_shared_partition_are_said_once(
@@ -367,14 +367,14 @@ def test_a_source_without_a_group_and_a_shared_partition_are_said_once(
         more = (source(1, None, 5 + batch), source(2, None, {U0: 5}))
         office.buffer.progressed(event(batch, None, 5 + batch, more=more))
         office.serve(float(batch))
-    assert [told.source for told in office.of(SourceIgnored)] == [2]
+    assert [reported.source for reported in office.of(SourceIgnored)] == [2]
     assert len(office.of(PartitionsShared)) == 1
 
 
 # Faults of ours, and bounds
 
 
-def test_a_fault_at_one_query_is_told_and_stops_no_other(
+def test_a_fault_at_one_query_is_reported_and_stops_no_other(
     office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread outlives it; a flush says that not all is committed, until it goes well."""
@@ -390,8 +390,8 @@ def test_a_fault_at_one_query_is_told_and_stops_no_other(
         office.buffer.progressed(event(0, None, 5, run="r0", query="bad"))
         office.buffer.progressed(event(0, None, 7))
         office.serve(0.0)
-    (told,) = office.of(InternalError)
-    assert (told.where, told.problem) == ("query bad", "TypeError")
+    (reported,) = office.of(InternalError)
+    assert (reported.where, reported.problem) == ("query bad", "TypeError")
     assert office.held == 7
     assert not office.tracker.complete
     office.buffer.progressed(event(1, 5, 9, run="r0", query="bad"))

@@ -25,7 +25,7 @@ class Routed:
         self.store = MemoryGroups()
         self.events: list[Event] = []
         self.committer = Committer(lambda cluster: self.store, observers=[self.events.append])
-        self.router = TrackerThread(GroupRouting(), queries, self.committer)
+        self.tracker = TrackerThread(GroupRouting(), queries, self.committer)
 
     def at(self) -> int | None:
         """Where the group stands."""
@@ -41,7 +41,7 @@ class Routed:
 def routed(queries: MemoryQueries) -> Iterator[Routed]:
     made = Routed(queries)
     yield made
-    made.router.close(time.monotonic() + 2.0)
+    made.tracker.close(time.monotonic() + 2.0)
     made.committer.close(2.0)
 
 
@@ -58,12 +58,12 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_a_query_that_has_started_is_looked_at_without_any_event(
+def test_a_query_that_has_started_is_checked_without_any_event(
     routed: Routed, queries: MemoryQueries
 ) -> None:
     """What it has restored is committed within moments, though nobody says a word."""
     queries.positions["r1"] = position(3, 40)
-    routed.router.started("q1", "r1", None)
+    routed.tracker.started("q1", "r1", None)
     until(lambda: routed.at() == 40)
 
 
@@ -72,15 +72,15 @@ def test_it_sleeps_while_nothing_is_due(
 ) -> None:
     """Between two looks its thread takes no processor time."""
     asked = []
-    due = routed.router._tracker.due
+    due = routed.tracker._tracker.due
 
     def counted() -> float | None:
         asked.append(due())
         return asked[-1]
 
-    monkeypatch.setattr(routed.router._tracker, "due", counted)
+    monkeypatch.setattr(routed.tracker._tracker, "due", counted)
     queries.positions["r1"] = position(3, 40)
-    routed.router.started("q1", "r1", None)
+    routed.tracker.started("q1", "r1", None)
     until(lambda: routed.at() == 40)
     assert len(asked) < 20
 
@@ -97,11 +97,11 @@ def test_flush_waits_for_what_is_being_served(
         return OPTIONS
 
     monkeypatch.setattr(queries, "options", options)
-    routed.router.progressed(event(0, None, 5))
+    routed.tracker.progressed(event(0, None, 5))
     assert working.wait(10.0)
-    assert not routed.router.flush(soon(0.05))
+    assert not routed.tracker.flush(soon(0.05))
     release.set()
-    assert routed.router.flush(soon())
+    assert routed.tracker.flush(soon())
 
 
 def test_each_batch_that_is_left_at_a_close_is_named(
@@ -116,13 +116,13 @@ def test_each_batch_that_is_left_at_a_close_is_named(
         return OPTIONS
 
     monkeypatch.setattr(queries, "options", options)
-    with routed.router._changed:  # all of them are taken at one time
+    with routed.tracker._changed:  # all of them are taken at one time
         for run in ("r1", "r2", "r3"):
-            routed.router._buffer.progressed(event(7, 0, 5, run=run, query=run))
-        routed.router._changed.notify_all()
+            routed.tracker._buffer.progressed(event(7, 0, 5, run=run, query=run))
+        routed.tracker._changed.notify_all()
     assert working.wait(10.0)
-    routed.router.progressed(event(8, 5, 9, run="r4", query="r4"))
-    routed.router.close(soon(0.05))
+    routed.tracker.progressed(event(8, 5, 9, run="r4", query="r4"))
+    routed.tracker.close(soon(0.05))
     release.set()
     reported = routed.left()
     assert sorted(text[:8] for text in reported) == ["batch 7 ", "batch 7 ", "batch 7 ", "batch 8 "]
@@ -142,12 +142,12 @@ def test_what_was_served_before_the_close_is_not_named(
         return OPTIONS
 
     monkeypatch.setattr(queries, "options", options)
-    with routed.router._changed:  # all of them are taken at one time
+    with routed.tracker._changed:  # all of them are taken at one time
         for run in ("r1", "r2", "r3"):
-            routed.router._buffer.progressed(event(7, 0, 5, run=run, query=run))
-        routed.router._changed.notify_all()
+            routed.tracker._buffer.progressed(event(7, 0, 5, run=run, query=run))
+        routed.tracker._changed.notify_all()
     assert working.wait(10.0)
-    routed.router.close(soon(0.05))
+    routed.tracker.close(soon(0.05))
     release.set()
     left = [told.where for told in routed.events if isinstance(told, InternalError)]
     assert sorted(left) == ["query r2", "query r3"]
@@ -156,8 +156,8 @@ def test_what_was_served_before_the_close_is_not_named(
 def test_what_is_served_is_not_left(routed: Routed) -> None:
     """At a close in time nothing is named."""
     for batch in range(3):
-        routed.router.progressed(event(batch, 5 * batch, 5 * batch + 5))
-    routed.router.close(soon())
+        routed.tracker.progressed(event(batch, 5 * batch, 5 * batch + 5))
+    routed.tracker.close(soon())
     assert routed.committer.flush(10.0)
     assert routed.at() == 15
     assert routed.left() == []
@@ -167,8 +167,8 @@ def test_an_open_one_has_nothing_to_say(routed: Routed, caplog: pytest.LogCaptur
     """Batches that come in time are no line in the log."""
     with caplog.at_level(logging.WARNING, "eo_listener"):
         for batch in range(3):
-            routed.router.progressed(event(batch, 5 * batch, 5 * batch + 5))
-        assert routed.router.flush(soon())
+            routed.tracker.progressed(event(batch, 5 * batch, 5 * batch + 5))
+        assert routed.tracker.flush(soon())
     assert not caplog.records
 
 
@@ -176,30 +176,30 @@ def test_a_closed_one_that_is_called_for_ever_says_so_once(
     routed: Routed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Still registered with Spark, it keeps nothing and logs one line."""
-    routed.router.close(soon())
+    routed.tracker.close(soon())
     with caplog.at_level(logging.INFO):
         for batch in range(100):
-            routed.router.started("q1", f"r{batch}", None)
-            routed.router.progressed(event(batch, 5, 10, run=f"r{batch}"))
-            routed.router.unreadable(FormatError("no JSON"))
-            routed.router.ended(f"r{batch}")
+            routed.tracker.started("q1", f"r{batch}", None)
+            routed.tracker.progressed(event(batch, 5, 10, run=f"r{batch}"))
+            routed.tracker.unreadable(FormatError("no JSON"))
+            routed.tracker.ended(f"r{batch}")
     (line,) = [record.getMessage() for record in caplog.records]
     assert "batch 0 came after the listener was closed" in line
     assert "removeListener" in line
-    assert not routed.router._buffer
+    assert not routed.tracker._buffer
 
 
 def test_flush_does_not_wait_for_a_thread_that_is_gone(routed: Routed) -> None:
     """After a close the answer comes at once."""
-    routed.router.close(soon())
+    routed.tracker.close(soon())
     began = time.monotonic()
-    assert not routed.router.flush(soon(30.0))
+    assert not routed.tracker.flush(soon(30.0))
     assert time.monotonic() - began < 20.0
 
 
 def test_an_event_in_which_no_source_has_an_end_is_left_out(routed: Routed) -> None:
     """Spark tells of a batch before any source has an offset: nothing is durable by that."""
-    routed.router.progressed(event(0, None, None))
-    assert not routed.router._buffer
-    assert routed.router.flush(soon())
+    routed.tracker.progressed(event(0, None, None))
+    assert not routed.tracker._buffer
+    assert routed.tracker.flush(soon())
     assert routed.at() is None
