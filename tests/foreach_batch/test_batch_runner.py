@@ -219,9 +219,9 @@ def test_what_does_not_pass_is_given_up(fault: SinkFault, error: type[SinkError]
         stage.run(0)
     assert stage.slept == [1.0, 2.0, 3.0]
     assert one(stage).rows == []
-    halted = stage.events[-1]
-    assert isinstance(halted, BatchFailed)
-    assert halted.sink == "memory rows"
+    failed = stage.events[-1]
+    assert isinstance(failed, BatchFailed)
+    assert failed.sink == "memory rows"
     stage.run(0)
     assert len(one(stage).rows) == 3
 
@@ -292,6 +292,9 @@ def test_a_store_that_is_away_when_a_batch_begins_is_waited_for(
     sink.refusals = (SinkError("wrong password"),)
     with pytest.raises(SinkError, match="wrong password"):
         stage.run(1)
+    failed = stage.events[-1]
+    assert isinstance(failed, BatchFailed)
+    assert failed.sink == "memory rows"
     assert len(stage.slept) == 6
 
 
@@ -429,9 +432,9 @@ def test_nothing_is_written_anywhere_when_one_sink_must_not_get_a_batch() -> Non
     with pytest.raises(RegressionError):
         stage.run(0)
     assert sinks[0].rows == []
-    halted = stage.events[-1]
-    assert isinstance(halted, BatchFailed)
-    assert (halted.sink, halted.error) == ("memory b", "RegressionError")
+    failed = stage.events[-1]
+    assert isinstance(failed, BatchFailed)
+    assert (failed.sink, failed.error) == ("memory b", "RegressionError")
 
 
 def test_an_accepted_gap_is_told() -> None:
