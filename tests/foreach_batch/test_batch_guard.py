@@ -410,6 +410,10 @@ def test_an_error_of_many_partitions_stays_short() -> None:
     assert len(str(raised.value)) < 800
     assert "t-4 5..7 and 995 more partitions" in str(raised.value)
     assert len(raised.value.ranges) == 1000
+    few = dict(list(ranges.items())[:5])
+    with pytest.raises(GapError) as raised:
+        judged(plan_of(few), {tp: head_of(0, 5) for tp in few})
+    assert "t-4 5..7. " in str(raised.value)
 
 
 def test_an_error_says_what_to_type() -> None:

@@ -292,6 +292,9 @@ def test_a_store_that_is_away_when_a_batch_begins_is_waited_for(
     sink.refusals = (SinkError("wrong password"),)
     with pytest.raises(SinkError, match="wrong password"):
         stage.run(1)
+    failed = stage.events[-1]
+    assert isinstance(failed, BatchFailed)
+    assert failed.sink == "memory rows"
     assert len(stage.slept) == 6
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from eo_listener.commit.tracking.event_buffer import Started
+from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Started
+from eo_listener.commit.tracking.run_order import RunOrder
 from eo_listener.model.errors import JvmError
 from eo_listener.model.events import (
     GuardViolation,
@@ -371,7 +372,31 @@ def test_a_source_without_a_group_and_a_shared_partition_are_said_once(
     assert len(office.of(PartitionsShared)) == 1
 
 
+def test_two_queries_on_one_partition_are_told_once(office: Office) -> None:
+    """When the second begins to feed it; one that feeds it alone is not worth a word."""
+    for batch in range(2):
+        office.buffer.progressed(event(batch, None, 10 + batch))
+        office.serve(float(batch))
+    assert not office.of(PartitionsShared)
+    for batch in range(2):
+        office.buffer.progressed(event(batch, None, 5 + batch, run="r2", query="q2"))
+        office.serve(2.0 + batch)
+    (told,) = office.of(PartitionsShared)
+    assert (told.group, told.partitions, told.readers) == ("g", (P0,), ("q1", "q2"))
+    assert all(office.events)  # nothing is told of nothing
+
+
 # Faults of ours, and bounds
+
+
+def test_of_runs_that_have_ended_the_oldest_are_forgotten() -> None:
+    """As many as are kept: an event of theirs may still be late."""
+    succession = RunOrder({})
+    for number in range(RUNS_KEPT + 1):
+        succession.end(f"r{number}", None)
+    assert not succession.has_ended("r0")
+    assert succession.has_ended("r1")
+    assert succession.has_ended(f"r{RUNS_KEPT}")
 
 
 def test_a_fault_at_one_query_is_reported_and_stops_no_other(

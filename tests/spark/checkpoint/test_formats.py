@@ -215,6 +215,7 @@ def test_a_damaged_checkpoint_gives_the_same_offsets_or_a_finding(
         ('v1\n\n{"t":{"0":NaN}}', FileFindingKind.GARBLED),
         ('v1\n\n{"t":{"0":5,"0":6}}', FileFindingKind.GARBLED),
         ('v1\n\n{"t":{"0":5},"t":{"0":6}}', FileFindingKind.GARBLED),
+        ('v1\n\n{"t":{"0":5,"x":6}}', FileFindingKind.GARBLED),
         ('v1\n\n{"t":{"00":5}}', FileFindingKind.GARBLED),
         ('v1\n\n{"t":{"2147483648":5}}', FileFindingKind.GARBLED),
         ('v1\n\n{"t":{"-1":5}}', FileFindingKind.GARBLED),
