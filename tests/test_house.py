@@ -159,6 +159,8 @@ BANNED = frozenset(
         "board",
         "breach",
         "breaches",
+        "clerk",
+        "complaints",
         "course",
         "desk",
         "distrust",
@@ -177,6 +179,7 @@ BANNED = frozenset(
         "look",
         "looked",
         "looking",
+        "looks",
         "mail",
         "mails",
         "malfunction",
@@ -197,10 +200,14 @@ BANNED = frozenset(
         "stirred",
         "stranger",
         "strangers",
+        "surroundings",
         "tally",
         "tell",
         "teller",
+        "telling",
         "told",
+        "unseen",
+        "vigil",
     }
 )
 
