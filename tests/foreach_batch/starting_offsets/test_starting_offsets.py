@@ -204,9 +204,9 @@ def test_a_location_without_a_scheme(
     before = settings.get("fs.defaultFS")
     settings.set("fs.defaultFS", "nosuch://node/")
     try:
-        with pytest.raises(JvmError, match="which file system"):
+        with pytest.raises(JvmError, match="failed to find the file system of"):
             started(topics, timestamp=0, topics=topic, checkpoint_location=str(tmp_path))
-        with pytest.raises(JvmError, match="which file system"):
+        with pytest.raises(JvmError, match="failed to find the file system of"):
             started(topics, checkpoint=str(tmp_path))
     finally:
         settings.set("fs.defaultFS", before)
