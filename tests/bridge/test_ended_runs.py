@@ -54,7 +54,7 @@ class Driver:
 
     def offer(self, group: str, offset: int, tp: TopicPartition = TP) -> None:
         """Something is to be committed."""
-        refused = self.cluster_state.offer(group, {tp: Position(offset=offset)})
+        refused = self.cluster_state.group(group).offer({tp: Position(offset=offset)})
         if refused is not None:
             self.events.append(refused)
 
@@ -90,14 +90,18 @@ class Driver:
                 topic_ids={"t": "id"},
             )
             self.events += (
-                self.cluster_state.on_snapshot(request, snapshot, self.now)
+                self.cluster_state.group(request.group).on_snapshot(request, snapshot, self.now)
                 if code is None
-                else self.cluster_state.on_snapshot_failed(request, code, self.now)
+                else self.cluster_state.group(request.group).on_snapshot_failed(
+                    request, code, self.now
+                )
             )
         else:
             answer = dict.fromkeys(request.positions, code)
             held.update(request.positions if code is None else {})
-            self.events += self.cluster_state.on_commit_answer(request, answer, self.now)
+            self.events += self.cluster_state.group(request.group).on_commit_answer(
+                request, answer, self.now
+            )
         return True
 
 
@@ -168,7 +172,7 @@ def test_what_is_not_to_be_sent_is_dealt_with(driver: Driver, fate: str) -> None
     if fate == "fenced":
         driver.codes = {"g": "FENCED_INSTANCE_ID"}
     if fate == "withheld":
-        driver.cluster_state.withhold("g", {TP: Position(offset=10)})
+        driver.cluster_state.group("g").withhold({TP: Position(offset=10)})
     driver.run("r", ("g", offset))
     driver.pass_by(10)
     assert driver.settled == ["r"]

@@ -12,7 +12,6 @@ from typing import Any
 from unittest.mock import patch
 
 from eo_listener.commit.groups import group_state, partition_state
-from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.group_state import GroupState
 from eo_listener.commit.groups.partition_state import PartitionState
 from eo_listener.commit.tracking import query_run
@@ -44,14 +43,14 @@ def planted(bug: Bug) -> Iterator[None]:
         yield
 
 
-_offer, _settle, _see = ClusterState.offer, GroupState.on_commit_answer, PartitionState.compare
+_offer, _settle, _see = GroupState.offer, GroupState.on_commit_answer, PartitionState.compare
 _position, _route, _look = Queries.position, GroupRouting.route, QueryTracker._check
 _follow = SequenceGuard.follow
 
 
-def _one_more(self: ClusterState, group: str, positions: Any, **how: Any) -> Any:
+def _one_more(self: GroupState, positions: Any, **how: Any) -> Any:
     more = {tp: replace(one, offset=one.offset + 1) for tp, one in positions.items()}
-    return _offer(self, group, more, **how)
+    return _offer(self, more, **how)
 
 
 def _planned_end(self: Queries, query_id: str, run_id: str) -> LivePosition | None:
@@ -135,8 +134,8 @@ def _of_nothing(self: QueryRun, position: LivePosition) -> Any:
 _at = QueryRun.at
 
 
-def _not_renewed(self: ClusterState, group: str, positions: Any, **how: Any) -> Any:
-    return _offer(self, group, positions, **{**how, "recommit": False})
+def _not_renewed(self: GroupState, positions: Any, **how: Any) -> Any:
+    return _offer(self, positions, **{**how, "recommit": False})
 
 
 def _blind_guard(self: SequenceGuard, progress: Any) -> Any:
@@ -214,14 +213,11 @@ def _lives_forever(self: QueryTracker, run: QueryRun) -> bool:
 
 def _all_rivals(self: GroupState, positions: Any, **how: Any) -> Any:
     """No query but the very same one may go back."""
-    return _group_offer(self, positions, **{**how, "rivals": positions})
-
-
-_group_offer = GroupState.offer
+    return _offer(self, positions, **{**how, "rivals": positions})
 
 
 BUGS = (
-    Bug("commit offset + 1", "calm", ((ClusterState, "offer", _one_more),)),
+    Bug("commit offset + 1", "calm", ((GroupState, "offer", _one_more),)),
     Bug("commit the planned end", "calm", ((Queries, "position", _planned_end),)),
     Bug("commit start offsets", "calm", ((GroupRouting, "route", _start_offsets),)),
     Bug(
@@ -249,7 +245,7 @@ BUGS = (
     Bug("greatest of shared offsets", "shared", ((SharedPartitions, "lowest", _greatest),)),
     Bug("a fenced group goes on", "fenced", ((group_state, "explain", _never_final),)),
     Bug("no catch-up", "crash", ((QueryRun, "at", _of_nothing),)),
-    Bug("no renewal", "expire", ((ClusterState, "offer", _not_renewed),)),
+    Bug("no renewal", "expire", ((GroupState, "offer", _not_renewed),)),
     Bug("guard sees nothing", "guard", ((SequenceGuard, "follow", _blind_guard),)),
     Bug("lost events are gaps", "guard", ((SequenceGuard, "follow", _nervous_guard),)),
     Bug(

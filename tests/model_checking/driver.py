@@ -42,8 +42,7 @@ class Front:
         for tp, position in commit.positions.items():
             self.offered[tp] = max(position.offset, self.offered.get(tp, 0))
             self.fresh.append((tp, position.offset))
-        refused = self.cluster_state.offer(
-            commit.group,
+        refused = self.cluster_state.group(commit.group).offer(
             commit.positions,
             recommit=recommit,
             lossy=commit.lossy,
@@ -53,7 +52,7 @@ class Front:
             self.events.append(refused)
 
     def withhold(self, commit: GroupOffsets) -> None:
-        self.cluster_state.withhold(commit.group, commit.positions)
+        self.cluster_state.group(commit.group).withhold(commit.positions)
 
     def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
         return self.cluster_state.log_starts(commit.group, by)

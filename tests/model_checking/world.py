@@ -384,12 +384,12 @@ class World:
             self._spend("snapshot")
         if how != "well":
             self.pass_to(self.now + REQUEST / 2)
-            driver.front.events += driver.cluster_state.on_snapshot_failed(
+            driver.front.events += driver.cluster_state.group(request.group).on_snapshot_failed(
                 request, "_TIMED_OUT", self.now
             )
         elif not self.kafka.admits(driver.name, request.group):
             driver.fenced = True
-            driver.front.events += driver.cluster_state.on_snapshot_failed(
+            driver.front.events += driver.cluster_state.group(request.group).on_snapshot_failed(
                 request, "_FENCED", self.now
             )
         else:
@@ -398,7 +398,9 @@ class World:
             if driver is self.chief():
                 self.truth.meddled.difference_update(request.partitions)
                 self.truth.taken_back.difference_update(request.partitions)
-            driver.front.events += driver.cluster_state.on_snapshot(request, snapshot, self.now)
+            driver.front.events += driver.cluster_state.group(request.group).on_snapshot(
+                request, snapshot, self.now
+            )
 
     def _answer_commit(self, driver: Driver, request: CommitRequest, how: str) -> None:
         group, positions = request.group, dict(request.positions)
@@ -418,7 +420,9 @@ class World:
             answer = dict.fromkeys(positions, "_FENCED")
         else:
             answer = self._arrive(driver, group, positions, how)
-        driver.front.events += driver.cluster_state.on_commit_answer(request, answer, self.now)
+        driver.front.events += driver.cluster_state.group(request.group).on_commit_answer(
+            request, answer, self.now
+        )
 
     def _arrive(
         self, driver: Driver, group: str, positions: dict[TopicPartition, Position], how: str

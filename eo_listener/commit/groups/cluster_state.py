@@ -7,17 +7,15 @@ Pure: time comes in as an argument, requests go out as values. The thread around
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from eo_listener.commit.groups.due_times import DueTimes
-from eo_listener.commit.groups.group_events import Positions
 from eo_listener.commit.groups.group_offsets import Waiting
 from eo_listener.commit.groups.group_state import GroupState
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
-from eo_listener.model.events import CommitAbandoned, CommitRefused, Event
+from eo_listener.model.events import CommitAbandoned
 from eo_listener.model.offsets import TopicPartition
-from eo_listener.model.protocols import GroupSnapshot
 
 # The worker asks at least every 5 s, or when a request of at most 8 s is over. Where it did not,
 # the process stood still, and a successor may be at work: no earlier snapshot counts.
@@ -46,29 +44,14 @@ class ClusterState:
         self._asked: float | None = None
         self._out_of_turn = 0
 
-    def offer(
-        self,
-        group: str,
-        positions: Positions,
-        *,
-        recommit: bool = False,
-        lossy: bool = False,
-        rivals: Collection[TopicPartition] = (),
-    ) -> CommitRefused | None:
-        """Take positions in; see `GroupState.offer`."""
-        return self._activate(group).offer(positions, recommit=recommit, lossy=lossy, rivals=rivals)
-
-    def withhold(self, group: str, positions: Positions) -> None:
-        """Take in that the guard holds positions back; see `GroupState.withhold`."""
-        self._activate(group).withhold(positions)
-
-    def _activate(self, group: str) -> GroupState:
-        state = self._groups.get(group)
+    def group(self, name: str) -> GroupState:
+        """Return the state of a group for what is offered or answered; its due time changes."""
+        state = self._groups.get(name)
         if state is None:
-            state = GroupState(self._cluster, group, self._retry, self._policy, self._random)
-            self._groups[group] = state
-        self._active[group] = state
-        self._due_times.mark_changed(group)
+            state = GroupState(self._cluster, name, self._retry, self._policy, self._random)
+            self._groups[name] = state
+        self._active[name] = state
+        self._due_times.mark_changed(name)
         return state
 
     def _next_try(self, group: str) -> float | None:
@@ -112,31 +95,6 @@ class ClusterState:
         """Seconds until the next request is due; None when nothing waits for its time."""
         soonest = min(self._due_times.times(self._next_try).values(), default=None)
         return None if soonest is None else max(0.0, soonest - now)
-
-    def on_snapshot(
-        self, request: SnapshotRequest, snapshot: GroupSnapshot, now: float
-    ) -> tuple[Event, ...]:
-        """Record a snapshot; see `GroupState.on_snapshot`."""
-        return self._activate(request.group).on_snapshot(request, snapshot, now)
-
-    def on_snapshot_failed(
-        self, request: SnapshotRequest, code: str, now: float, detail: str | None = None
-    ) -> tuple[Event, ...]:
-        """Record that a snapshot failed; see `GroupState.on_snapshot_failed`."""
-        return self._activate(request.group).on_snapshot_failed(request, code, now, detail)
-
-    def on_commit_answer(
-        self,
-        request: CommitRequest,
-        answer: Mapping[TopicPartition, str | None],
-        now: float,
-        detail: str | None = None,
-    ) -> tuple[Event, ...]:
-        """Record the answer to a commit; see `GroupState.on_commit_answer`.
-
-        `detail` is the error of the connection, if there was one.
-        """
-        return self._activate(request.group).on_commit_answer(request, answer, now, detail)
 
     def retry_now(self, groups: Iterable[str] | None = None) -> None:
         """Forget all waits, or those of some groups; what is in flight and fails is tried again."""

@@ -72,8 +72,8 @@ class Worker:
     ) -> None:
         """Hand positions over; returns at once."""
         with self._changed:
-            refused = self._cluster_state.offer(
-                group, positions, recommit=recommit, lossy=lossy, rivals=rivals
+            refused = self._cluster_state.group(group).offer(
+                positions, recommit=recommit, lossy=lossy, rivals=rivals
             )
             self._changed.notify_all()
         if refused is not None:
@@ -101,7 +101,7 @@ class Worker:
     def withhold(self, group: str, positions: Positions) -> None:
         """Hand over that the guard holds positions back; returns at once."""
         with self._changed:
-            self._cluster_state.withhold(group, positions)
+            self._cluster_state.group(group).withhold(positions)
             self._changed.notify_all()
 
     def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:
@@ -219,13 +219,13 @@ class Worker:
         except Exception as error:  # noqa: BLE001  # `_failure` distinguishes ours from Kafka's, and logs
             code, detail = _failure("read", request.group, error)
             with self._changed:
-                events = self._cluster_state.on_snapshot_failed(
-                    request, code, time.monotonic(), detail
-                )
+                group = self._cluster_state.group(request.group)
+                events = group.on_snapshot_failed(request, code, time.monotonic(), detail)
                 self._changed.notify_all()
         else:
             with self._changed:
-                events = self._cluster_state.on_snapshot(request, snapshot, time.monotonic())
+                group = self._cluster_state.group(request.group)
+                events = group.on_snapshot(request, snapshot, time.monotonic())
                 self._changed.notify_all()
         self._notify(events)
 
@@ -238,7 +238,8 @@ class Worker:
             code, detail = _failure("commit to", request.group, error)
             answer = dict.fromkeys(request.positions, code)
         with self._changed:
-            events = self._cluster_state.on_commit_answer(request, answer, time.monotonic(), detail)
+            group = self._cluster_state.group(request.group)
+            events = group.on_commit_answer(request, answer, time.monotonic(), detail)
             self._changed.notify_all()
         self._notify(events)
 

@@ -43,11 +43,11 @@ class Seeing(ClusterState):
             ends = dict.fromkeys(request.partitions, 10**9)
             held = {tp: self.held[tp] for tp in request.partitions if tp in self.held}
             snapshot = GroupSnapshot(held=held, starts={}, ends=ends, topic_ids={"t": "id"})
-            assert self.on_snapshot(request, snapshot, now) == ()
+            assert self.group(request.group).on_snapshot(request, snapshot, now) == ()
             request = self.next(now)
         return request
 
-    def on_commit_answer(
+    def answered(
         self,
         request: CommitRequest,
         answer: Mapping[TopicPartition, str | None],
@@ -57,7 +57,7 @@ class Seeing(ClusterState):
         confirmed = {tp: p for tp, p in request.positions.items() if answer.get(tp, "?") is None}
         if request.group == "g":
             self.held.update(confirmed)
-        return super().on_commit_answer(request, answer, now, detail)
+        return self.group(request.group).on_commit_answer(request, answer, now, detail)
 
 
 RANDOM = random.Random(1)
@@ -77,12 +77,12 @@ def cluster_state() -> Seeing:
 def test_what_is_offered_is_sent_once_and_not_again() -> None:
     """A confirmed offset is not committed a second time."""
     b = cluster_state()
-    b.offer("g", at(p0=5))
+    b.group("g").offer(at(p0=5))
     request = sent(b, 0.0)
     assert request.positions[P0] == Position(offset=5, metadata="m5")
-    (event,) = b.on_commit_answer(request, {P0: None}, 0.25)
+    (event,) = b.answered(request, {P0: None}, 0.25)
     assert event == Committed(cluster="k:9092", group="g", offsets=Offsets({P0: 5}), seconds=0.25)
-    b.offer("g", at(p0=5))
+    b.group("g").offer(at(p0=5))
     assert b.request(1.0) is None
     assert b.idle()
 
@@ -91,7 +91,7 @@ def test_newer_offsets_take_the_place_of_waiting_ones() -> None:
     """Many events while Kafka is slow become one request with the newest offsets."""
     b = cluster_state()
     for offset in range(5, 100):
-        b.offer("g", at(p0=offset))
+        b.group("g").offer(at(p0=offset))
     request = sent(b, 0.0)
     assert request.positions[P0].offset == 99
 
@@ -99,13 +99,13 @@ def test_newer_offsets_take_the_place_of_waiting_ones() -> None:
 def test_a_group_has_one_request_in_flight() -> None:
     """While an answer is out nothing more is sent for this group; other groups go on."""
     b = cluster_state()
-    b.offer("g", at(p0=5))
-    b.offer("h", at(p0=1))
+    b.group("g").offer(at(p0=5))
+    b.group("h").offer(at(p0=1))
     first, other = sent(b, 0.0), sent(b, 0.0)
     assert (first.group, other.group) == ("g", "h")
-    b.offer("g", at(p0=6))
+    b.group("g").offer(at(p0=6))
     assert b.request(10.0) is None
-    b.on_commit_answer(first, {P0: None}, 11.0)
+    b.answered(first, {P0: None}, 11.0)
     second = sent(b, 11.0)
     assert second.positions[P0].offset == 6
 
@@ -113,24 +113,24 @@ def test_a_group_has_one_request_in_flight() -> None:
 def test_an_offset_below_is_not_sent_and_said() -> None:
     """Lower than pending or confirmed is refused, with both offsets named; equal is silent."""
     b = cluster_state()
-    b.offer("g", at(p0=5, p1=5))
-    refused = b.offer("g", at(p0=3, p1=6))
+    b.group("g").offer(at(p0=5, p1=5))
+    refused = b.group("g").offer(at(p0=3, p1=6))
     assert refused is not None
     assert (refused.offered, refused.held) == (Offsets({P0: 3}), Offsets({P0: 5}))
     request = sent(b, 0.0)
     assert {tp: p.offset for tp, p in request.positions.items()} == {P0: 5, P1: 6}
-    b.on_commit_answer(request, {P0: None, P1: None}, 0.0)
-    assert b.offer("g", at(p0=5)) is None
-    assert b.offer("g", at(p0=4)) is not None
+    b.answered(request, {P0: None, P1: None}, 0.0)
+    assert b.group("g").offer(at(p0=5)) is None
+    assert b.group("g").offer(at(p0=4)) is not None
     assert b.request(1.0) is None
 
 
 def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
     """A missing answer is an error of that partition, and is tried again."""
     b = cluster_state()
-    b.offer("g", at(p0=5, p1=6))
+    b.group("g").offer(at(p0=5, p1=6))
     request = sent(b, 0.0)
-    events = b.on_commit_answer(request, {P0: None}, 0.0)
+    events = b.answered(request, {P0: None}, 0.0)
     assert isinstance(events[0], Committed)
     assert isinstance(events[1], CommitFailed)
     assert events[1].errors == {P1: "_MISSING_ANSWER"}
@@ -142,11 +142,11 @@ def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
 def test_waits_grow_are_spread_and_stay_bounded() -> None:
     """After n faults in a row the wait is within half and whole of min(longest, first * 2^n)."""
     b = cluster_state()
-    b.offer("g", at(p0=5))
+    b.group("g").offer(at(p0=5))
     now, waits = 0.0, []
     for _ in range(6):
         request = sent(b, now)
-        (event,) = b.on_commit_answer(request, {P0: "_TRANSPORT"}, now)
+        (event,) = b.answered(request, {P0: "_TRANSPORT"}, now)
         assert isinstance(event, CommitFailed)
         assert b.request(now + event.retry_in - 0.01) is None
         assert b.wait(now) == pytest.approx(event.retry_in)
@@ -160,15 +160,15 @@ def test_waits_grow_are_spread_and_stay_bounded() -> None:
 def test_success_ends_the_back_off() -> None:
     """After a success the next fault waits as short as the first did."""
     b = cluster_state()
-    b.offer("g", at(p0=5))
+    b.group("g").offer(at(p0=5))
     for _ in range(4):
         request = sent(b, 1e6)
-        b.on_commit_answer(request, {P0: "_TIMED_OUT"}, 0.0)
+        b.answered(request, {P0: "_TIMED_OUT"}, 0.0)
     request = sent(b, 1e6)
-    b.on_commit_answer(request, {P0: None}, 0.0)
-    b.offer("g", at(p0=6))
+    b.answered(request, {P0: None}, 0.0)
+    b.group("g").offer(at(p0=6))
     request = sent(b, 1e6)
-    (event,) = b.on_commit_answer(request, {P0: "_TIMED_OUT"}, 0.0)
+    (event,) = b.answered(request, {P0: "_TIMED_OUT"}, 0.0)
     assert isinstance(event, CommitFailed)
     assert event.retry_in <= 1.0
     assert event.failures == 1
@@ -177,13 +177,13 @@ def test_success_ends_the_back_off() -> None:
 def test_a_refused_partition_does_not_hold_up_the_others() -> None:
     """A deleted topic's partition waits its time; its neighbour commits at once."""
     b = cluster_state()
-    b.offer("g", at(p0=5, p1=6))
+    b.group("g").offer(at(p0=5, p1=6))
     request = sent(b, 0.0)
-    b.on_commit_answer(request, {P0: None, P1: "UNKNOWN_TOPIC_OR_PART"}, 0.0)
-    b.offer("g", at(p0=7, p1=8))
+    b.answered(request, {P0: None, P1: "UNKNOWN_TOPIC_OR_PART"}, 0.0)
+    b.group("g").offer(at(p0=7, p1=8))
     request = sent(b, 0.1)
     assert set(request.positions) == {P0}
-    b.on_commit_answer(request, {P0: None}, 0.1)
+    b.answered(request, {P0: None}, 0.1)
     assert b.stuck(0.2)
     assert not b.idle()
     request = sent(b, 50.0)
@@ -193,9 +193,9 @@ def test_a_refused_partition_does_not_hold_up_the_others() -> None:
 def test_retry_now_forgets_every_wait() -> None:
     """On termination all that waits is due at once, refused or not."""
     b = cluster_state()
-    b.offer("g", at(p0=5, p1=6))
+    b.group("g").offer(at(p0=5, p1=6))
     request = sent(b, 0.0)
-    b.on_commit_answer(request, {P0: "_TRANSPORT", P1: "UNKNOWN_MEMBER_ID"}, 0.0)
+    b.answered(request, {P0: "_TRANSPORT", P1: "UNKNOWN_MEMBER_ID"}, 0.0)
     assert b.request(0.0) is None
     b.retry_now()
     request = sent(b, 0.0)
@@ -205,12 +205,12 @@ def test_retry_now_forgets_every_wait() -> None:
 def test_retry_now_reaches_what_is_in_flight() -> None:
     """A request that fails after the hurry began is tried at once again, once."""
     b = cluster_state()
-    b.offer("g", at(p0=5))
+    b.group("g").offer(at(p0=5))
     request = sent(b, 0.0)
     b.retry_now()
-    b.on_commit_answer(request, {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
+    b.answered(request, {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
     assert not b.stuck(1.0)
-    b.on_commit_answer(sent(b, 1.0), {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
+    b.answered(sent(b, 1.0), {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
     assert b.stuck(1.0)
     assert b.request(1.0) is None
 
@@ -218,10 +218,10 @@ def test_retry_now_reaches_what_is_in_flight() -> None:
 def test_groups_that_answer_go_before_those_that_do_not() -> None:
     """Of several groups that are due, the one with the fewest failures is tried first."""
     b = cluster_state()
-    b.offer("a", at(p0=5))
+    b.group("a").offer(at(p0=5))
     for _ in range(3):
-        b.on_commit_answer(sent(b, 1e6), {P0: "_TIMED_OUT"}, 0.0)
-    b.offer("b", at(p0=1))
+        b.answered(sent(b, 1e6), {P0: "_TIMED_OUT"}, 0.0)
+    b.group("b").offer(at(p0=1))
     assert sent(b, 1e6).group == "b"
     assert sent(b, 1e6).group == "a"
 
@@ -237,26 +237,26 @@ def test_more_than_fits_between_two_batches_is_committed_in_turn() -> None:
     last = {("a", tp): 0 for tp in wide} | {("b", P0): 0}
     for number in range(60):
         if number % 4 == 0:
-            b.offer("a", dict.fromkeys(wide, Position(offset=number + 1)))
-            b.offer("b", {P0: Position(offset=number + 1)})
+            b.group("a").offer(dict.fromkeys(wide, Position(offset=number + 1)))
+            b.group("b").offer({P0: Position(offset=number + 1)})
         request = sent(b, number / 2)
         for tp in request.positions:
             last[request.group, tp] = number
-        b.on_commit_answer(request, dict.fromkeys(request.positions), number / 2)
+        b.answered(request, dict.fromkeys(request.positions), number / 2)
         assert number - min(last.values()) <= 10, number
 
 
 def test_a_group_that_fails_has_its_turn_beside_one_that_is_always_due() -> None:
     """It goes after those without failures, and yet not never."""
     b = cluster_state()
-    b.offer("b", at(p0=1))
-    b.on_commit_answer(sent(b, 0.0), {P0: "NOT_COORDINATOR"}, 0.0)
+    b.group("b").offer(at(p0=1))
+    b.answered(sent(b, 0.0), {P0: "NOT_COORDINATOR"}, 0.0)
     served = []
     for number in range(3 * OUT_OF_TURN):  # b has a turn for its look, and one for its commit
-        b.offer("a", at(p0=number + 1))
+        b.group("a").offer(at(p0=number + 1))
         request = sent(b, 10.0)
         served.append(request.group)
-        b.on_commit_answer(request, {P0: None}, 10.0)
+        b.answered(request, {P0: None}, 10.0)
     assert served[0] == "a"
     assert served.count("b") == 1
 
@@ -264,34 +264,32 @@ def test_a_group_that_fails_has_its_turn_beside_one_that_is_always_due() -> None
 def test_after_an_unknown_outcome_the_position_is_repeated() -> None:
     """A request that was given up may land late, and take the group back: so once more, later."""
     b = cluster_state()
-    b.offer("g", at(p0=5, p1=5))
-    b.on_commit_answer(sent(b, 0.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 0.0)
-    b.on_commit_answer(sent(b, 1.0), {P0: None, P1: None}, 1.0)
+    b.group("g").offer(at(p0=5, p1=5))
+    b.answered(sent(b, 0.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 0.0)
+    b.answered(sent(b, 1.0), {P0: None, P1: None}, 1.0)
     assert b.idle()
     assert b.wait(1.0) == pytest.approx(60.0)
-    b.on_commit_answer(
-        sent(b, 61.0), {P0: None, P1: None}, 61.0
-    )  # the first of a driver is in doubt too
+    b.answered(sent(b, 61.0), {P0: None, P1: None}, 61.0)  # the first of a driver is in doubt too
     assert b.wait(61.0) is None
-    b.offer("g", at(p0=6, p1=6))
-    b.on_commit_answer(sent(b, 62.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 62.0)
-    b.on_commit_answer(sent(b, 63.0), {P0: None, P1: None}, 63.0)
+    b.group("g").offer(at(p0=6, p1=6))
+    b.answered(sent(b, 62.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 62.0)
+    b.answered(sent(b, 63.0), {P0: None, P1: None}, 63.0)
     again = sent(b, 123.0)
     assert {tp: p.offset for tp, p in again.positions.items()} == {P0: 6}
-    b.on_commit_answer(again, {P0: None}, 123.0)
+    b.answered(again, {P0: None}, 123.0)
     assert b.wait(123.0) is None
 
 
 def test_a_repeat_gives_way_to_newer_offsets() -> None:
     """What has moved on in the meantime is committed as it is now, not as it was."""
     b = cluster_state()
-    b.offer("g", at(p0=5))
-    b.on_commit_answer(sent(b, 0.0), {P0: "_TIMED_OUT"}, 0.0)
-    b.on_commit_answer(sent(b, 1.0), {P0: None}, 1.0)
-    b.offer("g", at(p0=8))
+    b.group("g").offer(at(p0=5))
+    b.answered(sent(b, 0.0), {P0: "_TIMED_OUT"}, 0.0)
+    b.answered(sent(b, 1.0), {P0: None}, 1.0)
+    b.group("g").offer(at(p0=8))
     request = sent(b, 61.0)
     assert request.positions[P0].offset == 8
-    b.on_commit_answer(request, {P0: None}, 61.0)
+    b.answered(request, {P0: None}, 61.0)
     assert b.request(1e6) is None
 
 
@@ -315,12 +313,12 @@ def test_what_was_served_is_asked_for_its_time_again_and_stands_last() -> None:
 def test_after_a_standstill_what_was_refused_is_checked_at_once() -> None:
     """Whoever was in the way may be gone: nothing that was seen before counts."""
     b = cluster_state()
-    b.offer("g", at(p0=5))
+    b.group("g").offer(at(p0=5))
     snapshot = b.next(0.0)
     assert isinstance(snapshot, SnapshotRequest)
     further = {P0: Position(offset=8, metadata="m8")}
     seen = GroupSnapshot(held=further, starts={}, ends={P0: 10**9}, topic_ids={"t": "id"})
-    assert len(b.on_snapshot(snapshot, seen, 0.0)) == 1
+    assert len(b.group(snapshot.group).on_snapshot(snapshot, seen, 0.0)) == 1
     assert b.next(1.0) is None
     assert b.next(1.0 + STANDSTILL) is None
     assert isinstance(b.next(2.0 + 2 * STANDSTILL), SnapshotRequest)
@@ -329,18 +327,18 @@ def test_after_a_standstill_what_was_refused_is_checked_at_once() -> None:
 def test_a_loss_is_checked_for_at_once() -> None:
     """Also where there is nothing to commit: what was seen a moment ago says nothing of it."""
     b = cluster_state()
-    b.offer("g", at(p0=5))
-    b.on_commit_answer(sent(b, 0.0), {P0: None}, 0.0)
-    b.offer("g", at(p0=5))
+    b.group("g").offer(at(p0=5))
+    b.answered(sent(b, 0.0), {P0: None}, 0.0)
+    b.group("g").offer(at(p0=5))
     assert b.next(1.0) is None
-    b.offer("g", at(p0=5), lossy=True)
+    b.group("g").offer(at(p0=5), lossy=True)
     assert isinstance(b.next(1.0), SnapshotRequest)
 
 
 def test_what_is_abandoned_is_named() -> None:
     """Giving up says which group stays behind, and where it should have been."""
     b = cluster_state()
-    b.offer("g", at(p0=5))
+    b.group("g").offer(at(p0=5))
     b.request(0.0)
     assert b.abandon() == (CommitAbandoned(cluster="k:9092", group="g", offsets=Offsets({P0: 5})),)
     assert b.abandon() == ()
@@ -370,14 +368,14 @@ def test_for_any_offers_and_faults_the_group_is_monotone_and_ends_right(
         for partition, offset in offers:
             tp = TopicPartition("t", partition)
             offered[tp] = max(offset, offered.get(tp, -1))
-            b.offer("g", {tp: Position(offset=offset)})
+            b.group("g").offer({tp: Position(offset=offset)})
         while request := b.request(now):
             answer = dict(zip(request.positions, answers, strict=False))
             confirm({tp: request.positions[tp] for tp, error in answer.items() if error is None})
-            b.on_commit_answer(request, answer, now)
+            b.answered(request, answer, now)
     b.retry_now()
     while request := b.request(now):
         confirm(request.positions)
-        b.on_commit_answer(request, dict.fromkeys(request.positions), now)
+        b.answered(request, dict.fromkeys(request.positions), now)
     assert group == offered
     assert b.idle()

@@ -13,9 +13,9 @@ import pytest
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups import worker
-from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
+from eo_listener.commit.groups.group_state import GroupState
 from eo_listener.commit.groups.policy import Backoff
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
@@ -203,16 +203,16 @@ def test_a_fault_of_ours_does_not_end_the_thread(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever goes wrong between two requests is told, and the commits go on."""
-    on_snapshot = ClusterState.on_snapshot
+    on_snapshot = GroupState.on_snapshot
     faults = [RuntimeError("a bug of ours")]
 
-    def broken(cluster_state: ClusterState, *given: Any) -> tuple[Event, ...]:
+    def broken(group_state: GroupState, *given: Any) -> tuple[Event, ...]:
         if faults:
-            cluster_state.on_snapshot_failed(given[0], "_TRANSPORT", given[2])
+            group_state.on_snapshot_failed(given[0], "_TRANSPORT", given[2])
             raise faults.pop()
-        return on_snapshot(cluster_state, *given)
+        return on_snapshot(group_state, *given)
 
-    monkeypatch.setattr(ClusterState, "on_snapshot", broken)
+    monkeypatch.setattr(GroupState, "on_snapshot", broken)
     house.committer.offer(commit(5))
     assert house.committer.flush(10.0)
     assert house.store().groups["g"][P0].offset == 5
