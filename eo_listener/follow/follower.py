@@ -59,8 +59,6 @@ class Follower:
             open_store, observers=(*observers, self._note), policy=policy, retry=retry
         )
         self._shared = SharedPartitions()
-        self._newest: dict[str, _Commits] = {}
-        self._lock = threading.Lock()
         self._order = threading.Lock()
         self._silent: set[str] = set()
         self._pollers: list[CheckpointPoller] = []
@@ -146,22 +144,14 @@ class Follower:
 
         In the middle: what others may commit now that this one has no say any more.
         """
+        others = self._shared.drop(shown) if step.released else ()
         commits: list[GroupOffsets] = []
-        others: list[GroupOffsets] = []
         events: list[Event] = []
-        with self._lock:
-            if step.released:
-                self._shared.drop(shown)
-                self._newest.pop(shown, None)
-                for other, theirs in self._newest.items():
-                    others += (self._shared.lowest(other, other, one)[0] for one in theirs)
-            if step.commits:
-                self._newest[shown] = step.commits
-            for commit in step.commits:
-                lowest, shared = self._shared.lowest(shown, shown, commit)
-                commits.append(lowest)
-                events += [shared] if shared is not None else []
-        return tuple(commits), tuple(others), tuple(events)
+        for commit in step.commits:
+            lowest, shared = self._shared.lowest(shown, shown, commit)
+            commits.append(lowest)
+            events += [shared] if shared is not None else []
+        return tuple(commits), others, tuple(events)
 
     def _note(self, event: Event) -> None:
         if self._outcomes is not None:
