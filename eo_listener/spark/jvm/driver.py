@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -11,9 +11,6 @@ from eo_listener.spark.jvm.calls import FAILURES
 from eo_listener.spark.jvm.event_listener import Receiver, wrap
 from eo_listener.spark.jvm.query_reader import LiveQueries
 from eo_listener.spark.jvm.shim_client import JvmShimClient
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _GRACE = 0.5  # seconds that the JVM's answer may come later than its own time limit
 

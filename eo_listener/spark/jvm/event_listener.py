@@ -13,13 +13,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Protocol
 
-from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
+from eo_listener.spark.jvm.running_jvm import SHIM_ROOT, class_of
 from eo_listener.spark.jvm.running_query import RunningQuery, shared_state
 
 _KEPT: Final = 10_000  # as many as the shim keeps
@@ -48,9 +48,8 @@ class RunClaims:
             self._claimed.popitem(last=False)
         with asking("assign a run to this listener"):
             if not self._resolved:
-                found = self._jvm.io.github.eolistener.OffsetCommitListener
-                # A class that the JVM does not have py4j takes for one more package.
-                self._claim = found.claim if isinstance(found, JavaClass) else None
+                found = class_of(self._jvm, f"{SHIM_ROOT}.OffsetCommitListener")
+                self._claim = None if found is None else found.claim
                 self._resolved = True
             if self._claim is not None:
                 self._claim(run_id)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from eo_listener.spark.jvm.calls import asking
 
-SHIM_PACKAGE: Final = "io.github.eolistener.requests"
+SHIM_ROOT: Final = "io.github.eolistener"
+SHIM_PACKAGE: Final = f"{SHIM_ROOT}.requests"
 SHIM: Final = f"{SHIM_PACKAGE}.SourceInspector"
 KAFKA: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
@@ -24,6 +26,16 @@ def is_running() -> bool:
 def under_submit() -> bool:
     """Whether spark-submit started this process, and so its JVM before it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def class_of(jvm: Any, name: str) -> Any | None:
+    """Return a class by its full name, in one round trip; None where the JVM does not have it.
+
+    Raises what py4j raises.
+    """
+    found = getattr(jvm, name)
+    # A class that the JVM does not have py4j takes for one more package.
+    return found if isinstance(found, JavaClass) else None
 
 
 def has_class(name: str) -> bool:

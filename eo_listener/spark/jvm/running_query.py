@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.java_gateway import JavaClass
-
 from eo_listener.model.errors import JvmError
 from eo_listener.model.protocols import QueryMode
 from eo_listener.spark.jvm.calls import asking, call
-from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE
+from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE, class_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,9 +59,7 @@ class RunningQuery:
     def shim(self, name: str) -> Any | None:
         """Return a class of the shim; None where the shim is not loaded. Raises JvmError."""
         with asking("load a class of the shim"):
-            found = getattr(self.jvm, f"{SHIM_PACKAGE}.{name}")  # one round trip
-        # A class that the JVM does not have py4j takes for one more package.
-        return found if isinstance(found, JavaClass) else None
+            return class_of(self.jvm, f"{SHIM_PACKAGE}.{name}")
 
 
 def find(session: SparkSession, query_id: str, run_id: str) -> RunningQuery | None:

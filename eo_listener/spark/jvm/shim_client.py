@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
 
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
-from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE
+from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE, class_of
 
 
 class JvmShimClient:
@@ -40,9 +39,8 @@ class JvmShimClient:
 
 def _method(jvm: Any) -> Any:
     with asking("load the shim's ShimCalls class"):
-        found = getattr(jvm, f"{SHIM_PACKAGE}.ShimCalls")
-        # A class that the JVM does not have py4j takes for one more package.
-        if isinstance(found, JavaClass):
+        found = class_of(jvm, f"{SHIM_PACKAGE}.ShimCalls")
+        if found is not None:
             return found.call
     raise JvmError(
         "Spark's JVM has no shim, or an older one",
