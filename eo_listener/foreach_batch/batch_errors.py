@@ -16,7 +16,7 @@ from eo_listener.model.errors import (
     RegressionError,
     TopicRecreatedError,
 )
-from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.ledger import Head, LedgerKey, sql_literal
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 
@@ -232,9 +232,9 @@ class BatchErrors:
             fix=words.fix.format(
                 name=_literal(name),
                 old=_literal(self._old.query),
-                old_text=_text(self._old.query),
-                table=_text(self._ours),
-                old_table=_text(self._old.sink),
+                old_text=sql_literal(self._old.query),
+                table=sql_literal(self._ours),
+                old_table=sql_literal(self._old.sink),
             )
             + loses,
         )
@@ -242,10 +242,6 @@ class BatchErrors:
 
 def _literal(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)
-
-
-def _text(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"
 
 
 def _few(found: dict[TopicPartition, tuple[OffsetRange, str]]) -> str:

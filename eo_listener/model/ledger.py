@@ -32,6 +32,11 @@ class LedgerKey(NamedTuple):
     query: str
 
 
+def sql_literal(name: str) -> str:
+    """Return a part of a key as SQL's string literal, for a statement that a person is to run."""
+    return "'" + name.replace("'", "''") + "'"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """The last range of one partition that a sink has applied; `range.until` is what comes next.

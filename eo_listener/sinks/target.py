@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from eo_listener.model.errors import SettingsError
-from eo_listener.model.ledger import Entry
+from eo_listener.model.ledger import Entry, sql_literal
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerRow
@@ -181,10 +181,6 @@ def refuse_dropped(
         f"{label} does not exist, and its ledger says that {tp} was written up to {until}{more}",
         cause="the table was dropped or renamed after that",
         fix="Restore the table, or give it its name again. To begin again with an empty one: "
-        f"DELETE FROM {HEADS} WHERE sink = {_text(key)} AND query = {_text(query)}, and "
-        "start with a new checkpointLocation",
+        f"DELETE FROM {HEADS} WHERE sink = {sql_literal(key)} AND query = {sql_literal(query)}, "
+        "and start with a new checkpointLocation",
     )
-
-
-def _text(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"
