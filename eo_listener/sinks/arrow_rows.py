@@ -64,12 +64,12 @@ def stream(
     """
     schema = schema_of(frame)
     # Of what comes before foreachBatch the frame itself shows shuffles alone.
-    changes = not (at_once or is_far(frame)) and (not plan.deterministic or _may_change(frame))
+    changes = not (at_once or is_connect(frame)) and (not plan.deterministic or _may_change(frame))
     wanted = None if at_once else tasks_wanted(plan, _partitions(frame), task_rows)
     if wanted:
         frame = _cut(frame, wanted)
-    if is_far(frame):  # one job, whose rows come as they are ready
-        yield from _far_batches(frame, schema)
+    if is_connect(frame):  # one job, whose rows come as they are ready
+        yield from _connect_batches(frame, schema)
         return
     how = fetch(
         at_once=at_once,
@@ -85,19 +85,19 @@ def stream(
 
 def schema_of(frame: Any) -> pa.Schema:
     """Return the columns of `frame` as Arrow's. Raises SettingsError for a type without a form."""
-    if is_far(frame):
+    if is_connect(frame):
         return arrow_schema(frame.schema.jsonValue(), large=_large(frame))
-    fields = frame._jdf.schema().json()  # noqa: SLF001  # pyspark 3.5 stumbles over intervals
-    return arrow_schema(json.loads(fields), large=_large(frame))
+    text = frame._jdf.schema().json()  # noqa: SLF001  # pyspark 3.5 stumbles over intervals
+    return arrow_schema(json.loads(text), large=_large(frame))
 
 
-def is_far(frame: Any) -> bool:
+def is_connect(frame: Any) -> bool:
     """Whether it is a DataFrame of Spark Connect, whose JVM is another process's."""
     return getattr(frame, "_jdf", None) is None
 
 
 def _partitions(frame: Any) -> int:
-    if is_far(frame):
+    if is_connect(frame):
         return 1  # it does not say: as if they were all one
     jvm = frame._jdf  # noqa: SLF001  # pyspark's own `rdd` adds a step in Python to ask it
     return int(jvm.queryExecution().toRdd().getNumPartitions())
@@ -112,10 +112,10 @@ def _cores(frame: Any) -> int | None:
 
 def _may_change(frame: Any) -> bool:
     """Whether rows may be others, or in other tasks, when a part is computed a second time."""
-    fields = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not say it
+    execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not say it
     return (
-        not fields.optimizedPlan().deterministic()
-        or _SHUFFLE.search(fields.toRdd().toDebugString()) is not None
+        not execution.optimizedPlan().deterministic()
+        or _SHUFFLE.search(execution.toRdd().toDebugString()) is not None
     )
 
 
@@ -131,7 +131,7 @@ def _cut(frame: Any, tasks: int) -> Any:
     return placed.repartition(tasks, ordinal).drop(ordinal)
 
 
-def _far_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+def _connect_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
     """Yield what the server sends, as it comes: in Arrow, of the session's time zone."""
     plan, client = frame._plan, frame._session.client  # noqa: SLF001  # its public methods return everything at once, or rows
     given = (plan.to_proto(client), getattr(plan, "observations", None))
@@ -163,10 +163,10 @@ def _messages(frame: Any, how: Fetch) -> Generator[bytes, None, None]:
             finally:
                 made.unpersist()
     except Exception as error:  # whatever Spark raises goes on; two kinds of it can be explained
-        fields = _explained(error)
-        if fields is None:
+        explained = _explained(error)
+        if explained is None:
             raise
-        raise fields from error
+        raise explained from error
 
 
 def _kept(rdd: Any) -> Iterator[bytes]:
@@ -220,7 +220,7 @@ class TaskSize:
         self._last: int | None = None  # bytes
 
     def stream(self, frame: Any, plan: PlannedBatch) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of `frame` as `rows.stream` does, and learn how large they are.
+        """Yield the rows of `frame` as `stream` does, and learn how large they are.
 
         Raises RetriableSinkError, besides what that raises, where smaller tasks may help and some
         rows have been given already.

@@ -15,6 +15,7 @@ from eo_listener.sinks.target import refuse_dotted
 
 if TYPE_CHECKING:
     from eo_listener.sinks.ledger_sql import Many, Statement
+    from eo_listener.sinks.postgres.columns import ColumnLayout
     from eo_listener.sinks.postgres.connection import Connection, Cursor
 
 _MAKING: Final = 0x656F5F6C  # the key of an advisory lock: any number that is ours
@@ -75,10 +76,6 @@ def making(link: Connection) -> Iterator[None]:
         link.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
         yield
 
-
-if TYPE_CHECKING:
-    from eo_listener.sinks.postgres.columns import ColumnLayout
-    from eo_listener.sinks.postgres.connection import Connection, Cursor
 
 _COLUMNS: Final = """
 SELECT a.attname, CASE b.typtype WHEN 'e' THEN 'enum' ELSE b.typname END,

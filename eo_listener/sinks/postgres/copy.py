@@ -17,13 +17,27 @@ from eo_listener.sinks.postgres.copy_lines import Lines
 from eo_listener.sinks.postgres.errors import REFUSED, left_out, reason
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from psycopg.abc import PQGen
     from psycopg.pq.abc import PGconn, PGresult
 
+    from eo_listener.sinks.postgres.columns import ColumnLayout
     from eo_listener.sinks.postgres.connection import Connection
+    from eo_listener.sinks.postgres.dead_letters import DeadLetters
 
 _SLICE: Final = 1 << 20
 """Bytes that libpq takes into its own buffer at once; it would grow to hold them all."""
+
+CHUNK_BYTES: Final = 8 << 20
+CHUNK_ROWS: Final = 40_000
+"""What one COPY takes at least; a refused row is searched for within it."""
+
+SAVEPOINTS: Final = 60
+"""How many COPYs of a transaction have a savepoint to return to when a row is refused.
+
+The server keeps 64 subtransactions of a backend in memory. Of more, every snapshot that anybody
+takes, on standbys too, has to read files (pg_subtrans) until the transaction ends.
+"""
 
 
 def send(link: Connection, statement: bytes, data: Iterable[memoryview]) -> None:
@@ -107,26 +121,6 @@ def _error(result: PGresult | None) -> psycopg.Error:
     if result is None:
         return psycopg.OperationalError("the server gave no answer to COPY")
     return psycopg.errors.error_from_result(result)
-
-
-if TYPE_CHECKING:
-    import psycopg
-    import pyarrow as pa
-
-    from eo_listener.sinks.postgres.columns import ColumnLayout
-    from eo_listener.sinks.postgres.connection import Connection
-    from eo_listener.sinks.postgres.dead_letters import DeadLetters
-
-CHUNK_BYTES: Final = 8 << 20
-CHUNK_ROWS: Final = 40_000
-"""What one COPY takes at least; a refused row is searched for within it."""
-
-SAVEPOINTS: Final = 60
-"""How many COPYs of a transaction have a savepoint to return to when a row is refused.
-
-The server keeps 64 subtransactions of a backend in memory. Of more, every snapshot that anybody
-takes, on standbys too, has to read files (pg_subtrans) until the transaction ends.
-"""
 
 
 class RefusedLateError(RetriableSinkError):

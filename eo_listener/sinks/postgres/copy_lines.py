@@ -1,6 +1,6 @@
 """Record batches as lines of COPY: every value encoded by Arrow, no row ever an object in Python.
 
-The lines of a batch lie end to end in one buffer, and that buffer is what COPY is given. Spelling
+The lines of a batch lie end to end in one buffer, and that buffer is what COPY is given. Encoding
 takes about half a second for a million rows of six columns, a tenth of what handing each row to
 psycopg takes, in COPY's text format or its binary one.
 """
@@ -37,7 +37,7 @@ class Lines:
     def of(
         cls, batch: pa.RecordBatch, formats: Sequence[tuple[str, ColumnFormat]], end: str = "\n"
     ) -> Lines:
-        """Spell the columns in `forms`, in that order; nested ones are texts already.
+        """Encode the columns in `formats`, in that order; nested ones are texts already.
 
         `end` is what each line ends with, and may hold further columns, the same for all.
         """
@@ -94,7 +94,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
 
 
 def _hexadecimal(values: pa.Array) -> pa.Array:
-    """Spell bytes as PostgreSQL does; the two digits of a byte double every offset."""
+    """Write bytes as PostgreSQL does; the two digits of a byte double every offset."""
     values = pa.concat_arrays([values.cast(pa.large_binary())])  # begins at its buffers' begin
     validity, offsets, data = values.buffers()
     digits = binascii.hexlify(memoryview(data)) if data is not None else b""

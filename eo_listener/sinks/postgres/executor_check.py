@@ -166,8 +166,8 @@ def _probe_executors(
             kind, lacks = type(error).__name__, getattr(error, "name", None) or ""
             yield f"they cannot load dsn= or apply= ({host}: {kind} {lacks}".rstrip() + ")", False
             return
-        proving = importlib.import_module("eo_listener.sinks.postgres.executor_check")
-        problem = proving.reach(*given)
+        executor_check = importlib.import_module("eo_listener.sinks.postgres.executor_check")
+        problem = executor_check.reach(*given)
         if problem is not None:
             yield f"{host}: {problem.reason}", problem.passing
 

@@ -7,6 +7,7 @@ import pickle
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -25,7 +26,28 @@ from eo_listener.model.errors import (
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres.worker_connections import borrowed
 
-COLUMNS: Final = "task int, attempt long, rows long, dead long, failure string"
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import DataFrame
+
+    from eo_listener.sinks.postgres.connection import Connection
+    from eo_listener.sinks.postgres.transaction import TransactionWriter
+
+Batches = Iterable[pa.RecordBatch]
+
+_PAUSES: Final = (0.1, 0.3, 1.0, 2.0)
+_CONNECT_TIMEOUTS: Final = 3  # how many connect_timeouts a task waits for a connection
+_COLUMNS: Final = "task int, attempt long, rows long, dead long, failure string"
+_OUTCOME: Final = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("attempt", pa.int64()),
+        ("rows", pa.int64()),
+        ("dead", pa.int64()),
+        ("failure", pa.string()),
+    ]
+)
 
 
 class NoConnectionError(SinkError):
@@ -68,19 +90,19 @@ class TaskResult:
     failure: EoListenerError | None = None
 
     def row(self) -> dict[str, list[Any]]:
-        """The columns of COLUMNS, one value each."""
+        """One value for each of `_COLUMNS`."""
         failure = None if self.failure is None else json.dumps(_to_json(self.failure))
-        values = {
-            "task": self.task,
-            "attempt": self.attempt,
-            "rows": self.rows,
-            "dead": self.dead_letters,
+        return {
+            "task": [self.task],
+            "attempt": [self.attempt],
+            "rows": [self.rows],
+            "dead": [self.dead_letters],
+            "failure": [failure],
         }
-        return {**{name: [value] for name, value in values.items()}, "failure": [failure]}
 
     @classmethod
     def of(cls, row: Any) -> TaskResult:
-        """Read a row of COLUMNS."""
+        """Read a row of `_COLUMNS`."""
         failure = None if row["failure"] is None else _from_json(json.loads(row["failure"]))
         return cls(
             task=row["task"],
@@ -122,29 +144,6 @@ def _from_json(fields: dict[str, Any]) -> EoListenerError:
     return error if again is None else NoConnectionError.of(cast("SinkError", error), again=again)
 
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from pyspark.sql import DataFrame
-
-    from eo_listener.sinks.postgres.connection import Connection
-    from eo_listener.sinks.postgres.transaction import TransactionWriter
-
-Batches = Iterable[pa.RecordBatch]
-
-_PAUSES: Final = (0.1, 0.3, 1.0, 2.0)
-_CONNECT_TIMEOUTS: Final = 3  # how many connect_timeouts a task waits for a connection
-_OUTCOME: Final = pa.schema(
-    [
-        ("task", pa.int32()),
-        ("attempt", pa.int64()),
-        ("rows", pa.int64()),
-        ("dead", pa.int64()),
-        ("failure", pa.string()),
-    ]
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAttempt:
     """One attempt of a task. `number` is Spark's for attempts of all tasks; `is_first`: of this
@@ -173,23 +172,20 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         attempt = _this(attempts)
-        done: dict[str, Any]
+        ended = partial(TaskResult, task=attempt.task, attempt=attempt.number)
         try:
             written, dead = work(attempt, batches)
-            result = TaskResult(
-                task=attempt.task, attempt=attempt.number, rows=written, dead_letters=dead
-            )
+            result = ended(rows=written, dead_letters=dead)
         except (RetriableSinkError, OutcomeUnknownError) as error:
             if not attempt.is_last:
                 raise
-            result = TaskResult(task=attempt.task, attempt=attempt.number, failure=_repeated(error))
+            result = ended(failure=_repeated(error))
         except EoListenerError as error:
-            result = TaskResult(task=attempt.task, attempt=attempt.number, failure=error)
-        done = result.row()
-        yield pa.RecordBatch.from_pydict(done, schema=_OUTCOME)
+            result = ended(failure=error)
+        yield pa.RecordBatch.from_pydict(result.row(), schema=_OUTCOME)
 
     try:
-        results = rows.mapInArrow(task, COLUMNS)
+        results = rows.mapInArrow(task, _COLUMNS)
     except pickle.PicklingError:  # what it says may be a secret: it may come from the user's code
         raise NotSentError(
             "what a task needs cannot be sent to the executors",

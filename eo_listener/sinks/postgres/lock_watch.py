@@ -84,7 +84,8 @@ class LockWatch:
             second = self.open_second()
         except SinkError as error:
             logger.warning(
-                "%s: what it waits for is unknown, as no second connection could be had to ask: %s",
+                "%s: cannot find out which session holds the lock: no second connection could be "
+                "opened: %s",
                 self.label,
                 error,
             )

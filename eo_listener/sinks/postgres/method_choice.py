@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eo_listener.model.errors import SettingsError, SinkError
-from eo_listener.sinks.arrow_rows import is_far
+from eo_listener.sinks.arrow_rows import is_connect
 from eo_listener.sinks.fetch_plan import planned_rows
 from eo_listener.sinks.postgres.executor_check import prove
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
@@ -35,7 +35,7 @@ logger = logging.getLogger("eo_listener")
 _PAUSES: Final = (0.0, 60.0, 300.0)
 """Seconds until what may pass is tried again, after one, two and more times that it failed."""
 
-_FAR = "this is a DataFrame of Spark Connect, whose executors cannot be asked"
+_CONNECT = "this is a DataFrame of Spark Connect, whose executors cannot be asked"
 
 
 class ChosenMethod(NamedTuple):
@@ -127,9 +127,9 @@ class MethodChoice:
             wait = self._choice.write_method == "auto" and monotonic() < self._again_at
             if not self._proved.passing or wanted is WriteMethod.DRIVER or wait:
                 return
-        if is_far(frame):
-            self._proved = Proved(executors=_FAR)
-            self._reported.add(f"rows go through the driver: {_FAR}")  # as the documents say
+        if is_connect(frame):
+            self._proved = Proved(executors=_CONNECT)
+            self._reported.add(f"rows go through the driver: {_CONNECT}")  # as the documents say
         else:
             self._proved = prove(frame.sparkSession, writer, link, self._choice)
             if self._proved.passing:

@@ -42,8 +42,8 @@ def as_text(frame: DataFrame, formats: Sequence[tuple[str, ColumnFormat]]) -> Da
         return frame
     # By position: no name of a column is ever parsed.
     plain = frame.toDF(*at.values())
-    type_name = plain.selectExpr(*(f"{texts.get(one, one)} AS {one}" for one in at.values()))
-    return type_name.toDF(*names)
+    texts_only = plain.selectExpr(*(f"{texts.get(one, one)} AS {one}" for one in at.values()))
+    return texts_only.toDF(*names)
 
 
 def _text(value: str, column_format: ColumnFormat) -> str | None:

@@ -85,14 +85,14 @@ def in_file(table: str) -> str:
 def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
     """Return the columns of a table that can be written, and what each is declared as.
 
-    None where there is no such table. In a STRICT table a column declared ANY takes all as it is,
+    Empty where there is no such table. In a STRICT table a column declared ANY takes all as it is,
     as a column without a type does in others; its declaration is empty here.
     """
     rows = connection.execute(f"PRAGMA {SCHEMA}.table_xinfo({quoted(table)})").fetchall()
     found = {name: kind for _, name, kind, *_, hidden in rows if not hidden}
     if "ANY" in {kind.upper() for kind in found.values()}:
-        told = connection.execute(f"PRAGMA {SCHEMA}.table_list({quoted(table)})").fetchall()
-        if told and told[0][-1]:
+        listed = connection.execute(f"PRAGMA {SCHEMA}.table_list({quoted(table)})").fetchall()
+        if listed and listed[0][-1]:
             return {name: "" if kind.upper() == "ANY" else kind for name, kind in found.items()}
     return found
 

@@ -25,7 +25,6 @@ from eo_listener.sinks.sqlite.types import affinity
 from eo_listener.sinks.target import Target
 
 STAGE: Final = "temp.eo_upsert"
-_DECIDED = 2  # columns in front of a row's origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

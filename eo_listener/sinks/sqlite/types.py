@@ -34,11 +34,11 @@ def declared(kind: pa.DataType) -> str:
 
 def affinity(declaration: str) -> str:
     """Return what SQLite turns values into that go into a column declared so (its section 3.1)."""
-    told = declaration.upper()
+    upper = declaration.upper()
     for parts, found in _AFFINITIES:
-        if any(part in told for part in parts):
+        if any(part in upper for part in parts):
             return found
-    return "NUMERIC" if told else "BLOB"
+    return "NUMERIC" if upper else "BLOB"
 
 
 def keeps(declaration: str, kind: pa.DataType) -> bool:
