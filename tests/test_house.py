@@ -213,7 +213,7 @@ BANNED = frozenset(
 
 
 def names(module: Path) -> Iterator[str]:
-    """The module's own name, and those of its classes, functions, arguments and fields."""
+    """The module's own name, and those of its classes, functions, arguments and variables."""
     yield module.stem
     for node in ast.walk(ast.parse(module.read_text())):
         match node:
@@ -221,11 +221,9 @@ def names(module: Path) -> Iterator[str]:
                 yield node.name
             case ast.arg():
                 yield node.arg
-            case (
-                ast.AnnAssign(target=ast.Name(id=name))
-                | ast.AnnAssign(target=ast.Attribute(attr=name))
-            ):
-                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                if not name.startswith("__"):  # Python's own, such as __slots__
+                    yield name
 
 
 def words(name: str) -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from eo_listener.client_config import acls
-from eo_listener.client_config.acls import command
 from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
 from eo_listener.client_config.validation import is_printable_ascii
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -41,7 +40,7 @@ def refused(
     return problem(
         about,
         f"{principal or 'this client'} may not {' and '.join(words)}",
-        f"as an administrator: {command(servers, principal, operations, resource)}",
+        f"as an administrator: {acls.command(servers, principal, operations, resource)}",
     )
 
 
@@ -149,8 +148,8 @@ def _transactional_id(about: str, name: str, servers: str, plan: CheckPlan) -> C
 
 
 def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Iterator[CheckFinding]:
-    strangers = tuple(one for one in group.members if one.instance != INSTANCE_ID)
-    if group.members and plan.running and plan.mode == "member" and not strangers:
+    others = tuple(one for one in group.members if one.instance != INSTANCE_ID)
+    if group.members and plan.running and plan.mode == "member" and not others:
         yield fine(about, "its one member is the committer's")
     elif group.members:
         yield _with_members(about, group, plan)
@@ -218,8 +217,8 @@ def _held(
     if beyond:
         yield problem(
             about,
-            f"it is beyond the end of the log in {few(beyond)}: the topic was deleted and made "
-            "anew, or lost records",
+            f"it is beyond the end of the log in {few(beyond)}: the topic was deleted and "
+            "recreated, or lost records",
             "start the query with a new checkpoint; commits go on beyond these offsets, or with "
             "on_rewind='allow'",
         )
