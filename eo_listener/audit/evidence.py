@@ -47,7 +47,7 @@ class LogReader(Protocol):
         """What there is of them; partitions that do not exist are left out."""
         ...
 
-    def seen(self, partition: TopicPartition, spans: Runs, *, committed: bool) -> Runs:
+    def seen(self, partition: TopicPartition, ranges: Runs, *, committed: bool) -> Runs:
         """The offsets of records that a consumer is shown there, others beside them too.
 
         With `committed` it is one that reads only what transactions have committed.

@@ -12,7 +12,7 @@ from typing import Final
 from eo_listener.bridge import messages
 from eo_listener.bridge.jvm_client import BridgeQueries, BridgeShimClient, JvmClient
 from eo_listener.bridge.messages import Forget, Greeting, Hello, Pong
-from eo_listener.commit.groups.group_offsets import Groups, Waiting
+from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
 from eo_listener.listener.commit_service import CommitService
 from eo_listener.listener.settings import Settings
 from eo_listener.model.errors import EoListenerError, JvmError
@@ -52,13 +52,13 @@ class SettledRunReporter:
             self._added.append(run_id)
             self._changed.notify()
 
-    def start(self, waiting: Callable[[Groups], frozenset[Waiting]]) -> None:
+    def start(self, waiting: Callable[[GroupKeys], frozenset[Waiting]]) -> None:
         """Begin, on a thread of its own; `waiting` says what waits for Kafka in some groups."""
         threading.Thread(
             target=self._work, args=(waiting,), name="eo-listener-settled-runs", daemon=True
         ).start()
 
-    def _work(self, waiting: Callable[[Groups], frozenset[Waiting]]) -> None:
+    def _work(self, waiting: Callable[[GroupKeys], frozenset[Waiting]]) -> None:
         pause = SHORTEST
         while True:
             with self._changed:
@@ -67,7 +67,7 @@ class SettledRunReporter:
                 pause = SHORTEST if self._added else min(LONGEST, pause * 2)
             self.report_settled(waiting)
 
-    def report_settled(self, waiting: Callable[[Groups], frozenset[Waiting]]) -> None:
+    def report_settled(self, waiting: Callable[[GroupKeys], frozenset[Waiting]]) -> None:
         """Report the runs of which nothing waits any more. For one thread."""
         with self._changed:
             added, self._added = self._added, []

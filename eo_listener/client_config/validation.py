@@ -74,7 +74,7 @@ def require_property(name: str, value: object) -> None:
 
 
 def require_ports(servers: str) -> None:
-    """Raise SettingsError for an address with a port that there is not.
+    """Raise SettingsError for an address with a port out of range.
 
     librdkafka would connect to another one: it keeps the lower 16 bits.
     """

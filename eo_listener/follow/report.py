@@ -32,7 +32,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """3 when something could not be had, 1 when something was found, 0 when all is well."""
+        """3 when a checkpoint or Kafka was not reached, 1 with a finding, 0 when all is well."""
         if self.failed or any(notice.kind.unavailable for notice in self.notices):
             return 3
         found = any(notice.kind.finding for notice in self.notices)

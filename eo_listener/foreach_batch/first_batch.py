@@ -57,7 +57,7 @@ def doubt(
     *,
     accept: bool,
 ) -> bool:
-    """Whether a partition without a head may not begin with this batch; adds why to `breaches`.
+    """Whether a partition without a head may not begin with this batch; adds why to `errors`.
 
     Where its query begins with it, it may: in the query's first batch, or as a new partition. With
     `accept` it may anywhere, but for rows that the store has under another name or table.
@@ -88,7 +88,7 @@ def has_doubled(
     elsewhere: Elsewhere,
     errors: BatchErrors,
 ) -> bool:
-    """Whether the same sink has the rows of a range under another name; adds it to `breaches`.
+    """Whether the same sink has the rows of a range under another name; adds it to `errors`.
 
     Also where this name has a head: a query may be renamed, and renamed back.
     """

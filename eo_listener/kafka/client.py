@@ -194,7 +194,7 @@ class Client:
         """Whether it has ended for good, as librdkafka says: nothing will ever succeed."""
         return self._connection_errors.fatal is not None
 
-    def content(self) -> None:
+    def forget_errors(self) -> None:
         """Forget all connection errors: a request has been answered."""
         self._connection_errors.forget()
 

@@ -55,7 +55,7 @@ class GroupClient:
                 # librdkafka repeats a request by itself when its connection fails: the first one
                 # may be on its way still, and land after the second. So this is no success yet.
                 raise self.client.failure(self._what, Answer(TIMED_OUT))
-            self.client.content()
+            self.client.forget_errors()
             return dict.fromkeys(positions)
         failure = self.client.failure(self._what, self._error)
         if len(positions) == 1 or failure.code.startswith("_"):
@@ -77,7 +77,7 @@ class GroupClient:
     def held(self, partitions: Collection[TopicPartition], deadline: float) -> Held:
         """What the group holds. Raises KafkaError."""
         held = group_offsets(self.client, self._group, partitions, deadline)
-        self.client.content()
+        self.client.forget_errors()
         return held
 
     def poll(self) -> None:

@@ -1,7 +1,7 @@
 """Commit to consumer groups through Spark's own kafka-clients, which can do what librdkafka cannot.
 
 Delegation tokens, MSK IAM and other login or callback handlers exist in Java alone. The shim
-holds one Admin for each store; formats are those of its classes GroupCommit and GroupLook.
+holds one Admin for each store; formats are those of its classes GroupCommit and GroupSnapshot.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read where groups, logs and topics stand, through clients that are kept.
 
-Everything here raises KafkaError when any part of the answer could not be had before `deadline`
-(monotonic clock); what does not exist is left out.
+Everything here raises KafkaError when it is not answered before `deadline` (monotonic clock). What
+does not exist is left out; a topic that Kafka refuses stands in `errors` of the answer.
 """
 
 from __future__ import annotations
@@ -173,12 +173,12 @@ class Logs:
                     raise client.failure(what, Answer(TIMED_OUT)) from error
                 else:
                     # librdkafka spells it in standard base64, Kafka in the URL-safe kind
-                    spelt = str(topic.topic_id).translate(str.maketrans("+/", "-_"))
+                    text = str(topic.topic_id).translate(str.maketrans("+/", "-_"))
                     found[name] = Topic(
-                        id=None if spelt == _NO_ID else spelt,
+                        id=None if text == _NO_ID else text,
                         partitions=frozenset(part.id for part in topic.partitions),
                     )
-        client.content()
+        client.forget_errors()
         return found, errors
 
     def _edges(

@@ -133,7 +133,7 @@ class _Transactions:
         if not self._taken and self._ownership.lost is None:
             self.transact({}, deadline)
         held = group_offsets(self._client, self._group, partitions, deadline)
-        self._client.content()
+        self._client.forget_errors()
         if self.busy:
             self._readable = self._readable or time.monotonic()
         if self._ownership.lost is None:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
-from eo_listener.commit.groups.group_offsets import Groups, Waiting
+from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.kafka.group_stores import check, has_gssapi, librdkafka_properties, open_cluster
 from eo_listener.listener.settings import Settings
@@ -115,7 +115,7 @@ class CommitService:
         routed = self._tracker.flush(deadline)
         return self._committer.flush(_left(deadline)) and routed
 
-    def waiting(self, groups: Groups) -> frozenset[Waiting]:
+    def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
         """What Kafka has neither confirmed nor refused in these groups."""
         return self._committer.waiting(groups)
 

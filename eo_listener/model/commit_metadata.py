@@ -20,7 +20,7 @@ class CommitMetadata:
     """Query, run and batch behind a committed offset.
 
     `query_id` and `run_id` are the first eight hex digits of Spark's UUIDs: enough to distinguish
-    two queries, or two runs, on one group apart. `name` may have been cut (it ends with `~`).
+    two queries, or two runs, on one group. `name` may have been cut (it ends with `~`).
     `rewound_from` is the offset that the group held before a rewind that was asked for.
     `withheld` marks a partition whose newer offsets the guard did not let through.
     """

@@ -64,9 +64,9 @@ class _Trouble:
 class EventLogger:
     """An observer that writes to the logger `eo_listener`.
 
-    Commits that fail are said when that begins, again when the cause changes, and when it ends;
-    the single failures between are on level DEBUG. Refusals, other writers and internal_errors are
-    said once while they last, and again when they come back after ten minutes without. Memory is
+    Failing commits are logged when that begins, again when the cause changes, and when it ends;
+    the single failures between are on level DEBUG. Refusals, other writers and internal errors are
+    logged once while they last, and again when they come back after ten minutes without. Memory is
     bounded by the number of groups. `clock` is monotonic.
     """
 

@@ -9,7 +9,7 @@ import pytest
 
 from eo_listener.bridge.service import LONGEST, SHORTEST, SettledRunReporter
 from eo_listener.commit.groups.cluster_state import ClusterState
-from eo_listener.commit.groups.group_offsets import Groups, Waiting
+from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
 from eo_listener.commit.groups.requests import SnapshotRequest
 from eo_listener.model.events import (
     CommitAbandoned,
@@ -58,7 +58,7 @@ class Driver:
         if refused is not None:
             self.events.append(refused)
 
-    def waiting(self, groups: Groups) -> frozenset[Waiting]:
+    def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
         """What the committer's `waiting` gives."""
         return self.cluster_state.waiting([group for cluster, group in groups if cluster == K])
 
@@ -212,10 +212,10 @@ def test_other_events_are_passed_over(driver: Driver) -> None:
 
 def test_it_looks_again_while_something_waits_and_sleeps_else() -> None:
     """On a thread that keeps no process alive; a run is taken up when it is added."""
-    looks: list[Groups] = []
+    looks: list[GroupKeys] = []
     settled = threading.Event()
 
-    def waiting(groups: Groups) -> frozenset[Waiting]:
+    def waiting(groups: GroupKeys) -> frozenset[Waiting]:
         looks.append(groups)
         return frozenset({Waiting(K, "g", TP, 1)} if len(looks) < 3 else ())
 

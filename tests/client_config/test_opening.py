@@ -34,7 +34,7 @@ def cluster_of(options: Mapping[str, str]) -> Cluster:
 
 
 class Says:
-    """Hands that give one answer, and keep what they were asked."""
+    """A shim client that give one answer, and keep what they were asked."""
 
     def __init__(self, answer: str | Exception | Callable[[str], str]) -> None:
         self.asked: list[tuple[str, str]] = []

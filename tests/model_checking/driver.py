@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
-from eo_listener.commit.groups.group_offsets import GroupOffsets, Groups
+from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
 from eo_listener.commit.tracking.event_buffer import EventBuffer, Started
@@ -60,7 +60,7 @@ class Front:
     def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
         """What the model does not have: threads and connections to give back."""
 
-    def retry_now(self, groups: Groups) -> None:
+    def retry_now(self, groups: GroupKeys) -> None:
         self.cluster_state.retry_now(group for _, group in groups)
 
     def observe(self, event: Event) -> None:

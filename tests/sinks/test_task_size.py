@@ -20,7 +20,7 @@ ROW = pa.record_batch({"v": pa.array(["x" * 1000])})
 
 
 class Script:
-    """Stands for `rows.stream`: each call gives the next of `batches`, or raises it."""
+    """Stands for `arrow_rows.stream`: each call gives the next of `batches`, or raises it."""
 
     def __init__(self, *batches: int | Exception) -> None:
         self.left = list(batches)

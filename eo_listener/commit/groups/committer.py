@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from eo_listener.client_config.acls import right_to_add
 from eo_listener.client_config.cluster import Cluster
-from eo_listener.commit.groups.group_offsets import GroupOffsets, Groups, Waiting
+from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets, Waiting
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.worker import Worker
 from eo_listener.model.errors import few
@@ -115,17 +115,17 @@ class Committer:
                 del self._workers[cluster], self._groups[cluster]
             return over
 
-    def retry_now(self, groups: Groups) -> None:
+    def retry_now(self, groups: GroupKeys) -> None:
         """Try what waits for a retry in these groups now."""
         for worker, names in self._of(groups):
             worker.retry_now(names)
 
-    def waiting(self, groups: Groups) -> frozenset[Waiting]:
+    def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
         """What Kafka has neither confirmed nor refused in these groups."""
         found = (worker.waiting(names) for worker, names in self._of(groups))
         return frozenset().union(*found)
 
-    def _of(self, groups: Groups) -> Iterator[tuple[Worker, Iterable[str]]]:
+    def _of(self, groups: GroupKeys) -> Iterator[tuple[Worker, Iterable[str]]]:
         with self._lock:
             workers = tuple(self._workers.items())
         for cluster, worker in workers:

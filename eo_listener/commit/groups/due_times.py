@@ -10,9 +10,8 @@ class DueTimes:
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
-        self._changed_names: dict[
-            str, None
-        ] = {}  # in order: of two that are due the first goes first
+        # In order: of two that are due the first goes first.
+        self._changed_names: dict[str, None] = {}
 
     def mark_changed(self, name: str) -> None:
         """Compute the due time of this item again at the next call of `times`."""

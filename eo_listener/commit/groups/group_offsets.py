@@ -9,7 +9,7 @@ from typing import NamedTuple
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.model.offsets import Position, TopicPartition
 
-Groups = Collection[tuple[str, str]]
+GroupKeys = Collection[tuple[str, str]]
 """Groups, each by the name of its cluster and its own."""
 
 

@@ -38,9 +38,8 @@ class GroupState:
         # When something is to be done for each, or may be; what waits longest stands first.
         self._due: dict[TopicPartition, float] = {}
         self._failing: dict[TopicPartition, int] = {}  # failures in a row of those
-        self._repeat_times: dict[
-            TopicPartition, float
-        ] = {}  # until they are repeated, soonest first
+        # Until they are repeated, soonest first.
+        self._repeat_times: dict[TopicPartition, float] = {}
         self._topic_ids: dict[str, str] = {}
         self._recreated: set[str] = set()
         self._size = PartSize()

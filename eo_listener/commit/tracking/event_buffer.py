@@ -13,9 +13,8 @@ from eo_listener.model.errors import FormatError
 from eo_listener.model.events import Violation
 from eo_listener.model.progress import Progress
 
-RUNS_KEPT = (
-    10_000  # a bound for runs whose end was never reported: Spark drops events when its bus is full
-)
+# A bound for runs whose end was never reported: Spark drops events when its bus is full.
+RUNS_KEPT = 10_000
 _FINDINGS_KEPT = 20  # events of one run that wait with something wrong; the first are what matters
 
 

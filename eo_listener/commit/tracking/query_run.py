@@ -15,9 +15,8 @@ from eo_listener.model.protocols import LivePosition, QueryMode
 
 _RESTORING_INTERVAL = 1.0  # at most so long between two checks while a query restores
 _MAX_RESTORING_CHECKS = 600  # such checks; a query without a position by then hardly ever has one
-_RESTORED_INTERVAL = (
-    2.0  # Spark restores in two steps: once more after the first position was there
-)
+# Spark restores in two steps: once more after the first position was there.
+_RESTORED_INTERVAL = 2.0
 _POLL = 5.0
 _SILENCE = 60.0
 
@@ -252,7 +251,7 @@ Options = Mapping[int, Mapping[str, str]] | None
 
 
 class RunReporter:
-    """Builds these events, and keeps of each run what it takes to. For one thread."""
+    """Builds QueryProgressed and RunGroupsChanged, from what it has of each run. For one thread."""
 
     def __init__(self, routing: GroupRouting) -> None:
         self._routing = routing

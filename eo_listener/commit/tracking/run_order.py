@@ -19,9 +19,8 @@ class RunOrder:
     def __init__(self, runs: Mapping[str, QueryRun]) -> None:
         self._runs = runs
         self._newest: dict[str, str] = {}  # by query
-        self._ended_runs: OrderedDict[str, int] = (
-            OrderedDict()
-        )  # runs that ended, with the last batch
+        # Runs that ended, with the last batch.
+        self._ended_runs: OrderedDict[str, int] = OrderedDict()
 
     def newest(self, query_id: str) -> QueryRun | None:
         """The run of a query that began last, while it is there."""

@@ -67,7 +67,7 @@ class Broker:
         self._say = on_progress
         self._data: Path | None = None
         self._commands: Commands | None = None
-        self._guard: Watchdog | None = None
+        self._watchdog: Watchdog | None = None
         self._ports: dict[int, dict[str, int]] = {}
         self._nodes: dict[int, Node] = {}
         self._owner = os.getpid()
@@ -127,7 +127,7 @@ class Broker:
         )
         self._data = self._kept or Path(tempfile.mkdtemp(prefix="eo-broker-"))
         try:
-            self._guard = Watchdog()
+            self._watchdog = Watchdog()
             atexit.register(self._at_exit)
             self._start_somewhere(assigned)
         except BrokerError:
@@ -232,7 +232,7 @@ class Broker:
 
     def _prepare(self) -> None:
         """Write each node's settings, and format its storage unless that was done before."""
-        if self._commands is None or self._guard is None:
+        if self._commands is None or self._watchdog is None:
             raise BrokerError("The broker was not started")
         stored = Storage.read(self.data)
         cluster = stored.cluster_id if stored is not None else new_cluster_id()
@@ -251,7 +251,7 @@ class Broker:
                 self._say(f"formatting the storage of node {number}")
                 programs.format_storage(self._commands, folder, cluster)
             command = self._commands.serve(folder.settings, folder.log, self._options)
-            self._nodes[number] = Node(folder, command, self._guard)
+            self._nodes[number] = Node(folder, command, self._watchdog)
         storage = Storage(cluster_id=cluster, version=self.release.version, ports=self._ports)
         storage.write(self.data)
 
@@ -290,9 +290,9 @@ class Broker:
                 node.kill()  # nobody reads these data again: no reason to be polite
         _stop(self._nodes.values())
         self._nodes.clear()
-        if self._guard is not None:
-            self._guard.close()
-            self._guard = None
+        if self._watchdog is not None:
+            self._watchdog.close()
+            self._watchdog = None
         atexit.unregister(self._at_exit)
         if temporary and not keep and self._data is not None:
             shutil.rmtree(self._data, ignore_errors=True)

@@ -23,11 +23,11 @@ _THROWN = re.compile(r"^[\w.$]+(?:Exception|Error)\b")
 class Node:
     """A node of the broker, running or not; its folder stays the same all the while."""
 
-    def __init__(self, folder: NodeFolder, command: Sequence[str], guard: Watchdog) -> None:
+    def __init__(self, folder: NodeFolder, command: Sequence[str], watchdog: Watchdog) -> None:
         self.folder = folder
         self.number = folder.node
         self._command = list(command)
-        self._guard = guard
+        self._watchdog = watchdog
         self._process: subprocess.Popen[bytes] | None = None
         self._logged = 0  # where the log stood at the last start, so that old errors stay old
 
@@ -62,7 +62,7 @@ class Node:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches only us, who then stop it in order
             )
-        self._guard.watch(self._process.pid)
+        self._watchdog.watch(self._process.pid)
 
     def terminate(self) -> None:
         """Ask the process to stop; a paused one is woken, else it could not hear."""
@@ -84,7 +84,7 @@ class Node:
             self._process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             return False
-        self._guard.forget(self._process.pid)
+        self._watchdog.forget(self._process.pid)
         return True
 
     def pause(self) -> None:
@@ -105,7 +105,7 @@ class Node:
     def release(self) -> None:
         """Let the process live on after this Python; it is not a child to wait for any more."""
         if self._process is not None:
-            self._guard.forget(self._process.pid)
+            self._watchdog.forget(self._process.pid)
             self._process.returncode = 0  # else Popen warns of a child that nobody waited for
             self._process = None
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT: Final = "checkpoint"  # in the folder of the demo
-_POLL: Final = 0.25  # seconds between two reads at the query
+_POLL: Final = 0.25  # seconds between two checks of the query
 _FLUSH: Final = 5.0  # seconds for the last commits
 
 

@@ -66,9 +66,9 @@ class _InMemory:
 
     readings: Sequence[Repeater] = ()
 
-    def __init__(self, servers: str, folder: Path, cluster_state: Scoreboard) -> None:
-        cluster_state.results = self._results = MemoryResults()
-        self.query: Query = FlightsQuery(servers, folder, self._results, cluster_state.observe)
+    def __init__(self, servers: str, folder: Path, scoreboard: Scoreboard) -> None:
+        scoreboard.results = self._results = MemoryResults()
+        self.query: Query = FlightsQuery(servers, folder, self._results, scoreboard.observe)
 
     def step(self) -> None:
         pass
@@ -84,11 +84,11 @@ class _InMemory:
 
 @contextlib.contextmanager
 def prepared(
-    settings: DemoSettings, servers: str, folder: Path, cluster_state: Scoreboard
+    settings: DemoSettings, servers: str, folder: Path, scoreboard: Scoreboard
 ) -> Iterator[DemoPipeline]:
     """Prepare the way that was asked for; nothing of it runs yet. Raises UnavailableError."""
     if settings.store is None:
-        yield _InMemory(servers, folder, cluster_state)
+        yield _InMemory(servers, folder, scoreboard)
         return
     with opened(settings, folder) as target:
-        yield IntoSink(settings, target, servers, folder, cluster_state)
+        yield IntoSink(settings, target, servers, folder, scoreboard)

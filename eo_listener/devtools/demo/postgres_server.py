@@ -45,7 +45,7 @@ class PostgresServer:
         self._conf, self._hba = conf, hba
         self.host, self.port = host, 5432
         self._process: subprocess.Popen[bytes] | None = None
-        self._guard: Watchdog | None = None
+        self._watchdog: Watchdog | None = None
         self.folder = _folder()
         try:
             self._identity = _identity(self.folder)
@@ -76,15 +76,15 @@ class PostgresServer:
         if not data.exists():
             self._initdb(data)
         command = [str(self._bin / "postgres"), "-D", str(data), "-p", str(self.port)]
-        if self._guard is None:
-            self._guard = Watchdog()
+        if self._watchdog is None:
+            self._watchdog = Watchdog()
         elif self._process is not None:
-            self._guard.forget(self._process.pid)
+            self._watchdog.forget(self._process.pid)
         with log.open("wb") as opened:
             self._process = subprocess.Popen(
                 command, stdout=opened, stderr=opened, **self._identity
             )
-        self._guard.watch(self._process.pid)
+        self._watchdog.watch(self._process.pid)
         ends = time.monotonic() + _READY
         while not _is_ready(data / "postmaster.pid", self._process.pid):
             if self._process.poll() is not None:
@@ -102,11 +102,11 @@ class PostgresServer:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait(_END)
-        if self._guard is not None:
+        if self._watchdog is not None:
             if self._process is not None:
-                self._guard.forget(self._process.pid)
-            self._guard.close()
-            self._guard = None
+                self._watchdog.forget(self._process.pid)
+            self._watchdog.close()
+            self._watchdog = None
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _initdb(self, data: Path) -> None:

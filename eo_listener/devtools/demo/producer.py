@@ -16,8 +16,8 @@ from eo_listener.devtools.demo.demo_settings import Key
 from eo_listener.devtools.demo.flights import Flight
 from eo_listener.model.errors import UnavailableError
 
-_STEP: Final = 0.02  # seconds between two reads at the clock
-_SLICE: Final = 2_000  # rows between two reads when there is no speed to keep
+_STEP: Final = 0.02  # seconds between two reads of the clock
+_SLICE: Final = 2_000  # rows sent between two checks when there is no rate to keep
 _TIMEOUT: Final = 30.0  # seconds for the topic to be made, and for the last rows to arrive
 
 

@@ -31,8 +31,8 @@ from eo_listener.model.errors import BrokerError, EoListenerError, UnavailableEr
 STALL: Final = 60.0  # seconds without any progress after which the wait for lag 0 is given up
 _BREAK_OFF: Final = 5.0  # seconds for a part to end in order after a failure or Ctrl-C
 _SPARK_START: Final = 900.0  # seconds; the first time the Kafka connector is downloaded
-_POLL: Final = 0.1  # seconds between two reads at how far it is
-_OUR_PAUSE, _JAVA_PAUSE = 0.5, 4.0  # seconds between two reads at the group; Java's takes 2
+_POLL: Final = 0.1  # seconds between two checks of the progress
+_OUR_PAUSE, _JAVA_PAUSE = 0.5, 4.0  # seconds between two reads of the group; Java's takes 2
 
 
 def run(settings: DemoSettings, stream: TextIO) -> DemoSummary:
@@ -44,15 +44,15 @@ def run(settings: DemoSettings, stream: TextIO) -> DemoSummary:
     """
     Release(version=settings.kafka_version)
     require_reachable(settings)  # both before anything is started, or said to be
-    cluster_state = Scoreboard(wanted=min(settings.rows or flights.TOTAL, flights.TOTAL))
-    with _interrupted_once(cluster_state):
+    scoreboard = Scoreboard(wanted=min(settings.rows or flights.TOTAL, flights.TOTAL))
+    with _interrupted_once(scoreboard):
         folder = Path(tempfile.mkdtemp(prefix="eo-demo-"))
         keep_folder = False
         spared: frozenset[int] = frozenset()
         try:
-            with shown(stream, cluster_state.snapshot), output_to(folder / LOG):
-                outcome = _on_a_broker(settings, folder, cluster_state)
-                cluster_state.say("done")
+            with shown(stream, scoreboard.snapshot), output_to(folder / LOG):
+                outcome = _on_a_broker(settings, folder, scoreboard)
+                scoreboard.say("done")
             if outcome.kept is not None:
                 spared = frozenset(node.pid for node in outcome.kept.nodes)
             keep_folder = outcome.kept is not None or not outcome.verdict.passed
@@ -87,17 +87,17 @@ def _explained(error: Exception, log: Path) -> EoListenerError:
     return error
 
 
-def _on_a_broker(settings: DemoSettings, folder: Path, cluster_state: Scoreboard) -> DemoSummary:
+def _on_a_broker(settings: DemoSettings, folder: Path, scoreboard: Scoreboard) -> DemoSummary:
     node = Broker(
         version=settings.kafka_version,
         data=folder / "broker",
         java_options=(f"-Djava.io.tmpdir={folder}",),  # a killed JVM leaves files there
-        on_progress=lambda news: cluster_state.say(f"starting Kafka: {news}"),
+        on_progress=lambda news: scoreboard.say(f"starting Kafka: {news}"),
     )
     with node:
         try:
-            with prepared(settings, node.bootstrap_servers, folder, cluster_state) as pipeline:
-                outcome = _stream(settings, node, pipeline, cluster_state)
+            with prepared(settings, node.bootstrap_servers, folder, scoreboard) as pipeline:
+                outcome = _stream(settings, node, pipeline, scoreboard)
         except BaseException:
             node.kill()  # nobody reads its data again: no reason to be polite
             raise
@@ -111,21 +111,21 @@ def _on_a_broker(settings: DemoSettings, folder: Path, cluster_state: Scoreboard
 
 
 def _stream(
-    settings: DemoSettings, node: Broker, pipeline: DemoPipeline, cluster_state: Scoreboard
+    settings: DemoSettings, node: Broker, pipeline: DemoPipeline, scoreboard: Scoreboard
 ) -> DemoSummary:
     """All between the broker's start and its end."""
     servers, query = node.bootstrap_servers, pipeline.query
-    cluster_state.say(f"making the topic {TOPIC} with {settings.partitions} partitions")
+    scoreboard.say(f"making the topic {TOPIC} with {settings.partitions} partitions")
     create_topic(servers, TOPIC, settings.partitions)
-    cluster_state.ours = ours = OurReading(servers, settings.partitions)
-    cluster_state.theirs = theirs = ToolReading(servers, settings.kafka_version)
+    scoreboard.ours = ours = OurReading(servers, settings.partitions)
+    scoreboard.theirs = theirs = ToolReading(servers, settings.kafka_version)
     with contextlib.ExitStack() as parts:
         parts.callback(query.stop, _BREAK_OFF)
-        cluster_state.say("starting Spark (the first time it downloads the Kafka connector)")
+        scoreboard.say("starting Spark (the first time it downloads the Kafka connector)")
         query.start()
-        rows = flights.load()[: cluster_state.wanted]
+        rows = flights.load()[: scoreboard.wanted]
         _await(query)
-        cluster_state.replay = replay = Replay(
+        scoreboard.replay = replay = Replay(
             servers, TOPIC, rows, key=settings.key, rate=settings.rate
         )
         parts.callback(replay.stop)
@@ -137,12 +137,12 @@ def _stream(
         for reading in readings:
             reading.start()
             parts.callback(reading.stop, _BREAK_OFF)
-        drained = _replay(node, replay, pipeline, cluster_state)
-        cluster_state.say("lag 0: stopping the query and Spark" if drained else "stopping Spark")
+        drained = _replay(node, replay, pipeline, scoreboard)
+        scoreboard.say("lag 0: stopping the query and Spark" if drained else "stopping Spark")
         query.stop()
         for reading in readings:
             reading.stop()
-    cluster_state.say("asking Kafka's own kafka-consumer-groups for its final word")
+    scoreboard.say("asking Kafka's own kafka-consumer-groups for its final word")
     _require_running(node)
     table = _last_table(theirs, drained=drained)
     ours.read()
@@ -153,7 +153,7 @@ def _stream(
         proof=proof,
         servers=servers,
         table=table,
-        last=cluster_state.snapshot(),
+        last=scoreboard.snapshot(),
         drained=drained,
     )
 
@@ -175,9 +175,7 @@ def _await(query: Query) -> None:
         )
 
 
-def _replay(
-    node: Broker, replay: Replay, pipeline: DemoPipeline, cluster_state: Scoreboard
-) -> bool:
+def _replay(node: Broker, replay: Replay, pipeline: DemoPipeline, scoreboard: Scoreboard) -> bool:
     """Produce all rows, then wait for the group to reach the log ends; say whether it did."""
 
     def pause() -> None:
@@ -188,18 +186,18 @@ def _replay(
         pipeline.step()
         time.sleep(_POLL)
 
-    cluster_state.say("the first flights are in Kafka: waiting for Spark's first batch")
+    scoreboard.say("the first flights are in Kafka: waiting for Spark's first batch")
     replay.start()
     deadline = time.monotonic() + STALL
-    while not cluster_state.results.counted and time.monotonic() < deadline:
+    while not scoreboard.results.counted and time.monotonic() < deadline:
         pause()
-    cluster_state.say("replaying the flights of 2013")
+    scoreboard.say("replaying the flights of 2013")
     replay.go_on()
     while not replay.done:
         pause()
     replay.check()
-    cluster_state.say("all flights are in Kafka: waiting for lag 0")
-    return _drained(cluster_state, pause)
+    scoreboard.say("all flights are in Kafka: waiting for lag 0")
+    return _drained(scoreboard, pause)
 
 
 def _require_running(node: Broker) -> None:
@@ -211,11 +209,11 @@ def _require_running(node: Broker) -> None:
         )
 
 
-def _drained(cluster_state: Scoreboard, pause: Callable[[], None]) -> bool:
+def _drained(scoreboard: Scoreboard, pause: Callable[[], None]) -> bool:
     """Wait for lag 0 for as long as the group moves; say whether it was reached."""
     reached, deadline = -1, 0.0
-    while not _is_drained(cluster_state):
-        committed = cluster_state.snapshot().committed
+    while not _is_drained(scoreboard):
+        committed = scoreboard.snapshot().committed
         if committed > reached:
             reached, deadline = committed, time.monotonic() + STALL
         elif time.monotonic() > deadline:
@@ -224,22 +222,22 @@ def _drained(cluster_state: Scoreboard, pause: Callable[[], None]) -> bool:
     return True
 
 
-def _is_drained(cluster_state: Scoreboard) -> bool:
+def _is_drained(scoreboard: Scoreboard) -> bool:
     """Whether the group had lag 0 when all rows were in the logs."""
-    snapshot = cluster_state.snapshot()
+    snapshot = scoreboard.snapshot()
     in_logs = sum(row.log_end or 0 for row in snapshot.partitions)
     return in_logs >= snapshot.produced and snapshot.lag == 0
 
 
 @contextlib.contextmanager
-def _interrupted_once(cluster_state: Scoreboard) -> Iterator[None]:
+def _interrupted_once(scoreboard: Scoreboard) -> Iterator[None]:
     """Let the first Ctrl-C (or SIGTERM) end the demo, and further ones not disturb that end."""
     signals = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         for each in signals:
             signal.signal(each, signal.SIG_IGN)
-        cluster_state.say("Ctrl-C: ending the query, Spark, the producer and Kafka")
+        scoreboard.say("Ctrl-C: ending the query, Spark, the producer and Kafka")
         raise KeyboardInterrupt
 
     previous = {each: signal.signal(each, interrupt) for each in signals}

@@ -22,7 +22,7 @@ from eo_listener.devtools.demo.verdict import DemoVerdict, judge_group
 from eo_listener.model.offsets import Offsets
 from eo_listener.spark.checkpoint import Checkpoint
 
-_TABLE_PAUSE: Final = 1.0  # seconds between two reads at the table
+_TABLE_PAUSE: Final = 1.0  # seconds between two reads of the table
 _FEWEST: Final = 100  # rows in a batch
 _BATCHES_A_LIFE: Final = 3  # at least: so that there is always one to be killed in
 
@@ -36,18 +36,18 @@ class IntoSink:
         target: DemoTarget,
         servers: str,
         folder: Path,
-        cluster_state: Scoreboard,
+        scoreboard: Scoreboard,
     ) -> None:
         self._target = target
-        self._cluster_state = cluster_state
+        self._scoreboard = scoreboard
         self._table = Table(target)
-        self._chaos = Chaos(settings.kills, cluster_state.wanted)
+        self._chaos = Chaos(settings.kills, scoreboard.wanted)
         lives = settings.kills + 1
-        most = min(MOST, max(_FEWEST, cluster_state.wanted // (lives * _BATCHES_A_LIFE)))
+        most = min(MOST, max(_FEWEST, scoreboard.wanted // (lives * _BATCHES_A_LIFE)))
         job = Job(servers=servers, folder=str(folder), most=most)
         self._driver = Driver(job, target, self._observe)
         self._checkpoint = Checkpoint(str(self._driver.checkpoint))
-        cluster_state.results, cluster_state.place = self._table, target.place
+        scoreboard.results, scoreboard.place = self._table, target.place
         self.readings: Sequence[Repeater] = (
             Repeater("demo-table", self._table.read, _TABLE_PAUSE),
         )
@@ -59,8 +59,8 @@ class IntoSink:
 
     def step(self) -> None:
         """Kill the driver if this is the moment, and start another. Raises EoListenerError."""
-        if self._cluster_state.note and self._driver.running:
-            self._cluster_state.note = ""
+        if self._scoreboard.note and self._driver.running:
+            self._scoreboard.note = ""
         batch, since = self._driver.batch()
         if batch is None or not self._chaos.due(
             written=self._table.counted, batch=batch, since=since
@@ -69,7 +69,7 @@ class IntoSink:
         self._driver.kill()
         self._chaos.killed(Kill(batch=batch, caught=self._caught(batch)))
         number, wanted = len(self._chaos.done), self._chaos.wanted
-        self._cluster_state.note = (
+        self._scoreboard.note = (
             f"driver killed in batch {batch}, {number} of {wanted}: starting it again"
         )
         self._driver.start()
@@ -118,6 +118,6 @@ class IntoSink:
 
     def _observe(self, news: News) -> None:
         if news.what == "committed":
-            self._cluster_state.commits += 1
+            self._scoreboard.commits += 1
         else:
             self._table.add(BatchResult(number=news.batch, rows=news.rows, seconds=news.seconds))

@@ -67,7 +67,7 @@ def starting_offsets(
     it and ignores `startingOffsets`, so that is refused. One without a scheme is searched for where
     Spark would; without a session of Spark in this process it must have one (`file:///...`).
 
-    Raises SettingsError, GuardError (see `choice.choose`), KafkaError, StorageError,
+    Raises SettingsError, GuardError (see `resolve.choose`), KafkaError, StorageError,
     CheckpointError, SinkError, and JvmError for a default file system that Spark cannot load.
     """
     _require_one(ledger, group, checkpoint, timestamp)

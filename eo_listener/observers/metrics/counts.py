@@ -14,7 +14,11 @@ _KEPT = 64  # log ends that are not reached yet; of more, every other is dropped
 
 
 class TimeLag:
-    """One source of one run. `since` is None until it has reached what was there at first."""
+    """Lag as a time, of one source of one run: an upper bound of the oldest unread record's age.
+
+    Once a batch has ended beyond the log ends of an earlier one, all that was written before that
+    one began is processed: `since` is its start, None until the first log ends are reached.
+    """
 
     def __init__(self) -> None:
         self._ahead: deque[tuple[float, Offsets]] = deque()
@@ -143,7 +147,7 @@ class RunCounts:
     batch_id: int | None = None
     metrics: BatchMetrics = field(default_factory=BatchMetrics)
     sources: dict[int, SourceProgressed] = field(default_factory=dict)
-    caught_up: dict[int, TimeLag] = field(default_factory=dict)
+    time_lags: dict[int, TimeLag] = field(default_factory=dict)
     lags: dict[int, float] = field(default_factory=dict)
     withheld: set[int] = field(default_factory=set)
     groups: frozenset[GroupKey] = frozenset()
@@ -154,7 +158,7 @@ class RunCounts:
         return replace(
             self,
             sources=dict(self.sources),
-            caught_up={},
+            time_lags={},
             lags=dict(self.lags),
             withheld=set(self.withheld),
         )
@@ -171,7 +175,7 @@ class RunCounts:
         started, done = self.metrics.started, self.done
         if source.log_ends is None or started is None or done is None:
             return
-        known = self.caught_up.setdefault(source.source, TimeLag())
+        known = self.time_lags.setdefault(source.source, TimeLag())
         known.progressed(started, source.ends, source.log_ends)
         lag = known.lag(done)
         if lag is not None:

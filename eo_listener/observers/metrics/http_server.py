@@ -20,7 +20,7 @@ PATH: Final = "/metrics"
 _SILENCE: Final = 10.0  # seconds without a byte after which a connection is closed
 _LONGEST: Final = 30.0  # seconds after which it is closed in any case
 _MOST_OPEN: Final = 32  # connections, each with a thread; a scraper has one
-_POLL: Final = 0.1  # seconds between two looks at what is to be closed
+_POLL: Final = 0.1  # seconds between two checks for what is to be closed
 
 _TOO_MANY: Final = (
     b"HTTP/1.0 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 10\r\n\r\n"

@@ -69,7 +69,7 @@ class CheckpointError(FormatError):
 
 
 class Unreadable(Exception):  # noqa: N818  # not an error of ours: what a parser found in a text
-    """A text is not what it should be; whoever knows its file makes a Finding of it."""
+    """A text is not what it should be; whoever knows its file makes a FileFinding of it."""
 
     def __init__(self, kind: FileFindingKind, detail: str = "") -> None:
         super().__init__(kind, detail)

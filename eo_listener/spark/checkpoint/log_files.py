@@ -68,7 +68,8 @@ _MAX_OFFSET = 2**63 - 1
 def parse_offsets(text: str) -> Offsets | None:
     """Read the offsets of a source; None for a source of another kind. Raises Unreadable.
 
-    Told apart by shape, for nothing else is there: a name that holds numbered things is Kafka's.
+    Distinguished by shape, since nothing else is recorded: a name that holds numbered things is
+    Kafka's.
     """
     value = decode(text)
     if not isinstance(value, dict) or (value and not any(map(_numbered, value.values()))):

@@ -392,7 +392,7 @@ def test_a_jvm_that_stands_still(
 
 
 class Slow:
-    """Hands that answer when they are let."""
+    """A shim client that answer when they are let."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -433,7 +433,7 @@ def test_closing_does_not_wait_for_ever() -> None:
 
 
 class Broken:
-    """Hands whose JVM has gone, or whose shim is another one."""
+    """A shim client whose JVM has gone, or whose shim is another one."""
 
     def __init__(self, answer: str | None) -> None:
         self.answer = answer

@@ -15,7 +15,7 @@ import java.util.Map;
  *
  * <p>{@code stores.pem}: a key store as PEM ({@link KeyStoreReader}). {@code groups.commit}, {@code
  * groups.snapshot}, {@code groups.close}: consumer groups through Spark's own kafka-clients ({@link
- * Groups}). An answer is an object that begins with {@code "v":1}.
+ * GroupCalls}). An answer is an object that begins with {@code "v":1}.
  */
 public final class ShimCalls {
   private static final int FORMAT = 1;
