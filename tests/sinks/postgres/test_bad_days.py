@@ -331,7 +331,7 @@ def test_a_zombie_of_another_role_is_named(dsn: str) -> None:
 def test_a_server_without_a_free_connection_ends_no_slow_statement(
     dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where nobody can look what a statement waits for, it goes on: it may wait for nothing."""
+    """Where nothing can show what a statement waits for, it goes on: it may wait for no lock."""
     grant = "GRANT ALL ON SCHEMA {schema} TO {role}"
     with (
         another_role(dsn, grant, options="CONNECTION LIMIT 1") as lonely,
@@ -339,7 +339,7 @@ def test_a_server_without_a_free_connection_ends_no_slow_statement(
     ):
         assert write(sink, next_entry(sink)).rows == 10
         link_of(sink).execute("SELECT pg_sleep(1)")
-        assert "what it waits for is unknown" in caplog.text
+        assert "cannot find out which session holds the lock" in caplog.text
         assert "too many connections for role" in caplog.text
         assert write(sink, next_entry(sink)).rows == 10
 
