@@ -82,7 +82,7 @@ class PostgresSink:
     partitions may be one, which the task writes that reads it. `write_method`: "driver" brings rows
     through the driver, in tasks of `task_rows` planned rows; "staging" has the executors write them
     into a staging table first (`logged_staging`: it survives a crash of the server); "auto" has the
-    executors write, by either method, from `executor_rows` planned rows on (2,000,000, or
+    executors write, by either method, from `executor_rows` planned rows on (5,000,000, or
     200,000 by partition), if they were able to at the start. They open `max_connections` at a time
     at most. Time-outs are in seconds. Raises SettingsError.
     """

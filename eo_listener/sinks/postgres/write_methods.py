@@ -12,7 +12,7 @@ from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 
-STAGING_ROWS: Final = 2_000_000
+STAGING_ROWS: Final = 5_000_000
 """From how many planned rows on the executors stage a batch that is one transaction."""
 
 TASK_ROWS: Final = 200_000

@@ -23,7 +23,7 @@ A, B = (TopicPartition("flights", number) for number in range(2))
 READ: Ranges = ((B, OffsetRange(0, 4)), (A, OffsetRange(0, 5)))
 WHOLE = entry_of({}, {A: OffsetRange(0, 5), B: OffsetRange(0, 4)})
 REST = entry_of({}, {A: OffsetRange(0, 5)})
-LARGE = entry_of({}, {A: OffsetRange(0, 2_000_000), B: OffsetRange(0, 4)})
+LARGE = entry_of({}, {A: OffsetRange(0, 5_000_000), B: OffsetRange(0, 4)})
 WRITER: Any = SimpleNamespace(label="table delays")
 LINK: Any = object()
 NO_RANGES = SettingsError("a task reads several partitions", cause="a shuffle", fix="leave it out")
@@ -165,9 +165,9 @@ def test_what_keeps_a_batch_from_the_method_that_is_wanted(
 
 def test_the_rest_of_a_large_batch_is_not_staged(stage: Made) -> None:
     """The table for staging takes all rows of a batch, where only some are to be written."""
-    rest = entry_of({}, {A: OffsetRange(0, 2_000_000)})
+    rest = entry_of({}, {A: OffsetRange(0, 5_000_000)})
     one = stage(
-        **TASKS, read=((A, OffsetRange(0, 2_000_000)), (B, OffsetRange(0, 4))), conf=SPECULATION
+        **TASKS, read=((A, OffsetRange(0, 5_000_000)), (B, OffsetRange(0, 4))), conf=SPECULATION
     )
     assert one.method(rest, LARGE).method is WriteMethod.DRIVER
     assert one.method(LARGE, LARGE).method is WriteMethod.STAGING

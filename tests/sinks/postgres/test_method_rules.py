@@ -32,8 +32,8 @@ def choice(write_method: str = "auto", atomicity: str = "batch", rows: int | Non
 @pytest.mark.parametrize(
     ("given", "planned", "method"),
     [
-        ({}, 1_999_999, WriteMethod.DRIVER),
-        ({}, 2_000_000, WriteMethod.STAGING),
+        ({}, 4_999_999, WriteMethod.DRIVER),
+        ({}, 5_000_000, WriteMethod.STAGING),
         ({"rows": 10}, 9, WriteMethod.DRIVER),
         ({"rows": 10}, 10, WriteMethod.STAGING),
         ({"write_method": "driver"}, 10**9, WriteMethod.DRIVER),
