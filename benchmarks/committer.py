@@ -30,6 +30,7 @@ from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.events import Committed, Event
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition
@@ -138,10 +139,11 @@ def many_queries(servers: str, queries: int, groups: int, seconds: float) -> dic
     begun = LivePosition(batch_id=-1, committed={})
     live.positions |= {str(uuid.UUID(int=number)): begun for number in range(queries)}
     names = GroupNames(groups={f"query-{n}": f"group-{n % groups}" for n in range(queries)})
+    observers = Observers(observe)
     committer = Committer(
-        lambda cluster: SimpleGroups(dict(cluster.properties)), observers=[observe]
+        lambda cluster: SimpleGroups(dict(cluster.properties)), observers=observers
     )
-    router = TrackerThread(GroupRouting(names=names), live, committer)
+    router = TrackerThread(GroupRouting(names=names), live, committer, observers)
     scripts = [Script(number, f"bench-{number // groups}") for number in range(queries)]
     process = psutil.Process()
     started = time.monotonic()

@@ -23,7 +23,8 @@ from eo_listener.follow.checkpoint_tracker import (
 from eo_listener.follow.config import FollowedCheckpoint, open_all
 from eo_listener.follow.notices import Notice, NoticeKind
 from eo_listener.follow.report import Outcomes, Report
-from eo_listener.model.events import Event, Observer
+from eo_listener.model.events import Event
+from eo_listener.model.observers import Observer, Observers
 from eo_listener.model.protocols import GroupStore
 from eo_listener.spark.checkpoint import Checkpoint
 
@@ -55,8 +56,9 @@ class Follower:
     ) -> None:
         opened = open_all(targets)
         self._outcomes: Outcomes | None = None
+        self._observers = Observers(*observers, self._note)
         self._committer = Committer(
-            open_store, observers=(*observers, self._note), policy=policy, retry=retry
+            open_store, observers=self._observers, policy=policy, retry=retry
         )
         self._shared = SharedPartitions()
         self._order = threading.Lock()
@@ -84,7 +86,7 @@ class Follower:
                 self._silent.discard(shown)
             elif shown not in self._silent:
                 self._silent.add(shown)
-                self._committer.observe(_silence(shown, _SILENT))
+                self._observers.notify(_silence(shown, _SILENT))
 
     def once(self, timeout: float) -> tuple[Report, ...]:
         """Commit what is durable now, close, and return the results.
@@ -99,7 +101,7 @@ class Follower:
             # Half of the time is Kafka's, whatever the storages do.
             if not poller.join(deadline - timeout / 2):
                 shown = str(poller.checkpoint.location)
-                self._committer.observe(_silence(shown, timeout / 2))
+                self._observers.notify(_silence(shown, timeout / 2))
             if poller.fault is not None:
                 raise poller.fault
         flushed = self._committer.flush(max(0.0, deadline - time.monotonic()))
@@ -130,7 +132,7 @@ class Follower:
             if self._outcomes is not None:
                 self._outcomes.offered(shown, commits)
             for event in (*step.events, *shared):
-                self._committer.observe(event)
+                self._observers.notify(event)
             for commit in step.withheld:
                 self._committer.withhold(commit)
             repeated = step.withheld if step.recommit else ()

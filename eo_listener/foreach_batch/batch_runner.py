@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,17 +23,16 @@ from eo_listener.foreach_batch.ledger_names import OF_THIS_PROCESS, Runs
 from eo_listener.foreach_batch.query_start import from_the_beginning
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
 from eo_listener.model.errors import ForeignWriterError, GuardError, SettingsError
-from eo_listener.model.events import BatchApplied, BatchReplayed, Event, Observer, QueryStateLost
+from eo_listener.model.events import BatchApplied, BatchReplayed, QueryStateLost
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import PlanReader, Sink
 
 Transform = Callable[[Any, PlannedBatch], Any]
 """Makes of a batch's DataFrame the one to write, or a list or tuple of them, one a sink."""
-
-logger = logging.getLogger("eo_listener")
 
 
 @dataclass(slots=True)
@@ -75,7 +73,7 @@ class BatchRunner:
         on_gap: OnGap = "fail",
         on_first: OnFirst = "fail",
         on_recreated: OnRecreated = "fail",
-        observers: Iterable[Observer] = (),
+        observers: Observers | None = None,
         retry: RetryLimits | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -91,7 +89,7 @@ class BatchRunner:
         self._on_gap: OnGap = on_gap
         self._on_first: OnFirst = on_first
         self._on_recreated: OnRecreated = on_recreated
-        self._observers = tuple(observers)
+        self._observers = observers or Observers()
         self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
         self._runs = runs
         self._asked_in_run: dict[str, str] = {}  # by the sink's key: the run in which it was asked
@@ -115,7 +113,7 @@ class BatchRunner:
             run_id = "" if plan is None else plan.run_id
             name = batch.name if batch is not None else self._name or ""
             sink = None if batch is None or batch.sink is None else batch.sink.label
-            self._notify(
+            self._observers.notify(
                 batch_failed(error, query=name, run_id=run_id, batch_id=batch_id, sink=sink)
             )
             raise
@@ -151,10 +149,10 @@ class BatchRunner:
             self._frames.discard(frame)
         for one in due:
             if one.state_lost:
-                self._notify(_state_lost(batch, one.sink))
+                self._observers.notify(_state_lost(batch, one.sink))
         for one in judged:
             if one.judgement.verdict is BatchVerdict.REPLAY:
-                self._notify(_replayed(batch, one.sink, discarded=discard))
+                self._observers.notify(_replayed(batch, one.sink, discarded=discard))
         if due:
             with self._made(frame, plan, due) as made:
                 for one in due:
@@ -226,11 +224,11 @@ class BatchRunner:
         batch.sink = due.sink
         due, written = self._written(due, frame, batch)
         if written is None:
-            self._notify(_replayed(batch, due.sink, discarded=batch.plan.stateful))
+            self._observers.notify(_replayed(batch, due.sink, discarded=batch.plan.stateful))
             batch.sink = None
             return False
         reached("batch.applied")
-        self._notify(
+        self._observers.notify(
             BatchApplied(
                 query=batch.name,
                 run_id=batch.plan.run_id,
@@ -319,13 +317,6 @@ class BatchRunner:
             f"the transform returned {given} for {len(self._sinks)} sinks",
             fix="Return one DataFrame of Spark for all of them, or a list with one for each",
         )
-
-    def _notify(self, event: Event) -> None:
-        for observer in self._observers:
-            try:
-                observer(event)
-            except (Exception, SystemExit):  # the user's code: it must not fail the batch
-                logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
 
 
 def _refuse(**given: str) -> None:

@@ -15,7 +15,7 @@ from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.foreach_batch.transform import Transform, adapted
 from eo_listener.model.errors import EoListenerError, SettingsError
-from eo_listener.model.events import Observer
+from eo_listener.model.observers import Observer, Observers
 from eo_listener.model.protocols import Sink
 from eo_listener.observers.log import EventLogger
 from eo_listener.observers.metrics.serve import CountWhereServed
@@ -97,7 +97,9 @@ class ExactlyOnce:
             on_first=given["on_first"],
             on_recreated=given["on_recreated"],
             retry=RetryLimits(timeout=given["retry_timeout"]),
-            observers=(EventLogger(), CountWhereServed(given["observers"]), *given["observers"]),
+            observers=Observers(
+                EventLogger(), CountWhereServed(given["observers"]), *given["observers"]
+            ),
         )
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:

@@ -15,8 +15,9 @@ from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.kafka.group_stores import check, has_gssapi, librdkafka_properties, open_cluster
 from eo_listener.listener.settings import Settings
 from eo_listener.model.errors import FormatError, UnavailableError
-from eo_listener.model.events import Event, Observer
+from eo_listener.model.events import Event
 from eo_listener.model.fault_points import reached
+from eo_listener.model.observers import Observer, Observers
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import GroupStore, QueryReader, ShimClient
 from eo_listener.observers.log import EventLogger
@@ -59,15 +60,13 @@ class CommitService:
         routing = replace(settings.routing, gssapi=has_gssapi())
         self._clusters: dict[str, Cluster] = {}  # those in use, by the name that events give them
         self._own_observers = tuple(self._open_observers(settings))
-        self._committer = Committer(
-            self._open,
-            observers=(EventLogger(), *self._own_observers, *observers),
-            policy=settings.policy,
-        )
+        everybody = Observers(EventLogger(), *self._own_observers, *observers)
+        self._committer = Committer(self._open, observers=everybody, policy=settings.policy)
         self._tracker = TrackerThread(
             routing,
             queries,
             self._committer,
+            everybody,
             guard=settings.guard,
             recommit_interval=settings.recommit_interval,
         )

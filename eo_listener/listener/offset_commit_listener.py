@@ -32,8 +32,8 @@ from eo_listener.listener.settings import (
     require_observers,
     require_seconds,
 )
-from eo_listener.model.events import Observer
 from eo_listener.model.fault_points import reached
+from eo_listener.model.observers import Observer
 from eo_listener.observers.metrics.address import LOOPBACK
 from eo_listener.spark.jvm.absent import NoQueries
 

@@ -18,7 +18,7 @@ from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
 from eo_listener.model.errors import SettingsError
-from eo_listener.model.events import Observer
+from eo_listener.model.observers import Observer
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
 
 PREFIX: Final = "spark.eo."

@@ -5,7 +5,7 @@ No event holds a secret: a cluster is named by its bootstrap servers only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -392,7 +392,3 @@ class InternalError(Event):
 
     where: str
     problem: str
-
-
-Observer = Callable[[Event], None]
-"""Called with every event, on the thread where it happened; it must return quickly."""

@@ -22,6 +22,7 @@ from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import CommitFailed, Committed, Event
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, Violation, audit
 from tests.attack.proxy import Proxy
@@ -149,7 +150,7 @@ class Attack:
         self._offers: list[tuple[float, int]] = []  # wall clock, offset
         self._committer = Committer(
             lambda cluster: open_groups(dict(cluster.properties), case.mode),
-            observers=[self._told],
+            observers=Observers(self._told),
             retry=RETRY,
             policy=POLICY,
         )

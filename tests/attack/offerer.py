@@ -20,6 +20,7 @@ from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import Event
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 
 
@@ -54,7 +55,7 @@ class Offerer:
         self._cluster = Cluster.of(properties)
         self._committer = Committer(
             lambda cluster: open_groups(dict(cluster.properties), settings.mode),
-            observers=[self._told],
+            observers=Observers(self._told),
             retry=Backoff(**settings.retry),
             policy=Policy(snapshot_max_age=settings.snapshot_max_age),
         )

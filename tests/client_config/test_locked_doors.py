@@ -17,6 +17,7 @@ from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.model.events import CommitFailed, Committed, Event
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.observers.log import EventLogger
@@ -68,7 +69,7 @@ class Try:
         self.events: list[Event] = []
         self.committer = Committer(
             lambda cluster: open_cluster(cluster, mode, None),
-            observers=[EventLogger(), self.events.append],
+            observers=Observers(EventLogger(), self.events.append),
             retry=QUICK,
         )
         self.committer.offer(commit_of(options, topic, self.group, own))

@@ -17,6 +17,7 @@ from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.events import CommitFailed, Event
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
 from eo_listener.spark.jvm.shim_client import JvmShimClient
@@ -84,7 +85,9 @@ def test_the_others_are_committed(secured: Secured, mode: str) -> None:
         }
     )
     committer = Committer(
-        lambda cluster: open_cluster(cluster, mode, None), observers=[events.append], retry=QUICK
+        lambda cluster: open_cluster(cluster, mode, None),
+        observers=Observers(events.append),
+        retry=QUICK,
     )
     try:
         committer.offer(GroupOffsets(cluster=cluster, group=place.group, positions=place.wanted))

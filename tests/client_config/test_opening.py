@@ -20,6 +20,7 @@ from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.errors import JvmError, KafkaError
 from eo_listener.model.events import CommitFailed, Committed, Event
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore, ShimClient
 from eo_listener.testing import MemoryGroups
@@ -127,7 +128,7 @@ def committing(
 ) -> Iterator[tuple[Committer, list[Event]]]:
     events: list[Event] = []
     retry = Backoff(first=0.05, longest=0.05, refused_first=0.05, refused_longest=0.05)
-    committer = Committer(open_store, observers=[events.append], retry=retry)
+    committer = Committer(open_store, observers=Observers(events.append), retry=retry)
     yield committer, events
     committer.close(1.0)
 

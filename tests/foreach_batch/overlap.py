@@ -10,6 +10,7 @@ from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.frames import Frames
 from eo_listener.foreach_batch.ledger_names import Runs
 from eo_listener.model.events import Event
+from eo_listener.model.observers import Observers
 from eo_listener.model.protocols import Sink
 from eo_listener.testing.faults import hooked
 from tests.foreach_batch.stage import Plans, Run
@@ -54,7 +55,7 @@ class Overlap:
             Run(self.plans, len(who) + number * 100 + (who == _NEW)),
             sinks,
             self.frames,
-            observers=[self.events.append] if who == _NEW else [],
+            observers=Observers(self.events.append) if who == _NEW else None,
             runs=Runs(),
         )
 

@@ -13,6 +13,7 @@ from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model import fault_points
 from eo_listener.model.errors import StorageError
 from eo_listener.model.events import Event
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
@@ -163,7 +164,7 @@ class Stage:
             Run(self.plans, self.plans.drivers),
             self.sinks,
             self.frames,
-            observers=[self.events.append],
+            observers=Observers(self.events.append),
             sleep=self.slept.append,
             clock=lambda: self.took + sum(self.slept),
             runs=self.runs,

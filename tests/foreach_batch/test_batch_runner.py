@@ -25,6 +25,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.events import BatchApplied, BatchFailed, BatchReplayed, Event, QueryStateLost
 from eo_listener.model.ledger import Head
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.foreach_batch.stage import (
@@ -471,7 +472,9 @@ def test_two_of_them_for_one_sink_in_one_run_are_reported() -> None:
     stage = stage_of()
     plans = Run(stage.plans, 0)
     batches = [
-        BatchRunner(plans, stage.sinks, stage.frames, name=name, observers=[stage.events.append])
+        BatchRunner(
+            plans, stage.sinks, stage.frames, name=name, observers=Observers(stage.events.append)
+        )
         for name in ("one", "one", "two")
     ]
     for number in (0, 1):
@@ -609,7 +612,7 @@ def test_an_observer_that_fails_fails_no_batch() -> None:
         raise RuntimeError("of the observer")
 
     batches = stage.batches()
-    batches._observers = (broken, *batches._observers)
+    batches._observers = Observers(broken, stage.events.append)
     batches.run(frame_of(TWO[0]), 0)
     assert len(stage.events) == 1
 

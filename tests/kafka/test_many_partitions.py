@@ -19,6 +19,7 @@ from eo_listener.kafka.group_stores import open_groups
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.events import CommitFailed, Committed, Event
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore
 from eo_listener.spark.jvm.shim_client import JvmShimClient
@@ -42,7 +43,7 @@ def commit_all(
     group, events = unique("g"), list[Event]()
     positions = {tp: Position(offset=0, metadata=METADATA) for tp in partitions}
     cluster = Cluster.of({"bootstrap.servers": servers})
-    committer = Committer(lambda _: store(), observers=[events.append])
+    committer = Committer(lambda _: store(), observers=Observers(events.append))
     try:
         committer.offer(GroupOffsets(cluster=cluster, group=group, positions=positions))
         assert committer.flush(180), [one for one in events if isinstance(one, CommitFailed)]

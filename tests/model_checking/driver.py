@@ -63,7 +63,7 @@ class Front:
     def retry_now(self, groups: GroupKeys) -> None:
         self.cluster_state.retry_now(group for _, group in groups)
 
-    def observe(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         self.events.append(event)
 
 
@@ -106,6 +106,7 @@ class Driver:
             routing,
             self.queries,
             self.front,  # type: ignore[arg-type]  # of the committer it is what the desk uses
+            self.front,  # type: ignore[arg-type]  # of the observers too
             guard=setting.guard,
             recommit_interval=setting.recommit_interval,
         )

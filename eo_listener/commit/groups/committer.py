@@ -15,7 +15,8 @@ from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets, Wai
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.worker import Worker
 from eo_listener.model.errors import few
-from eo_listener.model.events import CommitFailed, CommitterFenced, Event, Observer
+from eo_listener.model.events import CommitFailed, CommitterFenced, Event
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupStore
 
@@ -37,14 +38,14 @@ class Committer:
         self,
         open_store: Callable[[Cluster], GroupStore],
         *,
-        observers: Iterable[Observer] = (),
+        observers: Observers,
         retry: Backoff | None = None,
         policy: Policy | None = None,
         unused_timeout: float = UNUSED_TIMEOUT,
     ) -> None:
         self._open_store = open_store
         self._unused_timeout = unused_timeout
-        self._observers = tuple(observers)
+        self._observers = observers
         self._retry = retry
         self._policy = policy
         self._workers: dict[Cluster, Worker] = {}
@@ -153,20 +154,12 @@ class Committer:
         for worker in self._all():
             worker.close(deadline)
 
-    def observe(self, event: Event) -> None:
-        """Call every observer with an event; one that raises does not keep it from the others."""
-        for observer in self._observers:
-            try:
-                observer(event)
-            except (Exception, SystemExit):  # the user's code: it must not stop the commits
-                logger.exception("an observer of eo_listener failed on %s", type(event).__name__)
-
     def _start(self, cluster: Cluster) -> Worker:
         return Worker(
             f"eo-listener-commit-{next(self._numbers)}",
             lambda: self._open_store(cluster),
             cluster=str(cluster),
-            observe=lambda event: self.observe(self._explained(event, cluster)),
+            observe=lambda event: self._observers.notify(self._explained(event, cluster)),
             retry=self._retry,
             policy=self._policy,
             may_end=lambda: self._may_end(cluster),

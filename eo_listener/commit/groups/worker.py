@@ -13,9 +13,10 @@ from eo_listener.commit.groups.group_offsets import Waiting
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.requests import CommitRequest, SnapshotRequest
 from eo_listener.model.errors import KafkaError, SettingsError
-from eo_listener.model.events import Event, InternalError, Observer
+from eo_listener.model.events import Event, InternalError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.kafka_errors import STOOD_STILL
+from eo_listener.model.observers import Observer
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupStore
 

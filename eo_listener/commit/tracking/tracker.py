@@ -31,6 +31,7 @@ from eo_listener.model.events import (
     ViolationKind,
 )
 from eo_listener.model.fault_points import reached
+from eo_listener.model.observers import Observers
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryReader
 
@@ -63,6 +64,7 @@ class QueryTracker:
         routing: GroupRouting,
         queries: QueryReader,
         committer: Committer,
+        observers: Observers,
         *,
         guard: GuardMode,
         recommit_interval: float,
@@ -70,6 +72,7 @@ class QueryTracker:
         self._routing = routing
         self._queries = queries
         self._committer = committer
+        self._observers = observers
         self._guard = guard
         self._recommit_interval = recommit_interval
         self._runs: OrderedDict[str, QueryRun] = OrderedDict()
@@ -128,13 +131,13 @@ class QueryTracker:
     def _report_event_errors(self, buffered: BufferedEvents) -> None:
         """Report what was wrong with the events themselves."""
         if buffered.unreadable is not None:
-            self._committer.observe(
+            self._observers.notify(
                 InternalError(where="a progress event", problem=str(buffered.unreadable))
             )
         repeated = buffered.repeated
         if repeated is not None and not self._reported_repeated:
             self._reported_repeated = True
-            self._committer.observe(
+            self._observers.notify(
                 ProgressEventsDuplicated(
                     query=repeated.query, run_id=repeated.run_id, batch_id=repeated.batch_id
                 )
@@ -147,10 +150,9 @@ class QueryTracker:
         except Exception as error:
             self._faulty.add(query)
             # A fault of ours: this thread must outlive it, or every query goes uncommitted.
-            logger.exception("eo_listener could not handle an event of query %s", query)
-            self._committer.observe(
-                InternalError(where=f"query {query}", problem=type(error).__name__)
-            )
+            where, problem = f"query {query}", type(error).__name__
+            logger.exception("eo_listener could not handle an event of %s", where)
+            self._observers.notify(InternalError(where=where, problem=problem))
 
     def _run_of(self, query_id: str, run_id: str, name: str | None, now: float) -> QueryRun:
         run = self._runs.get(run_id)
@@ -189,7 +191,7 @@ class QueryTracker:
         if run is not None:
             finished = self._reporter.ended(run.query, run_id)
             self._committer.retry_now(finished.groups)
-            self._committer.observe(finished)
+            self._observers.notify(finished)
 
     def _drop_shared(self, run_id: str) -> None:
         """Let the others that feed its partitions go on without it."""
@@ -218,11 +220,11 @@ class QueryTracker:
         elif offered:
             self._offer(run, progress, moment.now, recommit=False)
         if progress.sources:
-            self._committer.observe(self._reporter.progressed(progress, run.options))
+            self._observers.notify(self._reporter.progressed(progress, run.options))
 
     def _judge(self, run: QueryRun, events: RunEvents, moment: Moment) -> None:
         for after, before in events.missed:
-            self._committer.observe(
+            self._observers.notify(
                 ProgressEventsMissed(
                     query=run.query, run_id=run.run_id, after_batch=after, before_batch=before
                 )
@@ -272,7 +274,7 @@ class QueryTracker:
             run.withheld.add(source)
             for commit in self._route(run, progress.only([source])).commits:
                 self._committer.withhold(commit)
-        self._committer.observe(
+        self._observers.notify(
             GuardViolation(
                 query=run.query,
                 run_id=run.run_id,
@@ -327,7 +329,7 @@ class QueryTracker:
             run.unanswered += 1
             if run.follows_checkpoint and run.unanswered == _UNANSWERED:
                 problem = f"its group stays where it is, since the query cannot be asked: {error}"
-                self._committer.observe(InternalError(where=f"query {run.query}", problem=problem))
+                self._observers.notify(InternalError(where=f"query {run.query}", problem=problem))
             return None
         run.unanswered = 0
         return position
@@ -347,10 +349,8 @@ class QueryTracker:
             return
         effect = run.mode_effect() if known else UNKNOWN_MODE
         if effect is not None and (run.options or not known):
-            mode = "unknown execution mode"
-            if known and run.mode is not None:
-                mode = run.mode.value
-            self._committer.observe(
+            mode = run.mode.value if known and run.mode is not None else "unknown execution mode"
+            self._observers.notify(
                 QueryModeDetected(query=run.query, run_id=run.run_id, mode=mode, effect=effect)
             )
 
@@ -374,7 +374,7 @@ class QueryTracker:
             self._report_once(run, (None, overlap.group), overlap)
         groups_changed = self._reporter.fed(run.query, run.run_id, route.commits)
         if groups_changed is not None:
-            self._committer.observe(groups_changed)
+            self._observers.notify(groups_changed)
         for commit in route.commits:
             new = not self._shared.feeds(run.run_id, commit)
             lowest, shared = self._shared.lowest(run.run_id, run.query, commit)
@@ -382,7 +382,7 @@ class QueryTracker:
                 self._runs[rival].check_soon(now, at_once=new)
                 self._due_times.mark_changed(rival)
             if shared is not None:
-                self._committer.observe(shared)
+                self._observers.notify(shared)
             self._committer.offer(lowest, recommit=recommit)
 
     def _recommit_marks(self, route: RoutedOffsets) -> None:
@@ -397,4 +397,4 @@ class QueryTracker:
     def _report_once(self, run: QueryRun, key: tuple[int | None, str], event: Event) -> None:
         if key not in run.reported:
             run.reported.add(key)
-            self._committer.observe(event)
+            self._observers.notify(event)

@@ -13,6 +13,7 @@ from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
 from eo_listener.model.errors import FormatError
 from eo_listener.model.events import InternalError
+from eo_listener.model.observers import Observers
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import QueryReader
 
@@ -32,13 +33,19 @@ class TrackerThread:
         routing: GroupRouting,
         queries: QueryReader,
         committer: Committer,
+        observers: Observers,
         *,
         guard: GuardMode = GuardMode.WITHHOLD,
         recommit_interval: float = RECOMMIT_INTERVAL,
     ) -> None:
-        self._committer = committer
+        self._observers = observers
         self._tracker = QueryTracker(
-            routing, queries, committer, guard=guard, recommit_interval=recommit_interval
+            routing,
+            queries,
+            committer,
+            observers,
+            guard=guard,
+            recommit_interval=recommit_interval,
         )
         self._changed = threading.Condition()
         self._buffer = EventBuffer()
@@ -113,7 +120,7 @@ class TrackerThread:
         self._thread.join(max(0.1, deadline - time.monotonic()))
         why = "it came while the listener was closed" if done else "Spark did not answer in time"
         for progress in left:
-            self._committer.observe(
+            self._observers.notify(
                 InternalError(
                     where=f"query {progress.query}",
                     problem=f"batch {progress.batch_id} is not committed: {why}",

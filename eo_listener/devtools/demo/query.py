@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from eo_listener.model.events import Observer
+    from eo_listener.model.observers import Observer
 
 _POLL: Final = 0.25  # seconds between two checks of the query
 _TIMEOUT: Final = 40.0  # seconds for the query, the commits and Spark to end in order

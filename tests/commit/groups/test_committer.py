@@ -30,6 +30,7 @@ from eo_listener.model.events import (
     InternalError,
     SourceIgnored,
 )
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.testing import Fault, MemoryGroups, MemoryQueries
@@ -63,8 +64,9 @@ class House:
         self.stores: dict[Cluster, MemoryGroups] = {}
         self.events: list[Event] = []
         self.opened: list[MemoryGroups] = []
+        self.observers = Observers(self.events.append)
         self.committer = Committer(
-            self.open, observers=[self.events.append], retry=QUICK, unused_timeout=0.05
+            self.open, observers=self.observers, retry=QUICK, unused_timeout=0.05
         )
 
     def open(self, cluster: Cluster) -> MemoryGroups:
@@ -250,7 +252,9 @@ def test_an_observer_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture)
         raise RuntimeError("observer")
 
     store = MemoryGroups()
-    committer = Committer(lambda cluster: store, observers=[broken, seen.append], retry=QUICK)
+    committer = Committer(
+        lambda cluster: store, observers=Observers(broken, seen.append), retry=QUICK
+    )
     for offset in (5, 6):
         committer.offer(commit(offset))
         assert committer.flush(5.0)
@@ -278,7 +282,7 @@ OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
 def test_the_tracker_asks_a_run_once_and_commits_its_newest(house: House) -> None:
     """Options are read once a run; the newest event decides; the end of a run is forgotten."""
     queries = MemoryQueries(OPTIONS)
-    tracker = TrackerThread(GroupRouting(), queries, house.committer)
+    tracker = TrackerThread(GroupRouting(), queries, house.committer, house.observers)
     for batch in range(50):
         tracker.progressed(progress(batch, 100 + batch))
     tracker.progressed(progress(50, None))
@@ -293,7 +297,7 @@ def test_the_tracker_asks_a_run_once_and_commits_its_newest(house: House) -> Non
 def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
     """Without options and settings the source is named once a run, and asked a few times only."""
     queries = MemoryQueries(None)
-    tracker = TrackerThread(GroupRouting(), queries, house.committer)
+    tracker = TrackerThread(GroupRouting(), queries, house.committer, house.observers)
     for batch in range(10):
         tracker.progressed(progress(batch, 100 + batch))
         tracker.flush(time.monotonic() + 5.0)
@@ -304,7 +308,9 @@ def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
 
 def test_an_event_without_offsets_reaches_the_guard(house: House) -> None:
     """A source whose last topic is gone ends at no offset at all: that is a violation."""
-    tracker = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), house.committer)
+    tracker = TrackerThread(
+        GroupRouting(), MemoryQueries(OPTIONS), house.committer, house.observers
+    )
     tracker.progressed(progress(0, 5))
     assert tracker.flush(time.monotonic() + 5.0)
     gone = SourceProgress(index=0, description="", start=Offsets({P0: 5}), end=Offsets())
@@ -323,7 +329,7 @@ def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFi
             release.wait(30.0)
             return OPTIONS
 
-    tracker = TrackerThread(GroupRouting(), Hanging(None), house.committer)
+    tracker = TrackerThread(GroupRouting(), Hanging(None), house.committer, house.observers)
     tracker.progressed(progress(1, 5))
     started = time.monotonic()
     tracker.close(time.monotonic() + 0.3)
@@ -391,7 +397,9 @@ def test_what_is_not_confirmed_is_not_given_back(
 def test_a_run_that_has_ended_feeds_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The router says so; while another run feeds the same cluster it stays open."""
     monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
-    tracker = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), house.committer)
+    tracker = TrackerThread(
+        GroupRouting(), MemoryQueries(OPTIONS), house.committer, house.observers
+    )
     second = replace(progress(0, 5), query_id="q2", run_id="r2", name="second")
     tracker.progressed(progress(0, 5))
     tracker.progressed(second)

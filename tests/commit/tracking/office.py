@@ -12,6 +12,7 @@ from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
 from eo_listener.model.events import Event
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.model.protocols import LivePosition
@@ -37,14 +38,20 @@ class Office:
         self.queries = queries
         self.store = MemoryGroups()
         self.events: list[Event] = []
+        observers = Observers(self.events.append)
         self.committer = Committer(
             lambda cluster: self.store,
-            observers=[self.events.append],
+            observers=observers,
             policy=Policy(on_rewind=on_rewind),
         )
         self.buffer = EventBuffer()
         self.tracker = QueryTracker(
-            GroupRouting(), queries, self.committer, guard=guard, recommit_interval=HOUR
+            GroupRouting(),
+            queries,
+            self.committer,
+            observers,
+            guard=guard,
+            recommit_interval=HOUR,
         )
 
     def serve(self, now: float, *, check_all: bool = False) -> bool:

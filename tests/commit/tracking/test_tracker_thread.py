@@ -14,6 +14,7 @@ from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.model.errors import FormatError
 from eo_listener.model.events import Event, InternalError
+from eo_listener.model.observers import Observers
 from eo_listener.testing import MemoryGroups, MemoryQueries
 from tests.commit.tracking.office import OPTIONS, P0, event, position
 
@@ -24,8 +25,9 @@ class Routed:
     def __init__(self, queries: MemoryQueries) -> None:
         self.store = MemoryGroups()
         self.events: list[Event] = []
-        self.committer = Committer(lambda cluster: self.store, observers=[self.events.append])
-        self.tracker = TrackerThread(GroupRouting(), queries, self.committer)
+        observers = Observers(self.events.append)
+        self.committer = Committer(lambda cluster: self.store, observers=observers)
+        self.tracker = TrackerThread(GroupRouting(), queries, self.committer, observers)
 
     def at(self) -> int | None:
         """Where the group stands."""

@@ -23,6 +23,7 @@ from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker_thread import TrackerThread
 from eo_listener.model.errors import KafkaError, SettingsError, UnavailableError
 from eo_listener.model.events import GroupOffsetsMissing
+from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.progress import Progress
 from eo_listener.observers.metrics import http_server
@@ -75,8 +76,9 @@ def test_a_scrape_shows_what_was_committed_and_no_secret(observer: Prometheus) -
     def refuse(group: str, positions: object) -> None:
         raise KafkaError(f"no: {SECRET}", code="GROUP_AUTHORIZATION_FAILED", cause=SECRET)
 
-    committer = Committer(lambda cluster: store, observers=[observer])
-    router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), committer)
+    observers = Observers(observer)
+    committer = Committer(lambda cluster: store, observers=observers)
+    router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), committer, observers)
     events = recorded()
     for text in events:
         router.progressed(Progress.parse(text))
@@ -277,8 +279,9 @@ def test_a_registry_of_the_users_own_has_the_numbers() -> None:
     registry = CollectorRegistry()
     observer = Prometheus(registry)
     store = MemoryGroups()
-    committer = Committer(lambda cluster: store, observers=[observer])
-    router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), committer)
+    observers = Observers(observer)
+    committer = Committer(lambda cluster: store, observers=observers)
+    router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), committer, observers)
     router.progressed(Progress.parse(recorded()[0]))
     router.close(time.monotonic() + 10)
     committer.close(10)

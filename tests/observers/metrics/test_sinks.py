@@ -11,6 +11,7 @@ import pytest
 from eo_listener import SqliteSink, exactly_once
 from eo_listener.foreach_batch.exactly_once import ExactlyOnce
 from eo_listener.model.errors import SettingsError
+from eo_listener.model.observers import Observers
 from eo_listener.observers.metrics import open_metrics
 from eo_listener.observers.metrics.prometheus import Prometheus
 from eo_listener.observers.metrics.serve import CountWhereServed
@@ -70,7 +71,7 @@ def test_what_the_steps_tell_is_what_is_shown(served: Prometheus) -> None:
     stage = Stage(Plans({0: {P0: (3, 5)}}), [MemorySink(), MemorySink(key="b")])
     for _ in range(2):
         steps = stage.batches()
-        steps._observers = (CountWhereServed(()), *steps._observers)
+        steps._observers = Observers(CountWhereServed(()), stage.events.append)
         steps.run(frame_of(stage.plans.ranges[0]), 0)
     found = shown(served)
     own = {key: one for key, one in series(*stage.events).items() if "sink" in key[0]}

@@ -1,0 +1,60 @@
+"""Observers: each gets every event, and none can do harm to another or to who notifies them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from eo_listener.model.events import Event, InternalError
+from eo_listener.model.observers import Observers
+
+FIRST = InternalError(where="here", problem="first")
+SECOND = InternalError(where="here", problem="second")
+
+
+def test_observers_are_called_in_their_order_on_the_thread_of_the_event() -> None:
+    """Each has seen an event before `notify` returns; one that stands there twice gets it twice."""
+    calls: list[tuple[str, Event, int]] = []
+
+    def one(event: Event) -> None:
+        calls.append(("one", event, threading.get_ident()))
+
+    def other(event: Event) -> None:
+        calls.append(("other", event, threading.get_ident()))
+
+    observers = Observers(one, other, one)
+    observers.notify(FIRST)
+    here = threading.get_ident()
+    assert calls == [("one", FIRST, here), ("other", FIRST, here), ("one", FIRST, here)]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("mine"), SystemExit(3)])
+def test_an_observer_that_raises_is_logged_for_each_event(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The observers after it get the event, and it gets the next one all the same."""
+    seen: list[Event] = []
+
+    def broken(event: Event) -> None:
+        seen.append(event)
+        raise error
+
+    observers = Observers(broken, seen.append)
+    for event in (FIRST, SECOND):
+        observers.notify(event)
+    assert seen == [FIRST, FIRST, SECOND, SECOND]
+    assert caplog.messages == ["an observer of eo_listener failed on InternalError"] * 2
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+    assert [record.exc_info and record.exc_info[1] for record in caplog.records] == [error] * 2
+
+
+def test_an_interrupt_by_the_user_is_let_through() -> None:
+    """Ctrl-C in an observer ends the program, as anywhere else."""
+
+    def interrupted(event: Event) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Observers(interrupted).notify(FIRST)
