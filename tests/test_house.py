@@ -99,6 +99,8 @@ ONLY_THERE = {
     "fsspec": ("spark/checkpoint/",),
     "tomli": ("follow/",),
     "psutil": ("devtools/", "sinks/"),
+    "filelock": ("devtools/",),
+    "javaproperties": ("spark/session/", "devtools/broker/"),
     "pyarrow": ("sinks/",),
     "prometheus_client": ("observers/metrics/",),
     "psycopg": ("sinks/postgres/", "devtools/demo/"),

@@ -14,7 +14,7 @@ from typing import Final, final
 from eo_listener.devtools.broker import ports, programs, ready
 from eo_listener.devtools.broker.listeners import CONTROLLER, HOST, MAIN, Listener
 from eo_listener.devtools.broker.node import Node
-from eo_listener.devtools.broker.node_properties import node_properties, render, require_settable
+from eo_listener.devtools.broker.node_properties import node_properties, require_settable
 from eo_listener.devtools.broker.programs import Commands
 from eo_listener.devtools.broker.record import NodeRecord, Record
 from eo_listener.devtools.broker.releases import DEFAULT, Release
@@ -246,7 +246,7 @@ class Broker:
                 folder=folder.records,
                 wanted=self._properties,
             )
-            folder.prepare(render(settings), formatted=stored is not None)
+            folder.prepare(settings, formatted=stored is not None)
             if stored is None:
                 self._say(f"formatting the storage of node {number}")
                 programs.format_storage(self._commands, folder, cluster)

@@ -1,4 +1,4 @@
-"""The settings of a node: which they are, and how they are written for Java."""
+"""The settings of a node: which they are, and which of them users can set."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ OURS: Final = {
     "log.dirs": "--data, or Broker(data=)",
     "metadata.log.dir": "--data, or Broker(data=)",
 }
-
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f", "\\": "\\\\"}
 
 
 def require_settable(wanted: Mapping[str, str]) -> None:
@@ -100,12 +98,6 @@ def _defaults(nodes: int) -> dict[str, str]:
     }
 
 
-def render(settings: Mapping[str, str]) -> str:
-    """Write settings as a Java properties file."""
-    lines = (f"{_escape(name, ' =:#!')}={_escape_value(settings[name])}" for name in settings)
-    return "".join(f"{line}\n" for line in lines)
-
-
 def parse_pair(text: str) -> tuple[str, str]:
     """Split what a user typed as key=value. Raises SettingsError."""
     name, separator, value = text.partition("=")
@@ -115,22 +107,3 @@ def parse_pair(text: str) -> tuple[str, str]:
             fix="Give one such as log.retention.ms=60000",
         )
     return name.strip(), value.strip()
-
-
-def _escape(text: str, special: str) -> str:
-    def one(char: str) -> str:
-        if char in _ESCAPES:
-            return _ESCAPES[char]
-        if char in special:
-            return "\\" + char
-        if " " <= char <= "~":
-            return char
-        units = char.encode("utf-16-be").hex()
-        return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
-
-    return "".join(map(one, text))
-
-
-def _escape_value(text: str) -> str:
-    escaped = _escape(text, "")
-    return f"\\{escaped}" if escaped.startswith(" ") else escaped

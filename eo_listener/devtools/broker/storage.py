@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import javaproperties
+
 from eo_listener.devtools.broker.releases import Release
 from eo_listener.model.errors import FormatError, SettingsError
 
@@ -120,7 +122,7 @@ class NodeFolder:
         """What the JVM itself printed."""
         return self.path / "output.log"
 
-    def prepare(self, settings: str, *, formatted: bool) -> None:
+    def prepare(self, settings: Mapping[str, str], *, formatted: bool) -> None:
         """Write the settings; records of a format that was cut short are thrown away.
 
         Raises SettingsError where there are topics, which a new format would lose.
@@ -129,7 +131,7 @@ class NodeFolder:
         if not formatted:
             self._refuse_topics()
             shutil.rmtree(self.records, ignore_errors=True)
-        replace_text(self.settings, settings)
+        replace_text(self.settings, javaproperties.dumps(settings, timestamp=None))
 
     def _refuse_topics(self) -> None:
         topics = [f.name for f in self.records.glob("*-*") if not f.name.startswith("__cluster")]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from eo_listener.model.errors import JvmAlreadyRunningError, SettingsError
 from eo_listener.spark import java
 from eo_listener.spark import shim as shim_jar
-from eo_listener.spark.session import java_properties
+from eo_listener.spark.session import installation
 from eo_listener.spark.session.installation import CONNECTOR, Installation
 from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
 
@@ -131,11 +131,11 @@ def _defaults(spark: Installation, arguments: SubmitArguments) -> dict[str, str]
     standard = Path(folder, "spark-defaults.conf")
     named = arguments.value("--properties-file")
     if named is None:
-        return java_properties.read(standard)
+        return installation.read_settings(standard)
     also_standard = any(name == "--load-spark-defaults" for name, _ in arguments.options)
     return {
-        **(java_properties.read(standard) if also_standard else {}),
-        **java_properties.read(Path(named)),
+        **(installation.read_settings(standard) if also_standard else {}),
+        **installation.read_settings(Path(named)),
     }
 
 

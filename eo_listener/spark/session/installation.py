@@ -11,6 +11,18 @@ from typing import Final
 
 from eo_listener.model.errors import SettingsError, install
 
+OLDEST: Final = (3, 5)
+CONNECTOR: Final = "spark-sql-kafka-0-10"
+
+_HADOOP: Final = re.compile(r"hadoop-client-api-(\d+)\.(\d+)\.(\d+).*\.jar")
+# Hadoop before 3.4.2 calls Subject.getSubject, which throws from Java 23 on (HADOOP-19212): the
+# session would end in JAVA_GATEWAY_EXITED.
+_HADOOP_FOR_JAVA_23: Final = (3, 4, 2)
+
+_SPARK_SQL: Final = re.compile(r"spark-sql_(\d+\.\d+)-((\d+)\.(\d+).*)\.jar")
+# What Spark takes from both ends of a value: as Java's trim(), but not the CR and LF of an escape.
+_TRIMMED: Final = "".join(chr(code) for code in range(33) if chr(code) not in "\r\n")
+
 
 def spark_homes() -> tuple[Path, ...]:
     """Return `$SPARK_HOME`, then the Spark inside pyspark: those that exist.
@@ -23,17 +35,6 @@ def spark_homes() -> tuple[Path, ...]:
     if spec is not None and spec.origin is not None:  # a folder of that name has no origin
         found.append(Path(spec.origin).parent)
     return tuple(found)
-
-
-OLDEST: Final = (3, 5)
-CONNECTOR: Final = "spark-sql-kafka-0-10"
-
-_HADOOP: Final = re.compile(r"hadoop-client-api-(\d+)\.(\d+)\.(\d+).*\.jar")
-# Hadoop before 3.4.2 calls Subject.getSubject, which throws from Java 23 on (HADOOP-19212): the
-# session would end in JAVA_GATEWAY_EXITED.
-_HADOOP_FOR_JAVA_23: Final = (3, 4, 2)
-
-_SPARK_SQL: Final = re.compile(r"spark-sql_(\d+\.\d+)-((\d+)\.(\d+).*)\.jar")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,3 +95,27 @@ class Installation:
     def has_connector(self) -> bool:
         """Whether somebody put the connector among Spark's own jars."""
         return any(self.home.glob(f"jars/{CONNECTOR}_*.jar"))
+
+
+def read_settings(file: Path) -> dict[str, str]:
+    """Return what Spark reads from a file such as `spark-defaults.conf`; nothing without a file.
+
+    Raises SettingsError when it is there and cannot be read.
+    """
+    import javaproperties  # noqa: PLC0415  # who only listens does not need it
+
+    try:
+        with file.open(encoding="utf-8") as text:  # as Spark does; of bytes it would be Latin-1
+            settings = javaproperties.load(text)
+    except FileNotFoundError:
+        return {}
+    except javaproperties.InvalidUEscapeError:  # which quotes a part of the value: not shown
+        raise SettingsError(
+            f"{file} cannot be read: a \\u in it is not followed by four hexadecimal digits",
+            fix="Write \\\\ where a backslash is meant",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f"{file} cannot be read: {error}", fix="Make it a readable text file in UTF-8"
+        ) from error
+    return {name: value.strip(_TRIMMED) for name, value in settings.items()}

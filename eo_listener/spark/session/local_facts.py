@@ -11,7 +11,7 @@ from typing import Any, Final
 from eo_listener.model.errors import EoListenerError, JavaError, SettingsError, UnavailableError
 from eo_listener.preflight.local_checks import LocalFacts
 from eo_listener.spark import java, shim
-from eo_listener.spark.session import installation, java_properties
+from eo_listener.spark.session import installation
 from eo_listener.spark.session.installation import CONNECTOR, Installation
 from eo_listener.version import __version__
 
@@ -48,7 +48,7 @@ def read_local_facts() -> LocalFacts:
 def _of_spark(spark: Installation) -> dict[str, Any]:
     jars = spark.home / "jars"
     try:
-        settings = java_properties.read(spark.home / "conf" / "spark-defaults.conf")
+        settings = installation.read_settings(spark.home / "conf" / "spark-defaults.conf")
     except SettingsError:  # Spark itself will say so, when it starts
         settings = {}
     packages = re.split(r"[\s,]+", settings.get(_PACKAGES, ""))

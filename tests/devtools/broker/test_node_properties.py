@@ -14,9 +14,9 @@ from eo_listener.devtools.broker.node_properties import (
     OURS,
     node_properties,
     parse_pair,
-    render,
     require_settable,
 )
+from eo_listener.devtools.broker.storage import NodeFolder
 from eo_listener.model.errors import SettingsError
 from eo_listener.spark import java
 
@@ -62,15 +62,14 @@ def test_java_reads_what_was_written(tmp_path: Path) -> None:
         "tab\there",
         "f\u00fcr",
     ]
-    odd += ["\U0001f6e9", "\\", "ends so \\", "#no note", "\r\f"]
+    odd += ["\U0001f6e9", "\\", "ends so \\", "#no note", "\r\f", "".join(map(chr, range(1, 128)))]
     written = {f"name{value}": value for value in odd}
-    text = render(written)
-    assert text.isascii()
+    folder = NodeFolder(data=tmp_path, node=1)
+    folder.prepare(written, formatted=True)
     (tmp_path / "Read.java").write_text(READER)
-    (tmp_path / "written.properties").write_text(text)
     java_program = [str(java.find().executable), str(tmp_path / "Read.java")]
     answer = subprocess.run(
-        [*java_program, str(tmp_path / "written.properties")],
+        [*java_program, str(folder.settings)],
         capture_output=True,
         check=True,
         timeout=60,
