@@ -35,6 +35,10 @@ _UNRESOLVED = re.compile(r"^\s*:: (\S+#\S+;\S+?)(?:: (.*))?$", re.MULTILINE)
 _FAILED = re.compile(r"^\s*\[(?:FAILED|NOT FOUND)\s*\] (\S+#\S+;\S+!\S+)", re.MULTILINE)
 
 
+class NoSuchArtifactError(DownloadError):
+    """The repository answered, and does not have it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
     """One thing to fetch by its Maven coordinates.
@@ -155,6 +159,7 @@ def explain(log: str, wanted: Sequence[Artifact], kept: Path) -> DownloadError:
             for match in pattern.finditer(log)
         )
     ) or few(wanted)
+    error = DownloadError
     if network := _NETWORK.search(log):
         cause = f"the Maven repository did not answer ({network.group()})"
         fix = (
@@ -164,9 +169,10 @@ def explain(log: str, wanted: Sequence[Artifact], kept: Path) -> DownloadError:
         )
     elif "not found" in log:
         cause, fix = "the Maven repository has no such version", "Choose another version"
+        error = NoSuchArtifactError
     else:
         cause, fix = "Ivy ended with an error or ran too long", "Read the log, then try again"
-    return DownloadError(f"Could not download {what}", cause=cause, fix=f"{fix}. Full log: {kept}")
+    return error(f"Could not download {what}", cause=cause, fix=f"{fix}. Full log: {kept}")
 
 
 def ivy_jar() -> Path:

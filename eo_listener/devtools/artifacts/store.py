@@ -6,16 +6,15 @@ The file `SHA256SUMS` in such a folder (the format of sha256sum) names every oth
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import platformdirs
+from filelock import FileLock, Timeout
 
 from eo_listener.devtools.artifacts import ivy
 from eo_listener.devtools.artifacts.ivy import Artifact
@@ -111,7 +110,13 @@ def _download(
     resumed = cache.exists()  # a run that was cut short left what it had
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    ivy.run(wanted, work, cache=cache, log=folder.with_name(f"{folder.name}.log"), say=say)
+    try:
+        ivy.run(wanted, work, cache=cache, log=folder.with_name(f"{folder.name}.log"), say=say)
+    except BaseException as error:
+        shutil.rmtree(work, ignore_errors=True)
+        if isinstance(error, ivy.NoSuchArtifactError):  # there is nothing to continue with
+            shutil.rmtree(cache, ignore_errors=True)
+        raise
     try:
         found = _hashes(work)
         _compare(checksums or {artifact.filename: None for artifact in wanted}, found)
@@ -172,23 +177,20 @@ def _beside(folder: Path, kind: str) -> Path:
 
 
 @contextlib.contextmanager
-def _turn(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
+def _turn(file: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a lock that the system lets go of when the process dies; wait for it, not forever."""
-    with lock.open("w") as handle:
-        deadline, reported = time.monotonic() + ivy.LONGEST_RUN, False
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise DownloadError(
-                        f"Another process has held {lock} for {ivy.LONGEST_RUN:.0f} s",
-                        cause="its download may hang",
-                        fix=f"End that process (fuser {lock} names it), then try again",
-                    ) from None
-            if not reported:
-                say("another process is fetching the same files: waiting for it")
-                reported = True
-            time.sleep(0.2)
+    lock = FileLock(file)
+    try:
+        held = lock.acquire(blocking=False)
+    except Timeout:
+        say("another process is fetching the same files: waiting for it")
+        try:
+            held = lock.acquire(timeout=ivy.LONGEST_RUN, poll_interval=0.2)
+        except Timeout:
+            raise DownloadError(
+                f"Another process has held {file} for {ivy.LONGEST_RUN:.0f} s",
+                cause="its download may hang",
+                fix=f"End that process (fuser {file} names it), then try again",
+            ) from None
+    with held:
         yield

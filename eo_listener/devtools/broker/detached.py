@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import Final
 
 import platformdirs
 import psutil
+from filelock import FileLock, Timeout
 
 from eo_listener.devtools.artifacts import CACHE_VARIABLE, cache_folder
 from eo_listener.devtools.broker.broker import STOP_TIMEOUT, Broker
@@ -124,15 +124,13 @@ def stop_command(data: Path) -> str:
 @contextlib.contextmanager
 def _alone(data: Path) -> Iterator[None]:
     try:
-        handle = (data / ".lock").open("w")
+        held = FileLock(data / ".lock").acquire(blocking=False)
     except PermissionError as error:
         raise not_ours(data) from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BrokerError(
-                f"A broker is just being started or stopped on {data}",
-                fix="Try again in a moment, or name another folder with --data",
-            ) from None
+    except Timeout:
+        raise BrokerError(
+            f"A broker is just being started or stopped on {data}",
+            fix="Try again in a moment, or name another folder with --data",
+        ) from None
+    with held:
         yield

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -127,14 +129,16 @@ def test_ivy_refuses_what_the_repository_itself_calls_damaged(
 
 
 def test_a_version_that_does_not_exist_is_named(repository: Repository, tmp_path: Path) -> None:
-    """The error names the artifact and the file that keeps the whole log."""
+    """The error names the artifact and the file that keeps the whole log; nothing else stays."""
+    repository.add("there")
     with pytest.raises(DownloadError) as caught:
-        fetch([wanted()], tmp_path / "kept")
+        fetch([wanted("there"), wanted()], tmp_path / "cache" / "kept")
     assert "org.example:one:1.0" in caught.value.problem
     assert "no such version" in str(caught.value.cause)
-    log = tmp_path / "kept.log"
+    log = tmp_path / "cache" / "kept.log"
     assert str(log) in str(caught.value)
     assert "UNRESOLVED" in log.read_text()
+    assert sorted(path.name for path in log.parent.iterdir()) == [".kept.lock", log.name]
 
 
 def test_a_repository_that_does_not_answer_is_no_missing_version(
@@ -145,6 +149,8 @@ def test_a_repository_that_does_not_answer_is_no_missing_version(
     with pytest.raises(DownloadError, match="did not answer") as caught:
         fetch([wanted()], tmp_path / "kept")
     assert "proxy" in str(caught.value.fix)
+    assert (tmp_path / ".kept.ivy").exists(), "the next run continues with what this one got"
+    assert not (tmp_path / ".kept.new").exists()
 
 
 def test_what_an_earlier_download_left_damaged_is_fetched_afresh(
@@ -184,6 +190,51 @@ def test_two_processes_that_fetch_at_once_both_get_whole_files(
     assert [process.returncode for process in both] == [0, 0]
     assert all("one-1.0.jar" in text for text in said)
     assert sum("resolved 1" in text for text in said) == 1
+
+
+WAITING = """
+import sys; from pathlib import Path; from eo_listener.devtools.artifacts import *
+one = Artifact(organisation="org.example", name="one", revision="1.0")
+fetch([one], Path(sys.argv[1]), on_progress=lambda line: print(line, flush=True))
+"""
+
+
+def test_waiting_for_another_process_is_reported_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who holds the lock for too long is named by a command; the lock file stays as it was."""
+    lock, news = tmp_path / ".kept.lock", list[str]()
+    monkeypatch.setattr(ivy, "LONGEST_RUN", 0.3)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        inode = os.fstat(held.fileno()).st_ino
+        with pytest.raises(DownloadError, match=r"has held \S+\.kept\.lock for 0 s") as caught:
+            fetch([wanted()], tmp_path / "kept", on_progress=news.append)
+        assert lock.stat().st_ino == inode
+    assert f"fuser {lock}" in str(caught.value.fix)
+    assert news == ["another process is fetching the same files: waiting for it"]
+
+
+def test_ctrl_c_ends_the_waiting(tmp_path: Path) -> None:
+    """An interrupt while another process downloads is heard at once, and leaves it the lock."""
+    lock = tmp_path / ".kept.lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        inode = os.fstat(held.fileno()).st_ino
+        with subprocess.Popen(
+            [sys.executable, "-c", WAITING, str(tmp_path / "kept")],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert "waiting for it" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        assert "KeyboardInterrupt" in said
+        assert process.returncode == -signal.SIGINT
+        assert lock.stat().st_ino == inode
 
 
 def test_without_pyspark_the_extra_is_named(
