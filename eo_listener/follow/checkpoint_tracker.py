@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from eo_listener.commit.groups.group_offsets import GroupOffsets
+from eo_listener.commit.groups.group_offsets import GroupOffsets, combine, positions_by_topic
 from eo_listener.commit.tracking.sequence_guard import GuardMode, judge
 from eo_listener.follow.config import FollowedCheckpoint
 from eo_listener.follow.notices import ActiveNotices, Notice, NoticeKind
 from eo_listener.follow.reading import Reading
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import Event, GuardViolation
-from eo_listener.model.offsets import Offsets, Position, TopicPartition
+from eo_listener.model.offsets import Offsets
 from eo_listener.spark.checkpoint import BatchOffsets
 
 RUN = "follow"  # stands where a run's id does: the sidecar sees no runs, and two of it are alike
@@ -35,33 +35,20 @@ def plan(
     batch: int,
     sources: Mapping[str, Offsets],
 ) -> CommitPlan:
-    """Give each topic of the sources its group.
-
-    Where two sources hold the same partition the lower offset counts: only up to there has
-    every part of the query come.
-    """
+    """Give each topic of the sources its group."""
     metadata = CommitMetadata.of(
         name=target.name, query_id=query_id, run_id=RUN, batch_id=batch
     ).text()
-    groups: dict[str, dict[TopicPartition, Position]] = {}
+    parts = []
     without: set[str] = set()
     for offsets in sources.values():
-        for tp, offset in offsets.items():
-            group = target.group(tp.topic)
+        for topic, positions in positions_by_topic(offsets, metadata).items():
+            group = target.group(topic)
             if group is None:
-                without.add(tp.topic)
+                without.add(topic)
             else:
-                positions = groups.setdefault(group, {})
-                held = positions.get(tp)
-                if held is None or offset < held.offset:
-                    positions[tp] = Position(offset=offset, metadata=metadata)
-    return CommitPlan(
-        commits=tuple(
-            GroupOffsets(cluster=target.cluster, group=group, positions=positions)
-            for group, positions in groups.items()
-        ),
-        without_group=tuple(sorted(without)),
-    )
+                parts.append(GroupOffsets(cluster=target.cluster, group=group, positions=positions))
+    return CommitPlan(commits=combine(parts), without_group=tuple(sorted(without)))
 
 
 INTERVAL = 5.0

@@ -134,9 +134,8 @@ class Follower:
             for event in (*step.events, *shared):
                 self._observers.notify(event)
             for commit in step.withheld:
-                self._committer.withhold(commit)
-            repeated = step.withheld if step.recommit else ()
-            for commit in (*commits, *repeated):
+                self._committer.withhold(commit, recommit=step.recommit)
+            for commit in commits:
                 self._committer.offer(commit, recommit=step.recommit)
             for commit in others:
                 self._committer.offer(commit)

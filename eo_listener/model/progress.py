@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -87,16 +87,6 @@ class Progress:
                 cause="this version of Spark may write it in another form",
                 fix="Report it with the Spark version; nothing is committed for this event",
             ) from error
-
-    def only(self, indices: Collection[int]) -> Progress:
-        """The same event with the sources of these indices."""
-        kept = tuple(source for source in self.sources if source.index in indices)
-        return replace(self, sources=kept)
-
-    def without(self, indices: Collection[int]) -> Progress:
-        """The same event without the sources of these indices."""
-        kept = tuple(source for source in self.sources if source.index not in indices)
-        return replace(self, sources=kept)
 
 
 def _planned(event: Mapping[str, Any]) -> float | None:

@@ -187,7 +187,7 @@ def _never_at_end(position: LivePosition, event: Any) -> bool:
     return False
 
 
-def _no_losses(self: QueryTracker, run: QueryRun, progress: Any, moment: Any) -> Any:
+def _no_losses(self: QueryTracker, run: QueryRun, *about: Any) -> Any:
     return []
 
 

@@ -51,8 +51,10 @@ class Front:
         if refused is not None:
             self.events.append(refused)
 
-    def withhold(self, commit: GroupOffsets) -> None:
+    def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         self.cluster_state.group(commit.group).withhold(commit.positions)
+        if recommit:
+            self.offer(commit, recommit=True)
 
     def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
         return self.cluster_state.log_starts(commit.group, by)

@@ -69,14 +69,17 @@ class Committer:
                 rivals=commit.rivals,
             )
 
-    def withhold(self, commit: GroupOffsets) -> None:
+    def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Hand over that the guard holds these positions back, and all newer ones.
 
         The guard's mark is left in the metadata of what the group holds, for the next driver.
+        `recommit` commits that once more, so that it does not expire.
         """
         worker = self._worker(commit)
         if worker is not None:
             worker.withhold(commit.group, commit.positions)
+            if recommit:
+                self.offer(commit, recommit=True)
 
     def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
         """The first offset of each log of a group, as it was known by then (monotonic clock)."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from eo_listener.client_config.cluster import Cluster
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.offsets import Offsets, Position, TopicPartition
 
 GroupKeys = Collection[tuple[str, str]]
 """Groups, each by the name of its cluster and its own."""
@@ -36,3 +36,36 @@ class GroupOffsets:
     positions: Mapping[TopicPartition, Position]
     lossy: bool = False
     rivals: frozenset[TopicPartition] = frozenset()
+
+
+def positions_by_topic(
+    offsets: Offsets, metadata: str
+) -> Mapping[str, Mapping[TopicPartition, Position]]:
+    """The positions of each topic: groups are named by topic."""
+    topics: dict[str, dict[TopicPartition, Position]] = {}
+    for tp, offset in offsets.items():
+        topics.setdefault(tp.topic, {})[tp] = Position(offset=offset, metadata=metadata)
+    return topics
+
+
+def combine(parts: Iterable[GroupOffsets]) -> tuple[GroupOffsets, ...]:
+    """Unite what goes to the same group.
+
+    Where two parts hold the same partition the lower offset counts: only up to there has every
+    part of the query come.
+    """
+    groups: dict[tuple[Cluster, str], dict[TopicPartition, Position]] = {}
+    lossy: set[tuple[Cluster, str]] = set()
+    for part in parts:
+        key = (part.cluster, part.group)
+        positions = groups.setdefault(key, {})
+        for tp, position in part.positions.items():
+            held = positions.get(tp)
+            if held is None or position.offset < held.offset:
+                positions[tp] = position
+        if part.lossy:
+            lossy.add(key)
+    return tuple(
+        GroupOffsets(cluster=key[0], group=key[1], positions=positions, lossy=key in lossy)
+        for key, positions in groups.items()
+    )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from eo_listener.commit.groups.group_offsets import GroupOffsets
-from eo_listener.commit.tracking.routing import GroupRouting, skips_losses
+from eo_listener.commit.tracking.routing import RoutedOffsets, skips_losses
 from eo_listener.commit.tracking.sequence_guard import judge
 from eo_listener.model.events import QueryProgressed, RunGroupsChanged, SourceProgressed, Violation
 from eo_listener.model.offsets import Offsets
@@ -75,6 +75,11 @@ class QueryRun:
     def follows_checkpoint(self) -> bool:
         """Whether its events, if there are any, must not be committed."""
         return self.mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS)
+
+    @property
+    def reads_no_kafka(self) -> bool:
+        """Whether its newest event says so; a position without offsets does not."""
+        return self.newest is not None and not self.newest.sources
 
     @property
     def is_polled(self) -> bool:
@@ -247,23 +252,19 @@ def _is_at_end(position: LivePosition, event: Progress) -> bool:
     return all(position.committed.get(index) == end for index, end in ends.items())
 
 
-Options = Mapping[int, Mapping[str, str]] | None
-
-
 class RunReporter:
     """Builds QueryProgressed and RunGroupsChanged, from what it has of each run. For one thread."""
 
-    def __init__(self, routing: GroupRouting) -> None:
-        self._routing = routing
+    def __init__(self) -> None:
         self._clusters: dict[tuple[str, int], str] = {}
         self._fed: dict[str, frozenset[tuple[str, str]]] = {}
 
-    def progressed(self, progress: Progress, options: Options) -> QueryProgressed:
+    def progressed(self, progress: Progress, routed: RoutedOffsets) -> QueryProgressed:
         """Say how far a run is, withheld sources included."""
         sources = (
             SourceProgressed(
                 source=source.index,
-                cluster=self._cluster(progress, source, options),
+                cluster=self._cluster(progress.run_id, source.index, routed),
                 ends=source.end,
                 log_ends=source.log_ends,
             )
@@ -295,14 +296,9 @@ class RunReporter:
         groups = self._fed.pop(run_id, frozenset())
         return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=True)
 
-    def _cluster(self, progress: Progress, source: SourceProgress, options: Options) -> str | None:
+    def _cluster(self, run_id: str, source: int, routed: RoutedOffsets) -> str | None:
         """Where a source's groups are; None while none of its topics has one."""
-        key = (progress.run_id, source.index)
-        if key not in self._clusters:
-            topics = {tp.topic: (tp, offset) for tp, offset in (source.end or {}).items()}
-            sample = replace(source, end=Offsets(dict(topics.values())))  # routing is by topic
-            route = self._routing.route(replace(progress, sources=(sample,)), options)
-            if not route.commits:
-                return None
-            self._clusters[key] = str(route.commits[0].cluster)
-        return self._clusters[key]
+        parts = routed.sources.get(source)
+        if parts is not None:
+            self._clusters[run_id, source] = str(parts[0].cluster)
+        return self._clusters.get((run_id, source))  # one without partitions is where it was

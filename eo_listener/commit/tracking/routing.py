@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.client_config.translate import ClientAccess, translate
 from eo_listener.client_config.validation import SERVERS, require_property
-from eo_listener.commit.groups.group_offsets import GroupOffsets
+from eo_listener.commit.groups.group_offsets import GroupOffsets, combine, positions_by_topic
 from eo_listener.commit.tracking.group_names import GroupNames, NotCommitted
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.events import PartitionsShared, SourceIgnored
-from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.offsets import Offsets
 from eo_listener.model.progress import Progress, SourceProgress
 
 SERVERS_OPTION = "kafka.bootstrap.servers"
@@ -26,14 +27,56 @@ _KAFKA = "kafka."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedOffsets:
-    """What is to be committed for one progress event, and what is left out.
+    """What the sources of one progress event have reached in their groups, and what is left out.
 
-    `shared` reports partitions that several sources of the query feed to the same group.
+    `sources` holds, by the index of each source that has a group, its groups, each once.
     """
 
-    commits: tuple[GroupOffsets, ...]
-    ignored: tuple[SourceIgnored, ...]
-    shared: tuple[PartitionsShared, ...] = ()
+    query: str
+    sources: Mapping[int, tuple[GroupOffsets, ...]]
+    ignored: tuple[SourceIgnored, ...] = ()
+
+    def only(self, indices: Collection[int]) -> RoutedOffsets:
+        """The same of the sources of these indices."""
+        kept = {index: parts for index, parts in self.sources.items() if index in indices}
+        ignored = tuple(why for why in self.ignored if why.source in indices)
+        return replace(self, sources=kept, ignored=ignored)
+
+    def without(self, indices: Collection[int]) -> RoutedOffsets:
+        """The same without the sources of these indices."""
+        kept = {index: parts for index, parts in self.sources.items() if index not in indices}
+        ignored = tuple(why for why in self.ignored if why.source not in indices)
+        return replace(self, sources=kept, ignored=ignored)
+
+    @property
+    def commits(self) -> tuple[GroupOffsets, ...]:
+        """What is to be committed, each group once.
+
+        Where two sources hold the same partition for the same group, the lower offset counts.
+        """
+        return combine(part for parts in self.sources.values() for part in parts)
+
+    @property
+    def shared(self) -> tuple[PartitionsShared, ...]:
+        """The partitions that several of the sources feed to the same group."""
+        groups: dict[tuple[Cluster, str], dict[int, GroupOffsets]] = {}
+        for index, parts in self.sources.items():
+            for part in parts:
+                groups.setdefault((part.cluster, part.group), {})[index] = part
+        found = []
+        for (cluster, group), readers in groups.items():
+            times = Counter(tp for part in readers.values() for tp in part.positions)
+            partitions = sorted(tp for tp, count in times.items() if count > 1)
+            if partitions:
+                found.append(
+                    PartitionsShared(
+                        cluster=str(cluster),
+                        group=group,
+                        partitions=tuple(partitions),
+                        readers=tuple(f"{self.query}, source {i}" for i in sorted(readers)),
+                    )
+                )
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,46 +97,37 @@ class GroupRouting:
         """Give each Kafka source of an event its cluster and group.
 
         `options` are the reader options by source index, keys in lower case; None when the
-        running query could not be asked. Where two sources of one query hold the same
-        partition for the same group, the lower offset counts.
+        running query could not be asked.
         """
         if not progress.sources:
-            return RoutedOffsets(commits=(), ignored=(self._no_kafka(progress),))
-        found: dict[tuple[Cluster, str], _Gathered] = {}
-        ignored = []
+            return RoutedOffsets(
+                query=progress.query, sources={}, ignored=(self._no_kafka(progress),)
+            )
         metadata = CommitMetadata.of(
             name=progress.name,
             query_id=progress.query_id,
             run_id=progress.run_id,
             batch_id=progress.batch_id,
         ).text()
+        sources = {}
+        ignored = []
         for source in progress.sources:
             given = None if options is None else options.get(source.index)
-            for topic in source.end.topics() if source.end else ():
+            lossy = skips_losses(given)
+            parts = []
+            for topic, positions in positions_by_topic(source.end or Offsets(), metadata).items():
                 try:
                     group = self.names.find(progress, topic, given)
-                    gathered = found.setdefault((self.cluster(given), group), _Gathered())
+                    cluster = self.cluster(given)
                 except NotCommitted as why:
                     ignored.append(_ignored(progress, source, topic, why))
                 else:
-                    gathered.add(source, topic, metadata, lossy=skips_losses(given))
-        commits = (
-            GroupOffsets(
-                cluster=cluster, group=group, positions=gathered.positions, lossy=gathered.lossy
-            )
-            for (cluster, group), gathered in found.items()
-        )
-        shared = (
-            PartitionsShared(
-                cluster=str(cluster),
-                group=group,
-                partitions=tuple(sorted(gathered.shared)),
-                readers=tuple(f"{progress.query}, source {i}" for i in sorted(gathered.sources)),
-            )
-            for (cluster, group), gathered in found.items()
-            if gathered.shared
-        )
-        return RoutedOffsets(commits=tuple(commits), ignored=tuple(ignored), shared=tuple(shared))
+                    parts.append(
+                        GroupOffsets(cluster=cluster, group=group, positions=positions, lossy=lossy)
+                    )
+            if parts:
+                sources[source.index] = combine(parts)
+        return RoutedOffsets(query=progress.query, sources=sources, ignored=tuple(ignored))
 
     def _no_kafka(self, progress: Progress) -> SourceIgnored:
         return SourceIgnored(
@@ -140,27 +174,6 @@ def _access(
 def _in_order(servers: str) -> str:
     """The same servers in one spelling, so that two ways to write them are one cluster."""
     return ",".join(sorted({server.strip() for server in servers.split(",") if server.strip()}))
-
-
-@dataclass(slots=True)
-class _Gathered:
-    """What the sources of one event say of one group."""
-
-    positions: dict[TopicPartition, Position] = field(default_factory=dict)
-    shared: set[TopicPartition] = field(default_factory=set)
-    sources: set[int] = field(default_factory=set)
-    lossy: bool = False
-
-    def add(self, source: SourceProgress, topic: str, metadata: str, *, lossy: bool) -> None:
-        self.sources.add(source.index)
-        self.lossy = self.lossy or lossy
-        for tp, offset in (source.end or {}).items():
-            if tp.topic == topic:
-                held = self.positions.get(tp)
-                if held is not None:
-                    self.shared.add(tp)
-                if held is None or offset < held.offset:
-                    self.positions[tp] = Position(offset=offset, metadata=metadata)
 
 
 def skips_losses(options: Mapping[str, str] | None) -> bool:

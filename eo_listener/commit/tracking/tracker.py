@@ -79,7 +79,7 @@ class QueryTracker:
         self._order = RunOrder(self._runs)
         self._due_times = DueTimes()
         self._shared = SharedPartitions()
-        self._reporter = RunReporter(routing)
+        self._reporter = RunReporter()
         self._faulty: set[str] = set()
         self._reported_repeated = False
         self.unserved: tuple[Progress, ...] = ()
@@ -213,16 +213,19 @@ class QueryTracker:
         offered = run.take(progress, moment.now)
         if progress.sources:
             self._read_options(run)
+        routed = self._routing.route(progress, run.options)
         if self._guard is not GuardMode.OFF:
-            self._judge(run, events, moment)
+            self._judge(run, events, routed, moment)
         if run.follows_checkpoint:
             run.due = min(run.due, moment.now + _SOON)
         elif offered:
-            self._offer(run, progress, moment.now, recommit=False)
+            self._offer(run, routed, moment.now, recommit=False)
         if progress.sources:
-            self._observers.notify(self._reporter.progressed(progress, run.options))
+            self._observers.notify(self._reporter.progressed(progress, routed))
 
-    def _judge(self, run: QueryRun, events: RunEvents, moment: Moment) -> None:
+    def _judge(
+        self, run: QueryRun, events: RunEvents, routed: RoutedOffsets, moment: Moment
+    ) -> None:
         for after, before in events.missed:
             self._observers.notify(
                 ProgressEventsMissed(
@@ -234,12 +237,12 @@ class QueryTracker:
             first = events.first
             found = run.judge_first(first).items()
             wrong += [(first.batch_id, source, violations) for source, violations in found]
-        wrong += self._losses(run, events.newest, moment)
+        wrong += self._losses(run, events.newest, routed, moment)
         for batch_id, source, violations in wrong:
-            self._violated(run, events.newest, batch_id, source, violations)
+            self._violated(run, routed, batch_id, source, violations)
 
     def _losses(
-        self, run: QueryRun, progress: Progress, moment: Moment
+        self, run: QueryRun, progress: Progress, routed: RoutedOffsets, moment: Moment
     ) -> list[tuple[int, int, tuple[Violation, ...]]]:
         """Records that Kafka had deleted before the newest batch could read them."""
         if progress.planned is None:
@@ -251,7 +254,7 @@ class QueryTracker:
                 continue
             starts = {
                 tp: start
-                for commit in self._route(run, progress.only([source.index])).commits
+                for commit in routed.sources.get(source.index, ())
                 for tp, start in self._committer.log_starts(commit, planned).items()
             }
             if starts and source.end is not None and source.start is not None:
@@ -264,7 +267,7 @@ class QueryTracker:
     def _violated(
         self,
         run: QueryRun,
-        progress: Progress,
+        routed: RoutedOffsets,
         batch_id: int,
         source: int,
         violations: tuple[Violation, ...],
@@ -272,7 +275,7 @@ class QueryTracker:
         withheld = self._guard is GuardMode.WITHHOLD
         if withheld and source not in run.withheld:
             run.withheld.add(source)
-            for commit in self._route(run, progress.only([source])).commits:
+            for commit in routed.sources.get(source, ()):
                 self._committer.withhold(commit)
         self._observers.notify(
             GuardViolation(
@@ -305,9 +308,11 @@ class QueryTracker:
         recommit = run.on_position(position, now, self._recommit_interval, early=early)
         if position is not None and not early:
             run.offered(position)
-            self._offer(run, run.at(position), now, recommit=recommit)
-        elif recommit and run.furthest is not None and not run.follows_checkpoint:
-            self._offer(run, run.furthest, now, recommit=True)
+            reached = run.at(position) if position.committed or run.reads_no_kafka else None
+        else:
+            reached = run.furthest if recommit and not run.follows_checkpoint else None
+        if reached is not None:
+            self._offer(run, self._routing.route(reached, run.options), now, recommit=recommit)
         run.ended = ended
         if ended and not early:
             run.finished = True
@@ -356,26 +361,17 @@ class QueryTracker:
 
     # Where to
 
-    def _offer(self, run: QueryRun, progress: Progress, now: float, *, recommit: bool) -> None:
-        if not progress.sources and (run.newest is None or run.newest.sources):
-            return  # nothing is durable yet; only an event can say that it reads nothing from Kafka
-        kept = progress.without(run.withheld)
-        if kept.sources or not progress.sources:
-            self._offer_all(run, self._route(run, kept), now, recommit=recommit)
-        if recommit and run.withheld:
-            self._recommit_marks(self._route(run, progress.only(run.withheld)))
-
-    def _offer_all(
-        self, run: QueryRun, route: RoutedOffsets, now: float, *, recommit: bool
-    ) -> None:
-        for why in route.ignored:
+    def _offer(self, run: QueryRun, routed: RoutedOffsets, now: float, *, recommit: bool) -> None:
+        kept = routed.without(run.withheld)
+        for why in kept.ignored:
             self._report_once(run, (why.source, why.problem), why)
-        for overlap in route.shared:
+        for overlap in kept.shared:
             self._report_once(run, (None, overlap.group), overlap)
-        groups_changed = self._reporter.fed(run.query, run.run_id, route.commits)
+        commits = kept.commits
+        groups_changed = self._reporter.fed(run.query, run.run_id, commits)
         if groups_changed is not None:
             self._observers.notify(groups_changed)
-        for commit in route.commits:
+        for commit in commits:
             new = not self._shared.feeds(run.run_id, commit)
             lowest, shared = self._shared.lowest(run.run_id, run.query, commit)
             for rival in self._shared.rivals(run.run_id, commit):
@@ -384,15 +380,10 @@ class QueryTracker:
             if shared is not None:
                 self._observers.notify(shared)
             self._committer.offer(lowest, recommit=recommit)
-
-    def _recommit_marks(self, route: RoutedOffsets) -> None:
-        """Keep from expiring what a withheld source stands at, in partitions it got since too."""
-        for commit in route.commits:
-            self._committer.withhold(commit)
-            self._committer.offer(commit, recommit=True)
-
-    def _route(self, run: QueryRun, progress: Progress) -> RoutedOffsets:
-        return self._routing.route(progress, run.options)
+        if recommit:
+            # Marks must not expire either, also in partitions that a withheld source got since.
+            for commit in routed.only(run.withheld).commits:
+                self._committer.withhold(commit, recommit=True)
 
     def _report_once(self, run: QueryRun, key: tuple[int | None, str], event: Event) -> None:
         if key not in run.reported:

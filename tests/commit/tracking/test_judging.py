@@ -15,9 +15,11 @@ from eo_listener.model.errors import FormatError
 from eo_listener.model.events import (
     GuardViolation,
     InternalError,
+    PartitionsShared,
     ProgressEventsDuplicated,
     ProgressEventsMissed,
     QueryProgressed,
+    SourceIgnored,
     ViolationKind,
 )
 from eo_listener.model.progress import Progress
@@ -189,6 +191,64 @@ def test_a_withheld_source_is_recommitted_where_it_stands(opened: list[Office]) 
     assert len(office.store.history) >= 2
     assert {landed[P0].offset for _, landed in office.store.history} == {5}
     assert marked(office)
+
+
+def test_a_withheld_source_does_not_hold_up_the_other_where_both_read_a_new_partition(
+    opened: list[Office],
+) -> None:
+    """The lower offset is that of the sources that are committed; marks come with the recommit."""
+    office = tracker(opened, options=TWO)
+    office.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    office.serve(0.0)
+    office.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
+    office.serve(1.0)
+    both = (source(1, {U0: 9}, {U0: 12, P1: 7}),)
+    office.buffer.progressed(event(2, 9, {P0: 12, P1: 3}, more=both))
+    office.serve(2.0)
+    assert (office.at(P0), office.at(P1), office.at(U0)) == (5, 7, 12)
+    assert kinds(office) == [(1, ViolationKind.GAP)]
+    assert not office.of(PartitionsShared)
+
+
+def test_a_withheld_source_holds_up_its_own_cluster_alone(opened: list[Office]) -> None:
+    """Two sources on two clusters: one is marked, the other goes on and is renewed."""
+    other = {"kafka.bootstrap.servers": "other:9092", "eo.commit.group": "h"}
+    office = tracker(opened, options={0: OPTIONS[0], 1: other})
+    office.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    office.serve(0.0)
+    office.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
+    office.serve(1.0)
+    assert marked(office)
+    assert (office.held, office.at(U0, "h")) == (5, 9)
+    shown = [[one.cluster for one in told.sources] for told in office.of(QueryProgressed)]
+    assert shown == [["k:9092", "other:9092"]] * 2
+    del office.store.history[:]
+    office.pass_until(1.5 * HOUR, since=1.0)
+    landed = {
+        (group, tp): one.offset
+        for group, positions in office.store.history
+        for tp, one in positions.items()
+    }
+    assert landed == {("g", P0): 5, ("h", U0): 9}
+
+
+def test_a_source_that_was_withheld_before_its_group_was_known_stays_withheld(
+    opened: list[Office],
+) -> None:
+    """The options came later: the other source is committed, and of this one nothing."""
+    office = tracker(opened, options=TWO)
+    office.queries.given = None
+    office.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    office.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
+    office.serve(0.0)
+    assert kinds(office) == [(1, ViolationKind.GAP)]
+    assert [why.source for why in office.of(SourceIgnored)] == [1]
+    office.queries.given = TWO
+    office.buffer.progressed(event(2, 9, 12, more=(source(1, {U0: 9}, {U0: 12}),)))
+    office.serve(1.0)
+    office.pass_until(1.5 * HOUR, since=1.0)
+    assert (office.at(P0), office.at(U0)) == (None, 12)
+    assert [why.source for why in office.of(SourceIgnored)] == [1]
 
 
 # Records that Kafka deleted before they were read

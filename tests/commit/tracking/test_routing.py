@@ -170,7 +170,50 @@ class TestWhichGroup:
             query_id="i", run_id="r", name=None, batch_id=1, timestamp="", sources=(source,)
         )
         route = GroupRouting().route(idle, {0: options(eo_commit_group="a")})
-        assert route == RoutedOffsets(commits=(), ignored=())
+        assert route == RoutedOffsets(query="i", sources={})
+
+
+class TestSomeOfTheSources:
+    """What was routed once is divided by source, and combined for each purpose by itself."""
+
+    routed = GroupRouting().route(
+        progress({"t": {0: 5}}, {"t": {0: 8}, "u": {0: 6}}, {"x": {0: 1}}),
+        {
+            0: options(eo_commit_group="a"),
+            1: options(eo_commit_group="a", failondataloss="false"),
+            2: options(),
+        },
+    )
+
+    def test_what_one_source_holds_up_the_other_has_reached(self) -> None:
+        """The lower offset counts among the sources that are asked for, and no others."""
+        assert groups(self.routed) == {"a": {T0: 5, U0: 6}}
+        assert groups(self.routed.without([0])) == groups(self.routed.only([1]))
+        assert groups(self.routed.only([1])) == {"a": {T0: 8, U0: 6}}
+        assert groups(self.routed.without([1, 2])) == {"a": {T0: 5}}
+
+    def test_each_source_brings_its_own_losses_and_reasons(self) -> None:
+        """`lossy` and what is ignored are of the sources that are asked for too."""
+        assert [one.lossy for one in self.routed.commits] == [True]
+        assert [one.lossy for one in self.routed.without([1]).commits] == [False]
+        assert [why.source for why in self.routed.ignored] == [2]
+        assert [why.source for why in self.routed.without([0]).ignored] == [2]
+        assert not self.routed.without([2]).ignored
+        assert not self.routed.only([0, 1]).ignored
+
+    def test_a_partition_is_shared_by_those_that_are_asked_for(self) -> None:
+        """One source alone shares nothing with itself, whatever topics it reads."""
+        (told,) = self.routed.shared
+        assert (told.cluster, told.group, told.partitions) == ("k:9092", "a", (T0,))
+        assert told.readers == ("q, source 0", "q, source 1")
+        assert not self.routed.without([0]).shared
+        assert not self.routed.only([0]).shared
+
+    def test_without_kafka_there_is_no_source_to_leave_out(self) -> None:
+        """The reason is of the whole query, and stays."""
+        routed = GroupRouting().route(progress(), None)
+        assert routed.without([0, 1]) == routed
+        assert not routed.only([0]).ignored
 
 
 class TestNoGroup:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Started
+from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.run_order import RunOrder
 from eo_listener.model.errors import JvmError
 from eo_listener.model.events import (
@@ -16,14 +17,16 @@ from eo_listener.model.events import (
     InternalError,
     PartitionsShared,
     QueryModeDetected,
+    QueryProgressed,
     RunGroupsChanged,
     SourceIgnored,
     ViolationKind,
 )
 from eo_listener.model.offsets import Offsets
+from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.testing import MemoryQueries
-from tests.commit.tracking.office import HOUR, OPTIONS, P0, U0, Office, event, position, source
+from tests.commit.tracking.office import HOUR, OPTIONS, P0, P1, U0, Office, event, position, source
 
 
 def test_a_query_that_cannot_be_checked_is_left_in_peace_for_a_while(
@@ -203,6 +206,56 @@ def test_a_source_that_has_lost_all_its_partitions_is_reported(office: Office) -
     assert isinstance(reported, GuardViolation)
     assert [one.kind for one in reported.violations] == [ViolationKind.VANISHED]
     assert office.held == 5
+
+
+def test_a_source_without_partitions_is_shown_where_it_was(office: Office) -> None:
+    """Its topic is gone, the cluster is still there."""
+    office.buffer.progressed(event(0, None, 5))
+    office.serve(0.0)
+    office.buffer.progressed(event(1, 5, {}))
+    office.serve(1.0)
+    shown = [[one.cluster for one in told.sources] for told in office.of(QueryProgressed)]
+    assert shown == [["k:9092"], ["k:9092"]]
+
+
+def test_a_source_without_a_group_is_shown_without_a_cluster(
+    office: Office, queries: MemoryQueries
+) -> None:
+    """Until one of its topics has a group."""
+    queries.given = {0: OPTIONS[0], 1: {"kafka.bootstrap.servers": "k:9092"}}
+    office.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    office.serve(0.0)
+    (told,) = office.of(QueryProgressed)
+    assert [one.cluster for one in told.sources] == ["k:9092", None]
+
+
+@pytest.mark.parametrize("mode", QueryMode)
+def test_an_event_is_routed_once(
+    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch, mode: QueryMode
+) -> None:
+    """Whatever its sources are asked for: losses, violations, marks, commits and the report."""
+    lossy = {**OPTIONS[0], "failondataloss": "false"}
+    queries.given = {0: lossy, 1: lossy, 2: {"kafka.bootstrap.servers": "k:9092"}}
+    queries.modes["r1"] = mode
+    routed: list[int] = []
+    route = GroupRouting.route
+
+    def counted(self: GroupRouting, progress: Progress, options: Any) -> Any:
+        routed.append(progress.batch_id)
+        return route(self, progress, options)
+
+    monkeypatch.setattr(GroupRouting, "route", counted)
+    for batch, start in enumerate((None, 7, 20)):
+        end = 5 + (start or 0)
+        more = (source(1, start, {U0: end}), source(2, None, {P1: end}))
+        office.buffer.progressed(event(batch, start, end, more=more, planned=0.0))
+        office.serve(0.01 * batch)  # before the first check, which routes a position
+    assert routed == [0, 1, 2]
+    assert [one.batch_id for one in office.of(GuardViolation)] == [1, 1, 2, 2]
+    del routed[:]
+    queries.positions["r1"] = LivePosition(batch_id=2, committed={0: Offsets({P0: 25})})
+    office.serve(2 * HOUR, check_all=True)
+    assert routed == [2]
 
 
 def test_an_end_hurries_the_groups_of_its_own_run(
