@@ -36,8 +36,9 @@ class CommitFailed(Event):
     """A commit, or a part of it, was not confirmed; the offsets are kept and committed again.
 
     `errors` holds Kafka's error name for each partition; `code` is that of the partition that is
-    retried first, and `cause` and `fix` explain it. `detail` is the connection's own error text,
-    if there is one. `refused` is set for an error that lasts until somebody acts (the group has
+    retried first, and `cause` and `fix` explain it: once an error that should pass by itself has
+    not passed for a minute, what may be wrong. `detail` is the connection's own error text, if
+    there is one. `refused` is set for an error that lasts until somebody acts (the group has
     members, a right is missing), not for a passing one. `unknown` is set when the commit may have
     succeeded all the same. `failures` counts consecutive failures; `retry_in` is in seconds.
     """

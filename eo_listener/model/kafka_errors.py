@@ -6,7 +6,7 @@ librdkafka's own, which never left this machine or were never answered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 COORDINATOR_MOVES: Final = frozenset(
@@ -56,7 +56,8 @@ class ErrorMeaning:
 
     A `lasting` error stays until somebody changes something. After one with `outcome_unknown` the
     commit may have been stored all the same. A `fatal` one is the end: another committer has taken
-    this one's place, and to continue would take it back.
+    this one's place, and to continue would take it back. `persistent` is what the same error means
+    once it has not passed for a while.
     """
 
     cause: str
@@ -64,6 +65,7 @@ class ErrorMeaning:
     lasting: bool = False
     outcome_unknown: bool = False
     fatal: bool = False
+    persistent: ErrorMeaning | None = None
 
 
 STOOD_STILL = "_STOOD_STILL"
@@ -82,8 +84,42 @@ _UNREACHABLE = ErrorMeaning(
     "else check kafka.bootstrap.servers",
     outcome_unknown=True,
 )
+_NO_COORDINATOR = (
+    "Kafka cannot create __consumer_offsets (offsets.topic.replication.factor is above the number "
+    "of brokers), or all replicas of the group's partition of it are offline"
+)
+_CHECK_COORDINATOR = (
+    "run kafka-topics.sh --describe --topic __consumer_offsets. If the topic is not there, set "
+    "offsets.topic.replication.factor to at most the number of brokers; if a partition has no "
+    "leader, start the brokers that hold its replicas"
+)
+# librdkafka does not pass on that there is no coordinator: reading the group times out instead.
+_UNANSWERED = replace(
+    _UNREACHABLE,
+    persistent=ErrorMeaning(
+        "no answer for a minute or more: the broker is down or hangs, or the group has no "
+        f"coordinator, because {_NO_COORDINATOR}",
+        f"check that the broker runs and kafka.bootstrap.servers is right; if so, "
+        f"{_CHECK_COORDINATOR}",
+        outcome_unknown=True,
+    ),
+)
 _COORDINATOR = ErrorMeaning(
-    "the group's coordinator is being elected or is loading", "nothing to do: it passes"
+    "the group's coordinator is being elected or is loading",
+    "nothing to do: it passes",
+    persistent=ErrorMeaning(
+        f"the group has had no coordinator for a minute or more: {_NO_COORDINATOR}",
+        _CHECK_COORDINATOR,
+    ),
+)
+_LOADING = ErrorMeaning(
+    _COORDINATOR.cause,
+    _COORDINATOR.fix,
+    persistent=ErrorMeaning(
+        "the group's coordinator has been loading its partition of __consumer_offsets for a minute "
+        "or more: the partition is large, mostly because it is not being compacted",
+        "check the coordinator's log, and that its log cleaner runs (log.cleaner.enable)",
+    ),
 )
 _MEMBERS = ErrorMeaning(
     "the group has live members (a consumer uses the same group id), so Kafka refuses "
@@ -138,15 +174,16 @@ _NO_PARTITION = ErrorMeaning(
 
 _MEANINGS = {
     **dict.fromkeys(COORDINATOR_MOVES, _COORDINATOR),
+    "COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
     **dict.fromkeys(LEADER_MOVES, _LEADER),
     **dict.fromkeys(NO_TOPIC, _NO_PARTITION),
     "_TRANSPORT": _UNREACHABLE,
-    "_TIMED_OUT": _UNREACHABLE,
-    "_TIMED_OUT_QUEUE": _UNREACHABLE,
+    "_TIMED_OUT": _UNANSWERED,
+    "_TIMED_OUT_QUEUE": _UNANSWERED,
     "_ALL_BROKERS_DOWN": _UNREACHABLE,
-    "_WAIT_COORD": _UNREACHABLE,
+    "_WAIT_COORD": _UNANSWERED,
     "_RESOLVE": _UNREACHABLE,
-    "REQUEST_TIMED_OUT": _UNREACHABLE,
+    "REQUEST_TIMED_OUT": _UNANSWERED,
     "NETWORK_EXCEPTION": _UNREACHABLE,
     "_MISSING_ANSWER": ErrorMeaning(
         "the broker's answer left this partition out",
@@ -167,7 +204,15 @@ _MEANINGS = {
         "the last transaction is still being completed", "nothing to do: it passes"
     ),
     "REBALANCE_IN_PROGRESS": ErrorMeaning(
-        "the group is rebalancing, or has not let the committer in yet", "nothing to do: it passes"
+        "the group is rebalancing, or has not let the committer in yet",
+        "nothing to do: it passes",
+        persistent=ErrorMeaning(
+            "the group has not let the committer in for a minute or more: it waits for its other "
+            "members, the broker does not know the group.protocol asked for, or the group has no "
+            f"coordinator, because {_NO_COORDINATOR}",
+            "run kafka-consumer-groups.sh --describe --members for the group and stop its other "
+            f"members; if there are none, {_CHECK_COORDINATOR}",
+        ),
     ),
     "INVALID_TXN_STATE": _ENDED,
     "INVALID_PRODUCER_ID_MAPPING": _ENDED,

@@ -13,7 +13,7 @@ from eo_listener.model.offsets import Offsets, Position, TopicPartition
 
 FAR = 2_000.0
 # What can be hashed as it is, and holds no moment.
-_VALUES = frozenset({"Progress", "Batch", "Violation", "CommitMetadata", "Started"})
+_VALUES = frozenset({"Progress", "Batch", "Violation", "CommitMetadata", "Started", "LateEvent"})
 _How = Callable[[Any, float, str], object]
 # Settings and constants: the same in all states of one search.
 _CONSTANT = frozenset({"Policy", "Backoff", "GroupEvents", "GroupRouting", "Steady", "Scope"})
@@ -32,6 +32,8 @@ _AGED = {
 }
 # What stands elsewhere in the state already.
 _ELSEWHERE = frozenset({"_hash", "_active", "_committer", "_queries", "_failing"})
+# What changes only the text of an event: nothing else follows from it.
+_WORDING = frozenset({"persistent", "since"})
 # Counters whose value no longer matters from here on.
 _SATURATED = {"positions_read": 2, "silent": 0, "failures": 3}
 
@@ -84,7 +86,7 @@ def _object(value: Any, now: float, name: str) -> object:
     names = _fields.get(kind)
     if names is None:
         names = getattr(kind, "__slots__", None) or tuple(sorted(vars(value)))
-        _fields[kind] = names = tuple(n for n in names if n not in _ELSEWHERE)
+        _fields[kind] = names = tuple(n for n in names if n not in _ELSEWHERE | _WORDING)
     return (kind.__name__, *[_freeze(getattr(value, n), now, n) for n in names])
 
 

@@ -51,10 +51,15 @@ class GroupEvents:
         retry_states: Mapping[TopicPartition, RetryState],
         now: float,
         detail: str | None,
+        *,
+        persistent_after: float,
     ) -> CommitFailed:
         """A request failed for these partitions, each of which is retried."""
         soonest = min(errors, key=lambda tp: retry_states[tp].not_before)
+        retry_state = retry_states[soonest]
         reason = explain(errors[soonest])
+        if retry_state.persistent is not None and now - retry_state.since >= persistent_after:
+            reason = retry_state.persistent
         return CommitFailed(
             cluster=self.cluster,
             group=self.group,
@@ -65,8 +70,8 @@ class GroupEvents:
             detail=detail,
             refused=reason.lasting,
             unknown=any(explain(error).outcome_unknown for error in errors.values()),
-            failures=retry_states[soonest].failures,
-            retry_in=retry_states[soonest].not_before - now,
+            failures=retry_state.failures,
+            retry_in=retry_state.not_before - now,
         )
 
     def refused(

@@ -325,13 +325,13 @@ class GroupState:
         for tp, error in errors.items():
             reason, state = explain(error), self._partitions[tp]
             retry_state = retry_states[tp] = state.retry_state = state.retry_state or RetryState()
-            retry_state.failures += 1
-            retry_state.refused = reason.lasting
-            retry_state.unknown = retry_state.unknown or reason.outcome_unknown
+            retry_state.record(reason, now)
             wait = self._retry.wait(retry_state.failures, refused=reason.lasting, spread=spread)
             retry_state.not_before = now if self._retry_at_once else now + wait
             self._requeue(tp)
-        return self._events.failed(errors, retry_states, now, detail)
+        return self._events.failed(
+            errors, retry_states, now, detail, persistent_after=self._retry.persistent_after
+        )
 
     def _fence(self, code: str) -> tuple[Event, ...]:
         self._fenced = True

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from eo_listener.commit.groups.policy import OnRewind, Policy
 from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.kafka_errors import ErrorMeaning
 from eo_listener.model.offsets import Position
 
 _STARTS_KEPT = 20  # moves of a log's start: some minutes of them, where it moves at each snapshot
@@ -31,13 +32,24 @@ class Discrepancy(Enum):
 class RetryState:
     """Failures in a row of one partition, and when it may be tried again.
 
-    `unknown` is set when one of them may have been stored, or may still be.
+    `unknown` is set when one of them may have been stored, or may still be. `since` is when the
+    first of those failed that have the same `persistent` meaning as the last.
     """
 
     failures: int = 0
     refused: bool = False
     unknown: bool = False
     not_before: float = 0.0
+    persistent: ErrorMeaning | None = None
+    since: float = 0.0
+
+    def record(self, meaning: ErrorMeaning, now: float) -> None:
+        """Take in one more failure."""
+        self.failures += 1
+        self.refused = meaning.lasting
+        self.unknown = self.unknown or meaning.outcome_unknown
+        if self.persistent is not meaning.persistent:
+            self.persistent, self.since = meaning.persistent, now
 
 
 @dataclass(slots=True)

@@ -15,7 +15,8 @@ class Backoff:
     up to `refused_longest`. Each wait is spread over its upper half, so that many drivers do not
     come back at once. Retries never stop: newer offsets replace older ones, so the backlog stays
     small, and an idle query must still catch up after an outage. `repeat_after` is when a position
-    is committed once more, after an earlier request of unknown outcome.
+    is committed once more, after an earlier request of unknown outcome; `persistent_after` is when
+    an error that should have passed is reported as one that does not pass by itself.
     """
 
     first: float = 0.1
@@ -23,6 +24,7 @@ class Backoff:
     refused_first: float = 1.0  # a broker that has just started may not know its topics yet
     refused_longest: float = 60.0
     repeat_after: float = 60.0
+    persistent_after: float = 60.0  # a coordinator that only moves is back within seconds
 
     def wait(self, failures: int, *, refused: bool, spread: float) -> float:
         """Return the wait after that many failures in a row; `spread` is from 0 to 1."""

@@ -39,7 +39,7 @@ def test_a_failure_tells_of_what_is_tried_again_first(soonest: TopicPartition) -
         tp: RetryState(failures=3 + tp.partition, not_before=11.5 if tp == soonest else 40.0)
         for tp in errors
     }
-    reported = EVENTS.failed(errors, retry_states, 10.0, None)
+    reported = EVENTS.failed(errors, retry_states, 10.0, None, persistent_after=60.0)
     assert (reported.code, reported.failures) == (errors[soonest], 3 + soonest.partition)
     assert (reported.cause, reported.refused) == (
         explain(errors[soonest]).cause,

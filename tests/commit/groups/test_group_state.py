@@ -24,6 +24,7 @@ from eo_listener.model.events import (
     Refusal,
     TopicRecreated,
 )
+from eo_listener.model.kafka_errors import explain
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
 
@@ -154,6 +155,43 @@ def test_doubt_outlives_an_error_that_is_certain() -> None:
     group_state.compare(83.0)
     group_state.confirm(group_state.send(83.0), 83.0)
     assert group_state.next_try() == 140.0
+
+
+def causes(*failures: tuple[float, str]) -> list[str]:
+    """What is reported of commits that fail at these times with these errors."""
+    group_state = seasoned()
+    group_state.offer({P0: by(6)})
+    for now, code in failures:
+        if now > 100.0:
+            group_state.compare(now)
+        group_state.fail(group_state.send(now), code, now)
+    return [event.cause for event in group_state.take() if isinstance(event, CommitFailed)]
+
+
+def test_an_error_that_should_pass_and_does_not_is_explained_anew() -> None:
+    """A minute after the first of these errors the cause is no longer that a coordinator moves."""
+    code = "COORDINATOR_NOT_AVAILABLE"
+    first, early, late = causes((100.0, code), (150.0, code), (170.0, code))
+    assert first == early == explain(code).cause
+    persistent = explain(code).persistent
+    assert persistent is not None
+    assert late == persistent.cause
+    assert "offsets.topic.replication.factor" in late
+
+
+def test_a_coordinator_that_loads_after_an_outage_is_no_alarm() -> None:
+    """The minute begins with the first error of one kind: what failed before does not count."""
+    codes = ((100.0, "_TRANSPORT"), (400.0, "_TIMED_OUT"), (410.0, "NOT_COORDINATOR"))
+    found = causes(*codes, (420.0, "COORDINATOR_LOAD_IN_PROGRESS"))
+    assert found == [explain(code).cause for _, code in (*codes, (0, "NOT_COORDINATOR"))]
+
+
+@pytest.mark.parametrize("between", ["NOT_COORDINATOR", "_TRANSPORT"])
+def test_errors_of_one_kind_count_together(between: str) -> None:
+    """A coordinator that is not available and one that has moved are one kind, others are not."""
+    code = "COORDINATOR_NOT_AVAILABLE"
+    *_, last = causes((100.0, code), (150.0, between), (170.0, code))
+    assert (last != explain(code).cause) == (between == "NOT_COORDINATOR")
 
 
 def test_a_repeat_waits_for_its_snapshot() -> None:

@@ -1,0 +1,99 @@
+"""What is reported when a group has no coordinator, for a while or for good."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from eo_listener.client_config.cluster import Cluster
+from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.group_offsets import GroupOffsets
+from eo_listener.commit.groups.policy import Backoff
+from eo_listener.devtools.broker import Broker
+from eo_listener.kafka.group_stores import open_groups
+from eo_listener.model.events import CommitFailed, Committed, Event
+from eo_listener.model.observers import Observers
+from eo_listener.model.offsets import Position, TopicPartition
+from tests.conftest import StartBroker
+from tests.topics import Topics
+
+pytestmark = pytest.mark.kafka
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+def committer(
+    broker: Broker, events: list[Event], mode: str = "simple", retry: Backoff | None = None
+) -> tuple[Committer, Callable[[int], None]]:
+    """A committer, and what offers an offset of a new topic to it."""
+    topics = Topics(broker.bootstrap_servers)
+    tp = TopicPartition(topics.create(partitions=1), 0)
+    topics.fill(tp.topic, 2)
+    properties = {"bootstrap.servers": broker.bootstrap_servers}
+    made = Committer(
+        lambda _: open_groups(properties, mode),
+        observers=Observers(events.append),
+        retry=retry or Backoff(),
+    )
+
+    def offer(offset: int) -> None:
+        positions = {tp: Position(offset=offset)}
+        made.offer(GroupOffsets(cluster=Cluster.of(properties), group="g", positions=positions))
+
+    return made, offer
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120.0
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("mode", ["simple", "member", "transactional"])
+def test_a_missing_coordinator_is_reported_once_it_lasts(
+    start_broker: StartBroker, mode: str
+) -> None:
+    """With a replication factor above the number of brokers Kafka never makes the offsets topic.
+
+    The first failure still counts as one that passes.
+    """
+    broker = start_broker(properties={"offsets.topic.replication.factor": "3"})
+    events: list[Event] = []
+    made, offer = committer(broker, events, mode, Backoff(persistent_after=1.0))
+    offer(0)
+    wait_for(lambda: any(OFFSETS_TOPIC in one.fix for one in failures(events)))
+    made.close(0.0)
+    first, *_, last = failures(events)
+    assert OFFSETS_TOPIC not in first.cause + first.fix
+    assert "offsets.topic.replication.factor is above the number of brokers" in last.cause
+    assert "kafka-topics.sh --describe --topic __consumer_offsets" in last.fix
+    assert not last.refused
+
+
+def test_a_coordinator_that_restarts_is_no_alarm(start_broker: StartBroker) -> None:
+    """While a broker restarts, no failed commit is blamed on the offsets topic."""
+    broker = start_broker()
+    events: list[Event] = []
+    made, offer = committer(broker, events)
+    offer(1)
+    wait_for(lambda: committed(events) == 1)
+    broker.kill()
+    offer(2)
+    wait_for(lambda: bool(failures(events)))
+    broker.restart()
+    wait_for(lambda: committed(events) == 2)
+    made.close(0.0)
+    assert not [one for one in failures(events) if OFFSETS_TOPIC in one.cause + one.fix]
+
+
+def committed(events: list[Event]) -> int:
+    """The highest offset that was committed."""
+    offsets = (one.offsets for one in events if isinstance(one, Committed))
+    return max((max(each.values()) for each in offsets), default=0)
+
+
+def failures(events: list[Event]) -> list[CommitFailed]:
+    return [event for event in events if isinstance(event, CommitFailed)]
