@@ -15,10 +15,13 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from eo_listener.client_config.cluster import Cluster
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.follow import FollowedCheckpoint, Follower, Notice, NoticeKind
+from eo_listener.follow.checkpoint_tracker import Step
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.events import Event, PartitionsShared
-from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.testing import MemoryGroups
 from tests.attack import surgery
 from tests.spark.checkpoint.recorded import unpack
@@ -268,3 +271,32 @@ def test_one_checkpoint_under_two_names_is_refused(watched: Watched, tmp_path: P
     for other in (f"file:{folder}", f"{folder}/", tmp_path / "link"):
         with pytest.raises(SettingsError, match="named twice"):
             watched.follower(target(folder), target(other, "h"))
+
+
+def test_the_mark_of_what_is_withheld_is_renewed(watched: Watched, tmp_path: Path) -> None:
+    """At each recommit, where the group stands."""
+
+    def landed(number: int) -> Callable[[], bool]:
+        return lambda: len(watched.groups.history) == number
+
+    follower = watched.follower(target(tmp_path))
+    tp = TopicPartition("t", 0)
+    metadata = CommitMetadata.of(name="q", query_id="q1", run_id="follow", batch_id=1).text()
+    stands, withheld = (
+        GroupOffsets(
+            cluster=CLUSTER, group="g", positions={tp: Position(offset=offset, metadata=metadata)}
+        )
+        for offset in (5, 9)
+    )
+    steps = (
+        Step(commits=(stands,), pause=1.0),
+        Step(withheld=(withheld,), pause=1.0),
+        Step(withheld=(withheld,), recommit=True, pause=1.0),
+    )
+    for number, step in enumerate(steps, start=1):
+        follower._act("here", step)
+        until(landed(number))
+    assert [positions[tp].offset for _, positions in watched.groups.history] == [5, 5, 5]
+    last = CommitMetadata.parse(watched.groups.history[-1][1][tp].metadata)
+    assert last is not None
+    assert last.withheld

@@ -17,6 +17,7 @@ from eo_listener.commit.groups.partition_state import PartitionState
 from eo_listener.commit.tracking import query_run
 from eo_listener.commit.tracking.query_run import QueryRun
 from eo_listener.commit.tracking.routing import GroupRouting
+from eo_listener.commit.tracking.run_guard import RunGuard
 from eo_listener.commit.tracking.sequence_guard import GuardMode, SequenceGuard
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.commit.tracking.tracker import QueryTracker
@@ -187,8 +188,8 @@ def _never_at_end(position: LivePosition, event: Any) -> bool:
     return False
 
 
-def _no_losses(self: QueryTracker, run: QueryRun, *about: Any) -> Any:
-    return []
+def _no_losses(self: RunGuard, *about: Any) -> Any:
+    return {}
 
 
 def _newest_start(self: PartitionState, start: int, now: float) -> None:
@@ -196,15 +197,15 @@ def _newest_start(self: PartitionState, start: int, now: float) -> None:
     self.log_starts = ((start, now),)
 
 
-def _other_guard(self: QueryTracker, *about: Any) -> None:
+def _other_guard(self: RunGuard, *about: Any) -> None:
     """Withholds where it is to warn, and warns where it is to withhold."""
-    guard = self._guard
-    self._guard = GuardMode.WARN if guard is GuardMode.WITHHOLD else GuardMode.WITHHOLD
+    mode = self._mode
+    self._mode = GuardMode.WARN if mode is GuardMode.WITHHOLD else GuardMode.WITHHOLD
     _violated(self, *about)
-    self._guard = guard
+    self._mode = mode
 
 
-_violated = QueryTracker._violated
+_violated = RunGuard._violated
 
 
 def _lives_forever(self: QueryTracker, run: QueryRun) -> bool:
@@ -269,14 +270,14 @@ BUGS = (
     Bug("looks outlive a standstill", "zombie", ((GroupState, "invalidate_snapshots", _nothing),)),
     Bug("an event counts each time", "twice", ((SequenceGuard, "follow", _unforgetting),)),
     Bug("a position's number is exact", "behind", ((query_run, "_is_at_end", _never_at_end),)),
-    Bug("lost records are not looked for", "lossy", ((QueryTracker, "_losses", _no_losses),)),
+    Bug("lost records are not looked for", "lossy", ((RunGuard, "_losses", _no_losses),)),
     Bug(
         "one start of a log is kept",
         "lossy",
         ((PartitionState, "record_log_start", _newest_start),),
     ),
-    Bug("the guard withholds nothing", "guard", ((QueryTracker, "_violated", _other_guard),)),
-    Bug("the guard withholds all the same", "warned", ((QueryTracker, "_violated", _other_guard),)),
+    Bug("the guard withholds nothing", "guard", ((RunGuard, "_violated", _other_guard),)),
+    Bug("the guard withholds all the same", "warned", ((RunGuard, "_violated", _other_guard),)),
     Bug("an end must be told", "mute", ((QueryTracker, "_has_ended", _lives_forever),)),
     Bug("a new checkpoint stays ahead", "anew", ((GroupState, "offer", _all_rivals),)),
 )

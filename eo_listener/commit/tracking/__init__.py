@@ -9,6 +9,9 @@
 - `QueryTracker` learns the mode and the source options of a run once, finds the groups of its
   sources (`GroupRouting`), and offers their offsets to the committer. It has no clock and no
   thread, so the model can drive it; `TrackerThread` has both.
+- An event is routed once. The result keeps the sources apart (`RoutedOffsets`), because the guard
+  may withhold one of them after that (`RunGuard`): offsets are combined only for what is offered,
+  so that a withheld source does not hold up another one on the same partition.
 - The query itself is also asked for its durable position (`QueryReader`): until it has restored
   its checkpoint (the catch-up), at its end, a minute after its last event (Spark drops events when
   its bus is full), every few seconds where events do not count or do not come, and for each

@@ -15,20 +15,17 @@ from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.due_times import DueTimes
 from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, BufferedEvents, RunEvents
 from eo_listener.commit.tracking.query_run import UNKNOWN_MODE, QueryRun, RunReporter
-from eo_listener.commit.tracking.routing import GroupRouting, RoutedOffsets, skips_losses
+from eo_listener.commit.tracking.routing import GroupRouting, RoutedOffsets
+from eo_listener.commit.tracking.run_guard import RunGuard
 from eo_listener.commit.tracking.run_order import RunOrder
-from eo_listener.commit.tracking.sequence_guard import GuardMode, judge
+from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.model.errors import JvmError
 from eo_listener.model.events import (
     Event,
-    GuardViolation,
     InternalError,
     ProgressEventsDuplicated,
-    ProgressEventsMissed,
     QueryModeDetected,
-    Violation,
-    ViolationKind,
 )
 from eo_listener.model.fault_points import reached
 from eo_listener.model.observers import Observers
@@ -49,6 +46,10 @@ class Moment:
 
     now: float
     wall: float
+
+    def monotonic(self, wall: float) -> float:
+        """When that was by the monotonic clock."""
+        return self.now - (self.wall - wall)
 
 
 class QueryTracker:
@@ -73,7 +74,7 @@ class QueryTracker:
         self._queries = queries
         self._committer = committer
         self._observers = observers
-        self._guard = guard
+        self._guard = RunGuard(guard, committer, observers)
         self._recommit_interval = recommit_interval
         self._runs: OrderedDict[str, QueryRun] = OrderedDict()
         self._order = RunOrder(self._runs)
@@ -214,79 +215,14 @@ class QueryTracker:
         if progress.sources:
             self._read_options(run)
         routed = self._routing.route(progress, run.options)
-        if self._guard is not GuardMode.OFF:
-            self._judge(run, events, routed, moment)
+        planned = None if progress.planned is None else moment.monotonic(progress.planned)
+        self._guard.judge(run, events, routed, planned)
         if run.follows_checkpoint:
             run.due = min(run.due, moment.now + _SOON)
         elif offered:
             self._offer(run, routed, moment.now, recommit=False)
         if progress.sources:
             self._observers.notify(self._reporter.progressed(progress, routed))
-
-    def _judge(
-        self, run: QueryRun, events: RunEvents, routed: RoutedOffsets, moment: Moment
-    ) -> None:
-        for after, before in events.missed:
-            self._observers.notify(
-                ProgressEventsMissed(
-                    query=run.query, run_id=run.run_id, after_batch=after, before_batch=before
-                )
-            )
-        wrong = list(events.wrong)
-        if events.first is not None:
-            first = events.first
-            found = run.judge_first(first).items()
-            wrong += [(first.batch_id, source, violations) for source, violations in found]
-        wrong += self._losses(run, events.newest, routed, moment)
-        for batch_id, source, violations in wrong:
-            self._violated(run, routed, batch_id, source, violations)
-
-    def _losses(
-        self, run: QueryRun, progress: Progress, routed: RoutedOffsets, moment: Moment
-    ) -> list[tuple[int, int, tuple[Violation, ...]]]:
-        """Records that Kafka had deleted before the newest batch could read them."""
-        if progress.planned is None:
-            return []
-        planned = moment.now - (moment.wall - progress.planned)
-        wrong = []
-        for source in progress.sources:
-            if not skips_losses((run.options or {}).get(source.index)):
-                continue
-            starts = {
-                tp: start
-                for commit in routed.sources.get(source.index, ())
-                for tp, start in self._committer.log_starts(commit, planned).items()
-            }
-            if starts and source.end is not None and source.start is not None:
-                violations = judge(source.start, source.start, source.end, starts)
-                losses = tuple(one for one in violations if one.kind is ViolationKind.LOST)
-                if losses:
-                    wrong.append((progress.batch_id, source.index, losses))
-        return wrong
-
-    def _violated(
-        self,
-        run: QueryRun,
-        routed: RoutedOffsets,
-        batch_id: int,
-        source: int,
-        violations: tuple[Violation, ...],
-    ) -> None:
-        withheld = self._guard is GuardMode.WITHHOLD
-        if withheld and source not in run.withheld:
-            run.withheld.add(source)
-            for commit in routed.sources.get(source, ()):
-                self._committer.withhold(commit)
-        self._observers.notify(
-            GuardViolation(
-                query=run.query,
-                run_id=run.run_id,
-                batch_id=batch_id,
-                source=source,
-                violations=violations,
-                withheld=withheld,
-            )
-        )
 
     # The query itself
 
@@ -308,11 +244,11 @@ class QueryTracker:
         recommit = run.on_position(position, now, self._recommit_interval, early=early)
         if position is not None and not early:
             run.offered(position)
-            reached = run.at(position) if position.committed or run.reads_no_kafka else None
+            durable = run.at(position) if position.committed or run.reads_no_kafka else None
         else:
-            reached = run.furthest if recommit and not run.follows_checkpoint else None
-        if reached is not None:
-            self._offer(run, self._routing.route(reached, run.options), now, recommit=recommit)
+            durable = run.furthest if recommit and not run.follows_checkpoint else None
+        if durable is not None:
+            self._offer(run, self._routing.route(durable, run.options), now, recommit=recommit)
         run.ended = ended
         if ended and not early:
             run.finished = True

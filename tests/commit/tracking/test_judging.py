@@ -288,6 +288,23 @@ def test_records_that_were_gone_when_a_batch_was_planned(
     assert office.held == (10 if reported else end)
 
 
+def test_where_a_log_begins_is_asked_of_the_cluster_that_the_source_reads(
+    opened: list[Office], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic of that name elsewhere says nothing, though records were deleted there."""
+    other = {**LOSSY[0], "kafka.bootstrap.servers": "other:9092", "eo.commit.group": "h"}
+    office = tracker(opened, options={0: LOSSY[0], 1: other})
+    starts = {"k:9092": 0, "other:9092": 25}
+    monkeypatch.setattr(
+        office.committer, "log_starts", lambda commit, by: {P0: starts[str(commit.cluster)]}
+    )
+    more = (source(1, 10, 40),)
+    office.buffer.progressed(event(0, 10, 40, more=more, planned=0.0))
+    office.serve(0.0)
+    assert [reported.source for reported in office.of(GuardViolation)] == [1]
+    assert (office.held, office.at(P0, "h")) == (40, None)
+
+
 def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
     opened: list[Office], monkeypatch: pytest.MonkeyPatch
 ) -> None:

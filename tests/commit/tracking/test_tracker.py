@@ -135,6 +135,36 @@ def test_a_query_without_a_source_of_kafkas_is_reported(office: Office) -> None:
     assert reported.source is None
 
 
+def test_a_query_without_kafka_that_is_asked_instead_of_its_events_is_reported(
+    office: Office, queries: MemoryQueries
+) -> None:
+    """Its events are not committed; a position says so only after one of them has."""
+    queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
+    queries.positions["r1"] = LivePosition(batch_id=0, committed={})
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    office.pass_until(1.0)
+    assert not office.of(SourceIgnored)
+    office.buffer.progressed(replace(event(0, None, 5), sources=()))
+    office.serve(1.0)
+    office.pass_until(60.0, since=1.0)
+    assert [reported.source for reported in office.of(SourceIgnored)] == [None]
+
+
+def test_of_a_partition_that_two_sources_read_the_lower_offset_is_committed(
+    office: Office, queries: MemoryQueries
+) -> None:
+    """From an event, and from a position."""
+    queries.given = {0: OPTIONS[0], 1: OPTIONS[0]}
+    more = (source(1, None, {P0: 8, P1: 3}),)
+    office.buffer.progressed(event(0, None, {P0: 5, P1: 9}, more=more))
+    office.serve(0.0)
+    assert (office.at(P0), office.at(P1)) == (5, 3)
+    ends = {0: Offsets({P0: 15, P1: 19}), 1: Offsets({P0: 18, P1: 13})}
+    queries.positions["r1"] = LivePosition(batch_id=1, committed=ends)
+    office.serve(1.0, check_all=True)
+    assert (office.at(P0), office.at(P1)) == (15, 13)
+
+
 def test_a_run_is_asked_for_by_its_querys_id_and_its_own(
     office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
