@@ -1,4 +1,4 @@
-"""What has happened so far, counted: events in, numbers out. Nothing of Prometheus.
+"""What has happened so far, counted: events in, numbers out.
 
 Events come on the committer's threads, so each costs little and none raises; whoever wants the
 numbers takes a copy and does the arithmetic on it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 
 from eo_listener.model.events import (
@@ -33,13 +34,14 @@ from eo_listener.model.events import (
     TopicRecreated,
 )
 from eo_listener.observers.metrics.counts import (
-    GroupCounts,
+    GROUP,
+    LATENCIES,
+    LATENCY_BOUNDS,
+    Counted,
     GroupKey,
-    Latency,
     Numbers,
-    QueryCounts,
-    RunCounts,
-    SinkCounts,
+    Run,
+    Sinks,
 )
 
 OTHER = "(other)"  # stands for all groups, queries and errors beyond their limits
@@ -54,17 +56,12 @@ _INCIDENTS: dict[type[Event], str] = {
     CommitAbandoned: "abandoned",
     PartitionsShared: "partitions_shared",
 }
-_OfGroup = (
-    ForeignCommit
-    | GroupOffsetsMissing
-    | TopicRecreated
-    | CommitterFenced
-    | CommitAbandoned
-    | PartitionsShared
+_OF_SINKS = (
+    Counted.SINK_ROWS,
+    Counted.SINK_DEAD_LETTERS,
+    Counted.SINK_ACCEPTED_GAP_OFFSETS,
+    Counted.SINK_QUERY_STATES_LOST,
 )
-
-
-_OfSinks = BatchApplied | BatchReplayed | BatchFailed | QueryStateLost
 
 
 class EventCounters:
@@ -80,11 +77,9 @@ class EventCounters:
         self._limit = limit
         self._clock, self._wall = clock, wall
         self._lock = threading.Lock()
-        self._groups: dict[GroupKey, GroupCounts] = {}
-        self._queries: dict[str, QueryCounts] = {}
-        self._runs: dict[str, RunCounts] = {}
-        self._latencies: dict[str, Latency] = {}
-        self._internal_errors = 0
+        self._queries: set[str] = set()  # those with counters, whether they have runs or not
+        self._now = Numbers()
+        self._count(Counted.INTERNAL_ERRORS, times=0)
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
@@ -92,54 +87,35 @@ class EventCounters:
             match event:
                 case Committed():
                     self._committed(event)
-                case CommitFailed():
-                    self._group(event.cluster, event.group).failures[event.code] += 1
-                case CommitRefused():
-                    refusals = self._group(event.cluster, event.group).refusals
-                    refusals[event.refusal.name.lower()] += 1
                 case QueryProgressed():
                     self._progressed(event)
                 case RunGroupsChanged():
                     self._groups_changed(event)
+                case GuardViolation():
+                    self._violated(event)
+                case BatchApplied():
+                    self._applied(event)
+                case BatchFailed():
+                    self._failed(event)
                 case InternalError():
-                    self._internal_errors += 1
+                    self._count(Counted.INTERNAL_ERRORS)
                 case _:
-                    self._seldom(event)
+                    self._counted_only(event)
 
     def numbers(self) -> Numbers:
         """Take a copy of all that counts now."""
         with self._lock:
             self._sweep()
-            runs = [run.copy() for run in self._runs.values()]
-            return Numbers(
-                groups={key: one.copy() for key, one in self._groups.items()},
-                queries={name: one.copy() for name, one in self._queries.items()},
-                runs=sorted(runs, key=lambda run: run.metrics.started or 0.0),
-                latencies={cluster: one.copy() for cluster, one in self._latencies.items()},
-                internal_errors=self._internal_errors,
-            )
+            return self._now.copy()
 
-    def _committed(self, event: Committed) -> None:
-        group = self._group(event.cluster, event.group)
-        group.commits += 1
-        group.last = self._wall()
-        if (event.cluster, event.group) in self._groups:  # of all others there is no one offset
-            group.held.update(event.offsets.items())
-        if event.cluster in self._latencies or len(self._latencies) < self._limit:
-            self._latencies.setdefault(event.cluster, Latency()).add(event.seconds)
-
-    def _seldom(self, event: Event) -> None:
+    def _counted_only(self, event: Event) -> None:
         match event:
-            case GuardViolation():
-                query = self._query(event.query)
-                for violation in event.violations:
-                    query.violations[violation.kind.name.lower()] += 1
-                if event.withheld:
-                    self._run(event.run_id, event.query).withheld.add(event.source)
-            case ProgressEventsMissed():
-                self._query(event.query).missed += 1
-            case SourceIgnored() if event.misconfigured:
-                self._query(event.query).ignored += 1
+            case CommitFailed():
+                group = self._group(event.cluster, event.group)
+                self._count(Counted.COMMIT_FAILURES, *group, event.code)
+            case CommitRefused():
+                group = self._group(event.cluster, event.group)
+                self._count(Counted.COMMIT_REFUSALS, *group, event.refusal.name.lower())
             case (
                 ForeignCommit()
                 | GroupOffsetsMissing()
@@ -148,42 +124,31 @@ class EventCounters:
                 | CommitAbandoned()
                 | PartitionsShared()
             ):
-                self._incident(event)
-            case BatchApplied() | BatchReplayed() | BatchFailed() | QueryStateLost():
-                self._of_sinks(event)
-
-    def _of_sinks(self, event: _OfSinks) -> None:
-        query = self._query(event.query)
-        sinks = query.sinks = query.sinks or SinkCounts()
-        match event:
-            case BatchApplied():
-                self._applied(sinks, event)
+                group = self._group(event.cluster, event.group)
+                self._count(Counted.GROUP_INCIDENTS, *group, _INCIDENTS[type(event)])
+                if isinstance(event, GroupOffsetsMissing):
+                    for tp in event.offsets:
+                        self._now.held[group].pop(tp, None)
+            case ProgressEventsMissed():
+                self._count(Counted.PROGRESS_EVENT_GAPS, self._query(event.query))
+            case SourceIgnored() if event.misconfigured:
+                self._count(Counted.SOURCES_IGNORED, self._query(event.query))
             case BatchReplayed():
-                sinks.replayed += 1
-            case BatchFailed():
-                known = event.error in sinks.batch_failures or len(sinks.batch_failures) < _ERRORS
-                sinks.batch_failures[event.error if known else OTHER] += 1
+                self._count(Counted.SINK_BATCHES, self._query_of_sink(event.query), "replayed")
             case QueryStateLost():
-                sinks.state_lost += 1
+                self._count(Counted.SINK_QUERY_STATES_LOST, self._query_of_sink(event.query))
 
-    def _applied(self, sinks: SinkCounts, event: BatchApplied) -> None:
-        sinks.applied += 1
-        sinks.rows += event.rows or 0
-        sinks.dead_letters += event.dead_letters or 0
-        sinks.lost += sum(until - start for start, until in event.gaps.values())
-        if event.query not in self._queries:  # of all others there is no one offset
-            return
-        if event.run_id != sinks.run_id:  # it may read other topics, and have other sinks
-            sinks.run_id, sinks.held = event.run_id, {}
-        held = sinks.held.setdefault(event.sink, {})
-        held.update((tp, applied.until) for tp, applied in event.ranges.items())
-
-    def _incident(self, event: _OfGroup) -> None:
+    def _committed(self, event: Committed) -> None:
         group = self._group(event.cluster, event.group)
-        group.incidents[_INCIDENTS[type(event)]] += 1
-        if isinstance(event, GroupOffsetsMissing):
-            for tp in event.offsets:
-                group.held.pop(tp, None)
+        self._count(Counted.COMMITS, *group)
+        self._now.last_commits[group] = self._wall()
+        if group == (event.cluster, event.group):  # of all others there is no one offset
+            self._now.held[group].update(event.offsets.items())
+        seconds = self._now.latency_seconds
+        if event.cluster in seconds or len(seconds) < self._limit:
+            seconds[event.cluster] = seconds.get(event.cluster, 0.0) + event.seconds
+            bound = LATENCY_BOUNDS[bisect_left(LATENCIES, event.seconds)]
+            self._now.latencies[event.cluster, bound] += 1
 
     def _progressed(self, event: QueryProgressed) -> None:
         run = self._run(event.run_id, event.query)
@@ -191,45 +156,108 @@ class EventCounters:
         for source in event.sources:
             run.progressed(source)
 
+    def _violated(self, event: GuardViolation) -> None:
+        query = self._query(event.query)
+        for violation in event.violations:
+            self._count(Counted.GUARD_VIOLATIONS, query, violation.kind.name.lower())
+        if event.withheld:
+            self._run(event.run_id, event.query).withheld |= {event.source}
+
+    def _applied(self, event: BatchApplied) -> None:
+        query = self._query_of_sink(event.query)
+        lost = sum(until - start for start, until in event.gaps.values())
+        self._count(Counted.SINK_BATCHES, query, "applied")
+        self._count(Counted.SINK_ROWS, query, times=event.rows or 0)
+        self._count(Counted.SINK_DEAD_LETTERS, query, times=event.dead_letters or 0)
+        self._count(Counted.SINK_ACCEPTED_GAP_OFFSETS, query, times=lost)
+        if query != event.query:  # of all others there is no one offset
+            return
+        sinks = self._now.sinks[query]
+        if event.run_id != sinks.run_id:  # it may read other topics, and have other sinks
+            sinks.run_id, sinks.held = event.run_id, {}
+        held = sinks.held.setdefault(event.sink, {})
+        held.update((tp, applied.until) for tp, applied in event.ranges.items())
+
+    def _failed(self, event: BatchFailed) -> None:
+        query = self._query_of_sink(event.query)
+        errors = self._now.sinks[query].errors
+        if len(errors) < _ERRORS:
+            errors.add(event.error)
+        error = event.error if event.error in errors else OTHER
+        self._count(Counted.SINK_BATCH_FAILURES, query, error)
+
     def _groups_changed(self, event: RunGroupsChanged) -> None:
         if not event.ended:
             self._run(event.run_id, event.query).groups = event.groups
-        elif event.run_id in self._runs:
-            self._runs[event.run_id].ended = self._clock()
+        elif event.run_id in self._now.runs:
+            self._now.runs[event.run_id].ended = self._clock()
         self._sweep()
 
     def _sweep(self) -> None:
         """Drop what belongs to none but runs that are over for a while."""
-        now = self._clock()
+        now, runs = self._clock(), self._now.runs
         over = [
             run_id
-            for run_id, run in self._runs.items()
+            for run_id, run in runs.items()
             if run.ended is not None and now - run.ended >= _KEPT
         ]
-        gone = [self._runs.pop(run_id) for run_id in over]
-        left = self._runs.values()
-        for key in {key for run in gone for key in run.groups}:
-            if not any(key in run.groups for run in left):
-                self._groups.pop(key, None)
-        for query in {run.query for run in gone} - {run.query for run in left}:
-            self._queries.pop(query, None)
+        if not over:
+            return
+        gone = [runs.pop(run_id) for run_id in over]
+        groups = {key for run in gone for key in run.groups}.difference(
+            *(run.groups for run in runs.values())
+        )
+        queries = {run.query for run in gone} - {run.query for run in runs.values()}
+        self._queries -= queries
+        for group in groups:
+            self._now.held.pop(group, None)
+            self._now.last_commits.pop(group, None)
+        for query in queries:
+            self._now.sinks.pop(query, None)
+        of_queries = {(query,) for query in queries}
+        for family, counted in self._now.counts.items():
+            first, ended = (2, groups) if family.labels[:2] == GROUP else (1, of_queries)
+            for labels in [labels for labels in counted if labels[:first] in ended]:
+                del counted[labels]
 
-    def _group(self, cluster: str, name: str) -> GroupCounts:
+    def _count(self, family: Counted, *labels: str, times: int = 1) -> None:
+        self._now.counts[family][labels] += times
+
+    def _group(self, cluster: str, name: str) -> GroupKey:
+        """The labels to count under; the first time the group has its counter, at 0."""
         key = (cluster, name)
-        if key not in self._groups and len(self._groups) >= self._limit:
+        if key not in self._now.held and len(self._now.held) >= self._limit:
             key = (OTHER, OTHER)
-        return self._groups.setdefault(key, GroupCounts())
+        if key not in self._now.held:
+            self._now.held[key] = {}
+            self._count(Counted.COMMITS, *key, times=0)
+        return key
 
-    def _query(self, name: str) -> QueryCounts:
+    def _query(self, name: str) -> str:
+        """The label to count under; the first time the query has its counters, at 0."""
         if name not in self._queries and len(self._queries) >= self._limit:
             name = OTHER
-        return self._queries.setdefault(name, QueryCounts())
+        if name not in self._queries:
+            self._queries.add(name)
+            for family in (Counted.PROGRESS_EVENT_GAPS, Counted.SOURCES_IGNORED):
+                self._count(family, name, times=0)
+        return name
 
-    def _run(self, run_id: str, query: str) -> RunCounts:
+    def _query_of_sink(self, name: str) -> str:
+        query = self._query(name)
+        if query not in self._now.sinks:
+            self._now.sinks[query] = Sinks()
+            for outcome in ("applied", "replayed"):
+                self._count(Counted.SINK_BATCHES, query, outcome, times=0)
+            for family in _OF_SINKS:
+                self._count(family, query, times=0)
+        return query
+
+    def _run(self, run_id: str, query: str) -> Run:
         """The run, created where there is room: else one that is not kept."""
-        run = self._runs.get(run_id)
+        run = self._now.runs.get(run_id)
         if run is None:
-            run = RunCounts(query)
-            if len(self._runs) < self._limit:
-                self._runs[run_id] = run
+            run = Run(query)
+            if len(self._now.runs) < self._limit:
+                self._now.runs[run_id] = run
         return run

@@ -1,16 +1,96 @@
-"""The numbers that are kept of groups, queries and runs: as `EventCounters` counts them."""
+"""The numbers that `EventCounters` keeps of groups, queries and runs, and the counters' names."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter, defaultdict, deque
-from collections.abc import Mapping
+import copy
+from collections import Counter, deque
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
 
 from eo_listener.model.events import BatchMetrics, SourceProgressed
 from eo_listener.model.offsets import Offsets, TopicPartition
 
+Labels = tuple[str, ...]
+GroupKey = tuple[str, str]
+"""Cluster and group."""
+
+GROUP: Final = ("cluster", "consumergroup")
+LATENCIES: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+LATENCY_BOUNDS: Final = (*map(str, LATENCIES), "+Inf")
 _KEPT = 64  # log ends that are not reached yet; of more, every other is dropped
+
+
+class Counted(Enum):
+    """The counters; the labels begin with the group, or with the query, that has the series."""
+
+    COMMITS = ("commits", "Commit requests that the group coordinator confirmed.", GROUP)
+    COMMIT_FAILURES = (
+        "commit_failures",
+        "Commit requests that failed, by Kafka's error name; each is retried.",
+        (*GROUP, "code"),
+    )
+    COMMIT_REFUSALS = (
+        "commit_refusals",
+        "Commits refused before sending, by reason.",
+        (*GROUP, "reason"),
+    )
+    GROUP_INCIDENTS = (
+        "group_incidents",
+        "Other incidents of the group, by kind.",
+        (*GROUP, "kind"),
+    )
+    INTERNAL_ERRORS = (
+        "internal_errors",
+        "Unexpected errors inside eo_listener; the log has each of them.",
+        (),
+    )
+    GUARD_VIOLATIONS = (
+        "guard_violations",
+        "Partitions in which a batch did not continue where the batch before ended, by kind.",
+        ("query", "kind"),
+    )
+    PROGRESS_EVENT_GAPS = (
+        "progress_event_gaps",
+        "Times that progress events did not arrive.",
+        ("query",),
+    )
+    SOURCES_IGNORED = (
+        "sources_ignored",
+        "Sources that are not committed because of a wrong setting.",
+        ("query",),
+    )
+    SINK_BATCHES = (
+        "sink_batches",
+        "Batches by outcome: applied, or replayed because the sink already had them.",
+        ("query", "outcome"),
+    )
+    SINK_BATCH_FAILURES = (
+        "sink_batch_failures",
+        "Batches that failed, by the class of the error.",
+        ("query", "error"),
+    )
+    SINK_ROWS = ("sink_rows", "Rows written to the sinks.", ("query",))
+    SINK_DEAD_LETTERS = (
+        "sink_dead_letters",
+        "Rows written to dead-letter tables.",
+        ("query",),
+    )
+    SINK_ACCEPTED_GAP_OFFSETS = (
+        "sink_accepted_gap_offsets",
+        'Offsets in gaps that on_gap="accept" accepted: their records are lost.',
+        ("query",),
+    )
+    SINK_QUERY_STATES_LOST = (
+        "sink_query_states_lost",
+        "Times that a stateful query started in a sink without its state.",
+        ("query",),
+    )
+
+    def __init__(self, title: str, meaning: str, labels: Labels) -> None:
+        self.title = f"eo_listener_{title}"  # without `_total`, which the library adds
+        self.meaning = meaning
+        self.labels = labels
 
 
 class TimeLag:
@@ -48,72 +128,16 @@ def _covers(ends: Offsets, log_ends: Offsets) -> bool:
     return ends is log_ends or all(ends.get(tp, 0) >= end for tp, end in log_ends.items())
 
 
-LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-
-GroupKey = tuple[str, str]
-"""Cluster and group."""
-
-
 @dataclass(slots=True)
-class Latency:
-    """A histogram: requests by the first bound of LATENCIES that they kept, and beyond all."""
+class Sinks:
+    """What the ledgers of a query's sinks hold, by the sink's label, as far as `run_id` moved it.
 
-    counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCIES) + 1))
-    seconds: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Count one request."""
-        self.counts[bisect_left(LATENCIES, seconds)] += 1
-        self.seconds += seconds
-
-    def copy(self) -> Latency:
-        """A copy that later events do not change."""
-        return replace(self, counts=list(self.counts))
-
-
-@dataclass(slots=True)
-class GroupCounts:
-    """One group of one cluster. `held` is what was confirmed to us; `last` a wall-clock time."""
-
-    commits: int = 0
-    last: float | None = None
-    held: dict[TopicPartition, int] = field(default_factory=dict)
-    failures: Counter[str] = field(default_factory=Counter)
-    refusals: Counter[str] = field(default_factory=Counter)
-    incidents: Counter[str] = field(default_factory=Counter)
-
-    def copy(self) -> GroupCounts:
-        """A copy that later events do not change."""
-        return replace(
-            self,
-            held=dict(self.held),
-            failures=self.failures.copy(),
-            refusals=self.refusals.copy(),
-            incidents=self.incidents.copy(),
-        )
-
-
-@dataclass(slots=True)
-class SinkCounts:
-    """What exactly_once did for a query, all its sinks together; `lost` are accepted offsets.
-
-    `held` is what each sink's ledger holds, by its label, as far as `run_id` has moved it.
+    `errors` are the classes of errors that have a series of their own.
     """
 
-    applied: int = 0
-    replayed: int = 0
-    rows: int = 0
-    dead_letters: int = 0
-    lost: int = 0
-    state_lost: int = 0
-    batch_failures: Counter[str] = field(default_factory=Counter)
     run_id: str = ""
     held: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-
-    def copy(self) -> SinkCounts:
-        """A copy that later events do not change."""
-        held = {sink: dict(offsets) for sink, offsets in self.held.items()}
-        return replace(self, batch_failures=self.batch_failures.copy(), held=held)
+    errors: set[str] = field(default_factory=set)
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
@@ -125,23 +149,11 @@ class SinkCounts:
 
 
 @dataclass(slots=True)
-class QueryCounts:
-    """One query, over all its runs; `sinks` is None where it has none of exactly_once."""
+class Run:
+    """One run. `lags` are seconds by source; `ended` is on the monotonic clock, None before.
 
-    violations: Counter[str] = field(default_factory=Counter)
-    missed: int = 0
-    ignored: int = 0
-    sinks: SinkCounts | None = None
-
-    def copy(self) -> QueryCounts:
-        """A copy that later events do not change."""
-        sinks = None if self.sinks is None else self.sinks.copy()
-        return replace(self, violations=self.violations.copy(), sinks=sinks)
-
-
-@dataclass(slots=True)
-class RunCounts:
-    """One run. `lags` are seconds by source; `ended` is on the monotonic clock, None before."""
+    What a scrape reads is replaced, never changed, so that a shallow copy is one.
+    """
 
     query: str
     batch_id: int | None = None
@@ -149,19 +161,9 @@ class RunCounts:
     sources: dict[int, SourceProgressed] = field(default_factory=dict)
     time_lags: dict[int, TimeLag] = field(default_factory=dict)
     lags: dict[int, float] = field(default_factory=dict)
-    withheld: set[int] = field(default_factory=set)
+    withheld: frozenset[int] = frozenset()
     groups: frozenset[GroupKey] = frozenset()
     ended: float | None = None
-
-    def copy(self) -> RunCounts:
-        """A copy that later events do not change."""
-        return replace(
-            self,
-            sources=dict(self.sources),
-            time_lags={},
-            lags=dict(self.lags),
-            withheld=set(self.withheld),
-        )
 
     @property
     def done(self) -> float | None:
@@ -171,7 +173,7 @@ class RunCounts:
 
     def progressed(self, source: SourceProgressed) -> None:
         """Take in where a source is; `metrics` are those of its batch already."""
-        self.sources[source.source] = source
+        self.sources = {**self.sources, source.source: source}
         started, done = self.metrics.started, self.done
         if source.log_ends is None or started is None or done is None:
             return
@@ -179,39 +181,35 @@ class RunCounts:
         known.progressed(started, source.ends, source.log_ends)
         lag = known.lag(done)
         if lag is not None:
-            self.lags[source.source] = lag
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
-    """A copy that nobody else changes; runs in the order in which their newest batches began."""
-
-    groups: dict[GroupKey, GroupCounts]
-    queries: dict[str, QueryCounts]
-    runs: list[RunCounts]
-    latencies: dict[str, Latency]
-    internal_errors: int
+            self.lags = {**self.lags, source.source: lag}
 
 
 @dataclass(slots=True)
-class SeriesBudget:
-    """How many partitions may still have series; `beyond` is how many have found no room."""
+class Numbers:
+    """All that is counted. `held` is what was confirmed to us; `last_commits` are epoch seconds."""
 
-    left: int
-    beyond: int = 0
+    counts: dict[Counted, Counter[Labels]] = field(
+        default_factory=lambda: {family: Counter() for family in Counted}
+    )
+    latencies: Counter[tuple[str, str]] = field(default_factory=Counter)  # by cluster and bound
+    latency_seconds: dict[str, float] = field(default_factory=dict)
+    held: dict[GroupKey, dict[TopicPartition, int]] = field(default_factory=dict)
+    last_commits: dict[GroupKey, float] = field(default_factory=dict)
+    sinks: dict[str, Sinks] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
 
-    def takes(self, partitions: int) -> bool:
-        """Whether there is room for all of a topic: a part of it would be taken for all."""
-        if partitions > self.left:
-            self.beyond += partitions
-            return False
-        self.left -= partitions
-        return True
-
-
-def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[TopicPartition, int]]:
-    """The offsets of each topic, in order."""
-    topics: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
-    for tp in sorted(offsets):
-        topics[tp.topic][tp] = offsets[tp]
-    return topics
+    def copy(self) -> Numbers:
+        """A copy that later events do not change; runs in the order their newest batches began."""
+        runs = sorted(self.runs.items(), key=lambda item: item[1].metrics.started or 0.0)
+        return Numbers(
+            counts={family: counted.copy() for family, counted in self.counts.items()},
+            latencies=self.latencies.copy(),
+            latency_seconds=dict(self.latency_seconds),
+            held={key: dict(offsets) for key, offsets in self.held.items()},
+            last_commits=dict(self.last_commits),
+            sinks={
+                query: replace(one, held={sink: dict(at) for sink, at in one.held.items()})
+                for query, one in self.sinks.items()
+            },
+            runs={run_id: copy.copy(run) for run_id, run in runs},
+        )

@@ -1,4 +1,4 @@
-"""Metrics about groups and commits: names, labels, and how many series there may be.
+"""The metrics: their names, labels, and how many series there may be.
 
 The names are those of kafka_exporter with `eo_listener_` for `kafka_`, where it has one for the
 same thing; docs/metrics.md has the table.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 
 from prometheus_client import Metric
@@ -21,24 +22,17 @@ from prometheus_client.core import (
 
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.observers.metrics.counts import (
-    LATENCIES,
-    GroupCounts,
-    GroupKey,
+    GROUP,
+    LATENCY_BOUNDS,
+    Counted,
+    Labels,
     Numbers,
-    RunCounts,
-    SeriesBudget,
-    by_topic,
+    Run,
 )
-from eo_listener.observers.metrics.query_families import applied_offsets, of_queries, of_sinks
 from eo_listener.version import __version__
 
-_GROUP = ("cluster", "consumergroup")
-_TOPIC = ("cluster", "consumergroup", "topic")
-_PARTITION = ("cluster", "consumergroup", "topic", "partition")
-_LOG = ("cluster", "topic", "partition")
-
-LogEnds = Mapping[str, Mapping[TopicPartition, int]]
-"""The newest log ends that are known, by cluster."""
+_TOPIC = (*GROUP, "topic")
+_PARTITION = (*_TOPIC, "partition")
 
 logger = logging.getLogger("eo_listener")
 
@@ -55,76 +49,35 @@ class Families:
         return map(_encodable, self._draw(numbers))
 
     def _draw(self, numbers: Numbers) -> Iterator[Metric]:
-        log_ends = _log_ends(numbers.runs)
         yield InfoMetricFamily(
             "eo_listener_build", "Version of eo_listener, as a label.", {"version": __version__}
         )
-        of_applied = SeriesBudget(self._limit)
-        applied = applied_offsets(numbers, of_applied)
-        yield from self._offsets(numbers.groups, log_ends, of_applied.beyond)
-        yield from _commits(numbers)
-        yield from of_queries(numbers)
-        yield from of_sinks(numbers)
-        yield from applied
-
-    def _offsets(
-        self, groups: Mapping[GroupKey, GroupCounts], log_ends: LogEnds, beyond: int
-    ) -> Iterator[Metric]:
-        name = "eo_listener_consumergroup"
-        held = GaugeMetricFamily(
-            f"{name}_current_offset",
-            "Offset that the group coordinator confirmed, by partition.",
-            labels=_PARTITION,
+        for family in Counted:
+            counter = CounterMetricFamily(family.title, family.meaning, labels=family.labels)
+            for labels, times in numbers.counts[family].items():
+                counter.add_metric(labels, times)
+            yield counter
+        yield _gauge(
+            "consumergroup_last_commit_timestamp_seconds",
+            "Time at which the group's last commit was confirmed, in seconds since the epoch.",
+            GROUP,
+            numbers.last_commits.items(),
         )
-        lag = GaugeMetricFamily(
-            f"{name}_lag",
-            "Log end offset when the newest batch was planned, minus committed offset.",
-            labels=_PARTITION,
-        )
-        held_sum = GaugeMetricFamily(
-            f"{name}_current_offset_sum",
-            "Sum of the confirmed offsets of all partitions of a topic.",
-            labels=_TOPIC,
-        )
-        lag_sum = GaugeMetricFamily(
-            f"{name}_lag_sum", "Sum of the lag of all partitions of a topic.", labels=_TOPIC
-        )
-        summed = GaugeMetricFamily(
-            "eo_listener_partitions_without_series",
+        yield _latencies(numbers)
+        yield from _of_queries(numbers)
+        applied = _SeriesBudget(self._limit)
+        yield from _applied(numbers, applied)
+        held = _SeriesBudget(self._limit)
+        yield from _held(numbers, held)
+        beyond = applied.beyond + held.beyond
+        self._say(beyond)
+        yield _gauge(
+            "partitions_without_series",
             "Partitions that have no series of their own, because of the limit of series.",
+            (),
+            [((), beyond)],
         )
-        room = SeriesBudget(self._limit, beyond)
-        for (cluster, group), counts in groups.items():
-            ends = log_ends.get(cluster, {})
-            for topic, offsets in by_topic(counts.held).items():
-                whole = (cluster, group, topic)
-                lags = {tp: max(0, ends[tp] - at) for tp, at in offsets.items() if tp in ends}
-                held_sum.add_metric(whole, sum(offsets.values()))
-                if lags:
-                    lag_sum.add_metric(whole, sum(lags.values()))
-                if not room.takes(len(offsets)):
-                    continue
-                for tp, at in offsets.items():
-                    held.add_metric((*whole, str(tp.partition)), at)
-                for tp, behind in lags.items():
-                    lag.add_metric((*whole, str(tp.partition)), behind)
-        summed.add_metric((), room.beyond)
-        self._say(room.beyond)
-        yield from (held, lag, held_sum, lag_sum, summed, self._logs(log_ends))
-
-    def _logs(self, log_ends: LogEnds) -> Metric:
-        family = GaugeMetricFamily(
-            "eo_listener_topic_partition_current_offset",
-            "Log end offset when the newest batch was planned, by partition.",
-            labels=_LOG,
-        )
-        room = SeriesBudget(self._limit)
-        for cluster, ends in log_ends.items():
-            for topic, offsets in by_topic(ends).items():
-                if room.takes(len(offsets)):
-                    for tp, end in offsets.items():
-                        family.add_metric((cluster, topic, str(tp.partition)), end)
-        return family
+        yield _log_ends(numbers, _SeriesBudget(self._limit))
 
     def _say(self, beyond: int) -> None:
         if beyond and not self._said:
@@ -134,6 +87,22 @@ class Families:
                 beyond,
                 self._limit,
             )
+
+
+@dataclass(slots=True)
+class _SeriesBudget:
+    """How many partitions may still have series; `beyond` is how many have found no room."""
+
+    left: int
+    beyond: int = 0
+
+    def takes(self, partitions: int) -> bool:
+        """Whether there is room for all of a topic: a part of it would be taken for all."""
+        if partitions > self.left:
+            self.beyond += partitions
+            return False
+        self.left -= partitions
+        return True
 
 
 def _encodable(family: Metric) -> Metric:
@@ -152,50 +121,15 @@ def _escaped(label: str) -> str:
     return label.encode("utf-8", "backslashreplace").decode()
 
 
-def _commits(numbers: Numbers) -> Iterator[Metric]:
-    done = CounterMetricFamily(
-        "eo_listener_commits",
-        "Commit requests that the group coordinator confirmed.",
-        labels=_GROUP,
-    )
-    failed = CounterMetricFamily(
-        "eo_listener_commit_failures",
-        "Commit requests that failed, by Kafka's error name; each is retried.",
-        labels=(*_GROUP, "code"),
-    )
-    refused = CounterMetricFamily(
-        "eo_listener_commit_refusals",
-        "Commits refused before sending, by reason.",
-        labels=(*_GROUP, "reason"),
-    )
-    incidents = CounterMetricFamily(
-        "eo_listener_group_incidents",
-        "Other incidents of the group, by kind.",
-        labels=(*_GROUP, "kind"),
-    )
-    last = GaugeMetricFamily(
-        "eo_listener_consumergroup_last_commit_timestamp_seconds",
-        "Time at which the group's last commit was confirmed, in seconds since the epoch.",
-        labels=_GROUP,
-    )
-    for key, counts in numbers.groups.items():
-        done.add_metric(key, counts.commits)
-        if counts.last is not None:
-            last.add_metric(key, counts.last)
-        for family, counted in (
-            (failed, counts.failures),
-            (refused, counts.refusals),
-            (incidents, counts.incidents),
-        ):
-            for name, times in counted.items():
-                family.add_metric((*key, name), times)
-    yield from (done, failed, refused, incidents, last, _latencies(numbers))
-    faults = CounterMetricFamily(
-        "eo_listener_internal_errors",
-        "Unexpected errors inside eo_listener; the log has each of them.",
-    )
-    faults.add_metric((), numbers.internal_errors)
-    yield faults
+def _gauge(
+    name: str, meaning: str, names: Labels, series: Iterable[tuple[Labels, float | None]] = ()
+) -> GaugeMetricFamily:
+    """A gauge of the series whose value is known."""
+    gauge = GaugeMetricFamily(f"eo_listener_{name}", meaning, labels=names)
+    for labels, value in series:
+        if value is not None:
+            gauge.add_metric(labels, value)
+    return gauge
 
 
 def _latencies(numbers: Numbers) -> Metric:
@@ -204,18 +138,167 @@ def _latencies(numbers: Numbers) -> Metric:
         "Time from a commit request to its confirmation, in seconds.",
         labels=("cluster",),
     )
-    bounds = (*map(str, LATENCIES), "+Inf")
-    for cluster, latency in numbers.latencies.items():
-        buckets = zip(bounds, accumulate(latency.counts), strict=True)
-        family.add_metric((cluster,), list(buckets), sum_value=latency.seconds)
+    for cluster, seconds in numbers.latency_seconds.items():
+        counts = accumulate(numbers.latencies[cluster, bound] for bound in LATENCY_BOUNDS)
+        buckets = list(zip(LATENCY_BOUNDS, counts, strict=True))
+        family.add_metric((cluster,), buckets, sum_value=seconds)
     return family
 
 
-def _log_ends(runs: list[RunCounts]) -> LogEnds:
-    """What the newest event said, of each partition: `runs` come in that order."""
+def _held(numbers: Numbers, budget: _SeriesBudget) -> Iterator[Metric]:
+    """Offsets and lag of the groups."""
+    name = "consumergroup"
+    held = _gauge(
+        f"{name}_current_offset",
+        "Offset that the group coordinator confirmed, by partition.",
+        _PARTITION,
+    )
+    lag = _gauge(
+        f"{name}_lag",
+        "Log end offset when the newest batch was planned, minus committed offset.",
+        _PARTITION,
+    )
+    held_sum = _gauge(
+        f"{name}_current_offset_sum",
+        "Sum of the confirmed offsets of all partitions of a topic.",
+        _TOPIC,
+    )
+    lag_sum = _gauge(f"{name}_lag_sum", "Sum of the lag of all partitions of a topic.", _TOPIC)
+    log_ends = _newest_log_ends(numbers)
+    for (cluster, group), held_by_group in numbers.held.items():
+        ends = log_ends.get(cluster, {})
+        for topic, offsets in _by_topic(held_by_group):
+            labels = (cluster, group, topic)
+            lags = {tp: max(0, ends[tp] - at) for tp, at in offsets.items() if tp in ends}
+            held_sum.add_metric(labels, sum(offsets.values()))
+            if lags:
+                lag_sum.add_metric(labels, sum(lags.values()))
+            if budget.takes(len(offsets)):
+                _add_each(held, labels, offsets)
+                _add_each(lag, labels, lags)
+    yield from (held, lag, held_sum, lag_sum)
+
+
+def _log_ends(numbers: Numbers, budget: _SeriesBudget) -> Metric:
+    family = _gauge(
+        "topic_partition_current_offset",
+        "Log end offset when the newest batch was planned, by partition.",
+        ("cluster", "topic", "partition"),
+    )
+    for cluster, ends in _newest_log_ends(numbers).items():
+        for topic, offsets in _by_topic(ends):
+            if budget.takes(len(offsets)):
+                _add_each(family, (cluster, topic), offsets)
+    return family
+
+
+def _applied(numbers: Numbers, budget: _SeriesBudget) -> Iterator[Metric]:
+    """Where the sinks stand, of each query all sinks together."""
+    name = "sink_applied_offset"
+    each = _gauge(
+        name,
+        "Next offset to apply, by partition; of several sinks the lowest.",
+        ("query", "topic", "partition"),
+    )
+    whole = _gauge(
+        f"{name}_sum",
+        "Sum of the next offsets to apply of all partitions of a topic.",
+        ("query", "topic"),
+    )
+    for query, sinks in numbers.sinks.items():
+        for topic, offsets in _by_topic(sinks.offsets):
+            whole.add_metric((query, topic), sum(offsets.values()))
+            if budget.takes(len(offsets)):
+                _add_each(each, (query, topic), offsets)
+    yield from (each, whole)
+
+
+def _by_topic(
+    offsets: Mapping[TopicPartition, int],
+) -> Iterable[tuple[str, dict[TopicPartition, int]]]:
+    """The offsets of each topic, in order."""
+    topics: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for tp in sorted(offsets):
+        topics[tp.topic][tp] = offsets[tp]
+    return topics.items()
+
+
+def _add_each(
+    gauge: GaugeMetricFamily, labels: Labels, offsets: Mapping[TopicPartition, int]
+) -> None:
+    for tp, offset in offsets.items():
+        gauge.add_metric((*labels, str(tp.partition)), offset)
+
+
+def _newest_log_ends(numbers: Numbers) -> Mapping[str, Mapping[TopicPartition, int]]:
+    """By cluster, what the newest event said of each partition: runs come in that order."""
     ends: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
-    for run in runs:
+    for run in numbers.runs.values():
         for source in run.sources.values():
             if source.cluster is not None and source.log_ends is not None:
                 ends[source.cluster].update(source.log_ends.items())
     return ends
+
+
+def _of_queries(numbers: Numbers) -> Iterator[Metric]:
+    """Of two runs of a query, or two queries of one name, the newer counts."""
+    runs = {run.query: run for run in numbers.runs.values() if run.batch_id is not None}
+    for name, meaning, of in _OF_RUN:
+        series = (((query,), of(run)) for query, run in runs.items())
+        yield _gauge(f"query_{name}", meaning, ("query",), series)
+    yield _gauge(
+        "query_lag_seconds",
+        "Upper bound of the age of the oldest unprocessed record, when the newest batch ended.",
+        ("query", "source"),
+        (
+            ((query, str(source)), seconds)
+            for query, run in runs.items()
+            for source, seconds in run.lags.items()
+        ),
+    )
+
+
+def _event_time_lag(run: Run) -> float | None:
+    newest, done = run.metrics.newest, run.done
+    return None if newest is None or done is None else max(0.0, done - newest)
+
+
+_OF_RUN = (
+    ("batch_id", "Batch id of the newest completed batch.", lambda run: run.batch_id),
+    (
+        "last_batch_timestamp_seconds",
+        "Time at which the newest batch ended, in seconds since the epoch.",
+        lambda run: run.done,
+    ),
+    (
+        "batch_duration_seconds",
+        "Duration of the newest batch's trigger, in seconds.",
+        lambda run: run.metrics.seconds,
+    ),
+    ("input_rows", "Input rows of the newest batch.", lambda run: run.metrics.rows),
+    (
+        "input_rows_per_second",
+        "Input rows per second, as reported by Spark.",
+        lambda run: run.metrics.input_rows_per_second,
+    ),
+    (
+        "processed_rows_per_second",
+        "Processed rows per second, as reported by Spark.",
+        lambda run: run.metrics.processed_rows_per_second,
+    ),
+    (
+        "event_time_lag_seconds",
+        "Time from the latest event time in the newest batch to the end of that batch.",
+        _event_time_lag,
+    ),
+    (
+        "watermark_timestamp_seconds",
+        "Watermark of the newest batch, in seconds since the epoch.",
+        lambda run: run.metrics.watermark,
+    ),
+    (
+        "withheld_sources",
+        "Sources of the newest run that the guard withholds from commits.",
+        lambda run: len(run.withheld),
+    ),
+)

@@ -8,6 +8,7 @@ from eo_listener.model.errors import MissingExtraError, SettingsError, Unavailab
 from eo_listener.model.events import Event
 from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
 from eo_listener.observers.metrics.counters import EventCounters
+from eo_listener.observers.metrics.counts import Numbers
 
 try:
     from prometheus_client import CollectorRegistry, Metric
@@ -57,7 +58,7 @@ class Prometheus(Collector):
 
     def describe(self) -> Iterable[Metric]:
         """The families without numbers: the registry needs the names, for `?name[]=`."""
-        return list(Families(0).draw(EventCounters(0).numbers()))
+        return list(Families(0).draw(Numbers()))
 
     @property
     def port(self) -> int | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -37,10 +40,12 @@ from eo_listener.model.events import (
 )
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.observers.metrics.counters import OTHER, EventCounters
+from eo_listener.observers.metrics.counts import Counted, Numbers
 from eo_listener.observers.metrics.families import Families
 from eo_listener.observers.metrics.prometheus import Prometheus
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NONE = Offsets({})
 APPLIED = BatchApplied(
     query="flights",
     run_id="r1",
@@ -304,17 +309,11 @@ def test_what_a_sink_tells_is_bounded() -> None:
     for number in range(60):
         tally(replace(HALTED, error=f"Error{number}"))
     tally(other)
-    queries = tally.numbers().queries
-    sinks = queries["flights"].sinks
-    assert sinks is not None
-    assert (
-        len(sinks.batch_failures),
-        sinks.batch_failures[OTHER],
-        sinks.batch_failures.total(),
-    ) == (51, 10, 60)
-    beyond = queries[OTHER].sinks
-    assert beyond is not None
-    assert (beyond.applied, beyond.held) == (1, {})
+    numbers = tally.numbers()
+    failures = numbers.counts[Counted.SINK_BATCH_FAILURES]
+    assert (len(failures), failures["flights", OTHER], failures.total()) == (51, 10, 60)
+    assert numbers.counts[Counted.SINK_BATCHES][OTHER, "applied"] == 1
+    assert numbers.sinks[OTHER].held == {}
 
 
 def test_offsets_that_vanished_have_no_series() -> None:
@@ -358,26 +357,70 @@ class Clock:
         return self.now
 
 
+def counters(tally: EventCounters) -> dict[Counted, dict[tuple[str, ...], int]]:
+    return {family: dict(counted) for family, counted in tally.numbers().counts.items()}
+
+
 def test_series_of_what_has_ended_go() -> None:
     """Five minutes after its end a query is gone, with its groups, but for those others feed."""
     clock = Clock()
     tally = EventCounters(100, clock=clock)
+    empty = counters(tally)
     tally(fed("r1", groups=("alone", "shared")))
     tally(progressed(Offsets({P0: 5}), Offsets({P0: 5})))
     tally(fed("r2", groups=("shared",)))
     for group in ("alone", "shared"):
         tally(committed(Offsets({P0: 5}), group))
+    for event in (
+        APPLIED,
+        HALTED,
+        GroupOffsetsMissing(cluster="k:9092", group="alone", offsets=NONE),
+    ):
+        tally(event)
     tally(fed("r1", ended=True, groups=("alone", "shared")))
     tally(committed(Offsets({P0: 5}), "alone"))
     clock.now = 299.0
-    assert len(tally.numbers().groups) == 2
+    assert set(tally.numbers().held) == {("k:9092", "alone"), ("k:9092", "shared")}
     clock.now = 301.0
-    assert list(tally.numbers().groups) == [("k:9092", "shared")]
-    assert len(tally.numbers().runs) == 1
+    left = tally.numbers()
+    assert set(left.held) == set(left.last_commits) == {("k:9092", "shared")}
+    assert left.counts[Counted.COMMITS] == {("k:9092", "shared"): 1}
+    assert not left.counts[Counted.GROUP_INCIDENTS]
+    assert left.counts[Counted.SINK_ROWS] == {("flights",): 12}
+    assert list(left.runs) == ["r2"]
     tally(fed("r2", ended=True, groups=("shared",)))
     clock.now = 700.0
     left = tally.numbers()
-    assert (left.groups, left.runs, left.queries) == ({}, [], {})
+    assert (left.held, left.last_commits, left.runs, left.sinks) == ({}, {}, {}, {})
+    assert counters(tally) == empty
+
+
+def test_a_copy_of_the_numbers_does_not_change() -> None:
+    """A scrape draws it while events go on; each part of it is as it was when it was taken."""
+    tally = EventCounters(10)
+    violated = GuardViolation(
+        query="flights", run_id="r1", batch_id=3, source=0, violations=(), withheld=True
+    )
+
+    def tell(*ends: int) -> None:
+        for number, end in enumerate(ends):
+            offsets, log_ends = Offsets({P0: end}), Offsets({P0: end + number})
+            tally(progressed(offsets, log_ends, started=float(end), rows=end))
+            tally(committed(offsets, seconds=float(end)))
+            tally(replace(APPLIED, ranges={P0: OffsetRange(0, end)}, sink=f"sink {number}"))
+            tally(HALTED)
+
+    def text(numbers: Numbers) -> str:
+        return "\n".join(str(family) for family in Families(10).draw(numbers))
+
+    tell(5)
+    taken = tally.numbers()
+    before = text(taken)
+    tell(7, 9)
+    tally(violated)
+    tally(GroupOffsetsMissing(cluster="k:9092", group="g", offsets=Offsets({P0: 9})))
+    assert text(taken) == before
+    assert text(tally.numbers()) != before
 
 
 def test_a_new_run_takes_the_place_of_the_old() -> None:
@@ -400,15 +443,43 @@ def test_groups_beyond_the_limit_count_together() -> None:
     tally = EventCounters(2)
     for number in range(5):
         tally(committed(Offsets({P0: 5}), f"g{number}"))
-    groups = tally.numbers().groups
-    assert {key: one.commits for key, one in groups.items()} == {
+    numbers = tally.numbers()
+    assert numbers.counts[Counted.COMMITS] == {
         ("k:9092", "g0"): 1,
         ("k:9092", "g1"): 1,
         (OTHER, OTHER): 3,
     }
-    assert groups[OTHER, OTHER].held == {}
-    drawn = list(Families(10).draw(tally.numbers()))
+    assert numbers.held[OTHER, OTHER] == {}
+    drawn = list(Families(10).draw(numbers))
     assert len({family.name for family in drawn}) == len(drawn)
+
+
+_MULTIPROCESS = """
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from eo_listener.model.events import InternalError
+from eo_listener.observers.metrics.prometheus import Prometheus
+
+registry = CollectorRegistry()
+MultiProcessCollector(registry)
+Prometheus(registry)(InternalError(where="w", problem="p"))
+print(generate_latest(registry).decode())
+"""
+
+
+def test_in_a_program_of_several_processes_each_metric_is_there_once(tmp_path: Path) -> None:
+    """The library keeps its own metrics in PROMETHEUS_MULTIPROC_DIR, and would show them twice."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MULTIPROCESS],
+        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.count("\neo_listener_internal_errors_total 1.0\n") == 1
+    assert "_created" not in done.stdout
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_document_names_every_metric_and_no_other() -> None:
@@ -416,8 +487,5 @@ def test_the_document_names_every_metric_and_no_other() -> None:
     text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     named = set(re.findall(r"\beo_listener_[a-z_]*[a-z]\b", text))
     suffixes = {"counter": "_total", "info": "_info"}
-    there = {
-        family.name + suffixes.get(family.type, "")
-        for family in Families(10).draw(EventCounters(10).numbers())
-    }
+    there = {family.name + suffixes.get(family.type, "") for family in Families(10).draw(Numbers())}
     assert named == there
