@@ -54,6 +54,10 @@ def _one_more(self: GroupState, positions: Any, **how: Any) -> Any:
     return _offer(self, more, **how)
 
 
+def _no(self: object, _: object) -> bool:
+    return False
+
+
 def _planned_end(self: Queries, query_id: str, run_id: str) -> LivePosition | None:
     run = self._of(run_id)
     if run.phase is Phase.PLANNED and run.current is not None:
@@ -278,6 +282,7 @@ BUGS = (
     ),
     Bug("the guard withholds nothing", "guard", ((RunGuard, "_violated", _other_guard),)),
     Bug("the guard withholds all the same", "warned", ((RunGuard, "_violated", _other_guard),)),
+    Bug("a late event takes a group back", "late allowed", ((QueryRun, "is_late", _no),)),
     Bug("an end must be told", "mute", ((QueryTracker, "_has_ended", _lives_forever),)),
     Bug("a new checkpoint stays ahead", "anew", ((GroupState, "offer", _all_rivals),)),
 )

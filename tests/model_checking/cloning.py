@@ -21,7 +21,7 @@ _UNCHANGING = (str, int, float, tuple, frozenset, Enum, Offsets, type(None), typ
 
 
 def clone(value: Any, memo: Memo) -> Any:
-    """Return a copy; objects that are met twice stay one."""
+    """Return a copy; objects, lists, dicts and sets that are met twice stay one."""
     kind = type(value)
     try:
         how = _KINDS[kind]
@@ -37,19 +37,28 @@ def _choose(kind: type) -> _How | None:
 
 
 def _list(value: list[Any], memo: Memo) -> list[Any]:
-    return [clone(one, memo) for one in value] if value else []
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = []
+        made += [clone(one, memo) for one in value]
+    return made
 
 
-def _dict(value: dict[Any, Any], memo: Memo) -> dict[Any, Any]:
-    return {key: clone(one, memo) for key, one in value.items()} if value else {}
-
-
-def _ordered(value: OrderedDict[Any, Any], memo: Memo) -> OrderedDict[Any, Any]:
-    return OrderedDict((key, clone(one, memo)) for key, one in value.items())
+def _dict(value: dict[Any, Any], memo: Memo) -> Any:
+    """Copy a dict or an OrderedDict; one that two objects share stays shared."""
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = type(value)()
+        for key, one in value.items():
+            made[key] = clone(one, memo)
+    return made
 
 
 def _set(value: set[Any], memo: Memo) -> set[Any]:
-    return set(value)
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = set(value)
+    return made
 
 
 def _slotted(value: Any, memo: Memo) -> Any:
@@ -78,6 +87,6 @@ def _object(value: Any, memo: Memo) -> Any:
 _KINDS: dict[type, _How | None] = {
     list: _list,
     dict: _dict,
-    OrderedDict: _ordered,
+    OrderedDict: _dict,
     set: _set,
 }

@@ -19,7 +19,7 @@ from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
 from eo_listener.model.events import Event
 from eo_listener.model.offsets import TopicPartition
-from tests.model_checking.spark import Phase, Queries, QueryRun
+from tests.model_checking.spark import LateEvent, Phase, Queries, QueryRun
 
 
 class Steady:
@@ -102,6 +102,7 @@ class Driver:
         self.queries = Queries(options, behind=behind)
         self.runs: dict[str, QueryRun] = {}
         self.buffer = EventBuffer()
+        self.bus: list[LateEvent] = []  # not delivered yet, the oldest first
         self.cluster_state = ClusterState("k:9092", setting.retry, Steady(), setting.policy)  # type: ignore[arg-type]  # it draws one number
         self.front = Front(self.cluster_state)
         self.tracker = QueryTracker(
@@ -123,10 +124,12 @@ class Driver:
         """A run is over, and mostly Spark says so."""
         run.phase = Phase.OVER
         self.runs.pop(run.query, None)
-        if told:
-            self.buffer.ended(run.run)
-        else:
+        if not told:
             self.untold += 1
+        elif self.bus:
+            self.bus.append(LateEvent(run.run))
+        else:
+            self.buffer.ended(run.run)
 
     def due(self, now: float) -> float | None:
         """When the router has something to do."""

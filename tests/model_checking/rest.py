@@ -14,7 +14,7 @@ from tests.model_checking.world import Step, World
 _REASONS = {"CommitRefused", "CommitFailed", "ForeignCommit"}
 _STRANGE = {"zombie", "delayed", "truncate", "recreate", "reset", "glitch"}  # may refuse a rewind
 _STEPS = 2_000
-_FAULTLESS = {"serve", "send", "restore", "finish", "event", "tick"}
+_FAULTLESS = {"serve", "send", "restore", "finish", "event", "deliver", "tick"}
 
 
 def rest(world: World) -> None:

@@ -22,7 +22,8 @@ STEPS: tuple[Mapping[TopicPartition, int], ...] = ({P0: 2, P1: 2}, {P0: 2}, {P0:
 class Scope:
     """The bounds of a search: how often each kind of trouble may come, by its name.
 
-    The names: `crash`, `zombie`, `drop` (a lost event), `twice` (one that comes again), `mute` (an
+    The names: `crash`, `zombie`, `drop` (a lost event), `late` (the listener bus holds an event up,
+    and what follows it), `twice` (one that comes again), `mute` (an
     end that is not told), `lost`, `unanswered`, `delayed`, `missing` and `partial` (answers to
     commits), `snapshot` (a look that fails), `rewind` and `fresh` (the checkpoint at a restart),
     `restart` (in the same driver), `glitch`, and what administrators do: `delete`, `recreate`,
@@ -46,6 +47,11 @@ class Scope:
     lossy: bool = False  # failOnDataLoss=false
     behind: bool = False  # a position's number is that of the batch before
     steps: tuple[Mapping[TopicPartition, int], ...] = field(default=STEPS)
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether anything may happen after which a group is committed to below where it was."""
+        return not self.faults.keys() <= {"late", "drop", "twice", "mute", "restart", "crash"}
 
     def setting(self) -> Setting:
         """The settings of its drivers."""

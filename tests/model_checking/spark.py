@@ -136,10 +136,27 @@ class QueryRun:
             planned=self.planned,
         )
 
+    def posting(self) -> LateEvent:
+        """That event, as it is posted to the listener bus."""
+        return LateEvent(self.run, self.event(), self.current, tuple(self.untold))
+
     def go_on(self) -> None:
         """The event is posted, or lost."""
         self.batch += 1
         self.phase = Phase.IDLE
+
+
+@dataclass(frozen=True, slots=True)
+class LateEvent:
+    """What Spark's listener bus has not delivered yet: a progress event, or the end of a run.
+
+    `batch` is the event's own, `hidden` are the batches of the run since the event before it.
+    """
+
+    run: str
+    progress: Progress | None = None
+    batch: Batch | None = None
+    hidden: tuple[Batch, ...] = ()
 
 
 @dataclass(slots=True)

@@ -22,7 +22,16 @@ from tests.model_checking.driver import Driver
 from tests.model_checking.freeze import freeze
 from tests.model_checking.ledger import Broken, Truth, require
 from tests.model_checking.scope import GROUP, Scope
-from tests.model_checking.spark import Batch, Checkpoint, Glitch, Phase, QueryRun, following, spoilt
+from tests.model_checking.spark import (
+    Batch,
+    Checkpoint,
+    Glitch,
+    LateEvent,
+    Phase,
+    QueryRun,
+    following,
+    spoilt,
+)
 
 Step = tuple[str, ...]
 
@@ -79,6 +88,7 @@ class World:
                 d.on_its_way,
                 d.runs,
                 d.buffer,
+                tuple(d.bus),
                 frozenset(d.cluster_state._active),
                 d.cluster_state,
                 d.tracker,
@@ -146,7 +156,8 @@ class World:
             idle = idle and not its
             spark = [step for run in driver.runs.values() for step in self._of_spark(driver, run)]
             idle = idle and not any(step[0] == "restore" for step in spark)
-            steps += its + spark + self._of_operator(driver)
+            bus: list[Step] = [("deliver", driver.name)] if driver.bus else []
+            steps += its + bus + spark + self._of_operator(driver)
         steps += [("land", str(i)) for i in range(len(self.kafka.delayed))]
         steps += [("resume", d.name) for d in self.drivers.values() if d.stopped]
         if self.chief() is None:
@@ -204,7 +215,8 @@ class World:
             case Phase.PLANNED:
                 return [("finish", *at)]
             case Phase.DONE:
-                return [("event", *at), *([("drop", *at)] if self.left.get("drop") else [])]
+                held_up = [kind for kind in ("drop", "late") if self.left.get(kind)]
+                return [("event", *at), *((kind, *at) for kind in held_up)]
         return []
 
     def _of_operator(self, driver: Driver) -> list[Step]:
@@ -332,13 +344,35 @@ class World:
 
     def _do_event(self, driver: str, query: str) -> None:
         owner, run = self._at(driver, query)
-        assert run.current is not None
-        self.truth.delivered(run.run, run.batch, run.current, tuple(run.untold))
-        owner.buffer.progressed(run.event())
+        if owner.bus:
+            owner.bus.append(run.posting())
+        else:
+            self._deliver(owner, run.posting())
         run.posted = run.event() if self.left.get("twice") else None
-        run.told = run.current.end
         run.untold.clear()
         run.go_on()
+
+    def _do_late(self, driver: str, query: str) -> None:
+        """The listener bus is slow: this event, and all that follows, waits there."""
+        self._spend("late")
+        owner, run = self._at(driver, query)
+        owner.bus.append(run.posting())
+        run.untold.clear()
+        run.go_on()
+
+    def _do_deliver(self, driver: str) -> None:
+        owner = self.drivers[driver]
+        self._deliver(owner, owner.bus.pop(0))
+
+    def _deliver(self, owner: Driver, event: LateEvent) -> None:
+        if event.progress is None or event.batch is None:
+            owner.buffer.ended(event.run)
+            return
+        self.truth.delivered(event.run, event.progress.batch_id, event.batch, event.hidden)
+        owner.buffer.progressed(event.progress)
+        run = owner.queries.runs.get(event.run)
+        if run is not None:
+            run.told = event.batch.end
 
     def _do_twice(self, driver: str, query: str) -> None:
         self._spend("twice")
@@ -435,6 +469,8 @@ class World:
         for tp, position in positions.items():
             if answer[tp] is None:
                 found = held.get(tp)
+                back = found is not None and position.offset < found.offset
+                require(not back or self.scope.goes_back, f"{driver.name} goes back at {tp}")
                 self.truth.landing(
                     driver.name, tp, position, found, self.kafka, self.setting, self.now
                 )
