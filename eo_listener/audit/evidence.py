@@ -6,19 +6,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from eo_listener.audit.intervals import Runs
+from eo_listener.audit.intervals import Intervals
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedRange:
-    """What a ledger says of one partition: all of `span` was applied.
+    """What a ledger says of one partition: all of `range` was applied.
 
     `topic_id` is that of the topic then, None where it is not known; `gaps` are offsets in it
     that were lost and accepted as lost.
     """
 
-    span: OffsetRange
+    range: OffsetRange
     topic_id: str | None = None
     gaps: tuple[OffsetRange, ...] = ()
 
@@ -47,7 +47,9 @@ class LogReader(Protocol):
         """What there is of them; partitions that do not exist are left out."""
         ...
 
-    def seen(self, partition: TopicPartition, ranges: Runs, *, committed: bool) -> Runs:
+    def visible(
+        self, partition: TopicPartition, ranges: Intervals, *, committed: bool
+    ) -> Intervals:
         """The offsets of records that a consumer is shown there, others beside them too.
 
         With `committed` it is one that reads only what transactions have committed.

@@ -1,6 +1,6 @@
-"""Sets of offsets as runs: spans in order that neither touch nor overlap. Pure.
+"""Sets of offsets as intervals: ranges in order that neither touch nor overlap. Pure.
 
-A day of records is one run, so a set of them takes no more memory than its gaps.
+A day of records is one interval, so a set of them takes no more memory than its gaps.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 
 from eo_listener.model.offsets import OffsetRange
 
-Runs = tuple[OffsetRange, ...]
+Intervals = tuple[OffsetRange, ...]
 
 
-def runs(spans: Iterable[OffsetRange]) -> Runs:
-    """The union of spans in any order; empty ones and those turned about count for nothing."""
+def union(ranges: Iterable[OffsetRange]) -> Intervals:
+    """The union of ranges in any order; those that are empty or reversed count for nothing."""
     found: list[OffsetRange] = []
-    for start, until in sorted(span for span in spans if span.start < span.until):
+    for start, until in sorted(one for one in ranges if one.start < one.until):
         if found and start <= found[-1].until:
             found[-1] = OffsetRange(found[-1].start, max(until, found[-1].until))
         else:
@@ -23,8 +23,8 @@ def runs(spans: Iterable[OffsetRange]) -> Runs:
     return tuple(found)
 
 
-def of_offsets(offsets: Iterable[int]) -> Runs:
-    """The runs of offsets that rise, none of them twice."""
+def of_offsets(offsets: Iterable[int]) -> Intervals:
+    """The intervals of offsets that rise, none of them twice."""
     found: list[OffsetRange] = []
     for offset in offsets:
         if found and offset == found[-1].until:
@@ -34,12 +34,12 @@ def of_offsets(offsets: Iterable[int]) -> Runs:
     return tuple(found)
 
 
-def common(one: Runs, other: Runs) -> Runs:
+def common(one: Intervals, other: Intervals) -> Intervals:
     """The offsets in both."""
     return tuple(_common(one, other))
 
 
-def without(one: Runs, other: Runs) -> Runs:
+def without(one: Intervals, other: Intervals) -> Intervals:
     """The offsets in the first and not in the second."""
     found = []
     rest = iter(other)
@@ -60,7 +60,7 @@ def without(one: Runs, other: Runs) -> Runs:
     return tuple(found)
 
 
-def _common(one: Runs, other: Runs) -> Iterator[OffsetRange]:
+def _common(one: Intervals, other: Intervals) -> Iterator[OffsetRange]:
     left, right = iter(one), iter(other)
     a, b = next(left, None), next(right, None)
     while a is not None and b is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader
-from eo_listener.audit.intervals import Runs, common, runs, without
+from eo_listener.audit.intervals import Intervals, common, union, without
 from eo_listener.audit.result import AuditFinding, AuditFindingKind
 from eo_listener.audit.table_rows import RowFacts, read_rows
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -40,14 +40,14 @@ def prove(
     found: list[AuditFinding] = []
     for tp in sorted(facts):
         kept, claim, there = facts[tp], claims.get(tp), logs.get(tp)
-        shown: Runs = ()
-        committed: Runs = ()
+        shown: Intervals = ()
+        committed: Intervals = ()
         if claim is not None and there is not None and _same_topic(claim, there):
-            asked = common(kept.absent, runs([OffsetRange(there.start, there.end)]))
+            asked = common(kept.absent, union([OffsetRange(there.start, there.end)]))
             if asked:
-                shown = log.seen(tp, asked, committed=False)
+                shown = log.visible(tp, asked, committed=False)
                 if read_committed:
-                    committed = log.seen(tp, asked, committed=True)
+                    committed = log.visible(tp, asked, committed=True)
         found.extend(
             explain(
                 tp,
@@ -68,8 +68,8 @@ def explain(
     rows: RowFacts,
     log: LogFacts | None,
     *,
-    shown: Runs,
-    committed: Runs,
+    shown: Intervals,
+    committed: Intervals,
     read_committed: bool,
 ) -> Iterator[AuditFinding]:
     """Say what each offset of one partition is that is not as it should be.
@@ -79,8 +79,8 @@ def explain(
     transactions (or of none). The latter only count with `read_committed`.
     """
 
-    def findings(kind: AuditFindingKind, spans: Runs) -> Iterator[AuditFinding]:
-        return (AuditFinding(kind=kind, partition=tp, span=span) for span in spans)
+    def findings(kind: AuditFindingKind, found: Intervals) -> Iterator[AuditFinding]:
+        return (AuditFinding(kind=kind, partition=tp, range=one) for one in found)
 
     yield from findings(AuditFindingKind.DUPLICATE, rows.repeated)
     yield from findings(AuditFindingKind.UNCLAIMED, rows.unclaimed)
@@ -90,29 +90,29 @@ def explain(
         yield from findings(AuditFindingKind.GONE, rows.absent)
         return
     if not _same_topic(claim, log):
-        yield from findings(AuditFindingKind.RECREATED, runs([claim.span]))
+        yield from findings(AuditFindingKind.RECREATED, union([claim.range]))
         return
     yield from findings(
         AuditFindingKind.MOVED_BACK,
-        runs([OffsetRange(max(log.end, claim.span.start), claim.span.until)]),
+        union([OffsetRange(max(log.end, claim.range.start), claim.range.until)]),
     )
-    accepted = common(rows.absent, runs(claim.gaps))
+    accepted = common(rows.absent, union(claim.gaps))
     yield from findings(AuditFindingKind.ACCEPTED, accepted)
     absent = without(rows.absent, accepted)
     yield from findings(
-        AuditFindingKind.RETENTION, common(absent, runs([OffsetRange(0, log.start)]))
+        AuditFindingKind.RETENTION, common(absent, union([OffsetRange(0, log.start)]))
     )
-    absent = common(absent, runs([OffsetRange(log.start, log.end)]))
+    absent = common(absent, union([OffsetRange(log.start, log.end)]))
     lost = common(absent, committed if read_committed else shown)
-    tail = tuple(span for span in rows.absent if span.until == claim.span.until)
+    tail = tuple(one for one in rows.absent if one.until == claim.range.until)
     yield from findings(AuditFindingKind.MISSING, without(lost, tail))
     yield from findings(AuditFindingKind.TAIL, common(lost, tail))
     hidden = without(common(absent, shown), lost)
     yield from findings(
-        AuditFindingKind.ABORTED, common(hidden, runs([OffsetRange(0, log.stable)]))
+        AuditFindingKind.ABORTED, common(hidden, union([OffsetRange(0, log.stable)]))
     )
     yield from findings(
-        AuditFindingKind.OPEN, common(hidden, runs([OffsetRange(log.stable, log.end)]))
+        AuditFindingKind.OPEN, common(hidden, union([OffsetRange(log.stable, log.end)]))
     )
     yield from findings(_kind_of_nothing(log), without(absent, shown))
 

@@ -67,7 +67,7 @@ class AuditFinding:
 
     kind: AuditFindingKind
     partition: TopicPartition
-    span: OffsetRange
+    range: OffsetRange
 
     @property
     def gravity(self) -> Gravity:
@@ -75,4 +75,4 @@ class AuditFinding:
         return self.kind.gravity
 
     def __str__(self) -> str:
-        return f"{self.partition} {self.span}: {self.kind.value}"
+        return f"{self.partition} {self.range}: {self.kind.value}"

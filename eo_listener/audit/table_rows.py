@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from eo_listener.audit.evidence import AppliedRange
-from eo_listener.audit.intervals import Runs, of_offsets, runs, without
+from eo_listener.audit.intervals import Intervals, of_offsets, union, without
 from eo_listener.model.errors import FormatError
 from eo_listener.model.offsets import TopicPartition
 
@@ -21,9 +21,9 @@ class RowFacts:
     """
 
     rows: int
-    absent: Runs
-    repeated: Runs
-    unclaimed: Runs
+    absent: Intervals
+    repeated: Intervals
+    unclaimed: Intervals
 
 
 def read_rows(
@@ -32,7 +32,7 @@ def read_rows(
     """Walk over `rows` (topic, partition, offset), as a store's cursor gives them.
 
     Each partition's must lie together, by rising offset. Memory does not grow with the rows, but
-    with the runs between gaps: some 300 bytes each, and each transaction's marker is a gap. Every
+    with the intervals between gaps: some 300 bytes each; each transaction's marker is a gap. Every
     partition of `claims` is in the answer. Raises FormatError for rows in another order.
     """
     found: dict[TopicPartition, RowFacts] = {}
@@ -42,7 +42,7 @@ def read_rows(
         found[tp] = _read(tp, claims.get(tp), group)
     for tp, claim in claims.items():
         if tp not in found:
-            found[tp] = RowFacts(rows=0, absent=runs([claim.span]), repeated=(), unclaimed=())
+            found[tp] = RowFacts(rows=0, absent=union([claim.range]), repeated=(), unclaimed=())
     return found
 
 
@@ -51,7 +51,7 @@ def _read(
 ) -> RowFacts:
     counted = _Counted(tp)
     there = of_offsets(counted.walk(rows))
-    claimed = () if claim is None else runs([claim.span])
+    claimed = () if claim is None else union([claim.range])
     return RowFacts(
         rows=counted.rows,
         absent=without(claimed, there),

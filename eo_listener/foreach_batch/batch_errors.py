@@ -202,10 +202,10 @@ class BatchErrors:
         self._old = LedgerKey("...", "...")  # where another name has what is missing
 
     def add(
-        self, kind: BatchErrorKind, tp: TopicPartition, span: OffsetRange, note: str = ""
+        self, kind: BatchErrorKind, tp: TopicPartition, offset_range: OffsetRange, note: str = ""
     ) -> None:
         """Add a partition, with the offsets in question."""
-        self._found.setdefault(kind, {})[tp] = (span, note)
+        self._found.setdefault(kind, {})[tp] = (offset_range, note)
 
     def name_old(
         self, kind: BatchErrorKind, tp: TopicPartition, key: LedgerKey, head: Head, sink: str
@@ -227,7 +227,7 @@ class BatchErrors:
         raise words.error(
             f"batch {plan.batch_id} of query {name!r} was not written to {sink}: {words.what}: "
             f"{_few(found)}",
-            ranges={tp: span for tp, (span, _) in found.items()},
+            ranges={tp: offset_range for tp, (offset_range, _) in found.items()},
             cause=words.cause,
             fix=words.fix.format(
                 name=_literal(name),
@@ -247,8 +247,8 @@ def _literal(name: str) -> str:
 def _few(found: dict[TopicPartition, tuple[OffsetRange, str]]) -> str:
     """Name the first few, and how many there are."""
     named = [
-        f"{tp} {span}" + (f" ({note})" if note else "")
-        for tp, (span, note) in sorted(found.items())[:_SHOWN]
+        f"{tp} {offset_range}" + (f" ({note})" if note else "")
+        for tp, (offset_range, note) in sorted(found.items())[:_SHOWN]
     ]
     more = f" and {len(found) - _SHOWN} more partitions" if len(found) > _SHOWN else ""
     return ", ".join(named) + more

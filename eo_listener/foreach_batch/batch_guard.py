@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
-from eo_listener.foreach_batch.first_batch import Elsewhere, doubt, has_doubled, is_late
+from eo_listener.foreach_batch.first_batch import OtherHeads, doubt, has_doubled, is_late
 from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import BatchVerdict, Entry, Head, Move
@@ -41,11 +41,11 @@ def judge_batch(
     on_first: OnFirst = "fail",
     on_recreated: OnRecreated = "fail",
     per_partition: bool = False,
-    elsewhere: Elsewhere | None = None,
+    other_heads: OtherHeads | None = None,
 ) -> Judgement:
     """Judge `plan` by the heads that a sink's ledger holds under `name`.
 
-    `sink` is its label, for the texts of errors. `elsewhere` is needed where `is_unknown`, and in
+    `sink` is its label, for the texts of errors. `other_heads` is needed where `is_unknown`, and in
     the first batch of a run: without it each partition that has no head counts as a first one, as
     in a sink without a ledger. With
     `on_recreated="restart"` a partition of a topic that was recreated counts as never applied, and
@@ -61,7 +61,7 @@ def judge_batch(
     check = _BatchCheck(
         plan,
         applied,
-        elsewhere,
+        other_heads,
         accept=on_gap == "accept",
         adopt=on_first == "accept",
         restart=on_recreated == "restart",
@@ -75,8 +75,8 @@ def judge_batch(
         check.judge_number(ranges)
     check.find_doubled()
     if not per_partition and check.continues:
-        for tp, span in check.replayed.items():
-            check.errors.add(BatchErrorKind.MIXED, tp, span)
+        for tp, offset_range in check.replayed.items():
+            check.errors.add(BatchErrorKind.MIXED, tp, offset_range)
     check.errors.raise_gravest(plan, name=name, sink=sink)
     # Alone, a partition without offsets gets its head in a transaction after those of the others.
     wanted = check.continues or per_partition or not check.replayed
@@ -99,8 +99,8 @@ def is_of_another_topic(plan: PlannedBatch, applied: Mapping[TopicPartition, Hea
     """
     return any(
         _ids(plan, tp, applied.get(tp)) is not None
-        for spans in plan.sources.values()
-        for tp in spans
+        for offset_ranges in plan.sources.values()
+        for tp in offset_ranges
     )
 
 
@@ -111,7 +111,7 @@ class _BatchCheck:
         self,
         plan: PlannedBatch,
         applied: Mapping[TopicPartition, Head],
-        elsewhere: Elsewhere | None,
+        other_heads: OtherHeads | None,
         *,
         accept: bool,
         adopt: bool,
@@ -119,7 +119,7 @@ class _BatchCheck:
     ) -> None:
         self._plan = plan
         self._applied = applied
-        self._elsewhere = elsewhere
+        self._other_heads = other_heads
         self._accept = accept
         self._adopt = adopt
         self._restart = restart
@@ -161,9 +161,9 @@ class _BatchCheck:
 
     def find_doubled(self) -> None:
         """Find what the sink has already, under another name."""
-        if self._elsewhere is not None:
+        if self._other_heads is not None:
             for tp, move in self.moves.items():
-                has_doubled(self._plan, tp, move.range, self._elsewhere, self.errors)
+                has_doubled(self._plan, tp, move.range, self._other_heads, self.errors)
 
     def find_unmarkable(self) -> None:
         """Find that nothing could show whether the rows of Spark's state were written."""
@@ -188,8 +188,8 @@ class _BatchCheck:
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
         sources, only, following = self._sources, self._only, BatchVerdict.NEXT
         asked = plan.asked
-        for tp, span in ranges.items():
-            start, until = span
+        for tp, offset_range in ranges.items():
+            start, until = offset_range
             head, topic_id = applied(tp), ids(tp[0])
             if (
                 head is not None
@@ -199,73 +199,81 @@ class _BatchCheck:
                 and starts(tp, 0) <= start
             ):
                 source = sources[tp] if sources else only
-                moves[tp] = Move(source, span, topic_id, following, head)
+                moves[tp] = Move(source, offset_range, topic_id, following, head)
             elif self._is_recreated(tp, head):
-                self._begin_recreated(tp, span, head)
+                self._begin_recreated(tp, offset_range, head)
             elif start != until:
-                self._judge_range(tp, span, head)
+                self._judge_range(tp, offset_range, head)
             elif head is None:
-                self._begin(tp, span)
+                self._begin(tp, offset_range)
         self.continues = any(move.verdict is not None for move in moves.values())
 
     def _is_recreated(self, tp: TopicPartition, head: Head | None) -> bool:
         return _ids(self._plan, tp, head) is not None
 
-    def _begin_recreated(self, tp: TopicPartition, span: OffsetRange, head: Head | None) -> None:
+    def _begin_recreated(
+        self, tp: TopicPartition, offset_range: OffsetRange, head: Head | None
+    ) -> None:
         """Take a topic that was recreated from its log's start, where that is wanted."""
         ids = _ids(self._plan, tp, head)
         if ids is not None and not self._restart:
-            self.errors.add(BatchErrorKind.RECREATED, tp, span, f"its id was {ids[0]}, is {ids[1]}")
+            self.errors.add(
+                BatchErrorKind.RECREATED, tp, offset_range, f"its id was {ids[0]}, is {ids[1]}"
+            )
             return
-        begins = min(span.start, self._plan.log_starts.get(tp, 0))
-        if span.until < span.start:
-            self.errors.add(BatchErrorKind.BACKWARD, tp, OffsetRange(span.until, span.start))
-        elif self._is_there(tp, span):
-            self._continue(tp, span, head, begins, BatchVerdict.FIRST)
+        begins = min(offset_range.start, self._plan.log_starts.get(tp, 0))
+        if offset_range.until < offset_range.start:
+            self.errors.add(
+                BatchErrorKind.BACKWARD, tp, OffsetRange(offset_range.until, offset_range.start)
+            )
+        elif self._is_there(tp, offset_range):
+            self._continue(tp, offset_range, head, begins, BatchVerdict.FIRST)
 
-    def _judge_range(self, tp: TopicPartition, span: OffsetRange, head: Head | None) -> None:
-        start, until = span
+    def _judge_range(
+        self, tp: TopicPartition, offset_range: OffsetRange, head: Head | None
+    ) -> None:
+        start, until = offset_range
         reached = start if head is None else head.range.until
         if until < start:
             self.errors.add(BatchErrorKind.BACKWARD, tp, OffsetRange(until, start))
-        elif head is not None and span == head.range:
+        elif head is not None and offset_range == head.range:
             if head.query_id == self._plan.query_id:
-                self.replayed[tp] = span
+                self.replayed[tp] = offset_range
             else:
                 note = f"by query id {head.query_id}, this one has id {self._plan.query_id}"
-                self.errors.add(BatchErrorKind.APPLIED, tp, span, note)
+                self.errors.add(BatchErrorKind.APPLIED, tp, offset_range, note)
         elif start < reached:
             kind = BatchErrorKind.BEHIND if until < reached else BatchErrorKind.OVERLAP
             self.errors.add(kind, tp, OffsetRange(start, reached))
-        elif self._is_there(tp, span):
+        elif self._is_there(tp, offset_range):
             if head is None:
-                self._begin(tp, span)
+                self._begin(tp, offset_range)
             else:
-                self._continue(tp, span, head, reached, BatchVerdict.NEXT)
+                self._continue(tp, offset_range, head, reached, BatchVerdict.NEXT)
 
-    def _begin(self, tp: TopicPartition, span: OffsetRange) -> None:
+    def _begin(self, tp: TopicPartition, offset_range: OffsetRange) -> None:
         """Make the head of a partition that has none, where nothing speaks against it."""
-        plan, elsewhere = self._plan, self._elsewhere
-        if elsewhere is not None and doubt(
-            plan, tp, span, elsewhere, self.errors, accept=self._adopt
+        plan, other_heads = self._plan, self._other_heads
+        if other_heads is not None and doubt(
+            plan, tp, offset_range, other_heads, self.errors, accept=self._adopt
         ):
             return
-        if span.start != span.until:
-            self._continue(tp, span, None, span.start, BatchVerdict.FIRST)
+        if offset_range.start != offset_range.until:
+            self._continue(tp, offset_range, None, offset_range.start, BatchVerdict.FIRST)
         else:
-            self.moves[tp] = self._move(tp, span, None, None)
-        if elsewhere is not None and is_late(plan, tp, span) and tp in self.moves:
+            self.moves[tp] = self._move(tp, offset_range, None, None)
+        if other_heads is not None and is_late(plan, tp, offset_range) and tp in self.moves:
             move = self.moves[tp]
-            skipped = OffsetRange(0, span.start if move.gap is None else move.gap.until)
+            skipped = OffsetRange(0, offset_range.start if move.gap is None else move.gap.until)
             self.moves[tp] = move._replace(gap=skipped)
 
-    def _is_there(self, tp: TopicPartition, span: OffsetRange) -> bool:
+    def _is_there(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
         """Whether the log reaches as far as the range, as far as Kafka was asked."""
         end = self._plan.log_ends.get(tp)
         if end is None and self._plan.asked:
-            self.errors.add(BatchErrorKind.GONE, tp, span)
-        elif end is not None and end < span.until:
-            self.errors.add(BatchErrorKind.CUT_BACK, tp, OffsetRange(end, span.until))
+            self.errors.add(BatchErrorKind.GONE, tp, offset_range)
+        elif end is not None and end < offset_range.until:
+            self.errors.add(BatchErrorKind.CUT_BACK, tp, OffsetRange(end, offset_range.until))
         else:
             return True
         return False
@@ -273,61 +281,61 @@ class _BatchCheck:
     def _continue(
         self,
         tp: TopicPartition,
-        span: OffsetRange,
+        offset_range: OffsetRange,
         head: Head | None,
         reached: int,
         verdict: BatchVerdict,
     ) -> None:
         """Take a range that starts at what was reached, or beyond."""
-        start, until = span
+        start, until = offset_range
         there = max(start, min(self._plan.log_starts.get(tp, 0), until))
         gap = OffsetRange(reached, there) if there > reached else None
         if gap is not None and not self._accept:
             self.errors.add(BatchErrorKind.GAP if start > reached else BatchErrorKind.LOST, tp, gap)
             return
         moved = None if start == until else verdict
-        self.moves[tp] = self._move(tp, span, moved, head, gap)
+        self.moves[tp] = self._move(tp, offset_range, moved, head, gap)
 
     def judge_number(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Judge a batch without new offsets: its heads are marked with its number."""
         plan, strays = self._plan, {}
-        for tp, span in ranges.items():
+        for tp, offset_range in ranges.items():
             head = self._applied.get(tp)
             if self._is_recreated(tp, head):
-                self._begin_recreated(tp, span, head)
+                self._begin_recreated(tp, offset_range, head)
                 self.continues |= tp in self.moves
             elif head is None:
-                self._begin(tp, span)
-            elif head.range.until != span.start:
-                strays[tp] = (span, head)  # it is judged by its next offsets
+                self._begin(tp, offset_range)
+            elif head.range.until != offset_range.start:
+                strays[tp] = (offset_range, head)  # it is judged by its next offsets
             elif head.query_id != plan.query_id or head.batch_id < plan.batch_id:
-                self.moves[tp] = self._move(tp, span, None, head)
+                self.moves[tp] = self._move(tp, offset_range, None, head)
                 self.continues = True
             elif head.batch_id == plan.batch_id:
-                self.replayed[tp] = span
+                self.replayed[tp] = offset_range
             else:
                 self.errors.add(
-                    BatchErrorKind.OLDER, tp, span, f"the sink has batch {head.batch_id}"
+                    BatchErrorKind.OLDER, tp, offset_range, f"the sink has batch {head.batch_id}"
                 )
         if not self.moves and not self.replayed:
             # Nothing would identify a repetition of this batch, so its rows may not be written.
-            for tp, (span, head) in strays.items():
-                self._judge_stray(tp, span, head)
+            for tp, (offset_range, head) in strays.items():
+                self._judge_stray(tp, offset_range, head)
 
-    def _judge_stray(self, tp: TopicPartition, span: OffsetRange, head: Head) -> None:
-        start, reached = span.start, head.range.until
+    def _judge_stray(self, tp: TopicPartition, offset_range: OffsetRange, head: Head) -> None:
+        start, reached = offset_range.start, head.range.until
         if start < reached:
             self.errors.add(BatchErrorKind.BEHIND, tp, OffsetRange(start, reached))
         elif not self._accept:
             self.errors.add(BatchErrorKind.GAP, tp, OffsetRange(reached, start))
         else:
-            self.moves[tp] = self._move(tp, span, None, head, OffsetRange(reached, start))
+            self.moves[tp] = self._move(tp, offset_range, None, head, OffsetRange(reached, start))
             self.continues = True
 
     def _move(
         self,
         tp: TopicPartition,
-        span: OffsetRange,
+        offset_range: OffsetRange,
         verdict: BatchVerdict | None,
         found: Head | None,
         gap: OffsetRange | None = None,
@@ -335,7 +343,7 @@ class _BatchCheck:
         topic_id = self._plan.topic_ids.get(tp.topic) or (found.topic_id if found else None)
         return Move(
             source=self._sources.get(tp, self._only),
-            range=span,
+            range=offset_range,
             topic_id=topic_id,
             verdict=verdict,
             found=found,
@@ -353,7 +361,7 @@ def _by_partition(plan: PlannedBatch) -> dict[TopicPartition, int]:
     """The source of each partition; empty where there is one source for all."""
     if len(plan.sources) == 1:
         return {}
-    return {tp: index for index, spans in plan.sources.items() for tp in spans}
+    return {tp: index for index, offset_ranges in plan.sources.items() for tp in offset_ranges}
 
 
 def _refuse_what_cannot_be_judged(plan: PlannedBatch, name: str) -> None:

@@ -16,10 +16,10 @@ from eo_listener.foreach_batch.batch_guard import (
     is_of_another_topic,
     judge_batch,
 )
-from eo_listener.foreach_batch.first_batch import Elsewhere, is_unknown
+from eo_listener.foreach_batch.first_batch import OtherHeads, is_unknown
 from eo_listener.foreach_batch.frames import Frames
 from eo_listener.foreach_batch.judgement import Judgement
-from eo_listener.foreach_batch.ledger_names import OF_THIS_PROCESS, Runs
+from eo_listener.foreach_batch.ledger_names import OF_THIS_PROCESS, LedgerNames
 from eo_listener.foreach_batch.query_start import from_the_beginning
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
 from eo_listener.model.errors import ForeignWriterError, GuardError, SettingsError
@@ -77,7 +77,7 @@ class BatchRunner:
         retry: RetryLimits | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
-        runs: Runs = OF_THIS_PROCESS,
+        runs: LedgerNames = OF_THIS_PROCESS,
     ) -> None:
         _refuse(on_gap=on_gap, on_first=on_first, on_recreated=on_recreated)
         _refuse_twice(sinks)
@@ -165,9 +165,9 @@ class BatchRunner:
         self._runs.add(batch.plan.run_id, LedgerKey(sink.key, batch.name))
         return heads
 
-    def _elsewhere(
+    def _other_heads(
         self, sink: Sink, heads: Mapping[TopicPartition, Head], batch: _BatchInProgress
-    ) -> Elsewhere | None:
+    ) -> OtherHeads | None:
         """Where else the ledger has the query.
 
         Asked in the first batch of a run, as a name changes with a restart, and where a head is
@@ -182,14 +182,14 @@ class BatchRunner:
             return None
         ours = self._runs.of(plan.run_id)
         others = {key: found for key, found in moved.items() if key not in ours}
-        return Elsewhere(sink=sink.key, heads=others)
+        return OtherHeads(sink=sink.key, heads=others)
 
     def _judge(
         self, place: int, heads: Mapping[TopicPartition, Head], batch: _BatchInProgress
     ) -> _Due:
         sink = batch.sink = self._sinks[place]
-        elsewhere = self._elsewhere(sink, heads, batch)
-        if elsewhere is not None:
+        other_heads = self._other_heads(sink, heads, batch)
+        if other_heads is not None:
             batch.plan = from_the_beginning(self._plans, batch.plan, heads)
         plan = batch.plan
         judgement = judge_batch(
@@ -201,7 +201,7 @@ class BatchRunner:
             on_first=self._on_first,
             on_recreated=self._on_recreated,
             per_partition=sink.per_partition,
-            elsewhere=elsewhere,
+            other_heads=other_heads,
         )
         if place not in self._tried_of(plan):
             _refuse_another_of_the_run(plan, sink, heads, judgement)

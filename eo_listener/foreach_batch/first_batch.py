@@ -12,7 +12,7 @@ from eo_listener.model.planned_batch import PlannedBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class OtherHeads:
     """The heads that the plan's query id has moved in the ledger of a sink, under other names.
 
     `sink` is the sink's own key. Names that this run uses beside are not among them.
@@ -36,23 +36,25 @@ class Elsewhere:
 
 def is_unknown(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
     """Whether the plan reads a partition that has no head, or the ledger has no head at all."""
-    return not applied or any(tp not in applied for spans in plan.sources.values() for tp in spans)
+    return not applied or any(
+        tp not in applied for offset_ranges in plan.sources.values() for tp in offset_ranges
+    )
 
 
 def is_doubtful(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
     """Whether a partition without a head is one that earlier batches may have read of."""
     return any(
-        tp not in applied and is_late(plan, tp, span)
-        for spans in plan.sources.values()
-        for tp, span in spans.items()
+        tp not in applied and is_late(plan, tp, offset_range)
+        for offset_ranges in plan.sources.values()
+        for tp, offset_range in offset_ranges.items()
     )
 
 
 def doubt(
     plan: PlannedBatch,
     tp: TopicPartition,
-    span: OffsetRange,
-    elsewhere: Elsewhere,
+    offset_range: OffsetRange,
+    other_heads: OtherHeads,
     errors: BatchErrors,
     *,
     accept: bool,
@@ -62,21 +64,21 @@ def doubt(
     Where its query begins with it, it may: in the query's first batch, or as a new partition. With
     `accept` it may anywhere, but for rows that the store has under another name or table.
     """
-    if has_doubled(plan, tp, span, elsewhere, errors):
+    if has_doubled(plan, tp, offset_range, other_heads, errors):
         return True
-    for key, head in elsewhere.all_of(tp):
-        if key.sink != elsewhere.sink and _has_it(
-            plan, span, head
+    for key, head in other_heads.all_of(tp):
+        if key.sink != other_heads.sink and _has_it(
+            plan, offset_range, head
         ):  # its table may be this one, which was renamed
-            errors.name_old(BatchErrorKind.IN_OLD_TABLE, tp, key, head, elsewhere.sink)
+            errors.name_old(BatchErrorKind.IN_OLD_TABLE, tp, key, head, other_heads.sink)
             return True
-    lost = is_late(plan, tp, span)
-    found = elsewhere.of(tp)
+    lost = is_late(plan, tp, offset_range)
+    found = other_heads.of(tp)
     if found is not None and lost and not accept:
-        errors.name_old(BatchErrorKind.RENAMED, tp, *found, elsewhere.sink)
+        errors.name_old(BatchErrorKind.RENAMED, tp, *found, other_heads.sink)
         return True
     if lost and not accept:
-        errors.add(BatchErrorKind.UNKNOWN, tp, OffsetRange(0, span.start))
+        errors.add(BatchErrorKind.UNKNOWN, tp, OffsetRange(0, offset_range.start))
         return True
     return False
 
@@ -84,26 +86,30 @@ def doubt(
 def has_doubled(
     plan: PlannedBatch,
     tp: TopicPartition,
-    span: OffsetRange,
-    elsewhere: Elsewhere,
+    offset_range: OffsetRange,
+    other_heads: OtherHeads,
     errors: BatchErrors,
 ) -> bool:
     """Whether the same sink has the rows of a range under another name; adds it to `errors`.
 
     Also where this name has a head: a query may be renamed, and renamed back.
     """
-    found = elsewhere.of(tp)
-    if found is None or found[0].sink != elsewhere.sink or not _has_it(plan, span, found[1]):
+    found = other_heads.of(tp)
+    if (
+        found is None
+        or found[0].sink != other_heads.sink
+        or not _has_it(plan, offset_range, found[1])
+    ):
         return False
-    errors.name_old(BatchErrorKind.UNDER_OLD_NAME, tp, *found, elsewhere.sink)
+    errors.name_old(BatchErrorKind.UNDER_OLD_NAME, tp, *found, other_heads.sink)
     return True
 
 
-def _has_it(plan: PlannedBatch, span: OffsetRange, head: Head) -> bool:
+def _has_it(plan: PlannedBatch, offset_range: OffsetRange, head: Head) -> bool:
     """Whether a head of the plan's own checkpoint says that the range, or a part, was applied."""
-    return head.batch_id >= plan.batch_id or head.range.until > span.start
+    return head.batch_id >= plan.batch_id or head.range.until > offset_range.start
 
 
-def is_late(plan: PlannedBatch, tp: TopicPartition, span: OffsetRange) -> bool:
+def is_late(plan: PlannedBatch, tp: TopicPartition, offset_range: OffsetRange) -> bool:
     """Whether offsets before the range were read by an earlier batch of the checkpoint."""
-    return span.start > 0 and tp in plan.continued
+    return offset_range.start > 0 and tp in plan.continued

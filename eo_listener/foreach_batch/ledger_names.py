@@ -10,7 +10,7 @@ from eo_listener.model.ledger import LedgerKey
 _KEPT: Final = 1000  # runs; one that is older than so many others has had its first batch
 
 
-class Runs:
+class LedgerNames:
     """The ledger's names that each run has used, of the newest runs. For any thread.
 
     One function may call several `exactly_once(...)`, with a name or a table each: what the ledger
@@ -34,4 +34,4 @@ class Runs:
             return frozenset(self._names.get(run_id, ()))
 
 
-OF_THIS_PROCESS: Final = Runs()
+OF_THIS_PROCESS: Final = LedgerNames()

@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.audit.evidence import LogFacts
-from eo_listener.audit.intervals import Runs, of_offsets, runs
+from eo_listener.audit.intervals import Intervals, of_offsets, union
 from eo_listener.kafka.client import (
     SILENT,
     TIMED_OUT,
@@ -76,13 +76,15 @@ class RecordReader:
             for tp, end in snapshot.ends.items()
         }
 
-    def seen(self, partition: TopicPartition, ranges: Runs, *, committed: bool) -> Runs:
+    def visible(
+        self, partition: TopicPartition, ranges: Intervals, *, committed: bool
+    ) -> Intervals:
         """The offsets of the records in `ranges`, and of some beside them. Raises KafkaError."""
         consumer = self._consumer(committed=committed)
         found: list[OffsetRange] = []
         for wanted in _joined(ranges):
             found.extend(of_offsets(self._offsets(consumer, partition, wanted)))
-        return runs(found)
+        return union(found)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -150,7 +152,7 @@ class RecordReader:
         return found
 
 
-def _joined(ranges: Runs) -> Iterator[OffsetRange]:
+def _joined(ranges: Intervals) -> Iterator[OffsetRange]:
     """The ranges to read: those near each other as one."""
     held: OffsetRange | None = None
     for wanted in ranges:

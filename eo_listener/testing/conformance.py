@@ -166,8 +166,8 @@ class SinkConformance:
 
     def test_heads_are_exact(self) -> None:
         """Offsets and batches beyond 32 bits, and a topic id that is not known, come back so."""
-        spans = {_TP: OffsetRange(_FAR, _FAR + 1), _OTHER: OffsetRange(0, 0)}
-        entry = entry_of({}, spans, batch_id=_FAR, topic_id=None)
+        ranges = {_TP: OffsetRange(_FAR, _FAR + 1), _OTHER: OffsetRange(0, 0)}
+        entry = entry_of({}, ranges, batch_id=_FAR, topic_id=None)
         with self.opened() as sink:
             sink.applied(QUERY)
             self.write(sink, entry)
@@ -175,11 +175,11 @@ class SinkConformance:
 
     def test_many_partitions(self) -> None:
         """A batch of a thousand partitions moves each of them."""
-        spans = {TopicPartition("wide", number): OffsetRange(0, 1) for number in range(1000)}
+        ranges = {TopicPartition("wide", number): OffsetRange(0, 1) for number in range(1000)}
         with self.opened() as sink:
             sink.applied(QUERY)
-            self.write(sink, entry_of({}, spans), [])
-            later = {tp: OffsetRange(1, 2) for tp in spans}
+            self.write(sink, entry_of({}, ranges), [])
+            later = {tp: OffsetRange(1, 2) for tp in ranges}
             second = entry_of(sink.applied(QUERY), later, batch_id=1)
             self.write(sink, second, [])
         self.check([], heads_of(second))
@@ -214,7 +214,7 @@ class SinkConformance:
         """Another offset, batch, query id or run in the ledger, or a missing head, refuses all."""
         first = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 2)})
         there = heads_of(first)
-        spans = {_OTHER: OffsetRange(2, 4), _TP: OffsetRange(2, 4)}
+        ranges = {_OTHER: OffsetRange(2, 4), _TP: OffsetRange(2, 4)}
         wrong = (
             replace(there[_TP], range=OffsetRange(0, 1)),
             replace(there[_TP], batch_id=7),
@@ -225,15 +225,15 @@ class SinkConformance:
             sink.applied(QUERY)
             self.write(sink, first)
             for head in wrong:
-                self.check_refused(sink, entry_of({**there, _TP: head}, spans, batch_id=1))
-                turned = dict(reversed(spans.items()))
+                self.check_refused(sink, entry_of({**there, _TP: head}, ranges, batch_id=1))
+                turned = dict(reversed(ranges.items()))
                 self.check_refused(sink, entry_of({**there, _TP: head}, turned, batch_id=1))
-            self.check_refused(sink, entry_of({_OTHER: there[_OTHER]}, spans, batch_id=1))
+            self.check_refused(sink, entry_of({_OTHER: there[_OTHER]}, ranges, batch_id=1))
             extra = TopicPartition("flights", 2)
-            unknown = entry_of({**there, extra: there[_TP]}, {**spans, extra: OffsetRange(2, 3)})
+            unknown = entry_of({**there, extra: there[_TP]}, {**ranges, extra: OffsetRange(2, 3)})
             self.check_refused(sink, unknown)
             self.check(rows_of(first), there)
-            second = entry_of(there, spans, batch_id=1)
+            second = entry_of(there, ranges, batch_id=1)
             self.write(sink, second)
         self.check([*rows_of(first), *rows_of(second)], heads_of(second))
 
@@ -284,8 +284,8 @@ class SinkConformance:
             with self.opened(f"rows of {word}") as sink:
                 tp = TopicPartition(word, 3)
                 sink.applied(word)
-                span = OffsetRange(0, 1)
-                entry = entry_of({}, {tp: span}, query=word, run_id=word, topic_id=word)
+                one_range = OffsetRange(0, 1)
+                entry = entry_of({}, {tp: one_range}, query=word, run_id=word, topic_id=word)
                 self.write(sink, entry)
                 assert dict(sink.applied(word)) == heads_of(entry), f"query {word!r}"
                 after = entry_of(heads_of(entry), {tp: OffsetRange(1, 2)}, query=word, run_id=word)
@@ -352,7 +352,7 @@ class SinkConformance:
         second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
         before = (sorted(rows_of(first)), heads_of(first))
         after = (sorted([*rows_of(first), *rows_of(second)]), heads_of(second))
-        seen: list[tuple[str, bool, bool]] = []
+        checked: list[tuple[str, bool, bool]] = []
         with self.opened() as sink, self.opened() as reader:
             sink.applied(QUERY)
             self.write(sink, first)
@@ -360,15 +360,15 @@ class SinkConformance:
             def snapshot(point: str) -> None:
                 if point.startswith("sink."):
                     now = (sorted(self.read_rows(_TARGET)), dict(reader.applied(QUERY)))
-                    seen.append((point, now == before, now == after))
+                    checked.append((point, now == before, now == after))
 
             with hooked(snapshot):
                 self.write(sink, second)
-        for point, is_before, is_after in seen:
+        for point, is_before, is_after in checked:
             assert is_before or is_after, f"at {point} rows and heads do not belong together"
             if point in (*self.fault_points, *self.fault_points_after):  # else it may be either
                 assert is_after == (point in self.fault_points_after), f"at {point}"
-        assert len(seen) >= len(self.fault_points)
+        assert len(checked) >= len(self.fault_points)
 
     def test_of_two_writers_one_wins(self) -> None:
         """Two drivers that write the same range at the same time: one does, one is refused."""
@@ -377,9 +377,9 @@ class SinkConformance:
         with self.opened() as one, self.opened() as two:
             one.applied(QUERY)
             for number in range(4):
-                span = {_TP: OffsetRange(number, number + 1)}
+                one_range = {_TP: OffsetRange(number, number + 1)}
                 runs = [
-                    entry_of(heads, span, batch_id=number, run_id=f"{name}-{number}")
+                    entry_of(heads, one_range, batch_id=number, run_id=f"{name}-{number}")
                     for name in ("one", "two")
                 ]
                 frames = [self.make_frame(rows_of(entry)) for entry in runs]

@@ -32,7 +32,7 @@ QUERY = "flights"
 
 def entry_of(
     heads: Heads,
-    spans: Mapping[TopicPartition, OffsetRange],
+    ranges: Mapping[TopicPartition, OffsetRange],
     *,
     batch_id: int = 0,
     query: str = QUERY,
@@ -40,20 +40,20 @@ def entry_of(
     topic_id: str | None = "tv9Lg1mUQ5mX5yWk4vcVXA",
     gap: OffsetRange | None = None,
 ) -> Entry:
-    """Return the entry of a batch with `spans`, which has found `heads`; nothing is judged.
+    """Return the entry of a batch with `ranges`, which has found `heads`; nothing is judged.
 
     `gap` is accepted in each of its moves.
     """
     moves = {
         tp: Move(
             source=0,
-            range=span,
+            range=offset_range,
             topic_id=topic_id,
-            verdict=_verdict(span, heads.get(tp)),
+            verdict=_verdict(offset_range, heads.get(tp)),
             found=heads.get(tp),
             gap=gap,
         )
-        for tp, span in spans.items()
+        for tp, offset_range in ranges.items()
     }
     return Entry(query=query, query_id="query-1", run_id=run_id, batch_id=batch_id, moves=moves)
 
@@ -67,8 +67,8 @@ def rows_of(entry: Entry, word: str = "") -> list[Row]:
     ]
 
 
-def _verdict(span: OffsetRange, found: Head | None) -> BatchVerdict | None:
-    if span.start == span.until:
+def _verdict(offset_range: OffsetRange, found: Head | None) -> BatchVerdict | None:
+    if offset_range.start == offset_range.until:
         return None
     return BatchVerdict.FIRST if found is None else BatchVerdict.NEXT
 

@@ -30,14 +30,14 @@ KEPT = 1000  # entries of history, of each sink
 class MemoryStore:
     """Rows, heads and history, by the sink's key; each changes with a transaction's commit alone.
 
-    One transaction at a time can move heads: another waits for it `patience` seconds.
+    One transaction at a time can move heads: another waits for it `lock_timeout` seconds.
     """
 
-    def __init__(self, *, patience: float = 5.0) -> None:
+    def __init__(self, *, lock_timeout: float = 5.0) -> None:
         self.rows: dict[str, list[Any]] = {}
         self.heads: Ledger = {}
         self.history: dict[str, list[tuple[Entry, Applied]]] = {}
-        self.patience = patience
+        self.lock_timeout = lock_timeout
         self.late: Transaction | None = None
         self.lock = threading.Lock()
 
@@ -120,10 +120,10 @@ class Transaction:
         late, self._store.late = self._store.late, None
         if late is not None:
             late.commit()
-        if not self._store.lock.acquire(timeout=self._store.patience):
+        if not self._store.lock.acquire(timeout=self._store.lock_timeout):
             raise SinkLockedError(
                 "another transaction of the store in memory has not ended in "
-                f"{self._store.patience:g} s",
+                f"{self._store.lock_timeout:g} s",
                 fix="End it, or wait for longer",
             )
         self._locked = True

@@ -7,21 +7,21 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.audit.intervals import Runs, common, of_offsets, runs, without
+from eo_listener.audit.intervals import Intervals, common, of_offsets, union, without
 from eo_listener.model.offsets import OffsetRange
 
 OFFSETS = st.sets(st.integers(0, 40))
 
 
-def made(offsets: set[int]) -> Runs:
+def made(offsets: set[int]) -> Intervals:
     return of_offsets(sorted(offsets))
 
 
-def members(found: Runs) -> set[int]:
+def members(found: Intervals) -> set[int]:
     return {offset for start, until in found for offset in range(start, until)}
 
 
-def assert_canonical(found: Runs) -> None:
+def assert_canonical(found: Intervals) -> None:
     assert all(span.start < span.until for span in found)
     assert all(one.until < two.start for one, two in pairwise(found))
 
@@ -33,7 +33,7 @@ def test_they_are_sets(one: set[int], other: set[int]) -> None:
     for found, expected in (
         (common(left, right), one & other),
         (without(left, right), one - other),
-        (runs([*left, *right]), one | other),
+        (union([*left, *right]), one | other),
     ):
         assert members(found) == expected
         assert_canonical(found)
@@ -42,6 +42,6 @@ def test_they_are_sets(one: set[int], other: set[int]) -> None:
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8))
 def test_any_spans_make_runs(spans: list[tuple[int, int]]) -> None:
     """Spans in any order, overlapping, empty or turned about, become runs."""
-    found = runs(OffsetRange(*span) for span in spans)
+    found = union(OffsetRange(*span) for span in spans)
     assert members(found) == {offset for start, until in spans for offset in range(start, until)}
     assert_canonical(found)

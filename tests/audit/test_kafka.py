@@ -73,7 +73,7 @@ def produce(servers: str, topic: str, keys: Iterable[object], *, then: str = "co
 def counted(findings: Iterable[AuditFinding]) -> Answer:
     found: Answer = {}
     for finding in findings:
-        size = finding.span.until - finding.span.start
+        size = finding.range.until - finding.range.start
         found[finding.kind] = found.get(finding.kind, 0) + size
     return found
 
@@ -106,7 +106,7 @@ def test_transactions(servers: str) -> None:
         (facts,) = reader.facts([tp]).values()
         assert (facts.start, facts.stable, facts.end) == (0, 27, 30)
         assert facts.compacted is False
-        claim = {tp: AppliedRange(span=OffsetRange(0, 27), topic_id=facts.topic_id)}
+        claim = {tp: AppliedRange(range=OffsetRange(0, 27), topic_id=facts.topic_id)}
         good = rows(topic, (0, 10), (17, 27))
         healthy = prove(claim, good, reader, read_committed=True)
         assert counted(healthy) == {AuditFindingKind.MARKER: 2, AuditFindingKind.ABORTED: 5}
@@ -124,7 +124,7 @@ def test_transactions(servers: str) -> None:
         }
         every = rows(topic, (0, 10), (11, 16), (17, 27))
         assert counted(prove(claim, every, reader)) == {AuditFindingKind.MARKER: 2}
-        beyond = {tp: AppliedRange(span=OffsetRange(0, 32))}
+        beyond = {tp: AppliedRange(range=OffsetRange(0, 32))}
         assert counted(prove(beyond, good, reader, read_committed=True)) == {
             AuditFindingKind.MARKER: 2,
             AuditFindingKind.ABORTED: 5,
@@ -143,13 +143,13 @@ def test_retention_and_a_topic_recreated(servers: str) -> None:
     topics.forget_before(topic, {0: 4})
     with reading(servers) as reader:
         (facts,) = reader.facts([tp]).values()
-        claim = {tp: AppliedRange(span=OffsetRange(0, 10), topic_id=facts.topic_id)}
+        claim = {tp: AppliedRange(range=OffsetRange(0, 10), topic_id=facts.topic_id)}
         assert prove(claim, rows(topic, (0, 10)), reader) == ()
         assert counted(prove(claim, rows(topic, (2, 10)), reader)) == {
             AuditFindingKind.RETENTION: 2
         }
         topics.delete(topic)
-        gone = {TopicPartition("nosuch", 0): AppliedRange(span=OffsetRange(0, 2))}
+        gone = {TopicPartition("nosuch", 0): AppliedRange(range=OffsetRange(0, 2))}
         assert counted(prove(gone, [], reader)) == {AuditFindingKind.GONE: 2}
         topics.create_as(topic, partitions=1)
         topics.fill(topic, 10)
@@ -201,8 +201,8 @@ def judged(reader: RecordReader, topic: str) -> tuple[AuditFinding, ...]:
     """A query that begins now and reads committed: its rows are what it is shown."""
     tp = TopicPartition(topic, 0)
     (facts,) = reader.facts([tp]).values()
-    claim = {tp: AppliedRange(span=OffsetRange(0, facts.end), topic_id=facts.topic_id)}
-    shown = reader.seen(tp, (OffsetRange(0, facts.end),), committed=True)
+    claim = {tp: AppliedRange(range=OffsetRange(0, facts.end), topic_id=facts.topic_id)}
+    shown = reader.visible(tp, (OffsetRange(0, facts.end),), committed=True)
     return prove(claim, rows(topic, *shown), reader, read_committed=True)
 
 
@@ -212,5 +212,5 @@ def test_a_kafka_that_is_away() -> None:
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
         reader.facts([TopicPartition("t", 0)])
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
-        reader.seen(TopicPartition("t", 0), (OffsetRange(0, 3),), committed=True)
+        reader.visible(TopicPartition("t", 0), (OffsetRange(0, 3),), committed=True)
     reader.close()

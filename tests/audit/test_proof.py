@@ -17,12 +17,12 @@ from eo_listener.audit import (
     prove,
     read_rows,
 )
-from eo_listener.audit.intervals import Runs, of_offsets
+from eo_listener.audit.intervals import Intervals, of_offsets
 from eo_listener.model.errors import FormatError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 TP = TopicPartition("t", 0)
-CLAIM = AppliedRange(span=OffsetRange(0, 10), topic_id="one")
+CLAIM = AppliedRange(range=OffsetRange(0, 10), topic_id="one")
 LOG = LogFacts(start=0, stable=10, end=10, topic_id="one", compacted=False)
 ALL = frozenset(range(10))
 
@@ -39,12 +39,12 @@ class Log:
         self._facts = facts
         self._shown = of_offsets(sorted(shown))
         self._committed = self._shown if committed is None else of_offsets(sorted(committed))
-        self.asked: list[Runs] = []
+        self.asked: list[Intervals] = []
 
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
         return dict.fromkeys(partitions, self._facts) if self._facts is not None else {}
 
-    def seen(self, partition: TopicPartition, spans: Runs, *, committed: bool) -> Runs:
+    def visible(self, partition: TopicPartition, spans: Intervals, *, committed: bool) -> Intervals:
         self.asked.append(spans)
         return self._committed if committed else self._shown
 
@@ -55,12 +55,12 @@ def found(
     rows = [(TP.topic, TP.partition, offset) for offset in offsets]
     findings = prove({TP: claim}, rows, log, read_committed=read_committed)
     assert all(finding.partition == TP for finding in findings)
-    return [(finding.kind, finding.span) for finding in findings]
+    return [(finding.kind, finding.range) for finding in findings]
 
 
 def test_a_finding_says_where_and_what() -> None:
     """In one line."""
-    finding = AuditFinding(kind=AuditFindingKind.MISSING, partition=TP, span=OffsetRange(4, 5))
+    finding = AuditFinding(kind=AuditFindingKind.MISSING, partition=TP, range=OffsetRange(4, 5))
     assert str(finding) == "t-0 4..5: in Kafka and not in the store"
 
 
@@ -185,7 +185,7 @@ def test_a_loss_that_was_compacted_since_is_not_explained() -> None:
     for transactional in (False, None):
         facts = replace(LOG, compacted=True, transactional=transactional)
         (finding,) = prove(claim, rows, Log(facts, range(3)))
-        assert (finding.span, finding.gravity) == (OffsetRange(3, 10), Gravity.UNPROVABLE)
+        assert (finding.range, finding.gravity) == (OffsetRange(3, 10), Gravity.UNPROVABLE)
 
 
 def test_memory_grows_with_the_gaps_alone() -> None:
@@ -193,7 +193,7 @@ def test_memory_grows_with_the_gaps_alone() -> None:
 
     def peak(step: int, rows: int) -> int:
         tracemalloc.start()
-        claim = {TP: AppliedRange(span=OffsetRange(0, step * rows))}
+        claim = {TP: AppliedRange(range=OffsetRange(0, step * rows))}
         read_rows(claim, (("t", 0, step * number) for number in range(rows)))
         taken = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -216,7 +216,7 @@ def test_partitions_without_a_claim_or_without_rows() -> None:
     """A partition that only the store or only the ledger knows is judged too."""
     other = TopicPartition("u", 3)
     findings = prove({TP: CLAIM}, [("u", 3, 5)], Log(LOG))
-    assert [(f.kind, f.partition, f.span) for f in findings] == [
+    assert [(f.kind, f.partition, f.range) for f in findings] == [
         (AuditFindingKind.TAIL, TP, OffsetRange(0, 10)),
         (AuditFindingKind.UNCLAIMED, other, OffsetRange(5, 6)),
     ]

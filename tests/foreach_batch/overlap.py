@@ -8,7 +8,7 @@ from typing import Any
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.frames import Frames
-from eo_listener.foreach_batch.ledger_names import Runs
+from eo_listener.foreach_batch.ledger_names import LedgerNames
 from eo_listener.model.events import Event
 from eo_listener.model.observers import Observers
 from eo_listener.model.protocols import Sink
@@ -56,7 +56,7 @@ class Overlap:
             sinks,
             self.frames,
             observers=Observers(self.events.append) if who == _NEW else None,
-            runs=Runs(),
+            runs=LedgerNames(),
         )
 
         def work() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.ledger_names import Runs
+from eo_listener.foreach_batch.ledger_names import LedgerNames
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model import fault_points
 from eo_listener.model.errors import StorageError
@@ -154,7 +154,7 @@ class Stage:
     events: list[Event] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
     took: float = 0.0
-    runs: Runs = field(default_factory=Runs)
+    runs: LedgerNames = field(default_factory=LedgerNames)
 
     def batches(self, **how: Any) -> BatchRunner:
         """The steps, as a driver that starts now would have them."""

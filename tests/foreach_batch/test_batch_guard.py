@@ -12,7 +12,7 @@ import pytest
 from eo_listener import exactly_once, starting_offsets
 from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
 from eo_listener.foreach_batch.batch_guard import judge_batch
-from eo_listener.foreach_batch.first_batch import Elsewhere
+from eo_listener.foreach_batch.first_batch import OtherHeads
 from eo_listener.model.errors import (
     GapError,
     GuardError,
@@ -397,7 +397,7 @@ def test_the_gravest_of_a_batch_is_raised_with_all_its_partitions(least: int) ->
         del heads[TopicPartition("t", 4)]
     plan = plan_of(ranges, continued=frozenset(ranges))
     with pytest.raises(GuardError) as raised:
-        judged(plan, heads, elsewhere=Elsewhere(sink="delays", heads={}))
+        judged(plan, heads, other_heads=OtherHeads(sink="delays", heads={}))
     assert type(raised.value) is error
     assert set(raised.value.ranges) == (set(named) or {P2})
 

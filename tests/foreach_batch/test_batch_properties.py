@@ -50,7 +50,7 @@ def test_every_offset_is_there_once(
     per_partition: bool,
 ) -> None:
     """Spark repeats a batch until it is through; then each sink has each offset once, in order."""
-    plans, store, left = planned(steps), MemoryStore(patience=0.0), list(troubles)
+    plans, store, left = planned(steps), MemoryStore(lock_timeout=0.0), list(troubles)
     keys = ("a", "b")[:sinks]
     for number in plans.ranges:
         while not _through(plans, number, left, sinks=_sinks(store, keys, alone=per_partition)):

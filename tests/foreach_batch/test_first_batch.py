@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.ledger_names import Runs
+from eo_listener.foreach_batch.ledger_names import LedgerNames
 from eo_listener.model.errors import NotInLedgerError
 from eo_listener.model.events import BatchApplied, BatchReplayed
 from eo_listener.model.ledger import LedgerKey
@@ -42,7 +42,7 @@ def test_a_renamed_query_doubles_nothing(number: int) -> None:
 
 
 def test_a_query_may_be_renamed_between_two_batches() -> None:
-    """With on_first="accept", and what comes before is told to be elsewhere."""
+    """With on_first="accept", and what comes before is recorded as skipped."""
     sink = MemorySink()
     stage = stage_of(sink, continued=READ)
     stage.plans.continued = frozenset()
@@ -270,7 +270,7 @@ def test_a_query_that_is_renamed_back_doubles_nothing() -> None:
 
 def test_the_newest_runs_are_remembered() -> None:
     """A process that starts queries forever does not grow."""
-    runs = Runs()
+    runs = LedgerNames()
     keys = [LedgerKey("rows", str(number)) for number in range(3)]
     for key in keys[:2]:
         runs.add("r", key)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.foreach_batch.first_batch import Elsewhere, is_unknown
+from eo_listener.foreach_batch.first_batch import OtherHeads, is_unknown
 from eo_listener.foreach_batch.judgement import Judgement
 from eo_listener.model.errors import GapError, NotInLedgerError
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
@@ -25,19 +25,19 @@ def first(
     batch_id: int = 7,
     continued: tuple[TopicPartition, ...] = (P0, P1),
     heads: Mapping[TopicPartition, Head] | None = None,
-    elsewhere: Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None = None,
+    other_heads: Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None = None,
     log_starts: Mapping[TopicPartition, int] | None = None,
     **how: Any,
 ) -> Judgement:
-    """Judge a batch by a ledger that has `heads`, and `elsewhere` under other names."""
+    """Judge a batch by a ledger that has `heads`, and `other_heads` under other names."""
     plan = plan_of(
         ranges,
         batch_id=batch_id,
         continued=frozenset(continued),
         log_starts=log_starts or {},
     )
-    beside = Elsewhere(sink=SINK, heads=elsewhere or {})
-    return judged(plan, heads or {}, elsewhere=beside, **how)
+    beside = OtherHeads(sink=SINK, heads=other_heads or {})
+    return judged(plan, heads or {}, other_heads=beside, **how)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_rows_that_the_sink_has_under_an_old_name_are_never_written_again(
                 {P0: planned},
                 batch_id=batch_id,
                 continued=continued,
-                elsewhere=old,
+                other_heads=old,
                 on_first=on_first,
             )
         assert raised.value.ranges == {P0: OffsetRange(*head)}
@@ -146,11 +146,13 @@ def test_another_name_that_ends_where_the_batch_begins_is_reported() -> None:
     """Nothing would be lost: the old name goes on, or by consent the new one."""
     old = {OLD: {P0: head_of(0, 5)}}
     with pytest.raises(NotInLedgerError, match="under another name") as raised:
-        first({P0: (5, 9)}, elsewhere=old)
+        first({P0: (5, 9)}, other_heads=old)
     assert raised.value.ranges == {P0: OffsetRange(0, 5)}
     assert 'name="old"' in str(raised.value)
     assert "has it already" not in str(raised.value)
-    assert first({P0: (5, 9)}, elsewhere=old, on_first="accept").skipped == {P0: OffsetRange(0, 5)}
+    assert first({P0: (5, 9)}, other_heads=old, on_first="accept").skipped == {
+        P0: OffsetRange(0, 5)
+    }
 
 
 @pytest.mark.parametrize("continued", [(), (P0,)])
@@ -159,7 +161,7 @@ def test_another_name_that_has_nothing_of_a_partition_does_not_stop_its_beginnin
 ) -> None:
     """Its head was made by an empty range, and the batch begins at offset 0."""
     old = {OLD: {P0: head_of(0, 0)}}
-    found = first({P0: (0, 5)}, elsewhere=old, continued=continued)
+    found = first({P0: (0, 5)}, other_heads=old, continued=continued)
     assert found.entry.moves[P0].verdict is BatchVerdict.FIRST
     assert not found.skipped
 
@@ -168,9 +170,9 @@ def test_another_table_is_reported_and_may_be_left() -> None:
     """The table or its schema was renamed between two batches: a new one begins by consent."""
     there = {TABLE: {P0: head_of(0, 5, batch_id=6)}}
     with pytest.raises(NotInLedgerError, match=r"of public\.old") as raised:
-        first({P0: (5, 9)}, elsewhere=there)
+        first({P0: (5, 9)}, other_heads=there)
     assert "UPDATE" not in str(raised.value)
-    assert first({P0: (5, 9)}, elsewhere=there, on_first="accept").verdict is BatchVerdict.FIRST
+    assert first({P0: (5, 9)}, other_heads=there, on_first="accept").verdict is BatchVerdict.FIRST
 
 
 @pytest.mark.parametrize(
@@ -184,14 +186,14 @@ def test_rows_that_another_table_has_are_not_written_by_consent(
     there = {key: {P0: head_of(*head, batch_id=batch_id)}}
     both = {TABLE: {P0: head_of(0, 5, batch_id=batch_id - 1)}, **there}
     continued = (P0,) if batch_id else ()
-    for elsewhere in (there, both if batch_id else there):
+    for other_heads in (there, both if batch_id else there):
         for on_first in ("fail", "accept"):
             with pytest.raises(NotInLedgerError, match="another table of the store") as raised:
                 first(
                     {P0: planned},
                     batch_id=batch_id,
                     continued=continued,
-                    elsewhere=elsewhere,
+                    other_heads=other_heads,
                     on_first=on_first,
                 )
             assert raised.value.ranges == {P0: OffsetRange(*head)}
@@ -209,14 +211,14 @@ def test_of_several_names_that_of_the_same_sink_counts() -> None:
     }
     for order in (both, dict(reversed(both.items()))):
         with pytest.raises(NotInLedgerError, match="has it already") as raised:
-            first({P0: (5, 9)}, elsewhere=order, on_first="accept")
+            first({P0: (5, 9)}, other_heads=order, on_first="accept")
         assert raised.value.ranges == {P0: OffsetRange(5, 9)}
 
 
 def test_another_name_of_other_partitions_says_nothing() -> None:
     """A head is compared with its own partition."""
     old = {OLD: {P2: head_of(0, 9, batch_id=9)}}
-    assert first({P0: (0, 5)}, continued=(), elsewhere=old).verdict is BatchVerdict.FIRST
+    assert first({P0: (0, 5)}, continued=(), other_heads=old).verdict is BatchVerdict.FIRST
 
 
 def test_only_what_the_ledger_lacks_is_asked_for() -> None:

@@ -17,7 +17,7 @@ class Suite(SinkConformance):
 
     def __init__(self, kind: type[Broken]) -> None:
         self.kind = kind
-        self.store = MemoryStore(patience=0.2)
+        self.store = MemoryStore(lock_timeout=0.2)
 
     def open_sink(self, target: str) -> Broken:
         """Open a sink on the one store."""

@@ -169,10 +169,10 @@ def _refuse_recreated(
 def _refuse_vanished(origin: Origin, partitions: Collection[TopicPartition]) -> None:
     gone = sorted(origin.offsets.keys() - set(partitions))
     if gone:
-        spans = {tp: OffsetRange(origin.offsets[tp], origin.offsets[tp]) for tp in gone}
+        ranges = {tp: OffsetRange(origin.offsets[tp], origin.offsets[tp]) for tp in gone}
         raise PartitionVanishedError(
-            f"Kafka lacks partitions for which {origin.what} has offsets: {_listed(spans)}",
-            ranges=spans,
+            f"Kafka lacks partitions for which {origin.what} has offsets: {_listed(ranges)}",
+            ranges=ranges,
             cause="the topic was deleted, or recreated with fewer partitions; or this is another "
             "cluster",
             fix="Check the bootstrap servers; name the topics that the new query reads in topics=; "
@@ -191,5 +191,5 @@ def _refuse_beyond(origin: Origin, beyond: Mapping[TopicPartition, OffsetRange])
     )
 
 
-def _listed(spans: Mapping[TopicPartition, OffsetRange]) -> str:
-    return few(f"{tp} {span}" for tp, span in spans.items())
+def _listed(ranges: Mapping[TopicPartition, OffsetRange]) -> str:
+    return few(f"{tp} {offset_range}" for tp, offset_range in ranges.items())

@@ -56,11 +56,11 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
             _refuse_moving(name)
         partitions = plan.queryExecution().toRdd().partitions()
         found = tuple(_range(partition) for partition in partitions)
-    seen: set[TopicPartition] = set()
+    read: set[TopicPartition] = set()
     for tp, _ in found:
-        if tp in seen:
+        if tp in read:
             raise _refused(f"several tasks read {tp}", _SPLIT)
-        seen.add(tp)
+        read.add(tp)
     return found
 
 

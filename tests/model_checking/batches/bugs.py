@@ -319,7 +319,7 @@ BUGS = (
     Bug("no answer taken for failure", "answers", ((SinkWriter, "_found_out", _failure),)),
     Bug("head read again at the write", "zombie", ((SinkWriter, "write", _reread),)),
     Bug("some landed taken for all", "alone in doubt", ((SinkWriter, "_missing", _some_is_all),)),
-    Bug("first in an emptied store", "emptied store", ((BatchRunner, "_elsewhere", _not_asked),)),
+    Bug("first in an emptied store", "emptied store", ((BatchRunner, "_other_heads", _not_asked),)),
     Bug(
         "first under a new name",
         "renamed",

@@ -12,7 +12,7 @@ from typing import Any
 
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.ledger_names import Runs
+from eo_listener.foreach_batch.ledger_names import LedgerNames
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.errors import EoListenerError
 from eo_listener.model.ledger import Applied, Entry, Head
@@ -249,7 +249,7 @@ def play(how: How, name: str, batch_id: int, answers: tuple[Answer, ...]) -> Sta
         retry=RETRY,
         sleep=slept.append,
         clock=lambda: sum(slept),
-        runs=Runs(),
+        runs=LedgerNames(),
     )
     try:
         steps.run(tape, batch_id)
