@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -39,7 +38,6 @@ from eo_listener.spark.jvm.absent import NoQueries
 
 if TYPE_CHECKING:
     from eo_listener.spark.jvm.driver import Driver
-    from eo_listener.spark.jvm.running_query import RunningQuery
 
 logger = logging.getLogger("eo_listener")
 
@@ -47,31 +45,6 @@ _DRAIN = 5.0  # seconds for Spark to deliver the last events, of the time that a
 # Strong references: `spark.streams.addListener(OffsetCommitListener())` leaves none elsewhere, and
 # what nobody refers to could not be closed at the end of the program.
 _open: set[OffsetCommitListener] = set()
-
-
-class _EventHandler:
-    """What Spark's one thread for all listeners calls: hands over, and returns at once."""
-
-    def __init__(self, driver: Driver | None, service: CommitService) -> None:
-        self._driver = driver
-        self._service = service
-
-    def started(self, query: RunningQuery) -> None:
-        """Hold the query, to be asked by the tracker: its sources do not exist yet."""
-        if self._driver is not None:
-            self._driver.queries.started(query)
-        self._service.started(query.query_id, query.run_id, query.name)
-
-    def progressed(self, text: str) -> None:
-        """Hand the JSON of a progress event over."""
-        self._service.progressed(text)
-
-    def idle(self, query_id: str, run_id: str) -> None:
-        """An idle query has nothing new to commit; `recommit_interval` keeps what it has."""
-
-    def terminated(self, query_id: str, run_id: str, exception: str | None) -> None:  # noqa: ARG002  # the protocol's
-        """Hand over that a run has ended."""
-        self._service.ended(run_id)
 
 
 class _ConnectRuns:
@@ -172,7 +145,6 @@ class OffsetCommitListener(StreamingQueryListener):
             observers,
             shim_client=None if driver is None else driver.shim_client,
         )
-        self._handler = _EventHandler(driver, self._service)
         self._connect_runs = _ConnectRuns()
         _open.add(self)
 
@@ -183,21 +155,17 @@ class OffsetCommitListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
         """Take the event's JSON; returns at once."""
         self._connect_runs.began(str(event.progress.runId))
-        self._handler.progressed(event.progress.json)
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
-        """Take the ids; returns at once."""
-        self._handler.idle(str(event.id), str(event.runId))
+        self._service.progressed(event.progress.json)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
-        """Take the ids; returns at once."""
-        self._handler.terminated(str(event.id), str(event.runId), event.exception)
+        """Take the run's id; returns at once."""
+        self._service.ended(str(event.runId))
         self._connect_runs.ended(str(event.runId))
 
     @property
     def _jlistener(self) -> Any:
         """What classic PySpark registers in the JVM; pyspark's own costs 80 calls an event."""
-        return None if self._driver is None else self._driver.listener(self._handler)
+        return None if self._driver is None else self._driver.listener(self._service)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all that Spark has processed so far is committed; say whether it is.

@@ -63,7 +63,7 @@ class Driver:
         """
         session = SparkSession._instantiatedSession  # noqa: SLF001  # as pyspark itself asks
         if self._java_listener is None or session is not self._session:
-            self._java_listener = wrap(receiver, session)
+            self._java_listener = wrap(receiver, self.queries.hold, session)
             self._session = session
             if session is not None:
                 self.queries.attach(session)

@@ -69,24 +69,28 @@ _BEFORE_PROGRESS: Final = '{"progress":'
 class Receiver(Protocol):
     """What the events are handed to, on a thread of Spark: every method must return at once."""
 
-    def started(self, query: RunningQuery) -> None:
-        """A query begins: on its own thread, before its sources exist, so do no I/O."""
+    def started(self, query_id: str, run_id: str, name: str | None) -> None:
+        """A run begins: on the query's own thread, before its sources exist, so do no I/O."""
 
     def progressed(self, text: str) -> None:
         """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
 
-    def idle(self, query_id: str, run_id: str) -> None:
-        """A query found no new data for a while."""
-
-    def terminated(self, query_id: str, run_id: str, exception: str | None) -> None:
-        """A run has ended, with Spark's text of the error that ended it."""
+    def ended(self, run_id: str) -> None:
+        """A run has ended."""
 
 
-def wrap(receiver: Receiver, session: SparkSession | None = None) -> Any:
+def wrap(
+    receiver: Receiver,
+    hold: Callable[[RunningQuery], None],
+    session: SparkSession | None = None,
+) -> Any:
     """Return the Java listener that passes its events to `receiver`.
 
-    It is what `_jlistener` of a StreamingQueryListener has to be. Without `session` the newest
-    one counts. Raises JvmError when there is no session in this process.
+    `hold` is called with each query that begins, before `receiver` is: only then can it still be
+    asked when it ends at once. It is called on the query's own thread too, and must do no I/O.
+
+    The listener is what `_jlistener` of a StreamingQueryListener has to be. Without `session` the
+    newest one counts. Raises JvmError when there is no session in this process.
     """
     session = session or SparkSession._instantiatedSession  # noqa: SLF001 - getActiveSession is None on other threads
     gateway, jvm = SparkContext._gateway, SparkContext._jvm  # noqa: SLF001 - no public way to them
@@ -97,7 +101,7 @@ def wrap(receiver: Receiver, session: SparkSession | None = None) -> Any:
             fix="Start the session first, then add the listener to spark.streams",
         )
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
-    callback = _Callback(receiver, shared_state(session), jvm)
+    callback = _Callback(receiver, hold, shared_state(session), jvm)
     wrapper: Any = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
     return wrapper(callback)
 
@@ -128,8 +132,11 @@ class _Callback:
             "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
         ]
 
-    def __init__(self, receiver: Receiver, state: Any, jvm: Any) -> None:
+    def __init__(
+        self, receiver: Receiver, hold: Callable[[RunningQuery], None], state: Any, jvm: Any
+    ) -> None:
         self._receiver = receiver
+        self._hold = hold
         self._state = state
         self._jvm = jvm
         self._claims = RunClaims(jvm)
@@ -141,16 +148,16 @@ class _Callback:
         fields = json.loads(event.json())
         if execution is None or str(execution.runId().toString()) != fields["runId"]:
             raise JvmError(f"Query {fields['id']} has started, but Spark does not list it")
-        self._receiver.started(
-            RunningQuery(
-                query_id=fields["id"],
-                run_id=fields["runId"],
-                name=fields.get("name"),
-                execution=execution,
-                jvm=self._jvm,
-            )
+        query = RunningQuery(
+            query_id=fields["id"],
+            run_id=fields["runId"],
+            name=fields.get("name"),
+            execution=execution,
+            jvm=self._jvm,
         )
-        self._claims.take(fields["runId"])
+        self._hold(query)
+        self._receiver.started(query.query_id, query.run_id, query.name)
+        self._claims.take(query.run_id)
 
     @_contained
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
@@ -158,15 +165,12 @@ class _Callback:
         self._receiver.progressed(text)
         self._claims.take_from(text)
 
-    @_contained
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
-        fields = json.loads(event.json())
-        self._receiver.idle(fields["id"], fields["runId"])
+        """An idle query has nothing new to commit; `recommit_interval` keeps what it has."""
 
     @_contained
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - the name is Spark's
-        fields = json.loads(event.json())
-        self._receiver.terminated(fields["id"], fields["runId"], fields.get("exception"))
+        self._receiver.ended(json.loads(event.json())["runId"])
 
     def failed(self, method: str, error: Exception) -> None:
         """Log an exception that must not reach the JVM, once for each kind."""

@@ -22,7 +22,7 @@ class LiveQueries:
     A query is held from its start, or from the first question about it, until `forget`: Spark
     lets go of one that has ended, which may be a moment after its start (`availableNow`).
 
-    Nothing but `started` may be called on a thread of Spark.
+    Nothing but `hold` may be called on a thread of Spark.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class LiveQueries:
         """Ask this session for queries that were running before the listener was added."""
         self._session = session
 
-    def started(self, query: RunningQuery) -> None:
+    def hold(self, query: RunningQuery) -> None:
         """Hold a query; returns at once. After `close` none is held."""
         if self._closed:
             return
@@ -82,7 +82,7 @@ class LiveQueries:
         if query is None and self._session is not None:
             query = find(self._session, query_id, run_id)
             if query is not None:
-                self.started(query)
+                self.hold(query)
         return query
 
 

@@ -14,29 +14,31 @@ class Recorder:
 
     def __init__(self, fail_in: str | None = None) -> None:
         self.queries: list[RunningQuery] = []
+        self.begun: list[tuple[str, str, str | None]] = []
         self.texts: list[str] = []
-        self.idled: list[tuple[str, str]] = []
-        self.ended: list[tuple[str, str, str | None]] = []
+        self.run_ids_ended: list[str] = []
         self._fail_in = fail_in
 
     def _note(self, method: str) -> None:
         if method == self._fail_in:
             raise ValueError(f"planted in {method}")
 
-    def started(self, query: RunningQuery) -> None:
+    def hold(self, query: RunningQuery) -> None:
         self.queries.append(query)
+        self._note("hold")
+
+    def started(self, query_id: str, run_id: str, name: str | None) -> None:
+        assert [run_id] == [query.run_id for query in self.queries[-1:]], "it is held by now"
+        self.begun.append((query_id, run_id, name))
         self._note("started")
 
     def progressed(self, text: str) -> None:
         self.texts.append(text)
         self._note("progressed")
 
-    def idle(self, query_id: str, run_id: str) -> None:
-        self.idled.append((query_id, run_id))
-
-    def terminated(self, query_id: str, run_id: str, exception: str | None) -> None:
-        self.ended.append((query_id, run_id, exception))
-        self._note("terminated")
+    def ended(self, run_id: str) -> None:
+        self.run_ids_ended.append(run_id)
+        self._note("ended")
 
 
 class Forwarding(StreamingQueryListener):

@@ -208,11 +208,13 @@ def test_not_planned(
     seen: list[Any] = []
 
     class Early(Recorder):
-        def started(self, query: RunningQuery) -> None:
+        def hold(self, query: RunningQuery) -> None:
+            super().hold(query)
             seen.append(way(query))
             seen.append(query_mode(query))
 
-    listener = Forwarding(wrap(Early(), spark))
+    early = Early()
+    listener = Forwarding(wrap(early, early.hold, spark))
     spark.streams.addListener(listener)
     try:
         queries.run(plans.one())
@@ -245,7 +247,7 @@ def test_available_now_without_data(
     queries.run(data)
     queries.stop()
     recorder, live = Recorder(), LiveQueries()
-    listener = Forwarding(wrap(recorder, spark))
+    listener = Forwarding(wrap(recorder, recorder.hold, spark))
     spark.streams.addListener(listener)
     try:
         query = data.writeStream.format("noop").trigger(availableNow=True)
@@ -255,7 +257,7 @@ def test_available_now_without_data(
         spark.streams.removeListener(listener)
     assert recorder.texts == []
     (begun,) = recorder.queries
-    live.started(begun)
+    live.hold(begun)
     assert find(spark, begun.query_id, begun.run_id) is None
     asked = live.position(begun.query_id, begun.run_id)
     assert asked == both_ways(begun)
@@ -375,7 +377,7 @@ def test_real_time(spark: SparkSession, topics: Topics, plans: Plans, queries: Q
     topic, out = topics.create(partitions=1), topics.create(partitions=1)
     topics.fill(topic, 4)
     recorder = Recorder()
-    listener = Forwarding(wrap(recorder, spark))
+    listener = Forwarding(wrap(recorder, recorder.hold, spark))
     spark.streams.addListener(listener)
     key = "spark.sql.streaming.realTimeMode.minBatchDuration"
     spark.conf.set(key, "1000")

@@ -70,9 +70,7 @@ def test_not_a_query(spark: SparkSession) -> None:
     """An object of another kind than a query is a JvmError by every way."""
     live = LiveQueries()
     stranger = spark._jvm.java.lang.Object()  # type: ignore[union-attr]  # a session has a JVM
-    live.started(
-        RunningQuery(query_id="q", run_id="r", name=None, execution=stranger, jvm=spark._jvm)
-    )
+    live.hold(RunningQuery(query_id="q", run_id="r", name=None, execution=stranger, jvm=spark._jvm))
     for question in (live.options, live.mode, live.position):
         with pytest.raises(JvmError):
             question("q", "r")
@@ -82,7 +80,7 @@ def test_bound() -> None:
     """Of queries whose end was never told, the newest thousand are held."""
     live = LiveQueries()
     for number in range(1001):
-        live.started(
+        live.hold(
             RunningQuery(query_id="q", run_id=str(number), name=None, execution=None, jvm=None)
         )
     assert "0" not in live._held

@@ -193,13 +193,15 @@ def test_unplanned(
     caught: list[Exception] = []
 
     class Early(Recorder):
-        def started(self, query: RunningQuery) -> None:
+        def hold(self, query: RunningQuery) -> None:
+            super().hold(query)
             try:
                 way(query)
             except JvmError as error:
                 caught.append(error)
 
-    listener = Forwarding(wrap(Early(), spark))
+    early = Early()
+    listener = Forwarding(wrap(early, early.hold, spark))
     spark.streams.addListener(listener)
     try:
         query = start(spark.readStream.format("rate").load())
