@@ -80,7 +80,7 @@ def test_a_look_leaves_out_what_does_not_exist(store: GroupStore, topics: Topics
 
 
 def test_a_look_sees_a_topic_change(store: GroupStore, topics: Topics) -> None:
-    """A client that is kept sees partitions that were added, and a topic that was made anew."""
+    """A client that is kept sees partitions that were added, and a topic that was recreated."""
     topic, group = topics.create(partitions=1), unique("g")
     both = [T(topic, 0), T(topic, 1)]
     first = store.snapshot(group, both, timeout=8)

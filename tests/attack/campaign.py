@@ -115,7 +115,7 @@ def cases(mode: str, apis: Iterable[str], times: Iterable[int]) -> tuple[Case, .
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a case; `problems` is empty when all held."""
+    """The result of a case; `problems` is empty when all held."""
 
     case: Case
     struck: int = 0

@@ -101,7 +101,7 @@ class Proxy:
         times: int | None = 1,
         choice: Choice | None = None,
     ) -> Armed:
-        """Prepare a fault for the `nth` request from now on, and `times` in all (None: for ever).
+        """Prepare a fault for the `nth` request from now on, and `times` in all (None: forever).
 
         `api` is Kafka's name, such as "OffsetCommit". Of two faults that meet one request the
         first strikes; `choice` narrows down which requests count.

@@ -37,7 +37,7 @@ LANES = 8  # attacks at once: nearly all of their time is waiting for time-outs
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A broker with a proxy for each lane, and a topic longer than any attack will offer."""
+    """A broker with several proxies, and a topic longer than any attack will offer."""
 
     proxies: queue.SimpleQueue[Proxy]
     offsets: OffsetsTopic

@@ -1,4 +1,4 @@
-"""A leader that is away for some seconds holds a batch's look up, and does not end the query."""
+"""A leader that is away for some seconds delays a batch, and does not end the query."""
 
 from __future__ import annotations
 

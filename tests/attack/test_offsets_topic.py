@@ -72,7 +72,7 @@ def rewind(held: int) -> str:
 def test_what_breaks_the_invariant_is_found(
     commits: list[GroupCommit], problems: list[str]
 ) -> None:
-    """Back, ahead, or neither: told apart for every way in which a group can come to an offset."""
+    """Back, ahead or neither: distinguished for every way in which a group can get an offset."""
     found = audit(commits, lambda one: 100)
     assert [f"{one.problem} {one.limit}" for one in found] == problems
     for one in found:
@@ -215,7 +215,7 @@ def test_what_a_deleted_group_lost_is_seen(attacked: Attacked) -> None:
 
 @pytest.mark.kafka
 def test_reading_while_the_broker_writes_never_breaks(attacked: Attacked) -> None:
-    """A batch that is half written is left for the next look; what was seen stays as it was."""
+    """A batch that is half written is left for the next read; what was read before stays."""
     topic, group = attacked.topics.create(partitions=1), unique("g")
     partition = TopicPartition(topic, 0)
     done = threading.Event()

@@ -1,4 +1,4 @@
-"""The proxy passes all through untouched, and does to a request exactly what it was told."""
+"""The proxy passes all requests unchanged, but for the one that it was armed for."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def partitions_of(attacked: Attacked) -> list[TopicPartition]:
 
 @pytest.mark.parametrize("nth", [2, 6])
 def test_a_leader_that_is_away_for_one_of_them(attacked: Attacked, nth: int) -> None:
-    """All are asked again, and no log is missing from the answer, nor told by half."""
+    """All are asked again, and no log is missing from the answer or only half reported."""
     partitions = partitions_of(attacked)
     attacked.topics.fill(partitions[0].topic, 20)
     options = {"kafka.bootstrap.servers": attacked.servers}
@@ -51,7 +51,7 @@ def test_a_leader_that_is_away_for_one_of_them(attacked: Attacked, nth: int) -> 
 
 
 def test_a_coordinator_that_moves_between_them(attacked: Attacked) -> None:
-    """The group is read again, and all that it holds is told."""
+    """The group is read again, and all that it holds is returned."""
     group, held = unique("g"), at(7, *partitions_of(attacked))
     with closing(SimpleGroups({"bootstrap.servers": attacked.direct})) as store:
         insist(store, group, held)
@@ -62,7 +62,7 @@ def test_a_coordinator_that_moves_between_them(attacked: Attacked) -> None:
 
 
 def test_a_refusal_of_one_of_them(attacked: Attacked) -> None:
-    """No part of the group is told as if it were all."""
+    """No part of the group is returned as if it were all of it."""
     group, held = unique("g"), at(7, *partitions_of(attacked))
     with closing(SimpleGroups({"bootstrap.servers": attacked.direct})) as store:
         insist(store, group, held)

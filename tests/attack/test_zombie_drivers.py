@@ -1,4 +1,4 @@
-"""A whole driver that stood still while another took over its checkpoint and its group."""
+"""A whole driver that was suspended while another took over its checkpoint and its group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAUSE = 16.0  # longer than what the committer takes for a pause in which others
 def test_a_driver_that_stood_still_takes_nothing_back(
     attacked: Attacked, tmp_path: Path, mode: str
 ) -> None:
-    """Held when Spark had told it of a batch, it goes on when its successor has done much more.
+    """Suspended just after Spark reported a batch, it resumes when its successor is far ahead.
 
     It looks at the group first, or is fenced; and it is not the one who commits what comes later.
     """

@@ -1,4 +1,4 @@
-"""A committer that stood still while a successor took over: what it does when it goes on."""
+"""A committer that was suspended while a successor took over: what it does when it resumes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def offer(driver: Puppet, offset: int) -> None:
 
 
 def test_a_process_group_stands_still_and_goes_on(stage: Stage) -> None:
-    """A frozen driver says nothing, keeps what it is told, and goes on with it when thawed."""
+    """A suspended driver sends nothing, keeps what it is given, and continues when resumed."""
     driver = stage.driver("a")
     offer(driver, 5)
     driver.freeze()
@@ -96,7 +96,7 @@ def test_a_process_group_stands_still_and_goes_on(stage: Stage) -> None:
 
 
 def test_a_request_in_flight_of_a_dead_driver_lands_late(stage: Stage) -> None:
-    """Killed with its commit in the network: the successor is taken back, and the audit tells.
+    """Killed with its commit in the network: the group moves back, and the audit reports it.
 
     Nothing in simple mode can prevent that; the successor's next commit heals it.
     """
@@ -116,7 +116,7 @@ def test_a_request_in_flight_of_a_dead_driver_lands_late(stage: Stage) -> None:
 
 
 def test_a_zombie_that_reads_the_group_first_does_no_harm(stage: Stage) -> None:
-    """After a pause longer than `snapshot_max_age` it looks first, and finds the successor."""
+    """After a pause longer than `snapshot_max_age` it reads the group, and finds the successor."""
     zombie, successor = stage.driver("a", snapshot_max_age=1.0), stage.driver("b")
     offer(zombie, 5)
     zombie.freeze()

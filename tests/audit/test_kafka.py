@@ -135,7 +135,7 @@ def test_transactions(servers: str) -> None:
 
 
 def test_retention_and_a_topic_recreated(servers: str) -> None:
-    """What Kafka has deleted is unprovable, and an older topic's rows are told by its id."""
+    """What Kafka has deleted is unprovable, and an older topic's rows are recognised by its id."""
     topics = Topics(servers)
     topic = topics.create(partitions=1)
     tp = TopicPartition(topic, 0)
@@ -160,7 +160,7 @@ def test_retention_and_a_topic_recreated(servers: str) -> None:
 
 @pytest.mark.slow
 def test_a_compacted_topic(servers: str) -> None:
-    """Compaction and markers are no alarm, but no proof either; told apart as far as one can."""
+    """Compaction and markers are no alarm, but no proof either; told apart as far as possible."""
     settings = {
         "cleanup_policy": "compact",
         "segment_ms": "100",

@@ -204,7 +204,7 @@ def test_memory_grows_with_the_gaps_alone() -> None:
 
 
 def test_accepted_gaps() -> None:
-    """What the ledger has recorded as lost is told as that, and nothing beside it."""
+    """What the ledger has recorded as lost is reported as lost, and nothing else is."""
     claim = replace(CLAIM, gaps=(OffsetRange(2, 4),))
     assert found(ALL - {2, 3, 6}, Log(LOG), claim) == [
         (AuditFindingKind.ACCEPTED, OffsetRange(2, 4)),

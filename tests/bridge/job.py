@@ -49,7 +49,7 @@ def listen(spark: SparkSession) -> None:
 
 
 def main(commands: Path) -> None:
-    """Serve until told to end."""
+    """Serve until asked to end."""
     spark = SparkSession.builder.getOrCreate()
     sessions, queries = {"first": spark}, {}
     print("READY", flush=True)  # noqa: T201  # what the test waits for

@@ -26,7 +26,7 @@ K = "k:9092"
 
 
 class Driver:
-    """A committer's board and a reporter, and a clock that only the test moves.
+    """A committer's cluster state and a reporter, and a clock that only the test moves.
 
     `codes` are the answers of Kafka to each commit and each look at a group; there none is right.
     """
@@ -154,7 +154,7 @@ def test_a_group_in_trouble_is_not_tried_more_often_for_it(driver: Driver) -> No
 
 @pytest.mark.parametrize("code", ["GROUP_AUTHORIZATION_FAILED", "UNKNOWN_MEMBER_ID"])
 def test_what_kafka_refuses_is_dealt_with(driver: Driver, code: str) -> None:
-    """It may do so for ever; the committer goes on trying, and the JVM lets the run go."""
+    """Kafka may refuse forever; the committer keeps trying, and the JVM forgets the run."""
     driver.codes = {"g": code}
     driver.run("r", ("g", 10))
     driver.pass_by(3)

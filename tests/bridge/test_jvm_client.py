@@ -53,7 +53,7 @@ def test_an_answer() -> None:
 
 
 def test_hands() -> None:
-    """What hands are to do goes over with its argument, and the answer comes back as it is."""
+    """A call of the shim is sent with its argument, and the answer comes back unchanged."""
     jvm, output = connected(ok('{"v":1}'))
     assert BridgeShimClient(jvm).call("stores.pem", '{"password":"x"}') == '{"v":1}'
     assert output.asked[0]["what"] == "call"
@@ -80,7 +80,7 @@ def test_no_answer_in_time() -> None:
 
 
 def test_a_pipe_that_is_closed() -> None:
-    """Who waits when the JVM goes is told at once, and so is who asks afterwards."""
+    """A call that waits when the JVM ends fails at once, and so does a call after that."""
     jvm, _ = connected(lambda message: None)
     threading.Timer(0.1, jvm.close).start()
     with pytest.raises(JvmError, match="ended, or closed the pipe"):

@@ -55,7 +55,7 @@ def test_no_pyspark() -> None:
 
 
 def test_greeting_and_pings() -> None:
-    """It says its version and the times of the settings, answers pings, and ends when told to."""
+    """It reports its version and the settings' times, answers pings, and ends when asked to."""
     conf = {"spark.eo.flush.timeout": "2s", "spark.eo.bridge.timeout": "1min"}
     with JvmSide(conf) as jvm:
         assert jvm.await_line("v") == {
@@ -172,7 +172,7 @@ def test_a_stopped_bridge_does_not_outlive_its_driver() -> None:
 @pytest.mark.kafka
 @pytest.mark.parametrize("ending", ["told", "hung up"])
 def test_what_it_has_is_committed_at_its_end(broker: Broker, ending: str) -> None:
-    """Told to end or cut off from its driver, it commits what it was given, and goes."""
+    """Asked to end or cut off from its driver, it commits what it was given, and ends."""
     topics = Topics(broker.bootstrap_servers)
     topic, group = topics.create(partitions=1), unique("g")
     topics.fill(topic, 9)
@@ -228,7 +228,7 @@ def test_a_run_is_forgotten_when_it_is_committed(broker: Broker) -> None:
 
 @pytest.mark.kafka
 def test_an_end_that_hangs_is_cut_off(broker: Broker) -> None:
-    """One whose threads stand still ends all the same, a little after its time."""
+    """A process whose threads hang still ends, shortly after its timeout."""
     answers: dict[str, object] = {
         "sources": sources(broker.bootstrap_servers, "t", unique("g")),
         "mode": "MICRO_BATCH",

@@ -1,4 +1,4 @@
-"""`eo-listener preflight`: the table, the document, and what the exit code tells."""
+"""`eo-listener preflight`: the table, the document, and the exit code."""
 
 from __future__ import annotations
 

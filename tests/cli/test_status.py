@@ -1,4 +1,4 @@
-"""`eo-listener status` tells where a group stands, and its exit code tells a monitor."""
+"""`eo-listener status` shows where a group stands, also by its exit code for a monitor."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_max_lag_decides_the_exit_code(limit: str, code: int, broker: Broker, to
 
 
 def test_a_partition_never_committed_has_an_unknown_lag(broker: Broker, topic: str) -> None:
-    """Nothing committed there is told as unknown, and counts as over every limit."""
+    """A partition without a commit has an unknown lag, which counts as over every limit."""
     servers, group = broker.bootstrap_servers, unique("g")
     commit(servers, group, topic, {0: 1})
     answer = run("status", group, "-b", servers, "--json", "--max-lag", "1000000")
@@ -105,7 +105,7 @@ def test_a_partition_never_committed_has_an_unknown_lag(broker: Broker, topic: s
 
 
 def test_watch_looks_again_until_it_is_interrupted(broker: Broker, topic: str) -> None:
-    """One JSON document a look; Ctrl-C ends it with 0 and no traceback."""
+    """One JSON document for each read; Ctrl-C ends it with 0 and no traceback."""
     servers, group = broker.bootstrap_servers, unique("g")
     commit(servers, group, topic, {0: 1, 1: 1})
     words, pipe = ["status", group, "-b", servers, "--json", "--watch", "0.3"], subprocess.PIPE
@@ -126,7 +126,7 @@ def test_watch_looks_again_until_it_is_interrupted(broker: Broker, topic: str) -
 
 
 def test_watch_goes_on_when_the_broker_comes_back(start_broker: StartBroker) -> None:
-    """Each look without Kafka is told with its error, and the next one asks again."""
+    """Each read that fails without Kafka is shown with its error, and the next one tries again."""
     broker = start_broker()
     servers, group = broker.bootstrap_servers, unique("g")
     topic = Topics(servers).create(partitions=1)

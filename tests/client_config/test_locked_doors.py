@@ -1,4 +1,4 @@
-"""Against a broker with locks and ACLs: wrong keys and missing rights are told, and mended."""
+"""Against a broker with TLS and ACLs: wrong keys and missing rights are reported, and fixed."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_missing_rights(secured: Secured, tries: Mapping[str, Try], mode: str) -
 
 
 def test_a_right_to_describe_is_not_enough(secured: Secured, tries: Mapping[str, Try]) -> None:
-    """Who may only look at a topic may not commit for it, and is told so."""
+    """A client that may only describe a topic may not commit for it, and the error says so."""
     trying = tries["describe"]
     trying.failed("GROUP_AUTHORIZATION_FAILED")
     secured.allow("bob", "TOPIC", trying.topic, "DESCRIBE")
@@ -182,7 +182,7 @@ def test_a_right_to_describe_is_not_enough(secured: Secured, tries: Mapping[str,
 
 @pytest.mark.parametrize("how", ["plain", "scram"])
 def test_a_wrong_password(tries: Mapping[str, Try], how: str) -> None:
-    """Refused credentials are told as that, and where to look."""
+    """Refused credentials are reported as such, with the options to check."""
     failed = tries[how].failed("_AUTHENTICATION")
     assert failed.refused
     assert "kafka.sasl.*" in failed.fix
@@ -202,20 +202,20 @@ def test_a_token(tries: Mapping[str, Try]) -> None:
 
 
 def test_a_token_that_is_not_given(tries: Mapping[str, Try]) -> None:
-    """A secret that the token's server refuses is told as refused credentials."""
+    """A secret that the token's server refuses is reported as refused credentials."""
     assert tries["no token"].failed("_AUTHENTICATION").refused
 
 
 def test_a_name_that_is_not_checked(tries: Mapping[str, Try]) -> None:
-    """The same broker is believed where the source says not to look at its name."""
+    """The same broker is trusted where the source disables the check of its host name."""
     tries["named"].committed()
 
 
 def test_a_client_without_its_certificate(tries: Mapping[str, Try]) -> None:
-    """Where the broker wants one, the broker's own word of it is told."""
+    """Where the broker requires one, the broker's own error is reported."""
     assert "certificate" in (tries["no certificate"].failed("_SSL").detail or "")
 
 
 def test_a_wrong_password_of_a_key(tries: Mapping[str, Try]) -> None:
-    """A key that cannot be opened is told as a setting that is not accepted."""
+    """A key that cannot be opened is reported as a setting that is not accepted."""
     assert tries["key"].failed("_INVALID_ARG").refused

@@ -122,7 +122,7 @@ def java(secured: Secured, spark: SparkSession) -> Iterator[GroupStore]:  # its 
 
 @pytest.mark.spark
 def test_by_java_too(secured: Secured, java: GroupStore) -> None:
-    """A look names the topic that it may not see, and shows the others; so does a commit."""
+    """A snapshot names the topic that it may not read, and has the others; so does a commit."""
     place = Place(secured)
     refused = "TOPIC_AUTHORIZATION_FAILED"
     deadline = time.monotonic() + 60

@@ -134,7 +134,7 @@ def committing(
 
 
 def test_a_cluster_that_cannot_be_opened_is_tried_again(ways: Mapping[str, dict[str, str]]) -> None:
-    """The failure is told with its cause and what to do, and the commit is made when it opens."""
+    """The failure is reported with its cause and fix, and the commit is made once it opens."""
     shim_client: list[ShimClient] = [Says(JvmError("it is gone"))] * 3
     groups = MemoryGroups()
 

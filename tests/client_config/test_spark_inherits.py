@@ -201,7 +201,7 @@ def test_nothing_shows_a_secret(told: Told, secured: Secured) -> None:
 def test_a_store_that_java_cannot_read(
     spark: SparkSession, secured: Secured, old: str, new: str, why: str
 ) -> None:
-    """A wrong password, file or kind of store is told as that, and shows no secret."""
+    """A wrong password, file or kind of store is reported as such, and shows no secret."""
     options = {k: v.replace(old, new) for k, v in secured.ways()["tls-jks"].items()}
     cluster = Cluster.of({"bootstrap.servers": "127.0.0.1:9"}, translate(options))
     with pytest.raises(KafkaError, match="could not be read") as caught:

@@ -52,7 +52,7 @@ class Cluster:
     members: bool = False
 
     def create(self, name: str, partitions: int) -> None:
-        """Create a topic, or create it anew; its group offsets are gone with the old one.
+        """Create a topic, or recreate it; its group offsets are gone with the old one.
 
         In a topic made anew there are some records already.
         """
@@ -97,7 +97,7 @@ class Cluster:
         return True
 
     def snapshot(self, group: str, partitions: Collection[TopicPartition]) -> GroupSnapshot:
-        """What a look shows."""
+        """What a snapshot shows."""
         held = self.groups.get(group, {})
         here = [tp for tp in partitions if self.exists(tp)]
         return GroupSnapshot(

@@ -163,7 +163,7 @@ _explain = explain
 
 
 def _unlooked_repeat(self: PartitionState, now: float) -> Any:
-    """A repeat does not wait for the look that failed."""
+    """A repeat does not wait for the snapshot that failed."""
     if self.pending is not None:
         return self.pending if self.not_before <= now else None
     return self.confirmed if self.repeat is not None and self.repeat <= now else None
@@ -197,7 +197,7 @@ def _no_losses(self: RunGuard, *about: Any) -> Any:
 
 
 def _newest_start(self: PartitionState, start: int, now: float) -> None:
-    """Only the last look is remembered."""
+    """Only the last snapshot is remembered."""
     self.log_starts = ((start, now),)
 
 

@@ -1,4 +1,4 @@
-"""One driver: the product's own inbox, desk and board, without the threads around them.
+"""One driver: the product's own event buffer, tracker and cluster state, without their threads.
 
 What `Router` does with an inbox and a desk, and `Worker` with a board, is done here by the search.
 """
@@ -31,7 +31,7 @@ class Steady:
 
 @dataclass(slots=True)
 class Front:
-    """Where the router hands commits over: one cluster's board."""
+    """What the tracker offers to, in place of the committer: the state of one cluster."""
 
     cluster_state: ClusterState
     events: list[Event] = field(default_factory=list)
@@ -132,11 +132,11 @@ class Driver:
             self.buffer.ended(run.run)
 
     def due(self, now: float) -> float | None:
-        """When the router has something to do."""
+        """When the tracker's thread has something to do."""
         return now if self.buffer else self.tracker.due()
 
     def serve(self, now: float) -> None:
-        """Go once round the router's loop."""
+        """Run the loop of the tracker's thread once."""
         self.tracker.serve(self.buffer.take(), Moment(now, now))
 
     def wait(self, now: float) -> float | None:
@@ -156,6 +156,6 @@ class Driver:
             self.cluster_state._asked = until
 
     def take_events(self) -> list[Event]:
-        """Everything told since."""
+        """All events since the last call."""
         told, self.front.events = self.front.events, []
         return told

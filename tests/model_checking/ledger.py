@@ -38,7 +38,7 @@ def require(holds: bool, what: str) -> None:
 
 @dataclass(slots=True)
 class Seen:
-    """What a driver's last look at a partition showed, and whether others have written since."""
+    """What a driver's last snapshot of a partition had, and whether others have written since."""
 
     topic_id: str
     start: int
@@ -124,7 +124,7 @@ class Truth:
     def on_snapshot(
         self, driver: str, tps: Iterable[TopicPartition], kafka: Cluster, now: float
     ) -> None:
-        """A driver has looked."""
+        """A driver has read a snapshot."""
         for tp in tps:
             topic = kafka.topics.get(tp.topic)
             if topic is None or tp.partition >= len(topic.ends):

@@ -1,4 +1,4 @@
-"""T0, in small: every history within a scope, with the product's own inbox, desk and board."""
+"""Every history within a scope, with the product's own event buffer, tracker and cluster state."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.of(_LISTENER)))
     @rule(data=st.data())
     def listener(self, data: st.DataObject) -> None:
-        """A router or a worker goes on, and Kafka answers."""
+        """A tracker's thread or a worker continues, and Kafka answers."""
         self.go(data, _LISTENER)
 
     @precondition(lambda self: bool(self.of(_LISTENER)))

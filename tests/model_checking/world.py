@@ -176,7 +176,7 @@ class World:
             yield from ((kind,) for kind in ("rewind", "fresh") if self.left.get(kind))
 
     def of_listener(self, driver: Driver) -> list[Step]:
-        """What the driver's router and worker have to do now."""
+        """What the driver's tracker thread and worker have to do now."""
         return [*self._of_router(driver), *self._of_worker(driver)]
 
     def _of_router(self, driver: Driver) -> list[Step]:
@@ -576,7 +576,7 @@ class World:
         self._meddle(tp for tp in self._partitions() if tp.topic == topic)
 
     def _do_pause(self) -> None:
-        """Nobody does anything for a while; whoever stands still stands still for longer."""
+        """Nobody does anything for a while; a driver that is suspended stays so for longer."""
         self._spend("pause")
         self.pass_to(self.now + 20.0)
 

@@ -84,7 +84,7 @@ def test_an_outcome_that_is_not_known_is_told(
 
 
 def test_another_kind_of_trouble_is_said_again(caplog: pytest.LogCaptureFixture) -> None:
-    """When the reason changes, the new one is told, once."""
+    """When the cause changes, the new one is logged, once."""
     lines = told(caplog, failed(), failed("UNKNOWN_MEMBER_ID"), failed(), failed())
     assert len(lines) == 2
 
@@ -102,7 +102,7 @@ def test_trouble_of_one_partition_lasts_while_others_commit(
 def test_the_next_outage_is_news_though_a_partition_is_in_trouble_still(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A deleted topic keeps its group in trouble; a second outage is told as the first was."""
+    """While a deleted topic keeps its group failing, a second outage is logged like the first."""
     gone = failed("UNKNOWN_TOPIC_OR_PART", P1)
     outage = [failed(tp=P0), failed(tp=P1), failed(tp=P0), committed(P0)]
     lines = told(caplog, gone, *outage, gone, *outage)
@@ -166,7 +166,7 @@ OF_GROUP: list[tuple[Event, int, str]] = [
 def test_what_ends_commits_is_an_error(
     caplog: pytest.LogCaptureFixture, event: Event, level: int, part: str
 ) -> None:
-    """What mends itself is a warning; each names the group, and is told each time."""
+    """What recovers by itself is a warning; each names the group, and is logged each time."""
     for said, text in told(caplog, event, event):
         assert (said, text.startswith("group g at k:9092: "), part in text) == (level, True, True)
     assert len(caplog.records) == 2
@@ -224,7 +224,7 @@ def test_what_comes_back_after_a_while_is_news(
 def test_a_thousand_troubles_do_not_silence_the_next(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What was met last is remembered; new trouble is always told."""
+    """The most recent problems are remembered; a new one is always logged."""
     logbook = EventLogger(lambda: 0.0)
     for number in range(3_000):
         logbook(refused(f"k{number}:9092"))
@@ -246,7 +246,7 @@ def test_a_source_left_alone_is_no_warning(
 
 
 def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) -> None:
-    """Batches that went well are quiet; a replay, a loss that was accepted and a halt are not."""
+    """Batches that went well are not logged; a replay, an accepted loss and a failure are."""
     at = {"query": "flights", "run_id": "r", "batch_id": 7}
     well = BatchApplied(
         **at,  # type: ignore[arg-type]  # names and types are those of the three events

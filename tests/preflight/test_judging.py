@@ -86,7 +86,7 @@ EMPTY = GroupFacts(name="g", state="Empty", kind="Classic", simple=True, held={}
     ],
 )
 def test_what_a_group_holds(offsets: dict[TopicPartition, Position], words: str) -> None:
-    """Each trap in held offsets is told once."""
+    """Each problem of the held offsets is reported once."""
     facts = GroupFacts(name="g", state="Empty", kind="Classic", simple=True, held=offsets)
     (found,) = group(facts)
     assert (found.level, words in found.what) == (Level.WARNING, True)
@@ -102,7 +102,7 @@ def test_a_fixed_member_of_ours_is_named() -> None:
 
 
 def test_at_a_start_the_committers_own_traces_are_no_news() -> None:
-    """By then it may be the member, or have a transaction open; a stranger still is news."""
+    """By then it may be the member, or have a transaction open; another one is still reported."""
     ours = Member(client="eo-listener", host="h", instance="eo-listener")
     other = Member(client="somebody", host="h", instance=None)
     for mode, members, told in (
@@ -153,7 +153,7 @@ def test_names_in_a_command_are_quoted() -> None:
 
 
 def test_a_topic_without_an_id_is_noted() -> None:
-    """Brokers before 2.8 cannot tell one that was made anew."""
+    """With brokers before 2.8 a topic that was recreated cannot be recognised."""
     facts = TopicFacts(name="t", operations=frozenset({"READ"}), ends={0: 1})
     levels = [one.level for one in judge_topic(facts, "k:9092", CheckPlan())]
     assert levels == [Level.FINE, Level.NOTE]

@@ -109,7 +109,7 @@ def test_a_group_that_had_members_keeps_that_in_mind(broker: Broker, topic: str)
 
 
 def test_a_group_beyond_the_log_is_told(broker: Broker, topic: str) -> None:
-    """As after a topic was made anew: a commit would be refused until the log has grown."""
+    """As after a topic was recreated: a commit would be refused until the log has grown."""
     group = unique("beyond")
     commit(broker.bootstrap_servers, group, topic, {0: 10_000_000})
     (found,) = to_act_on(check(broker, group))

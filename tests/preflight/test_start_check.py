@@ -42,7 +42,7 @@ def wait_for_the_thread() -> None:
 
 @pytest.mark.kafka
 def test_what_matters_is_logged_once(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
-    """Two queries of one group: one child, one line; what is fine is not told."""
+    """Two queries of one group: one child process, one line; what is fine is not logged."""
     servers, group = broker.bootstrap_servers, unique("beyond")
     topic = Topics(servers).create(partitions=1)
     commit(servers, group, topic, {0: 1000})

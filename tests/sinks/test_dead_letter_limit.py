@@ -1,4 +1,4 @@
-"""How many rows may be put aside before the batch fails."""
+"""How many rows may become dead letters before the batch fails."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Lives:
         return self.run(log=log, strike=Strike(partition=0, offset=offset, do=do))
 
     def fell(self, point: str, nth: int = 1) -> None:
-        """One life that ends there, and a look at what it has left behind."""
+        """One life that ends there, and a check of what it has left behind."""
         log = f"{point}-{nth}-{unique('log')}"
         with self.armed(point, nth, "fell", log=log) as victim:
             code = victim.wait(END)

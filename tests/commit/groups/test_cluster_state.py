@@ -1,4 +1,4 @@
-"""The board's decisions, with time as an argument."""
+"""The decisions for all groups of a cluster, with time as an argument."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def at(**offsets: int) -> Mapping[TopicPartition, Position]:
 
 
 class Seeing(ClusterState):
-    """A board whose looks are answered: the group holds just what was confirmed to it."""
+    """A cluster state whose snapshots are answered: the group holds just what was confirmed."""
 
     def __init__(self) -> None:
         super().__init__("k:9092", Backoff(first=1.0, longest=8.0, refused_first=4.0), RANDOM)
         self.held: dict[TopicPartition, Position] = {}
 
     def request(self, now: float) -> CommitRequest | None:
-        """The commit that is due now, after any look that goes before it."""
+        """The commit that is due now, after any snapshot that is due before it."""
         request = self.next(now)
         while isinstance(request, SnapshotRequest):
             ends = dict.fromkeys(request.partitions, 10**9)
@@ -227,7 +227,7 @@ def test_groups_that_answer_go_before_those_that_do_not() -> None:
 
 
 def test_more_than_fits_between_two_batches_is_committed_in_turn() -> None:
-    """No partition and no group waits for ever: each is committed within so many requests.
+    """No partition and no group waits forever: each is committed within so many requests.
 
     A batch comes with each fourth request, and has more parts than that for one group, and
     another group's partition.

@@ -1,4 +1,4 @@
-"""The threads around the board: they hand over at once, outlive faults, and end in time."""
+"""The threads around the cluster state: they react at once, survive faults, and end in time."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def hanging(release: threading.Event) -> Fault:
 
 
 class House:
-    """A committer over in-memory groups, and all that it told."""
+    """A committer over in-memory groups, and all events that it emitted."""
 
     def __init__(self) -> None:
         self.stores: dict[Cluster, MemoryGroups] = {}
@@ -188,7 +188,7 @@ def test_after_close_nothing_is_taken(house: House, caplog: pytest.LogCaptureFix
 
 
 def test_a_client_that_cannot_be_tended_stops_nothing(house: House) -> None:
-    """An error while looking after the client leaves the thread alive and committing."""
+    """An error while polling the client leaves the thread alive and committing."""
 
     class Untended(MemoryGroups):
         def poll(self) -> None:
@@ -204,7 +204,7 @@ def test_a_client_that_cannot_be_tended_stops_nothing(house: House) -> None:
 def test_a_fault_of_ours_does_not_end_the_thread(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever goes wrong between two requests is told, and the commits go on."""
+    """Whatever goes wrong between two requests is reported, and the commits continue."""
     on_snapshot = GroupState.on_snapshot
     faults = [RuntimeError("a bug of ours")]
 
@@ -395,7 +395,7 @@ def test_what_is_not_confirmed_is_not_given_back(
 
 
 def test_a_run_that_has_ended_feeds_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The router says so; while another run feeds the same cluster it stays open."""
+    """The tracker says so; while another run feeds the same cluster it stays open."""
     monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
     tracker = TrackerThread(
         GroupRouting(), MemoryQueries(OPTIONS), house.committer, house.observers

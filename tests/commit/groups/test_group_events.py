@@ -33,7 +33,7 @@ def snapshot(
 
 @pytest.mark.parametrize("soonest", [P0, P1])
 def test_a_failure_tells_of_what_is_tried_again_first(soonest: TopicPartition) -> None:
-    """Of partitions that failed in several ways, the next attempt decides what is told."""
+    """Of partitions that failed in several ways, the one that is retried first is reported."""
     errors = {P0: "_TRANSPORT", P1: "GROUP_AUTHORIZATION_FAILED"}
     retry_states = {
         tp: RetryState(failures=3 + tp.partition, not_before=11.5 if tp == soonest else 40.0)
@@ -69,7 +69,7 @@ def discrepancies(
 def test_a_refusal_names_who_wrote_the_first_partition(
     discrepancy: Discrepancy, refusal: Refusal
 ) -> None:
-    """Whatever the order they were looked at in, and nobody where a program left no mark."""
+    """Whatever the order in which they were read, and nobody where a program left no metadata."""
     held = {P0: by("a/1", 7), P1: by("b/2", 8), P2: Position(offset=9)}
     reported = discrepancies(discrepancy, snapshot(held, {P0: 100, P1: 100}), P1, P0)
     assert (reported.refusal, reported.offered) == (refusal, Offsets({P0: 5, P1: 5}))

@@ -1,4 +1,4 @@
-"""One group's lane: what a look changes, and what is never sent."""
+"""The state of one group: what a snapshot changes, and what is never sent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def by(offset: int, *, query: str = "q1", run: str = "r1", batch: int = 0) -> Po
 
 
 class Kafka:
-    """A group and a topic of two partitions, as looks show them."""
+    """A group and a topic of two partitions, as snapshots show them."""
 
     def __init__(self, *, end: int = 1000, topic_id: str = "id1") -> None:
         self.held: dict[TopicPartition, Position] = {}
@@ -48,7 +48,7 @@ class Kafka:
         self.refused: dict[str, str] = {}
 
     def snapshot(self, partitions: Iterable[TopicPartition]) -> GroupSnapshot:
-        """What a look shows now."""
+        """What a snapshot shows now."""
         asked = tuple(partitions)
         here = [tp for tp in asked if tp in self.ends and tp.topic not in self.refused]
         return GroupSnapshot(
@@ -61,7 +61,7 @@ class Kafka:
 
 
 class Driven(GroupState):
-    """A lane beside its Kafka; what it told is kept."""
+    """A group's state beside its Kafka; the events that it returned are kept."""
 
     def __init__(self, kafka: Kafka, policy: Policy | None = None) -> None:
         super().__init__("k:9092", "g", RETRY, policy or Policy(), random.Random(1))
@@ -69,7 +69,7 @@ class Driven(GroupState):
         self.reported: list[Event] = []
 
     def compare(self, now: float) -> SnapshotRequest:
-        """Take the look that is due now, and answer it."""
+        """Take the snapshot that is due now, and answer it."""
         request = self.next(now)
         assert isinstance(request, SnapshotRequest), request
         self.reported += self.on_snapshot(request, self.kafka.snapshot(request.partitions), now)
@@ -91,7 +91,7 @@ class Driven(GroupState):
         self.reported += self.on_commit_answer(request, dict.fromkeys(request.positions, code), now)
 
     def commit(self, positions: Mapping[TopicPartition, Position], now: float) -> None:
-        """Offer positions and bring them home, with a look before where one is due."""
+        """Offer positions and commit them, after a snapshot where one is due."""
         refused = self.offer(positions)
         assert refused is None, refused
         request = self.next(now)
@@ -102,13 +102,13 @@ class Driven(GroupState):
         self.confirm(request, now)
 
     def take(self) -> list[Event]:
-        """What was told since."""
+        """The events since the last call."""
         reported, self.reported = self.reported, []
         return reported
 
 
 def seasoned(kafka: Kafka | None = None, policy: Policy | None = None) -> Driven:
-    """A lane that committed 5 long ago, and nobody else has; it looked at 100."""
+    """A group that committed 5 long ago, and nobody else has; its last snapshot is of 60."""
     group_state = Driven(kafka or Kafka(), policy)
     group_state.commit({P0: by(5)}, 0.0)
     group_state.compare(60.0)
@@ -195,7 +195,7 @@ def test_errors_of_one_kind_count_together(between: str) -> None:
 
 
 def test_a_repeat_waits_for_its_snapshot() -> None:
-    """Where the look before a repeat fails, nothing is sent without it."""
+    """Where the snapshot before a repeat fails, nothing is sent without it."""
     group_state = Driven(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     snapshot = group_state.next(61.0)
@@ -238,7 +238,7 @@ def test_a_repeat_never_goes_beyond_the_log_end() -> None:
 
 
 def test_what_a_snapshot_showed_counts_for_offers_after_it() -> None:
-    """Renewing, or a small step, is looked at again where somebody else is further already."""
+    """A recommit, or a small step, is compared again where somebody else is further already."""
     group_state = Driven(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     group_state.kafka.held[P0] = by(8, run="r2")
@@ -253,7 +253,7 @@ def test_what_a_snapshot_showed_counts_for_offers_after_it() -> None:
 
 
 def test_a_recommit_hides_no_loss() -> None:
-    """However lately the group was looked at: what is gone is told before it is committed again."""
+    """However recent the last snapshot is, what is gone is reported before it is recommitted."""
     group_state = seasoned()
     group_state.kafka.held.clear()
     group_state.offer({P0: by(5)}, recommit=True)
@@ -266,7 +266,7 @@ def test_a_recommit_hides_no_loss() -> None:
 
 
 def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
-    """What the look before it refused is not undone by repeating what was confirmed earlier."""
+    """What the snapshot before it refused is not undone by repeating what was confirmed earlier."""
     group_state = Driven(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     group_state.kafka.held[P0] = by(8, run="r2")
@@ -402,7 +402,7 @@ def test_a_deleted_topic_is_not_a_new_one() -> None:
 
 @pytest.mark.parametrize("by_look", [True, False])
 def test_a_fenced_group_gives_up_for_good(by_look: bool) -> None:
-    """Once another committer has taken over, nothing is looked at, sent or taken in."""
+    """Once another committer has taken over, nothing is read, sent or accepted."""
     group_state = seasoned()
     group_state.offer({P0: by(6)})
     if by_look:
@@ -421,7 +421,7 @@ def test_a_fenced_group_gives_up_for_good(by_look: bool) -> None:
 
 
 def test_foreign_commits_are_named_each() -> None:
-    """Who wrote is told by the metadata: another run of the query, or a tool without any."""
+    """The metadata shows who wrote: another run of the query, or a tool without any."""
     group_state = Driven(Kafka())
     group_state.commit({P0: by(5), P1: by(5)}, 0.0)
     group_state.kafka.held = {P0: by(8, run="r2"), P1: Position(offset=1)}
@@ -434,7 +434,7 @@ def test_foreign_commits_are_named_each() -> None:
 
 
 def test_offsets_that_expired_are_sent_again() -> None:
-    """What the group no longer holds is said, and committed anew."""
+    """What the group no longer holds is reported, and committed again."""
     group_state = Driven(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     group_state.kafka.held.clear()
@@ -485,7 +485,7 @@ def many(number: int, topic: str = "t") -> dict[TopicPartition, Position]:
 
 
 def wide(number: int, *, refused_over: int | None = None) -> tuple[Driven, list[int]]:
-    """A lane of so many partitions, served until all is done, and the size of each request.
+    """A group of so many partitions, served until all is done, and the size of each request.
 
     A request of more than `refused_over` partitions is refused as too large.
     """
@@ -512,7 +512,7 @@ def wide(number: int, *, refused_over: int | None = None) -> tuple[Driven, list[
 
 
 def test_a_group_of_many_partitions_is_committed_in_parts() -> None:
-    """Looks and commits are bounded, each is settled by itself, and nothing is left out."""
+    """Snapshots and commits are bounded, each is answered by itself, and nothing is left out."""
     group_state, sizes = wide(4500)
     assert group_state.kafka.held == many(4500)
     assert sizes == [MAX_PART] * 4 + [500]
@@ -573,7 +573,7 @@ def test_a_part_costs_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_partitions_that_are_gone_do_not_keep_a_snapshot_from_others() -> None:
-    """However many of them there are, what waits for a look is looked at first."""
+    """However many of them there are, what waits for a snapshot is read first."""
     kafka = Kafka()
     gone = many(SNAPSHOT_PARTITIONS + 10, "a")
     kafka.ends = dict.fromkeys(gone, 10**6)
@@ -596,7 +596,7 @@ def test_partitions_that_are_gone_do_not_keep_a_snapshot_from_others() -> None:
 
 
 def test_an_idle_partition_that_vanished_comes_back_too() -> None:
-    """A look for one partition shows that another is gone from the group: both are sent."""
+    """A snapshot for one partition shows that another is gone from the group: both are sent."""
     group_state = seasoned()
     group_state.kafka.held.clear()
     group_state.offer({P1: by(7)})
@@ -607,7 +607,7 @@ def test_an_idle_partition_that_vanished_comes_back_too() -> None:
 
 
 def test_an_idle_partition_that_is_refused_is_checked_until_it_can_go() -> None:
-    """A look for another one found it gone from the group, and its log shorter than it was."""
+    """A snapshot for another one found it gone from the group, and its log shorter than before."""
     group_state = seasoned()
     group_state.kafka.held.clear()
     group_state.kafka.ends[P0] = 2
@@ -637,7 +637,7 @@ def test_of_several_that_are_below_the_group_counts_before_what_was_committed() 
 
 
 def test_an_idle_partition_that_is_gone_is_no_failure() -> None:
-    """A deleted topic with nothing to commit is nobody's trouble, look after look."""
+    """A deleted topic with nothing to commit is not reported, snapshot after snapshot."""
     kafka = Kafka()
     group_state = seasoned(kafka)
     del kafka.ends[P0]
@@ -649,7 +649,7 @@ def test_an_idle_partition_that_is_gone_is_no_failure() -> None:
 
 
 def test_a_loss_is_checked_for_where_there_is_nothing_to_commit() -> None:
-    """The log is looked at, and that is all."""
+    """The log's start is read, and nothing is sent."""
     group_state = seasoned()
     group_state.offer({P0: by(5)}, lossy=True)
     assert group_state.next_try() == 0.0
@@ -658,7 +658,7 @@ def test_a_loss_is_checked_for_where_there_is_nothing_to_commit() -> None:
 
 
 def test_what_was_checked_is_sent_before_others_are_checked() -> None:
-    """It keeps its place before those that did not fit into the look."""
+    """It keeps its place before those that did not fit into the snapshot."""
     kafka = Kafka()
     kafka.ends = dict.fromkeys(many(SNAPSHOT_PARTITIONS + 1), 10**6)
     group_state = Driven(kafka)
@@ -716,7 +716,7 @@ def test_what_is_refused_is_checked_until_it_can_go() -> None:
 
 
 def test_log_starts_are_those_of_the_snapshots_so_far() -> None:
-    """By then, of each partition that was looked at."""
+    """By then, of each partition that a snapshot had."""
     group_state = Driven(Kafka())
     assert group_state.log_starts(1e9) == {}
     group_state.commit({P0: by(5)}, 10.0)
@@ -725,7 +725,7 @@ def test_log_starts_are_those_of_the_snapshots_so_far() -> None:
 
 
 def test_one_request_at_a_time_is_out() -> None:
-    """While a look or a commit has no answer nothing else is sent, whatever is offered."""
+    """While a snapshot or a commit has no answer nothing else is sent, whatever is offered."""
     group_state = Driven(Kafka())
     group_state.offer({P0: by(5)})
     snapshot = group_state.next(0.0)

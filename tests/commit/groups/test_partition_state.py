@@ -1,4 +1,4 @@
-"""One partition's decisions: what it makes of offers, of looks, and of the guard."""
+"""One partition's decisions on offers, on snapshots, and on what the guard withholds."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def marked(offset: int, run: str = "r0") -> Position:
 
 
 def fresh(offset: int) -> PartitionState:
-    """A slot with its first offer."""
+    """A partition with its first offer."""
     state = PartitionState()
     assert state.offer(by(offset), REFUSE, recommit=False) is None
     return state
 
 
 def settled(offset: int) -> PartitionState:
-    """A slot whose offset was confirmed, with nothing left to do."""
+    """A partition whose offset was confirmed, with nothing left to do."""
     state = fresh(offset)
     state.confirm(by(offset), 0.0, 60.0)
     state.repeat = None
@@ -86,7 +86,7 @@ def test_later_snapshots_compare_with_what_was_confirmed(
 
 
 def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
-    """Looks repeat, words do not; once the query has passed the group it is committed again."""
+    """Reported once, however often it is read; committed once the query has passed the group."""
     state = fresh(5)
     assert list(state.compare(by(8, run="r0"), END, REFUSE)) == [Discrepancy.BELOW_GROUP]
     assert list(state.compare(by(8, run="r0"), END, REFUSE)) == []
@@ -97,7 +97,7 @@ def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
 
 
 def test_what_is_refused_is_checked_again() -> None:
-    """With nothing pending, its next look is due as long after the last as that of any other."""
+    """With nothing pending, its next snapshot is due as long after the last as any other's."""
     state = fresh(5)
     state.snapshot_at = 10.0
     list(state.compare(by(8, run="r0"), END, REFUSE))
@@ -134,7 +134,7 @@ def test_what_is_lower_or_lost_does_not_displace_what_waits() -> None:
 
 
 def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
-    """When the log has grown, or somebody has reset the group, the next look admits it."""
+    """When the log has grown, or somebody has reset the group, the next snapshot admits it."""
     state = fresh(5)
     list(state.compare(None, 4, REFUSE))
     list(state.compare(None, 5, REFUSE))

@@ -53,7 +53,7 @@ def test_an_error_of_another_kind_changes_nothing() -> None:
 
 
 def test_it_grows_again_after_parts_that_landed() -> None:
-    """Trouble that has passed makes no small parts for ever; a small part proves nothing."""
+    """An error that has passed does not keep parts small forever; a small part proves nothing."""
     size = PartSize()
     assert [answer(size, TOO_LARGE) for _ in range(2)] == [500, 250]
     size.learn(part(10), {})

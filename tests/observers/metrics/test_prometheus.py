@@ -229,7 +229,7 @@ def test_a_query_has_sparks_numbers_and_a_lag_in_time() -> None:
 
 
 def test_what_goes_wrong_is_counted() -> None:
-    """The guard's violations by kind, withheld sources, gaps, strangers, faults of ours."""
+    """Violations by kind, withheld sources, gaps, foreign commits and internal errors."""
     violation = Violation(kind=ViolationKind.GAP, partition=P0, start=5, until=9)
     violated = GuardViolation(
         query="flights", run_id="r1", batch_id=3, source=0, violations=(violation,), withheld=True
@@ -283,7 +283,7 @@ def test_batches_of_exactly_once_are_counted() -> None:
 
 
 def test_a_sinks_offsets_are_those_of_the_last_one_and_of_the_newest_run() -> None:
-    """Of two sinks the one that is behind counts; where an earlier run stood is not told."""
+    """Of two sinks the one that is behind counts; where an earlier run stood is not exported."""
     ahead = replace(APPLIED, sink="another", ranges={P0: OffsetRange(9, 12), P1: OffsetRange(4, 5)})
     query = {"query": "flights", "topic": "t"}
     found = series(APPLIED, ahead)

@@ -345,7 +345,7 @@ def test_many_groups_cost_no_threads(
 
 
 def test_the_committer_works_over_it(spark: SparkSession, topics: Topics, broker: Broker) -> None:
-    """The worker looks, commits, refuses to go back and ends, as it does with librdkafka."""
+    """The worker reads, commits, refuses to go back and ends, as it does with librdkafka."""
     topic, group = topics.create(), unique("g")
     topics.fill(topic, 300)
     told: list[Event] = []

@@ -77,7 +77,7 @@ def test_not_a_query(spark: SparkSession) -> None:
 
 
 def test_bound() -> None:
-    """Of queries whose end was never told, the newest thousand are held."""
+    """Of queries whose end was never reported, the newest thousand are kept."""
     live = LiveQueries()
     for number in range(1001):
         live.hold(

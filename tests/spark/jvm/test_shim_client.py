@@ -67,7 +67,7 @@ def test_a_key_store_becomes_pem_that_openssl_takes(
 def test_what_cannot_be_done_is_said_without_the_secret(
     spark: SparkSession, what: str, argument: dict[str, object], told: str
 ) -> None:
-    """The error tells the reason in our own words; no part of its chain has the password."""
+    """The error gives the reason in our own words; no part of its chain has the password."""
     with pytest.raises(JvmError) as failed:
         JvmShimClient().call(what, json.dumps(argument))
     assert told in str(failed.value)
