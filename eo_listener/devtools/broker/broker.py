@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, final
 
-from eo_listener.devtools.broker import ports, programs, ready
+from eo_listener.devtools.broker import ports, programs
 from eo_listener.devtools.broker.listeners import CONTROLLER, HOST, MAIN, Listener
-from eo_listener.devtools.broker.node import Node
+from eo_listener.devtools.broker.node import START_TIMEOUT, Node, wait_until_ready
 from eo_listener.devtools.broker.node_properties import node_properties, require_settable
 from eo_listener.devtools.broker.programs import Commands
 from eo_listener.devtools.broker.record import NodeRecord, Record
@@ -266,8 +266,8 @@ class Broker:
 
         addresses = [f"{HOST}:{self._ports[node.number][MAIN]}" for node in nodes]
         running = frozenset(self.pids)
-        if not ready.wait(addresses, running, check):
-            raise nodes[0].failure(f"did not answer within {ready.TIMEOUT:.0f} s")
+        if not wait_until_ready(addresses, running, check):
+            raise nodes[0].failure(f"did not answer within {START_TIMEOUT:.0f} s")
 
     def _chosen(self, node: int | None) -> list[Node]:
         if not self._nodes:

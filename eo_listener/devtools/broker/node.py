@@ -1,20 +1,26 @@
-"""One process of Kafka: start it, stop it, kill it, hold it."""
+"""One process of Kafka: start it, wait until it answers, stop it, kill it, hold it."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import psutil
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from eo_listener.devtools.broker.storage import NodeFolder
 from eo_listener.devtools.broker.watchdog import Watchdog
 from eo_listener.model.errors import BrokerError
+
+START_TIMEOUT: Final = 60.0  # seconds; twelve times what a start takes on two cores
 
 _STANDSTILL = 5.0  # seconds
 _THROWN = re.compile(r"^[\w.$]+(?:Exception|Error)\b")
@@ -140,6 +146,54 @@ class Node:
             raise BrokerError(f"Node {self.number} is not running", fix="Start it first")
         os.kill(self._process.pid, number)
         return self._process.pid
+
+
+def wait_until_ready(
+    addresses: Sequence[str], nodes: frozenset[int], check: Callable[[], None]
+) -> bool:
+    """Return whether every address answered in time with metadata that names all `nodes`.
+
+    That is later than its port is open. `check` is called between the tries and raises when
+    waiting has lost its sense.
+    """
+    deadline = time.monotonic() + START_TIMEOUT
+    return all(_answers(address, nodes, check, deadline) for address in addresses)
+
+
+def _answers(
+    address: str, nodes: frozenset[int], check: Callable[[], None], deadline: float
+) -> bool:
+    host, _, port = address.rpartition(":")
+    while not _is_open(host, int(port)):
+        check()
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    admin = AdminClient(
+        {
+            "bootstrap.servers": address,
+            "log_level": 0,  # what goes wrong while it starts is of no interest
+            "reconnect.backoff.max.ms": 200,
+        }
+    )
+    while True:
+        check()
+        try:
+            if nodes <= admin.list_topics(timeout=2).brokers.keys():
+                return True
+        except KafkaException:
+            pass  # not yet: it is asked again until the deadline
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+
+
+def _is_open(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=1):
+            return True
+    except OSError:
+        return False
 
 
 def _tail(file: Path, start: int) -> list[str]:
