@@ -14,6 +14,12 @@ def positions(servers: str, group: str) -> dict[TopicPartition, Position]:
         return dict(reader.group(group))
 
 
+def shown_state(printed: str) -> tuple[str, int]:
+    """State and number of members, as `kafka-consumer-groups --describe --state` printed them."""
+    *_, state, members = printed.split()
+    return state, int(members)
+
+
 def total(servers: str, group: str) -> int:
     """The sum of its offsets. Raises KafkaError."""
     return sum(position.offset for position in positions(servers, group).values())

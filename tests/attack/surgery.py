@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 
 from eo_listener.spark.checkpoint import checksum
+from tests.spark.checkpoint import writers
 
 
 def batches(checkpoint: Path, folder: str) -> list[int]:
@@ -64,7 +65,7 @@ def replace(file: Path, content: bytes, *, checksummed: bool = True) -> None:
     """Give a file another content, and by default the checksum that fits it."""
     file.write_bytes(content)
     if checksummed:
-        (file.parent / checksum.name(file.name)).write_bytes(checksum.content(content))
+        (file.parent / checksum.name(file.name)).write_bytes(writers.checksum(content))
 
 
 def remove(file: Path) -> None:

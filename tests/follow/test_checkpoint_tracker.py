@@ -24,6 +24,7 @@ from eo_listener.spark.checkpoint import (
     FileFindingKind,
     SourceOffsets,
 )
+from tests.spark.checkpoint import writers
 
 ID, OTHER = "95fa6369-814d-497b-9a53-78b7f7efdd1a", "11111111-814d-497b-9a53-78b7f7efdd1a"
 CLUSTER = Cluster.of({"bootstrap.servers": "h:1"})
@@ -37,7 +38,7 @@ def batch(number: int, *sources: Mapping[int, int], topic: str = "t") -> BatchOf
         version=1,
         metadata="{}",
         sources=tuple(
-            SourceOffsets.of(str(index), Offsets.of({topic: ends}))
+            writers.source_offsets(str(index), Offsets.of({topic: ends}))
             for index, ends in enumerate(sources)
         ),
     )

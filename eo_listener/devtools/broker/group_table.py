@@ -1,4 +1,4 @@
-"""The tables that Kafka's ConsumerGroupCommand prints."""
+"""The table that Kafka's ConsumerGroupCommand prints."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ from eo_listener.model.errors import FormatError
 _ROW = re.compile(
     r"(?P<topic>\S+)\s+(?P<partition>\d+|-)\s+(?P<current>-?\d+|-)\s+(?P<end>-?\d+|-)"
     r"\s+(?P<lag>-?\d+|-)\s+(?P<consumer>\S.*?)\s+(?P<host>/\S+|-)\s+(?P<client>\S.*)"
-)
-_STATE = re.compile(
-    r"(?P<coordinator>\S+\s+\(-?\d+\)|-)\s+(?P<strategy>\S*?)\s*"
-    r"(?P<state>[A-Z][A-Za-z]+)\s+(?P<members>\d+)"
 )
 
 
@@ -32,21 +28,10 @@ class GroupRow:
     client_id: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupState:
-    """A group as `--describe --state` shows it."""
-
-    group: str
-    coordinator: str
-    strategy: str | None
-    state: str
-    members: int
-
-
 def parse_rows(text: str) -> tuple[GroupRow, ...]:
     """Read what `--describe` printed. Raises FormatError for a row of another form."""
     rows = []
-    for group, rest in _table(text, "TOPIC"):
+    for group, rest in _table(text):
         match = _ROW.fullmatch(rest)
         if match is None:
             raise FormatError(f"expected a row of kafka-consumer-groups --describe, got {rest!r}")
@@ -66,28 +51,7 @@ def parse_rows(text: str) -> tuple[GroupRow, ...]:
     return tuple(rows)
 
 
-def parse_states(text: str) -> tuple[GroupState, ...]:
-    """Read what `--describe --state` printed. Raises FormatError for a row of another form."""
-    states = []
-    for group, rest in _table(text, "COORDINATOR (ID)"):
-        match = _STATE.fullmatch(rest)
-        if match is None:
-            raise FormatError(
-                f"expected a row of kafka-consumer-groups --describe --state, got {rest!r}"
-            )
-        states.append(
-            GroupState(
-                group=group,
-                coordinator=match["coordinator"],
-                strategy=_text(match["strategy"]),
-                state=match["state"],
-                members=int(match["members"]),
-            )
-        )
-    return tuple(states)
-
-
-def _table(text: str, second: str) -> list[tuple[str, str]]:
+def _table(text: str) -> list[tuple[str, str]]:
     """Split each row into its group, which may hold spaces, and the rest.
 
     The group's column is as wide as the head says: Kafka pads it to the longest name.
@@ -95,8 +59,8 @@ def _table(text: str, second: str) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     width = None
     for line in text.splitlines():
-        if line.startswith("GROUP ") and second in line:
-            width = line.index(second)
+        if line.startswith("GROUP ") and "TOPIC" in line:
+            width = line.index("TOPIC")
         elif not line.strip():
             continue
         elif width is not None:

@@ -89,11 +89,6 @@ class Checkpoint:
         """The end offsets of one batch, whether it is done or not."""
         return self._parsed(f"offsets/{batch}", lambda held: _batch(batch, held))
 
-    def latest(self) -> BatchOffsets | None:
-        """The newest batch that was planned; None before the first."""
-        planned = self._numbers("offsets")
-        return self.offsets(planned[-1]) if planned else None
-
     def committed(self) -> Durable:
         """The newest batch that is in `commits/` and whose offsets can be read.
 

@@ -10,17 +10,11 @@ import struct
 import zlib
 
 _MARK = b"crc\0"
-_CHUNK = 512
 
 
 def name(file: str) -> str:
     """The name of a file's checksum."""
     return f".{file}.crc"
-
-
-def content(held: bytes) -> bytes:
-    """Write the checksums of `held` as Hadoop does."""
-    return _MARK + struct.pack(">I", _CHUNK) + _sums(held, _CHUNK)
 
 
 def matches(held: bytes, checksum: bytes) -> bool:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from eo_listener.model.offsets import Offsets, TopicPartition
-from eo_listener.model.offsets_json import write_offsets
 from eo_listener.spark.checkpoint.errors import FileFindingKind, Unreadable
 
 _LONGEST_NUMBER = 20  # a Java long has 19 digits and a sign
@@ -144,11 +143,6 @@ NEWEST_INITIAL_OFFSETS = 1
 _MARK = b"\0"  # so that a Spark before 2.1.0 fails on it (SPARK-19517)
 
 
-def initial_offsets_content(offsets: Offsets) -> bytes:
-    """Write it as Spark does."""
-    return _MARK + f"v{NEWEST_INITIAL_OFFSETS}\n{write_offsets(offsets)}".encode()
-
-
 def parse_initial_offsets(held: bytes) -> Offsets | None:
     """Read it; None for a source that is not Kafka. Raises Unreadable."""
     if not held.startswith(_MARK):
@@ -194,11 +188,6 @@ class SourceOffsets:
             raise Unreadable(FileFindingKind.CUT, f"source {source} has an empty line")
         return cls(id=source, text=text, offsets=parse_offsets(text))
 
-    @classmethod
-    def of(cls, source: str, offsets: Offsets) -> SourceOffsets:
-        """Build from offsets, in Spark's spelling."""
-        return cls(id=source, text=write_offsets(offsets), offsets=offsets)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOffsets:
@@ -219,23 +208,9 @@ class BatchOffsets:
         """Whether continuous processing wrote it: then the batch is an epoch."""
         return not self.metadata
 
-    @property
-    def timestamp_ms(self) -> int | None:
-        """When the batch was planned, in milliseconds of the epoch; None where it is not said."""
-        value = json.loads(self.metadata or "{}").get(_TIMESTAMP)
-        return value if isinstance(value, int) else None
-
     def kafka(self) -> Mapping[str, Offsets]:
         """The offsets of the Kafka sources, by the id of the source."""
         return {source.id: source.offsets for source in self.sources if source.offsets is not None}
-
-    def text(self) -> str:
-        """Write it as Spark does."""
-        lines = [f"v{self.version}", self.metadata]
-        for source in self.sources:
-            held = _NOTHING if source.text is None else source.text
-            lines.append(f"{source.id}:{held}" if self.version == NEWEST_OFFSETS else held)
-        return "\n".join(lines)
 
     @classmethod
     def parse(cls, batch: int, text: str) -> BatchOffsets:

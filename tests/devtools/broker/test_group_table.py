@@ -1,10 +1,10 @@
-"""Tables as kafka-consumer-groups of 3.9.2 and 4.1.2 printed them."""
+"""The table as kafka-consumer-groups of 3.9.2 and 4.1.2 printed them."""
 
 from __future__ import annotations
 
 import pytest
 
-from eo_listener.devtools.broker import GroupState, parse_rows, parse_states
+from eo_listener.devtools.broker import parse_rows
 from eo_listener.model.errors import FormatError
 
 HEAD = (
@@ -16,15 +16,6 @@ MEMBERS = HEAD + (
     "      my app-0b1d4ed6-40d7-4f32-a8f5-0f6a0ab01d5a            /127.0.0.1      my app\n"
     "g 1             t               1          -               12              -         "
     "      -                                                      -               -\n"
-)
-STATE_41 = (
-    "GROUP           COORDINATOR (ID)          ASSIGNMENT-STRATEGY  STATE                #MEMBERS\n"
-    "g 1             127.0.0.1:22254  (1)      -                    Empty                0\n"
-)
-STATE_39 = (
-    "GROUP                     COORDINATOR (ID)          ASSIGNMENT-STRATEGY  STATE           "
-    "#MEMBERS\n"
-    "g 1                       127.0.0.1:27391  (1)                           Empty           0\n"
 )
 
 
@@ -49,19 +40,3 @@ def test_a_row_of_another_form_is_refused() -> None:
     """A table of another command is not half understood."""
     with pytest.raises(FormatError):
         parse_rows(f"{HEAD}g 1             t               zero\n")
-
-
-@pytest.mark.parametrize("text", [STATE_41, STATE_39])
-def test_the_state_of_a_group_is_read(text: str) -> None:
-    """Both releases say the same; the older leaves the missing strategy blank."""
-    (state,) = parse_states(text)
-    assert state == GroupState(
-        group="g 1", coordinator=state.coordinator, strategy=None, state="Empty", members=0
-    )
-    assert state.coordinator.endswith("(1)")
-
-
-def test_a_strategy_is_read() -> None:
-    """A group with members names how it shares partitions out."""
-    (state,) = parse_states(STATE_41.replace("-     ", "range ").replace("Empty  ", "Stable "))
-    assert (state.strategy, state.state) == ("range", "Stable")

@@ -19,8 +19,9 @@ from eo_listener.model.errors import PartitionVanishedError, SettingsError
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
-from eo_listener.spark.checkpoint import BatchOffsets, CheckpointError, SourceOffsets
+from eo_listener.spark.checkpoint import BatchOffsets, CheckpointError
 from eo_listener.testing import MemorySink
+from tests.spark.checkpoint import writers
 
 UTC = dt.timezone.utc
 NOWHERE = "127.0.0.1:1"
@@ -226,9 +227,9 @@ class Batches:
         (folder / "metadata").write_text('{"id":"0f8c2a11-0000-0000-0000-000000000000"}')
 
     def plan(self, batch: int, *sources: Offsets) -> None:
-        held = tuple(SourceOffsets.of(str(index), one) for index, one in enumerate(sources))
+        held = tuple(writers.source_offsets(str(index), one) for index, one in enumerate(sources))
         planned = BatchOffsets(batch=batch, version=1, metadata="{}", sources=held)
-        (self.folder / "offsets" / str(batch)).write_text(planned.text())
+        (self.folder / "offsets" / str(batch)).write_text(writers.batch_offsets(planned))
 
     def finish(self, batch: int) -> None:
         (self.folder / "commits" / str(batch)).write_text("v1\n{}")

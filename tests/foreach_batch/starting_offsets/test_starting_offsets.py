@@ -29,8 +29,9 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import OffsetRange, Offsets, Position, TopicPartition
-from eo_listener.spark.checkpoint import BatchOffsets, CheckpointError, SourceOffsets
+from eo_listener.spark.checkpoint import BatchOffsets, CheckpointError
 from eo_listener.testing import MemorySink
+from tests.spark.checkpoint import writers
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka
@@ -144,9 +145,9 @@ def test_from_a_checkpoint(topics: Topics, tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     (tmp_path / "metadata").write_text('{"id":"0f8c2a11-0000-0000-0000-000000000000"}')
     for batch, offset in enumerate([3, 6]):
-        held = SourceOffsets.of("0", Offsets({TopicPartition(topic, 0): offset}))
+        held = writers.source_offsets("0", Offsets({TopicPartition(topic, 0): offset}))
         planned = BatchOffsets(batch=batch, version=1, metadata="{}", sources=(held,))
-        (tmp_path / "offsets" / str(batch)).write_text(planned.text())
+        (tmp_path / "offsets" / str(batch)).write_text(writers.batch_offsets(planned))
     (tmp_path / "commits" / "0").write_text("v1\n{}")
     assert started(topics, checkpoint=str(tmp_path)) == {topic: {"0": 3}}
     topics.forget_before(topic, {0: 5})

@@ -22,12 +22,12 @@ from eo_listener.spark.checkpoint import (
     CheckpointError,
     FileFindingKind,
     Location,
-    SourceOffsets,
     has_scheme,
     shown,
 )
 from eo_listener.spark.checkpoint.location import _translate
 from tests.attack import surgery
+from tests.spark.checkpoint import writers
 from tests.spark.checkpoint.recorded import read, unpack
 
 
@@ -51,9 +51,7 @@ def test_states_after_a_crash_are_normal(plain: Path) -> None:
     assert committed(plain) == 2
     assert surgery.before_commit(plain) == 2
     assert (committed(plain), kinds(plain)) == (1, [])
-    latest = Checkpoint(str(plain)).latest()
-    assert latest is not None
-    assert latest.batch == 2
+    assert Checkpoint(str(plain)).batches().planned[-1] == 2
     assert surgery.before_offsets(plain) == 2
     assert (committed(plain), kinds(plain)) == (1, [])
     for folder in ("commits", "offsets"):
@@ -76,7 +74,7 @@ def test_before_a_batch_is_done_nothing_is(plain: Path) -> None:
         shutil.rmtree(plain / folder)
     assert (committed(plain), kinds(plain)) == (None, [])
     one = Checkpoint(str(plain))
-    assert (one.batches().planned, one.batches().committed, one.latest()) == ((), (), None)
+    assert (one.batches().planned, one.batches().committed) == ((), ())
 
 
 def test_a_commit_without_offsets_is_passed_over(plain: Path) -> None:
@@ -421,10 +419,10 @@ def test_sources_with_names_may_become_fewer(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     for batch, (version, names) in enumerate([(1, ("0", "1", "2")), (2, ("0", "flights"))]):
         sources = tuple(
-            SourceOffsets.of(name, Offsets({TopicPartition("t", 0): 5})) for name in names
+            writers.source_offsets(name, Offsets({TopicPartition("t", 0): 5})) for name in names
         )
         found = BatchOffsets(batch=batch, version=version, metadata="{}", sources=sources)
-        (tmp_path / "offsets" / str(batch)).write_text(found.text())
+        (tmp_path / "offsets" / str(batch)).write_text(writers.batch_offsets(found))
         (tmp_path / "commits" / str(batch)).write_text("v1\n{}")
     durable = Checkpoint(str(tmp_path)).committed()
     assert durable is not None
