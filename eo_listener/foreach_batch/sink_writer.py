@@ -25,7 +25,8 @@ class RetryLimits:
     """Bounds for a store that is away, busy or in conflict; times in seconds.
 
     `timeout` runs from the first failure, so that a batch which took an hour before it failed is
-    repeated too. The waits grow from `first` to `longest`.
+    repeated too. The waits grow from `first` to `longest`. `Backoff`, for commits, is another
+    thing: no query waits for those, so their retries have no end, and their waits are spread.
     """
 
     timeout: float = 60.0

@@ -17,6 +17,7 @@ class Backoff:
     small, and an idle query must still catch up after an outage. `repeat_after` is when a position
     is committed once more, after an earlier request of unknown outcome; `persistent_after` is when
     an error that should have passed is reported as one that does not pass by itself.
+    `RetryLimits`, for a sink's batch, is another thing: there the query waits, so retries end.
     """
 
     first: float = 0.1
