@@ -24,10 +24,10 @@ def test_observers_are_called_in_their_order_on_the_thread_of_the_event() -> Non
     def other(event: Event) -> None:
         calls.append(("other", event, threading.get_ident()))
 
-    observers = Observers(one, other, one)
+    observers = Observers(one, one, other)
     observers.notify(FIRST)
     here = threading.get_ident()
-    assert calls == [("one", FIRST, here), ("other", FIRST, here), ("one", FIRST, here)]
+    assert calls == [("one", FIRST, here), ("one", FIRST, here), ("other", FIRST, here)]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("mine"), SystemExit(3)])
