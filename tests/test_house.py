@@ -318,7 +318,7 @@ def test_no_file_name_stands_for_two_things() -> None:
 
 def test_every_store_has_its_steps_under_the_same_names() -> None:
     """Who knows one sink finds the way in the others."""
-    steps = {"sink", "connection", "catalog", "types", "merge", "user_sql", "errors"}
+    steps = {"sink", "connection", "ledger", "catalog", "types", "merge", "user_sql", "errors"}
     stores = [path for path in (PACKAGE / "sinks").iterdir() if (path / "sink.py").exists()]
     assert len(stores) > 1
     for store in stores:

@@ -27,24 +27,14 @@ from eo_listener.sinks.arrow_rows import TaskSize, schema_of
 from eo_listener.sinks.dead_letter_limit import SHARE, Refusals
 from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql
 from eo_listener.sinks.fetch_plan import TASK_ROWS
-from eo_listener.sinks.ledger_sql import (
-    HEADS,
-    LedgerRow,
-    LedgerSql,
-    Many,
-    foreign_writer,
-    moved,
-    read_ledger_row,
-)
-from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of, in_file, target_table
+from eo_listener.sinks.sqlite.catalog import columns_of, in_file, target_table
 from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile
 from eo_listener.sinks.sqlite.errors import at_commit, explained
+from eo_listener.sinks.sqlite.ledger import Ledger
 from eo_listener.sinks.sqlite.merge import STAGE, Merge
 from eo_listener.sinks.sqlite.rows import Writing
 from eo_listener.sinks.sqlite.user_sql import run_apply
 from eo_listener.sinks.target import Apply, Target, refuse_dotted, refuse_dropped
-
-_LEDGER = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
 
 _LETTERS: Final = 1000  # how many dead letters are in memory at once
 
@@ -116,6 +106,7 @@ class SqliteSink:
             else None
         )
         self._size = TaskSize(task_rows)
+        self._ledger = Ledger(key=self.key, label=self.label, path=self._file.path, create=create)
 
     @property
     def label(self) -> str:
@@ -133,24 +124,19 @@ class SqliteSink:
             return {}
         connection = self._file.connection()
         try:
-            if not columns_of(connection, HEADS):
-                connection.execute("BEGIN IMMEDIATE")
-                self._make_ledger(connection)
-                connection.execute("COMMIT")
-            found = self._ledger_rows(connection, query)
+            return self._ledger.applied(connection, query)
         except BaseException as error:
             self._roll_back(connection)
             if isinstance(error, sqlite3.Error):
                 raise self._explained(error) from error
             raise
-        return {tp: there.head for tp, there in found.items()}
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
         """Read the heads that `query_id` has moved in the ledger of this file."""
         if not self._target.has_ledger:
             return None
         try:
-            return moved(self._file.connection().execute(*_LEDGER.moved_by(query_id)))
+            return self._ledger.moved_by(self._file.connection(), query_id)
         except sqlite3.Error as error:
             raise self._explained(error) from error
 
@@ -169,7 +155,9 @@ class SqliteSink:
             batches = chain((first,) if first is not None else (), rows)
             applied = self._write(connection, schema, batches, entry)
             reached("sink.rows-written")
-            moved = self._move(connection, entry, applied.rows)
+            moved = not self._target.has_ledger or self._ledger.move(
+                connection, entry, rows=applied.rows
+            )
             if moved:
                 reached("sink.ledger-moved")
                 reached("sink.commit-sent")
@@ -204,7 +192,7 @@ class SqliteSink:
     ) -> Applied:
         if self._target.apply is None and not columns_of(connection, self._target.table):
             ours = self._target.has_ledger
-            heads = self._ledger_rows(connection, entry.query) if ours else {}
+            heads = self._ledger.read(connection, entry.query) if ours else {}
             refuse_dropped(self.label, self.key, entry.query, heads)
         table = target_table(connection, self._target, schema)
         writing = Writing(connection, table)
@@ -245,22 +233,9 @@ class SqliteSink:
                 if self._letters is None:
                     raise refused[0].error(self.label)
                 refusals.add(refused)
-                connection.executemany(*self._letters.insert(entry, refused, _now()))
-
-    def _move(self, connection: Connection, entry: Entry, rows: int) -> bool:
-        """Write the entry into the ledger; whether each head was as the entry has found it."""
-        if not self._target.has_ledger:
-            return True
-        self._make_ledger(connection)
-        now = _now()
-        for wanted in (_LEDGER.insert(self.key, entry, now), _LEDGER.move(self.key, entry, now)):
-            if wanted.rows and _changed(connection, wanted) != len(wanted.rows):
-                return False
-        connection.executemany(*_LEDGER.history(self.key, entry, rows=rows, now=now))
-        old = _LEDGER.prune(self.key, entry)
-        if old is not None:
-            connection.execute(*old)
-        return True
+                connection.executemany(
+                    *self._letters.insert(entry, refused, datetime.now(timezone.utc))
+                )
 
     def _commit(self, connection: Connection) -> None:
         try:
@@ -283,28 +258,11 @@ class SqliteSink:
             return False
         return True
 
-    def _make_ledger(self, connection: Connection) -> None:
-        if columns_of(connection, HEADS):
-            return
-        if not self._target.create:
-            raise SettingsError(
-                f"{self._file.path} has no ledger, and create=False",
-                fix=f"Create it: {'; '.join(_LEDGER.create())}",
-            )
-        for statement in _LEDGER.create():
-            connection.execute(statement)
-
     def _foreign(self, connection: Connection, entry: Entry) -> EoListenerError:
         try:
-            return foreign_writer(self.label, entry, self._ledger_rows(connection, entry.query))
+            return self._ledger.foreign_writer(connection, entry)
         except sqlite3.Error as error:
             return self._explained(error)
-
-    def _ledger_rows(
-        self, connection: Connection, query: str
-    ) -> Mapping[TopicPartition, LedgerRow]:
-        found = map(read_ledger_row, connection.execute(*_LEDGER.heads(self.key, query)))
-        return {there.partition: there for there in found}
 
     def _explained(self, error: sqlite3.Error | sqlite3.Warning) -> SinkError:
         return explained(error, self._file.path, waited=self._file.busy_timeout)
@@ -313,11 +271,3 @@ class SqliteSink:
 def folded(name: str) -> str:
     """Return a name as SQLite compares it: only the letters of ASCII have no case."""
     return "".join(one.lower() if one.isascii() else one for one in name)
-
-
-def _changed(connection: Connection, wanted: Many) -> int:
-    return connection.executemany(*wanted).rowcount
-
-
-def _now() -> datetime:
-    return datetime.now(timezone.utc)

@@ -1,0 +1,90 @@
+"""The ledger in a SQLite file: made, read, moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Final
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.ledger_sql import (
+    HEADS,
+    LedgerRow,
+    LedgerSql,
+    foreign_writer,
+    moved,
+    read_ledger_row,
+)
+from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eo_listener.model.errors import ForeignWriterError
+    from eo_listener.model.ledger import Entry, Head, LedgerKey
+    from eo_listener.model.offsets import TopicPartition
+    from eo_listener.sinks.sqlite.connection import Connection
+
+_SQL: Final = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """The ledger of the sink `key`, in the file `path`."""
+
+    key: str
+    label: str
+    path: Path
+    create: bool
+
+    def make(self, connection: Connection) -> None:
+        """Make the tables where they are missing; without `create` raise SettingsError instead."""
+        if columns_of(connection, HEADS):
+            return
+        if not self.create:
+            raise SettingsError(
+                f"{self.path} has no ledger, and create=False",
+                fix=f"Create it: {'; '.join(_SQL.create())}",
+            )
+        for statement in _SQL.create():
+            connection.execute(statement)
+
+    def applied(self, connection: Connection, query: str) -> dict[TopicPartition, Head]:
+        """Read the heads of `query`. A ledger that is missing is made, in its own transaction."""
+        if not columns_of(connection, HEADS):
+            connection.execute("BEGIN IMMEDIATE")
+            self.make(connection)
+            connection.execute("COMMIT")
+        return {tp: there.head for tp, there in self.read(connection, query).items()}
+
+    def read(self, connection: Connection, query: str) -> dict[TopicPartition, LedgerRow]:
+        """Read the heads of `query`, of a ledger that is there."""
+        found = map(read_ledger_row, connection.execute(*_SQL.heads(self.key, query)))
+        return {there.partition: there for there in found}
+
+    def moved_by(
+        self, connection: Connection, query_id: str
+    ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
+        """Read all heads that `query_id` has moved last, of any sink and query."""
+        return moved(connection.execute(*_SQL.moved_by(query_id)))
+
+    def move(self, connection: Connection, entry: Entry, *, rows: int) -> bool:
+        """Move the heads by compare-and-set, and write the history.
+
+        Whether each head was as `entry` has found it; if not, roll back.
+        """
+        self.make(connection)
+        now = datetime.now(timezone.utc)
+        for wanted in (_SQL.insert(self.key, entry, now), _SQL.move(self.key, entry, now)):
+            changed = connection.executemany(*wanted).rowcount if wanted.rows else 0
+            if changed != len(wanted.rows):
+                return False
+        connection.executemany(*_SQL.history(self.key, entry, rows=rows, now=now))
+        old = _SQL.prune(self.key, entry)
+        if old is not None:
+            connection.execute(*old)
+        return True
+
+    def foreign_writer(self, connection: Connection, entry: Entry) -> ForeignWriterError:
+        """Say by what is in the ledger why `entry` could not move it."""
+        return foreign_writer(self.label, entry, self.read(connection, entry.query))
