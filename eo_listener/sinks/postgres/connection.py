@@ -1,21 +1,19 @@
-"""A connection on which every wait ends, and a COMMIT whose outcome is known."""
+"""A connection on which every wait ends."""
 
 from __future__ import annotations
 
 import logging
-import select
 from collections.abc import Callable, Generator
 from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import psycopg
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import TransactionStatus
 
-from eo_listener.model.errors import OutcomeUnknownError, SinkError
-from eo_listener.model.fault_points import reached
+from eo_listener.model.errors import SinkError
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
-from eo_listener.sinks.postgres.errors import on_standby, said, standby, translated, unreachable
+from eo_listener.sinks.postgres.errors import said, standby, unreachable
 
 if TYPE_CHECKING:
     from psycopg.abc import RV, PQGen
@@ -35,20 +33,7 @@ FROM pg_stat_activity WHERE pid = pg_backend_pid()
 standby is never asked for the ledger: what it says is old.
 """
 
-_BEGIN: Final = """
-SELECT pid, backend_start, xact_start,
-       set_config('synchronous_commit', CASE current_setting('synchronous_commit')
-                  WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true),
-       set_config('statement_timeout', %s, true),
-       set_config('lock_timeout', %s, true),
-       set_config('idle_in_transaction_session_timeout', '0', true)
-FROM pg_stat_activity WHERE pid = pg_backend_pid()
-"""
-"""A COMMIT that was answered is on disk: what is lost later takes the ledger's row with it. And
-Spark may compute for long between two chunks.
-"""
-
-_GRACE: Final = 10.0  # seconds by which the server must have kept its own time limits
+GRACE: Final = 10.0  # seconds by which the server must have kept its own time limits
 
 
 class Identity(NamedTuple):
@@ -153,7 +138,7 @@ class Connection(psycopg.Connection[Row]):
 
 
 def connect(access: ConnectionSettings, label: str, application: str) -> Connection:
-    """Open a connection in autocommit; transactions are begun by `begin`.
+    """Open a connection in autocommit; transactions are begun by `transaction.begin`.
 
     Raises SinkError, which holds no secret; RetriableSinkError where the server may be away only
     for a while.
@@ -181,7 +166,7 @@ def connect(access: ConnectionSettings, label: str, application: str) -> Connect
 
 def limit(link: Connection, access: ConnectionSettings) -> None:
     """Have a connection wait as long as `access` says."""
-    link.limit = access.statement_timeout + access.lock_timeout + _GRACE
+    link.limit = access.statement_timeout + access.lock_timeout + GRACE
     link.stall_timeout = access.lock_timeout
 
 
@@ -204,90 +189,3 @@ def answers(link: Connection | None) -> bool:
         link.close()  # it was idle, so nothing is lost with it
         return False
     return True
-
-
-def begin(
-    link: Connection, access: ConnectionSettings, first: Callable[[], Cursor] | None = None
-) -> Cursor | None:
-    """Begin a transaction with our own limits, whatever the role's are; all in one round trip.
-
-    `first` runs a statement in it, whose answer is returned.
-    """
-    # Ours comes first, and finds out who it is; the server's is the second line.
-    limits = (access.statement_timeout, access.lock_timeout + _GRACE)
-    with link.pipeline():
-        link.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-        who = link.execute(_BEGIN, [f"{int(it * 1000)}ms" for it in limits])
-        answer = None if first is None else first()
-    row = who.fetchone()
-    if row is not None:
-        link.is_now(Identity(*row[:3]))
-    return answer
-
-
-def roll_back(link: Connection, after: psycopg.Error | None = None) -> None:
-    """Give the transaction up; a connection that cannot is closed, which does the same.
-
-    So is one on which, as `after` says, nothing can be written: the next may lead to the primary.
-    """
-    link.sealed = False
-    try:
-        if not link.closed:
-            link.rollback()
-    except psycopg.Error:
-        link.close()
-    if after is not None and on_standby(after):
-        link.close()
-
-
-def commit(link: Connection, label: str, wait: float) -> None:
-    """Send COMMIT, and read the answer within `wait` seconds.
-
-    Raises OutcomeUnknownError where no answer came, RetriableSinkError or SinkError where the
-    server says that it has rolled back.
-    """
-    wire = link.pgconn
-    unknown = OutcomeUnknownError(
-        f"{label}: the answer to COMMIT was lost, so the batch may have been written or not",
-        cause="the server went down, or the network to it",
-        fix="Start the query again: a batch that was written is not doubled by that",
-    )
-    try:
-        wire.send_query(b"COMMIT")
-        _until(lambda: wire.flush() == 0, wire, wait, writing=True)
-        reached("sink.commit-sent")
-        _until(lambda: not wire.is_busy(), wire, wait)
-        answer = wire.get_result()
-        if answer is not None:
-            _until(lambda: not wire.is_busy(), wire, wait)
-            wire.get_result()
-    except (psycopg.Error, TimeoutError, OSError) as error:
-        link.close()
-        raise unknown from error
-    except BaseException:  # a test's, or Ctrl-C: an answer that is not read is in flight
-        link.close()
-        raise
-    if answer is None:
-        link.close()
-        raise unknown
-    if answer.status == ExecStatus.COMMAND_OK and answer.command_status == b"COMMIT":
-        return
-    refusal = psycopg.errors.error_from_result(answer)
-    state = refusal.sqlstate or ""
-    if state.startswith(("08", "57", "XX")) or not state:
-        # 57: the server is going down; a commit that waits for a standby is then done all the same.
-        link.close()
-        raise unknown from refusal
-    raise translated(refusal, label, "committing") from None
-
-
-def _until(done: Callable[[], bool], wire: Any, wait: float, *, writing: bool = False) -> None:
-    ends = monotonic() + wait
-    while not done():
-        left = ends - monotonic()
-        if left <= 0:
-            raise TimeoutError
-        watch = select.poll()  # select() knows no descriptor above 1023
-        watch.register(wire.socket, select.POLLIN | (select.POLLOUT if writing else 0))
-        watch.poll(min(left, 1.0) * 1000)
-        wire.consume_input()

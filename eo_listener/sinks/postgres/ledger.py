@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ from eo_listener.sinks.ledger_sql import (
     Statement,
     foreign_writer,
     moved,
+    quoted,
     read_ledger_row,
 )
 from eo_listener.sinks.postgres.catalog import identifier, making, run
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 MOMENT: Final = "timestamp with time zone"
 PLACE: Final = "%s"
+_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _GRANTS: Final = {HEADS: "SELECT, INSERT, UPDATE", HISTORY: "SELECT, INSERT, DELETE"}
 _THERE: Final = """
 SELECT c.relname, c.relpersistence = 'p', NOT EXISTS (
@@ -40,6 +43,15 @@ SELECT c.relname, c.relpersistence = 'p', NOT EXISTS (
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = %s
 JOIN (VALUES (%s::text, %s::text), (%s, %s)) AS w (name, needs) ON w.name = c.relname
 """
+
+
+def sink_key(schema: str | None, table: str) -> str:
+    """Return by what the ledger knows a sink: its table as SQL writes it, quoted where it must."""
+    return ".".join(
+        name if _PLAIN.fullmatch(name) else quoted(name)
+        for name in (schema, table)
+        if name is not None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from eo_listener.sinks.postgres.columns import ColumnLayout
     from eo_listener.sinks.postgres.connection import Connection
-    from eo_listener.sinks.postgres.transaction import TransactionWriter
+    from eo_listener.sinks.postgres.transaction import Rows, TransactionWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class PartitionTask:
         rows = begun(batches)
         with connection(self.writer) as link:
             try:
-                done = self._writer(attempt).write(link, self.layout, rows, entry)
+                done = self._writer(attempt).write_arrow(link, self.layout, rows, entry)
             except ForeignWriterError:
                 if self._done(link, entry):
                     return 0, 0
@@ -90,16 +90,15 @@ class Partitions:
     """
 
     writer: TransactionWriter
-    layout: ColumnLayout
     ranges: Ranges
     at_most: int | None
 
-    def write(self, link: Connection, rows: DataFrame, entry: Entry) -> Applied:
+    def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
         """Write each partition of `entry` that has a task there, and move the other heads here."""
         read = of_each_task(self.ranges, entry)
         tasks = {number: replace(entry, moves={tp: entry.moves[tp]}) for number, tp in read.items()}
-        work = PartitionTask(writer=self.writer, layout=self.layout, entries=tasks)
-        done = outcomes(rows, work, at_most=self.at_most)
+        work = PartitionTask(writer=self.writer, layout=rows.layout, entries=tasks)
+        done = outcomes(rows.frame, work, at_most=self.at_most)
         rest = {tp: move for tp, move in entry.moves.items() if tp not in set(read.values())}
         if rest:
             self._move_empty(link, replace(entry, moves=rest))

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import psycopg
 
-from eo_listener.model.errors import (
-    OutcomeUnknownError,
-    RetriableSinkError,
-    SettingsError,
-    SinkError,
-)
+from eo_listener.model.errors import OutcomeUnknownError, RetriableSinkError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
@@ -25,24 +17,19 @@ from eo_listener.sinks.arrow_rows import TaskSize
 from eo_listener.sinks.dead_letter_limit import SHARE
 from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.postgres import dead_letters as letters_table
-from eo_listener.sinks.postgres.catalog import (
-    check_durable,
-    existing_tables,
-    make_target,
-    schema_of,
-)
+from eo_listener.sinks.postgres.catalog import check_durable, existing_tables, make_target
 from eo_listener.sinks.postgres.columns import ColumnLayout, check_names
-from eo_listener.sinks.postgres.connection import Connection, Identity, answers, connect, usable
+from eo_listener.sinks.postgres.connection import Connection, answers
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
-from eo_listener.sinks.postgres.copy import RefusedLateError
-from eo_listener.sinks.postgres.errors import lost, translated
+from eo_listener.sinks.postgres.errors import translated
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError, NotSentError
-from eo_listener.sinks.postgres.ledger import Ledger
+from eo_listener.sinks.postgres.ledger import Ledger, sink_key
 from eo_listener.sinks.postgres.method_choice import ChosenMethod, MethodChoice
 from eo_listener.sinks.postgres.nested_types import as_text
 from eo_listener.sinks.postgres.per_partition import Partitions, rows_of
+from eo_listener.sinks.postgres.session import PostgresSession
 from eo_listener.sinks.postgres.staging import NoStagingError, Staging
-from eo_listener.sinks.postgres.transaction import TransactionWriter
+from eo_listener.sinks.postgres.transaction import Rows, TransactionWriter
 from eo_listener.sinks.postgres.user_sql import check_apply
 from eo_listener.sinks.postgres.write_methods import Choice, WriteMethod
 from eo_listener.sinks.target import Apply, Target, refuse_dropped
@@ -50,18 +37,12 @@ from eo_listener.sinks.target import Apply, Target, refuse_dropped
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-logger = logging.getLogger("eo_listener")
 
-_Answer = TypeVar("_Answer")
-_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_DOUBT: Final = """
-SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s AND backend_start = %s
-               AND xact_start IS NOT DISTINCT FROM %s)
-"""
-_END: Final = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE pid = %s AND backend_start = %s AND xact_start IS NOT DISTINCT FROM %s
-"""
+class BatchWriter(Protocol):
+    """One way to write a batch: `TransactionWriter`, `Staging` or `Partitions`."""
+
+    def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
+        """Write the rows, and `entry` into the ledger."""
 
 
 class PostgresSink:
@@ -86,9 +67,6 @@ class PostgresSink:
     200,000 by partition), if they were able to at the start. They open `max_connections` at a time
     at most. Time-outs are in seconds. Raises SettingsError.
     """
-
-    _link: Connection | None = None  # also where the constructor has refused
-    _owner = 0
 
     def __init__(
         self,
@@ -126,7 +104,7 @@ class PostgresSink:
         named = (schema, dead_letters)
         check_names([table, *self._target.keys, *(one for one in named if one is not None)])
         check_apply(self._target)
-        self._access = ConnectionSettings(
+        access = ConnectionSettings(
             dsn=dsn,
             schema=schema,
             connect_timeout=connect_timeout,
@@ -143,9 +121,7 @@ class PostgresSink:
         self._method_choice = MethodChoice(choice)
         self._size = TaskSize(task_rows)
         self._logged = logged_staging
-        self._query: str | None = None
-        self._located: ConnectionSettings | None = None
-        self._unknown_commit: Identity | None = None
+        self._session = PostgresSession(access)
 
     def __repr__(self) -> str:
         return f"<PostgresSink {self.label}>"
@@ -153,12 +129,12 @@ class PostgresSink:
     @property
     def label(self) -> str:
         """The table and where it is, for people."""
-        return f"PostgreSQL table {self.key} at {self._access.place()}"
+        return f"PostgreSQL table {self.key} at {self._session.access.place()}"
 
     @property
     def key(self) -> str:
         """The table with its schema, as SQL writes it; without, until the schema was read."""
-        return _named((self._located or self._access).schema, self._target.table)
+        return sink_key(self._session.access.schema, self._target.table)
 
     @property
     def per_partition(self) -> bool:
@@ -171,7 +147,7 @@ class PostgresSink:
             return {}
         try:
             writer = self._writer(query)
-            return self._asked(writer, lambda link: self._heads(link, writer))
+            return self._session.ask(writer, lambda link: self._heads(link, writer))
         except psycopg.Error as error:
             raise translated(error, self.label, "reading its ledger") from error
 
@@ -180,13 +156,13 @@ class PostgresSink:
         if not self._target.has_ledger:
             return None
         try:
-            writer = self._writer(self._query or "")
-            return self._asked(writer, lambda link: writer.ledger.moved_by(link, query_id))
+            writer = self._writer(self._session.query)
+            return self._session.ask(writer, lambda link: writer.ledger.moved_by(link, query_id))
         except psycopg.Error as error:
             raise translated(error, self.label, "reading its ledger") from error
 
     def _heads(self, link: Connection, writer: TransactionWriter) -> Mapping[TopicPartition, Head]:
-        self._resolve_unknown_commit(link)
+        self._session.resolve_unknown_commit(link, writer.label)
         return writer.ledger.applied(link, writer.query, create=self._target.create)
 
     def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:
@@ -194,8 +170,7 @@ class PostgresSink:
         try:
             return self._written(self._writer(entry.query), frame, entry, plan)
         except OutcomeUnknownError:
-            if self._link is not None:
-                self._remember_unknown_commit(self._link)
+            self._session.remember_unknown_commit()
             raise
         except psycopg.Error as error:
             raise translated(error, self.label, "reading the table") from error
@@ -203,7 +178,7 @@ class PostgresSink:
     def _written(
         self, writer: TransactionWriter, frame: DataFrame, entry: Entry, plan: PlannedBatch
     ) -> Applied:
-        chosen = self._asked(
+        chosen = self._session.ask(
             writer,
             lambda link: self._method_choice.method(frame, entry, plan, writer=writer, link=link),
         )
@@ -212,9 +187,8 @@ class PostgresSink:
         except (NoConnectionError, NoStagingError, NotSentError) as error:
             # Where the driver has no connection either, the server is away, which is not the fault
             # of the method.
-            if not answers(self._connection(writer)) or not self._method_choice.fall_back_to_driver(
-                error, self.label
-            ):
+            away = not answers(self._session.connection(writer))
+            if away or not self._method_choice.fall_back_to_driver(error, self.label):
                 raise error.plain() if isinstance(error, NoConnectionError) else error from None
             # Other tasks may have written, so the heads must be read again.
             if chosen.method is WriteMethod.TASKS:
@@ -229,44 +203,34 @@ class PostgresSink:
         entry: Entry,
         plan: PlannedBatch,
     ) -> Applied:
-        method, ranges = chosen
-        direct = writer.direct and method is not WriteMethod.STAGING
-        layout = self._asked(writer, lambda link: self._layout(link, frame, entry, direct=direct))
-        link = self._connection(writer)
-        rows = as_text(frame, layout.formats)
+        direct = writer.direct and chosen.method is not WriteMethod.STAGING
+        layout = self._session.ask(
+            writer, lambda link: self._layout(link, frame, writer, direct=direct)
+        )
+        link = self._session.connection(writer)
+        frame = as_text(frame, layout.formats)
+        if chosen.method is WriteMethod.DRIVER and chosen.ranges is not None:
+            frame = rows_of(frame, chosen.ranges, entry)  # of the tasks that are not written yet
+        rows = Rows(frame=frame, layout=layout, fetch=partial(self._size.stream, frame, plan))
+        return self._batch_writer(chosen, writer).write(link, rows, entry)
+
+    def _batch_writer(self, chosen: ChosenMethod, writer: TransactionWriter) -> BatchWriter:
         most = self._choice.connections
-        if method is WriteMethod.STAGING:
-            staging = Staging(writer=writer, layout=layout, logged=self._logged, at_most=most)
-            return staging.write(link, rows, entry)
-        if method is WriteMethod.TASKS and ranges is not None:
+        if chosen.method is WriteMethod.STAGING:
+            return Staging(writer=writer, logged=self._logged, at_most=most)
+        if chosen.method is WriteMethod.TASKS and chosen.ranges is not None:
             beside = replace(writer, alone=False)
-            parts = Partitions(writer=beside, layout=layout, ranges=ranges, at_most=most)
-            return parts.write(link, rows, entry)
-        if ranges is not None:  # of all tasks, or of those that are not written yet
-            rows = rows_of(rows, ranges, entry)
-        try:
-            return writer.write(link, layout, self._size.stream(rows, plan), entry)
-        except RefusedLateError as late:
-            logger.warning("%s", late)
-            writer = replace(writer, savepoints=None)
-            return writer.write(link, layout, self._size.stream(rows, plan), entry)
+            return Partitions(writer=beside, ranges=chosen.ranges, at_most=most)
+        return writer
 
     def close(self) -> None:
         """Close the connection."""
-        if self._link is not None and self._owner == os.getpid():
-            self._link.close()
-        self._link = None  # a fork leaves its parent's connection alone
-
-    def __del__(self) -> None:
-        self.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_link": None}
+        self._session.close()
 
     def _writer(self, query: str) -> TransactionWriter:
-        access = self._placed()
-        schema = access.schema or ""
-        ledger = Ledger(key=_named(schema, self._target.table), label=self.label, schema=schema)
+        table = None if self._target.apply else self._target.table
+        access = self._session.placed(table, self.label)
+        ledger = Ledger(key=self.key, label=self.label, schema=access.schema or "")
         return TransactionWriter(
             access=access,
             ledger=ledger,
@@ -276,76 +240,10 @@ class PostgresSink:
             keeps=self._choice.connections is None,
         )
 
-    def _placed(self) -> ConnectionSettings:
-        """Return how to get in with the schema that is meant, which is found out once.
-
-        So neither a search_path that is changed later, by apply= too, nor a table of the same name
-        elsewhere ever changes the ledger that is read and moved.
-        """
-        if self._located is None:
-            access, table = self._access, None if self._target.apply else self._target.table
-            if access.schema is None:
-                with connect(access, self.label, "eo_listener") as link:
-                    access = replace(access, schema=schema_of(link, table))
-            if access.schema is None:
-                raise SettingsError(
-                    f"{self.label}: the search_path of its role has no schema that exists",
-                    fix="Name one: schema=...",
-                )
-            self._located = access
-        return self._located
-
-    def _connection(self, writer: TransactionWriter) -> Connection:
-        link = self._link
-        known = self._owner == os.getpid() and self._query == writer.query
-        if link is None or not known or not usable(link):
-            self.close()
-            link = self._link = writer.open()
-            self._owner = os.getpid()
-            self._query = writer.query
-        return link
-
-    def _asked(self, writer: TransactionWriter, ask: Callable[[Connection], _Answer]) -> _Answer:
-        """Ask on the kept connection, and on a new one if that turns out to have ended meanwhile.
-
-        A firewall, a pooler or the server ends connections that are idle between two batches.
-        """
-        kept = self._link
-        link = self._connection(writer)
-        try:
-            return ask(link)
-        except psycopg.Error as error:
-            if link is not kept or not lost(error):
-                raise
-        self.close()
-        return ask(self._connection(writer))
-
-    def _remember_unknown_commit(self, link: Connection) -> None:
-        self._unknown_commit = link.identity if link.closed else None
-
-    def _resolve_unknown_commit(self, link: Connection) -> None:
-        """Wait until the backend whose COMMIT was not answered is gone; end it if it stays."""
-        begun, timeout = monotonic(), self._access.lock_timeout
-        while self._unknown_commit is not None:
-            row = link.execute(_DOUBT, self._unknown_commit).fetchone()
-            if row is None or not row[0]:
-                self._unknown_commit = None
-                return
-            waited = monotonic() - begun
-            if waited > 2 * timeout:
-                raise SinkError(
-                    f"{self.label}: backend {self._unknown_commit.pid} is still committing a batch",
-                    cause="the server, or a standby that it waits for, hangs or is overloaded",
-                    fix="Query pg_stat_activity; start the query again when it has ended",
-                )
-            if waited > timeout:
-                link.execute(_END, self._unknown_commit)
-            sleep(0.05)
-
     def _layout(
-        self, link: Connection, frame: DataFrame, entry: Entry, *, direct: bool
+        self, link: Connection, frame: DataFrame, writer: TransactionWriter, *, direct: bool
     ) -> ColumnLayout:
-        target, schema = self._target, self._placed().schema
+        target, schema = self._target, writer.access.schema
         main = None if target.apply else target.table
         found = existing_tables(
             link, schema, [one for one in (main, target.dead_letters) if one is not None]
@@ -356,18 +254,9 @@ class PostgresSink:
         columns = None if there is None else there.columns
         layout = ColumnLayout.of(frame.schema.jsonValue(), columns, target, direct=direct)
         if main is not None and there is None:
-            ledger = self._writer(entry.query).ledger
-            heads = ledger.read(link, entry.query) if target.has_ledger else {}
-            refuse_dropped(self.label, self.key, entry.query, heads)
+            heads = writer.ledger.read(link, writer.query) if target.has_ledger else {}
+            refuse_dropped(self.label, self.key, writer.query, heads)
             make_target(link, layout, target.keys, (schema, main), create=target.create)
         if target.dead_letters is not None and target.dead_letters not in found:
             letters_table.make(link, schema, target.dead_letters, create=target.create)
         return layout
-
-
-def _named(schema: str | None, table: str) -> str:
-    return ".".join(
-        name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
-        for name in (schema, table)
-        if name is not None
-    )

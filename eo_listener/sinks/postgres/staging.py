@@ -26,24 +26,22 @@ from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.postgres import catalog
 from eo_listener.sinks.postgres.catalog import identifier, run
 from eo_listener.sinks.postgres.columns import ATTEMPT, listed
-from eo_listener.sinks.postgres.connection import begin, commit, roll_back
 from eo_listener.sinks.postgres.copy import SAVEPOINTS, Copier, chunks
 from eo_listener.sinks.postgres.dead_letters import statements_on
 from eo_listener.sinks.postgres.errors import left_out, translated
 from eo_listener.sinks.postgres.executor_tasks import Batches, TaskAttempt, connection, outcomes
+from eo_listener.sinks.postgres.transaction import begin, commit, roll_back
 from eo_listener.sinks.postgres.user_sql import apply_users
 from eo_listener.sinks.target import STAGED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
-
     from eo_listener.sinks.dead_letter_limit import Refusals
     from eo_listener.sinks.postgres.columns import ColumnLayout
     from eo_listener.sinks.postgres.connection import Connection
     from eo_listener.sinks.postgres.executor_tasks import TaskResult
-    from eo_listener.sinks.postgres.transaction import TransactionWriter, WriteCounts
+    from eo_listener.sinks.postgres.transaction import Rows, TransactionWriter, WriteCounts
 
 _SETTING: Final = "eo.attempt"
 _LEFT_OVER: Final = """
@@ -108,31 +106,31 @@ class Staging:
     """One batch by a staging table; `at_most` connections of executors are open at a time."""
 
     writer: TransactionWriter
-    layout: ColumnLayout
     logged: bool
     at_most: int | None
 
-    def write(self, link: Connection, rows: DataFrame, entry: Entry) -> Applied:
+    def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
         """Stage `rows` by the executors, then move them with the ledger in one transaction."""
         dead = self.writer.target.dead_letters is not None
         stage = f"{self._prefix()}{entry.batch_id}_{secrets.token_hex(4)}"
         letters_stage = f"{stage}_dead" if dead else None
-        self._prepare(link, entry, stage, letters_stage)
+        self._prepare(link, rows.layout, entry, stage, letters_stage)
         try:
             # What the user does is done here: his function need not travel.
             target = replace(self.writer.target, apply=None, dead_letters=letters_stage)
             task = StageTask(
                 writer=replace(self.writer, target=target),
-                layout=self.layout,
+                layout=rows.layout,
                 stage=stage,
                 entry=replace(entry, moves={}),
             )
             # Fewer tasks from the beginning: a task's rows may be those of several.
-            fewer = rows if self.at_most is None else rows.coalesce(self.at_most)
+            frame = rows.frame
+            fewer = frame if self.at_most is None else frame.coalesce(self.at_most)
             done = outcomes(fewer, task)
             reached("sink.staged")
             with self.writer.transaction(link, entry) as counts:
-                self._move(link, stage, letters_stage, done, entry, counts)
+                self._move(link, rows.layout, stage, letters_stage, done, entry, counts)
         finally:
             self._drop(link, [one for one in (stage, letters_stage) if one is not None])
         return counts.applied()
@@ -142,14 +140,19 @@ class Staging:
         return f"eo_stage_{hashlib.sha256(name.encode()).hexdigest()[:12]}_"
 
     def _prepare(
-        self, link: Connection, entry: Entry, stage: str, letters_stage: str | None
+        self,
+        link: Connection,
+        layout: ColumnLayout,
+        entry: Entry,
+        stage: str,
+        letters_stage: str | None,
     ) -> None:
         """Check that this driver still owns the heads, clean up, and make the tables."""
         schema, target = self.writer.access.schema, self.writer.target
         try:
             self.writer.begin(link, entry)
             left = link.execute(_LEFT_OVER, (self._prefix(), schema)).fetchall()
-            shape = self.layout.shape(None if target.apply is not None else self.writer.table)
+            shape = layout.shape(None if target.apply is not None else self.writer.table)
             kind = sql.SQL("" if self.logged else "UNLOGGED ")
             made = identifier(schema, stage)
             text = "CREATE {}TABLE {} WITH (autovacuum_enabled = false) AS {} WITH NO DATA"
@@ -178,6 +181,7 @@ class Staging:
     def _move(
         self,
         link: Connection,
+        layout: ColumnLayout,
         stage: str,
         letters_stage: str | None,
         done: Sequence[TaskResult],
@@ -205,14 +209,14 @@ class Staging:
             raise self._emptied()
         if target.apply is not None:
             view = sql.SQL("CREATE TEMP VIEW {} AS SELECT {} FROM {} WHERE {}").format(
-                sql.Identifier(STAGED), listed(self.layout.names), staged, which
+                sql.Identifier(STAGED), listed(layout.names), staged, which
             )
             link.execute(view)
             apply_users(link, target, entry, self.writer.label)
             link.execute(sql.SQL("DROP VIEW pg_temp.{}").format(sql.Identifier(STAGED)))
             counts.rows = wanted
             return
-        counts.rows = self.writer.merge(link, self.layout, staged, which).run(counts.dead_letters)
+        counts.rows = self.writer.merge(link, layout, staged, which).run(counts.dead_letters)
         # Where rows are appended, each that was staged is now moved or refused.
         moved = counts.rows + counts.dead_letters.count - dead
         if self.writer.direct and moved != wanted:

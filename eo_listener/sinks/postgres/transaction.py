@@ -4,15 +4,20 @@ the tasks of an executor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+import select
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import ExecStatus
 
+from eo_listener.model.errors import OutcomeUnknownError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.dead_letter_limit import Refusals
@@ -20,17 +25,17 @@ from eo_listener.sinks.ledger_sql import HEADS
 from eo_listener.sinks.postgres.catalog import identifier
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.connection import (
+    GRACE,
     Connection,
-    begin,
-    commit,
+    Cursor,
+    Identity,
     connect,
     limit,
-    roll_back,
 )
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings, application_name
-from eo_listener.sinks.postgres.copy import SAVEPOINTS, Chunk, Copier, chunks
+from eo_listener.sinks.postgres.copy import SAVEPOINTS, Chunk, Copier, RefusedLateError, chunks
 from eo_listener.sinks.postgres.dead_letters import DeadLetters
-from eo_listener.sinks.postgres.errors import translated
+from eo_listener.sinks.postgres.errors import on_standby, translated
 from eo_listener.sinks.postgres.ledger import Ledger
 from eo_listener.sinks.postgres.lock_watch import LockWatch
 from eo_listener.sinks.postgres.merge import Merge
@@ -41,8 +46,35 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger("eo_listener")
 
 _STAGE: Final = sql.Identifier("pg_temp", STAGED)
+
+_BEGIN: Final = """
+SELECT pid, backend_start, xact_start,
+       set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+                  WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true),
+       set_config('statement_timeout', %s, true),
+       set_config('lock_timeout', %s, true),
+       set_config('idle_in_transaction_session_timeout', '0', true)
+FROM pg_stat_activity WHERE pid = pg_backend_pid()
+"""
+"""A COMMIT that was answered is on disk: what is lost later takes the ledger's row with it. And
+Spark may compute for long between two chunks.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The rows of a batch, in the types of `layout`; `fetch` brings them to the driver, each time
+    from the first one on.
+    """
+
+    frame: DataFrame
+    layout: ColumnLayout
+    fetch: Callable[[], Generator[pa.RecordBatch, None, None]]
 
 
 @dataclass(kw_only=True)
@@ -122,14 +154,26 @@ class TransactionWriter:
         )
         link.on_stall = lambda: watch.check(link.backend, may_end=link.may_end and not link.shared)
 
-    def write(
+    def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
+        """Write rows through the driver, and the ledger's entry, in one transaction.
+
+        Where a row is refused late they are fetched again, each COPY with a savepoint.
+        """
+        try:
+            return self.write_arrow(link, rows.layout, rows.fetch(), entry)
+        except RefusedLateError as late:
+            logger.warning("%s", late)
+            again = replace(self, savepoints=None)
+            return again.write_arrow(link, rows.layout, rows.fetch(), entry)
+
+    def write_arrow(
         self,
         link: Connection,
         layout: ColumnLayout,
         batches: Generator[pa.RecordBatch, None, None],
         entry: Entry,
     ) -> Applied:
-        """Write rows and the ledger's entry in one transaction.
+        """Write rows that come once, and the ledger's entry, in one transaction.
 
         What is computed for the first of the rows is computed before it begins.
         """
@@ -234,3 +278,90 @@ class TransactionWriter:
             apply_users(link, self.target, entry, self.label)
             return copier.rows
         return self.merge(link, layout, _STAGE, sql.SQL("true")).run(counts.dead_letters)
+
+
+def begin(
+    link: Connection, access: ConnectionSettings, first: Callable[[], Cursor] | None = None
+) -> Cursor | None:
+    """Begin a transaction with our own limits, whatever the role's are; all in one round trip.
+
+    `first` runs a statement in it, whose answer is returned.
+    """
+    # Ours comes first, and finds out who it is; the server's is the second line.
+    limits = (access.statement_timeout, access.lock_timeout + GRACE)
+    with link.pipeline():
+        link.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+        who = link.execute(_BEGIN, [f"{int(it * 1000)}ms" for it in limits])
+        answer = None if first is None else first()
+    row = who.fetchone()
+    if row is not None:
+        link.is_now(Identity(*row[:3]))
+    return answer
+
+
+def roll_back(link: Connection, after: psycopg.Error | None = None) -> None:
+    """Give the transaction up; a connection that cannot is closed, which does the same.
+
+    So is one on which, as `after` says, nothing can be written: the next may lead to the primary.
+    """
+    link.sealed = False
+    try:
+        if not link.closed:
+            link.rollback()
+    except psycopg.Error:
+        link.close()
+    if after is not None and on_standby(after):
+        link.close()
+
+
+def commit(link: Connection, label: str, wait: float) -> None:
+    """Send COMMIT, and read the answer within `wait` seconds.
+
+    Raises OutcomeUnknownError where no answer came, RetriableSinkError or SinkError where the
+    server says that it has rolled back.
+    """
+    wire = link.pgconn
+    unknown = OutcomeUnknownError(
+        f"{label}: the answer to COMMIT was lost, so the batch may have been written or not",
+        cause="the server went down, or the network to it",
+        fix="Start the query again: a batch that was written is not doubled by that",
+    )
+    try:
+        wire.send_query(b"COMMIT")
+        _until(lambda: wire.flush() == 0, wire, wait, writing=True)
+        reached("sink.commit-sent")
+        _until(lambda: not wire.is_busy(), wire, wait)
+        answer = wire.get_result()
+        if answer is not None:
+            _until(lambda: not wire.is_busy(), wire, wait)
+            wire.get_result()
+    except (psycopg.Error, TimeoutError, OSError) as error:
+        link.close()
+        raise unknown from error
+    except BaseException:  # a test's, or Ctrl-C: an answer that is not read is in flight
+        link.close()
+        raise
+    if answer is None:
+        link.close()
+        raise unknown
+    if answer.status == ExecStatus.COMMAND_OK and answer.command_status == b"COMMIT":
+        return
+    refusal = psycopg.errors.error_from_result(answer)
+    state = refusal.sqlstate or ""
+    if state.startswith(("08", "57", "XX")) or not state:
+        # 57: the server is going down; a commit that waits for a standby is then done all the same.
+        link.close()
+        raise unknown from refusal
+    raise translated(refusal, label, "committing") from None
+
+
+def _until(done: Callable[[], bool], wire: Any, wait: float, *, writing: bool = False) -> None:
+    ends = monotonic() + wait
+    while not done():
+        left = ends - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        watch = select.poll()  # select() knows no descriptor above 1023
+        watch.register(wire.socket, select.POLLIN | (select.POLLOUT if writing else 0))
+        watch.poll(min(left, 1.0) * 1000)
+        wire.consume_input()

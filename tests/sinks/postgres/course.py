@@ -17,7 +17,9 @@ from eo_listener.model.protocols import Sink
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.catalog import columns, make_target
 from eo_listener.sinks.postgres.columns import ColumnLayout
+from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.sinks.postgres.dead_letters import make
+from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 
@@ -51,8 +53,16 @@ def put(
 
     `how` are other fields of the writer.
     """
+    writer, link, layout = prepared(sink, fields, **how)
+    return writer.write_arrow(link, layout, batches, next_entry(sink))
+
+
+def prepared(
+    sink: PostgresSink, fields: Mapping[str, str], **how: Any
+) -> tuple[TransactionWriter, Connection, ColumnLayout]:
+    """What writes, on which connection, and the columns; the tables are made."""
     writer = replace(sink._writer(QUERY), **how)
-    link = sink._connection(writer)
+    link = sink._session.connection(writer)
     schema, target = writer.access.schema, sink._target
     if target.dead_letters is not None:
         make(link, schema, target.dead_letters, create=True)
@@ -61,7 +71,7 @@ def put(
     layout = ColumnLayout.of(told, there, target, direct=writer.direct)
     if there is None and target.apply is None:
         make_target(link, layout, target.keys, (schema, target.table), create=target.create)
-    return writer.write(link, layout, batches, next_entry(sink))
+    return writer, link, layout
 
 
 def flights(*rows: tuple[int, int | None, float | None]) -> list[tuple[Any, ...]]:

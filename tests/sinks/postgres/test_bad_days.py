@@ -29,7 +29,6 @@ from eo_listener.model.errors import (
 from eo_listener.model.events import BatchReplayed
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.sinks.postgres.staging import Staging
 from eo_listener.testing.faults import hooked
@@ -37,7 +36,7 @@ from eo_listener.testing.made_up_entries import QUERY, heads_of
 from tests.foreach_batch.overlap import Overlap
 from tests.foreach_batch.stage import Plans, Run
 from tests.postgres_server import PostgresServer, running, with_schema
-from tests.sinks.postgres.bare import SCHEMA, TABLE, write
+from tests.sinks.postgres.bare import TABLE, write
 from tests.sinks.postgres.course import TP, another_role, ask, at, next_entry, script
 
 IDS = f"SELECT id FROM {TABLE} ORDER BY id"
@@ -57,8 +56,8 @@ def own(server: PostgresServer, request: pytest.FixtureRequest) -> str:
 
 
 def link_of(sink: PostgresSink) -> Connection:
-    assert sink._link is not None
-    return sink._link
+    assert sink._session.kept is not None
+    return sink._session.kept
 
 
 def cut(sink: PostgresSink) -> None:
@@ -367,8 +366,7 @@ def test_a_staging_table_that_is_held_is_left(dsn: str) -> None:
     """One that a stopped task holds fails no batch, however short our patience; others go."""
     sink = PostgresSink(dsn, TABLE, lock_timeout=0.2)
     sink.applied(QUERY)
-    layout = ColumnLayout.of(SCHEMA, None, sink._target, direct=True)
-    staging = Staging(writer=sink._writer(QUERY), layout=layout, logged=False, at_most=None)
+    staging = Staging(writer=sink._writer(QUERY), logged=False, at_most=None)
     script(dsn, "CREATE TABLE held (id int)", "CREATE TABLE free (id int)")
     with psycopg.connect(dsn) as other:
         other.execute("LOCK TABLE held")
@@ -387,11 +385,11 @@ def test_a_zombie_without_a_ledger_is_ended_too(dsn: str) -> None:
         PostgresSink(dsn, TABLE, mode="idempotent", keys="id", lock_timeout=0.3) for _ in range(2)
     )
     first.applied(QUERY)
-    stopped = first._connection(first._writer(QUERY))
+    stopped = first._session.connection(first._writer(QUERY))
     stopped.execute(b"BEGIN")
     stopped.execute(f"LOCK TABLE {TABLE}".encode())
     writer = sink._writer(QUERY)
-    link = sink._connection(writer)
+    link = sink._session.connection(writer)
     with writer.transaction(link, next_entry(sink)):
         link.execute(f"INSERT INTO {TABLE} VALUES (1, 'r')".encode())
     assert ask(dsn, IDS) == [1]
@@ -411,7 +409,7 @@ def test_a_commit_in_doubt_ends_no_stranger(dsn: str) -> None:
         ).fetchone()
         assert row is not None
         sink.close()
-        sink._unknown_commit = before._replace(pid=row[0], backend_start=row[1])
+        sink._session._unknown_commit = before._replace(pid=row[0], backend_start=row[1])
         stranger.execute("BEGIN")
         begun = time.monotonic()
         assert TP in sink.applied(QUERY)

@@ -6,6 +6,7 @@ import contextlib
 import traceback
 from collections.abc import Generator, Iterable
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -20,8 +21,9 @@ from eo_listener.sinks.postgres.dead_letters import make
 from eo_listener.sinks.postgres.executor_tasks import TaskAttempt
 from eo_listener.sinks.postgres.per_partition import PartitionTask
 from eo_listener.sinks.postgres.staging import StageTask, Staging
+from eo_listener.sinks.postgres.transaction import Rows
 from eo_listener.testing.made_up_entries import QUERY
-from tests.sinks.postgres.course import TP, ask, at, next_entry, put, script
+from tests.sinks.postgres.course import TP, ask, at, next_entry, prepared, put, script
 
 TABLE = "CREATE TABLE t (n int CHECK (n <> 13), v text)"
 SCHEMA = pa.schema(
@@ -110,8 +112,8 @@ def test_a_connection_that_ends_between_chunks(dsn: str) -> None:
     def ended() -> Generator[pa.RecordBatch, None, None]:
         yield batch(range(100, 150))
         yield batch(range(150, 190))
-        assert sink._link is not None
-        script(dsn, f"SELECT pg_terminate_backend({sink._link.backend}, 10000)")
+        assert sink._session.kept is not None
+        script(dsn, f"SELECT pg_terminate_backend({sink._session.kept.backend}, 10000)")
         yield batch(range(190, 195))
 
     with pytest.raises(SinkError, match="the connection was lost"):
@@ -125,7 +127,7 @@ def test_a_copy_that_cannot_begin(dsn: str) -> None:
     """A COPY that is refused before any line raises the server's error, and the link goes on."""
     script(dsn, TABLE)
     sink = PostgresSink(dsn, "t")
-    link = sink._connection(sink._writer(QUERY))
+    link = sink._session.connection(sink._writer(QUERY))
     with pytest.raises(psycopg.errors.UndefinedTable):
         copy.send(link, b"COPY nowhere FROM STDIN", [memoryview(b"1\n")])
     assert link.execute("SELECT 1").fetchone() == (1,)
@@ -177,8 +179,21 @@ def test_a_row_that_is_refused_behind_all_savepoints(dsn: str) -> None:
     with pytest.raises(RefusedLateError, match="behind 60 COPYs"):
         put(sink, FIELDS, (batch([n]) for n in numbers))
     assert ask(dsn, "SELECT count(*) FROM t") == [0]
-    done = put(sink, FIELDS, (batch([n]) for n in numbers), savepoints=None)
+
+    fetched = []
+
+    def fetch() -> Generator[pa.RecordBatch, None, None]:
+        fetched.append(0)
+        for n in numbers:
+            fetched[-1] += 1
+            yield batch([n])
+
+    writer, link, layout = prepared(sink, FIELDS)
+    frame: Any = None  # of Spark, which brings the rows
+    done = writer.write(link, Rows(frame=frame, layout=layout, fetch=fetch), next_entry(sink))
     assert (done.rows, done.dead_letters) == (90, 1)
+    assert len(fetched) == 2
+    assert fetched[1] == len(numbers)
     assert ask(dsn, 'SELECT "offset" FROM dead') == [13]
     sink.close()
 
@@ -198,12 +213,12 @@ def test_a_task_that_stages_many_chunks_commits_between(dsn: str) -> None:
     with contextlib.closing(PostgresSink(dsn, "t")) as sink:
         entry = next_entry(sink)
         writer = sink._writer(QUERY)
-        link = sink._connection(writer)
+        link = sink._session.connection(writer)
         kinds = {"fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
         there = columns(link, writer.access.schema, "t")
         layout = ColumnLayout.of(kinds, there, sink._target, direct=False)
-        staging = Staging(writer=writer, layout=layout, logged=False, at_most=None)
-        staging._prepare(link, entry, "staged", None)
+        staging = Staging(writer=writer, logged=False, at_most=None)
+        staging._prepare(link, layout, entry, "staged", None)
         task = StageTask(
             writer=writer, layout=layout, stage="staged", entry=replace(entry, moves={})
         )
@@ -224,7 +239,7 @@ def test_a_task_begins_again_with_a_savepoint_for_each_chunk(dsn: str) -> None:
     with contextlib.closing(PostgresSink(dsn, "t", dead_letters="dead")) as sink:
         entry = next_entry(sink)
         writer = sink._writer(QUERY)
-        link = sink._connection(writer)
+        link = sink._session.connection(writer)
         make(link, writer.access.schema, "dead", create=True)
         kinds = {"fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
         there = columns(link, writer.access.schema, "t")

@@ -25,7 +25,6 @@ from eo_listener.model.errors import (
 from eo_listener.sinks.ledger_sql import LedgerSql
 from eo_listener.sinks.postgres import PostgresSink, worker_connections
 from eo_listener.sinks.postgres.columns import ColumnLayout
-from eo_listener.sinks.postgres.connection import begin
 from eo_listener.sinks.postgres.executor_tasks import (
     NoConnectionError,
     TaskAttempt,
@@ -33,7 +32,7 @@ from eo_listener.sinks.postgres.executor_tasks import (
     connection,
 )
 from eo_listener.sinks.postgres.per_partition import PartitionTask
-from eo_listener.sinks.postgres.transaction import TransactionWriter
+from eo_listener.sinks.postgres.transaction import TransactionWriter, begin
 from eo_listener.sinks.postgres.worker_connections import borrowed
 from eo_listener.testing.made_up_entries import QUERY, heads_of
 from tests.sinks.postgres.course import another_role, ask, at, next_entry, script
@@ -93,7 +92,7 @@ def test_a_task_whose_connection_is_lost(dsn: str, point: str) -> None:
     def lose() -> None:
         script(dsn, f"SELECT pg_terminate_backend(pid) FROM ({KEPT} AND pid <> {mine}) x")
 
-    mine = sink._connection(sink._writer(QUERY)).backend
+    mine = sink._session.connection(sink._writer(QUERY)).backend
     try:
         with at({point: lose}):
             task(FIRST, batches())
