@@ -169,7 +169,8 @@ class QueryRun:
 
     def take(self, event: Progress, now: float) -> bool:
         """Take an event in; say whether it is to be offered."""
-        late = self.is_late(event)
+        offered = self.finished and self.passed is not None and _is_at_end(self.passed, event)
+        late = offered or self.is_late(event)
         self.newest = event
         self.on_event(now)
         if not late:

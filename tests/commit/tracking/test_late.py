@@ -7,7 +7,12 @@ import pytest
 from eo_listener.commit.groups.policy import OnRewind
 from eo_listener.commit.tracking.event_buffer import Started
 from eo_listener.commit.tracking.query_run import QueryRun
-from eo_listener.model.events import CommitRefused, GuardViolation, RunGroupsChanged, ViolationKind
+from eo_listener.model.events import (
+    CommitRefused,
+    GuardViolation,
+    RunGroupsChanged,
+    ViolationKind,
+)
 from eo_listener.testing import MemoryQueries
 from tests.commit.tracking.office import OPTIONS, P0, P1, Office, event, position
 
@@ -79,6 +84,22 @@ def test_events_of_a_run_that_was_started_again_come_late(on_rewind: OnRewind) -
     assert [reported.batch_id for reported in office.of(GuardViolation)] == [4]
     office.pass_until(500.0, since=21.0)
     assert office.queries.forgotten == ["r1"]
+    assert not office.of(CommitRefused)
+    office.committer.close(2.0)
+
+
+@pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
+def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
+    on_rewind: OnRewind,
+) -> None:
+    """It ends where its run's last position was, which was offered when the run had ended."""
+    office = begun(on_rewind)
+    office.queries.positions |= {"r1": position(1, 20), "r2": position(2, 30)}
+    office.queries.over.add("r1")
+    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    office.pass_until(20.0, since=12.0)
+    assert office.held == 30
+    assert late(office, 20.0, 1) == [30]
     assert not office.of(CommitRefused)
     office.committer.close(2.0)
 
