@@ -78,17 +78,17 @@ def parse_groups(given: Sequence[str]) -> dict[str, str]:
 
 def open_all(targets: Sequence[FollowedCheckpoint]) -> list[tuple[FollowedCheckpoint, Location]]:
     """Open every target. Raises SettingsError when two of them are the same checkpoint."""
-    seen: set[str] = set()
+    keys: set[str] = set()
     opened = []
     for target in targets:
         location = target.open()
-        if location.key in seen:
+        if location.key in keys:
             raise SettingsError(
                 f"checkpoint {location} is named twice",
                 cause="two spellings of one folder count as one",
                 fix="Name it once; several topics may have a group each",
             )
-        seen.add(location.key)
+        keys.add(location.key)
         opened.append((target, location))
     return opened
 

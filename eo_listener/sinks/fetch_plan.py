@@ -75,4 +75,4 @@ def planned_rows(plan: PlannedBatch) -> int:
 
 
 def _lengths(plan: PlannedBatch) -> Iterator[int]:
-    return (it.until - it.start for spans in plan.sources.values() for it in spans.values())
+    return (it.until - it.start for ranges in plan.sources.values() for it in ranges.values())

@@ -75,17 +75,18 @@ class LedgerSql:
     def create(self) -> tuple[str, ...]:
         """Make both tables where they are missing, the heads last: where they are, all is."""
         key = "sink text NOT NULL, query text NOT NULL"
-        span = "start_offset bigint NOT NULL, next_offset bigint NOT NULL"
+        offsets = "start_offset bigint NOT NULL, next_offset bigint NOT NULL"
         writer = "batch_id bigint NOT NULL, query_id text NOT NULL, run_id text NOT NULL"
         heads = (
             f"CREATE TABLE IF NOT EXISTS {self.table(HEADS)} (format integer NOT NULL, {key}, "
-            f'topic text NOT NULL, "partition" integer NOT NULL, topic_id text, {span}, {writer}, '
-            f'moved_at {self.moment} NOT NULL, PRIMARY KEY (sink, query, topic, "partition"))'
+            f'topic text NOT NULL, "partition" integer NOT NULL, topic_id text, {offsets}, '
+            f"{writer}, moved_at {self.moment} NOT NULL, "
+            'PRIMARY KEY (sink, query, topic, "partition"))'
         )
         history = (
             f"CREATE TABLE IF NOT EXISTS {self.table(HISTORY)} (format integer NOT NULL, {key}, "
             f'source integer NOT NULL, topic text NOT NULL, topic_id text, "partition" integer '
-            f'NOT NULL, {span}, {writer}, "rows" bigint NOT NULL, verdict text NOT NULL, '
+            f'NOT NULL, {offsets}, {writer}, "rows" bigint NOT NULL, verdict text NOT NULL, '
             f"gap_start bigint, gap_until bigint, applied_at {self.moment} NOT NULL)"
         )
         index, table = HISTORY + "_order", HISTORY

@@ -195,8 +195,8 @@ def test_a_letter_goes_into_its_table_whole(told: bool) -> None:
     """With the batch that it is of; in a table of ours also what may be shown of the reason."""
     made = DeadLetterSql(table="dead", placeholder="?", moment="text", redacted=told)
     assert told or made == DeadLetterSql(table="dead", placeholder="?", moment="text")
-    spans = {TopicPartition("t", 0): OffsetRange(0, 5)}
-    entry = entry_of({}, spans, batch_id=7)
+    ranges = {TopicPartition("t", 0): OffsetRange(0, 5)}
+    entry = entry_of({}, ranges, batch_id=7)
     letter = DeadLetter(topic="t", partition=0, offset=3, reason="r", redacted="s", row="{}")
     with closing(sqlite3.connect(":memory:")) as link:
         for _ in range(2):

@@ -122,8 +122,8 @@ def test_losses_and_beginnings_are_never_forgotten(connection: sqlite3.Connectio
     heads: dict[TopicPartition, Head] = {}
     for number in range(30):
         gap = OffsetRange(number * 10, number * 10 + 2) if number == 7 else None
-        span = OffsetRange(number * 10 + (2 if gap else 0), number * 10 + 10)
-        entry = entry_of(heads, {TP: span}, batch_id=number, gap=gap)
+        offset_range = OffsetRange(number * 10 + (2 if gap else 0), number * 10 + 10)
+        entry = entry_of(heads, {TP: offset_range}, batch_id=number, gap=gap)
         put(connection, entry, NOW + timedelta(seconds=number))
         heads = heads_of(entry)
     due = LEDGER.prune("s", entry_of({}, {}, batch_id=200), kept=3)

@@ -96,7 +96,7 @@ WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
 
-_FLEETING: Final = """
+_NOT_PERMANENT: Final = """
 WITH RECURSIVE relations AS (  -- through views, whose own persistence says nothing
     SELECT to_regclass(%s)::oid AS oid
     UNION
@@ -115,14 +115,14 @@ LIMIT 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingTable:
-    """A table that is there. `fleeting`: which table a crash, or the end of a connection, empties.
+    """A table that is there.
 
-    The persistence of a view or of a partitioned table itself says nothing of that: what is beneath
-    is asked too.
+    `not_durable` is the table that a crash, or the end of a connection, empties. The persistence
+    of a view or of a partitioned table itself says nothing of that: what is beneath is asked too.
     """
 
     columns: dict[str, Existing]
-    fleeting: str | None
+    not_durable: str | None
 
 
 def existing_tables(
@@ -135,9 +135,9 @@ def existing_tables(
             text = identifier(schema, name).as_string(link)
             there = link.execute("SELECT to_regclass(%s) IS NOT NULL", (text,))
             columns = link.execute(_COLUMNS, (text,))
-            asked.append((there, columns, link.execute(_FLEETING, (text,))))
+            asked.append((there, columns, link.execute(_NOT_PERMANENT, (text,))))
     found = {}
-    for name, (there, columns, fleeting) in zip(names, asked, strict=True):
+    for name, (there, columns, not_durable) in zip(names, asked, strict=True):
         if there.fetchone() == (True,):
             kinds = {
                 one: Existing(
@@ -149,8 +149,8 @@ def existing_tables(
                 )
                 for one, base, part, limit, name_of_type, made in columns.fetchall()
             }
-            row = fleeting.fetchone()
-            found[name] = ExistingTable(columns=kinds, fleeting=None if row is None else row[0])
+            row = not_durable.fetchone()
+            found[name] = ExistingTable(columns=kinds, not_durable=None if row is None else row[0])
     return found
 
 
@@ -162,12 +162,12 @@ def columns(link: Connection, schema: str | None, table: str) -> dict[str, Exist
 
 def check_durable(link: Connection, schema: str | None, table: str, found: ExistingTable) -> None:
     """Raise SettingsError for a table that a crash, or the end of a connection, empties."""
-    if found.fleeting is not None:
+    if found.not_durable is not None:
         name = identifier(schema, table).as_string(link)
         raise SettingsError(
-            f"the table {name}, or one beneath it, is UNLOGGED or temporary: {found.fleeting}",
+            f"the table {name}, or one beneath it, is UNLOGGED or temporary: {found.not_durable}",
             cause="a crash of the server would empty it, while the ledger still counts its rows",
-            fix=f"ALTER TABLE {found.fleeting} SET LOGGED",
+            fix=f"ALTER TABLE {found.not_durable} SET LOGGED",
         )
 
 

@@ -32,7 +32,7 @@ _ORIGIN_FORMATS: Final = (
     ("offset", ColumnFormat(postgres="bigint", encoding=Encoding.PLAIN)),
 )
 _WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
-_TELLS: Final = {
+_ORIGIN_BASES: Final = {
     "topic": frozenset({"text", "varchar", "citext"}),
     "partition": _WHOLE,
     "offset": _WHOLE,
@@ -105,7 +105,7 @@ class ColumnLayout:
             ),
             row_filter=row_filter,
             traced=known and not direct and target.apply is None,
-            located=known and set(ORIGIN) <= set(row_filter.columns) and _tells(there),
+            located=known and set(ORIGIN) <= set(row_filter.columns) and _keeps_origin(there),
         )
 
     @property
@@ -163,9 +163,9 @@ def _check_version(
         raise unordered(version, f"{there.type_name} in the table")
 
 
-def _tells(existing: Mapping[str, Existing]) -> bool:
+def _keeps_origin(existing: Mapping[str, Existing]) -> bool:
     """Whether the columns topic, partition and offset of the target hold them as what they are."""
-    return all(one not in existing or existing[one].base in _TELLS[one] for one in ORIGIN)
+    return all(one not in existing or existing[one].base in _ORIGIN_BASES[one] for one in ORIGIN)
 
 
 def listed(names: Sequence[str]) -> sql.Composed:

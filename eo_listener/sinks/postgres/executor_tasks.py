@@ -125,7 +125,7 @@ def _to_json(error: EoListenerError) -> dict[str, Any]:
     if isinstance(error, NoConnectionError):
         fields["again"] = error.again
     if isinstance(error, GuardError):
-        fields["ranges"] = [[*tp, *span] for tp, span in error.ranges.items()]
+        fields["ranges"] = [[*tp, *offset_range] for tp, offset_range in error.ranges.items()]
     return fields
 
 

@@ -112,14 +112,15 @@ class Proved:
 def missing(plan: PlannedBatch, entry: Entry) -> bool:
     """Whether `entry` lacks offsets of the batch: the sink has them already."""
     return any(
-        span.start != span.until and tp not in entry.moves for tp, span in plan.ranges().items()
+        offset_range.start != offset_range.until and tp not in entry.moves
+        for tp, offset_range in plan.ranges().items()
     )
 
 
 def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
     """Whether each task reads what is planned of one partition, and all of them all of it."""
     read, planned = (
-        {tp: span for tp, span in given if span.start != span.until}
+        {tp: offset_range for tp, offset_range in given if offset_range.start != offset_range.until}
         for given in (ranges, plan.ranges().items())
     )
     return read == planned

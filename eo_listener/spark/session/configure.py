@@ -164,8 +164,8 @@ def _refuse_connect(options: Mapping[str, Any], arguments: SubmitArguments) -> N
         "SPARK_CONNECT_MODE is 1": lambda: os.environ.get("SPARK_CONNECT_MODE") == "1",
         "a Connect session is open": lambda: "SPARK_CONNECT_MODE_ENABLED" in os.environ,
     }
-    for sign, seen in signs.items():
-        if seen():
+    for sign, is_given in signs.items():
+        if is_given():
             raise _connect_error(sign)
 
 

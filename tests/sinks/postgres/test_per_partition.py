@@ -33,7 +33,7 @@ from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-Spans: TypeAlias = "dict[TopicPartition, OffsetRange]"
+OffsetRanges: TypeAlias = "dict[TopicPartition, OffsetRange]"
 Read: TypeAlias = "Callable[..., DataFrame]"
 
 
@@ -48,7 +48,7 @@ def topic(broker: Broker) -> str:
 
 
 @pytest.fixture(scope="module")
-def spans(broker: Broker, topic: str) -> Spans:
+def ranges(broker: Broker, topic: str) -> OffsetRanges:
     """What is in each of them."""
     with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"}) as asks:
         ends = [asks.get_watermark_offsets(Wire(topic, n), timeout=10)[1] for n in range(4)]
@@ -56,7 +56,7 @@ def spans(broker: Broker, topic: str) -> Spans:
 
 
 @pytest.fixture(scope="module")
-def read(spark: SparkSession, broker: Broker, topic: str, spans: Spans) -> Read:
+def read(spark: SparkSession, broker: Broker, topic: str, ranges: OffsetRanges) -> Read:
     """Reads all of them as a batch: the tasks are those of a streaming query."""
 
     def reading(**more: str) -> DataFrame:
@@ -64,8 +64,8 @@ def read(spark: SparkSession, broker: Broker, topic: str, spans: Spans) -> Read:
             "kafka.bootstrap.servers": broker.bootstrap_servers,
             "subscribe": topic,
             # As numbers, since a batch's tasks are not told what "earliest" and "latest" mean.
-            "startingOffsets": json.dumps({topic: {tp.partition: 0 for tp in spans}}),
-            "endingOffsets": json.dumps({topic: {tp.partition: spans[tp].until for tp in spans}}),
+            "startingOffsets": json.dumps({topic: {tp.partition: 0 for tp in ranges}}),
+            "endingOffsets": json.dumps({topic: {tp.partition: ranges[tp].until for tp in ranges}}),
             **more,
         }
         loaded = spark.read.format("kafka").options(**options).load()
@@ -84,10 +84,12 @@ def heads(dsn: str) -> list[Any]:
     return ask(dsn, 'SELECT "partition", next_offset FROM eo_ledger ORDER BY 1')
 
 
-def apply(sink: PostgresSink, frame: DataFrame, entry: Entry, spans: Spans | None = None) -> Any:
-    """Apply an entry of the batch that has planned `spans`: those of the entry, or more."""
+def apply(
+    sink: PostgresSink, frame: DataFrame, entry: Entry, ranges: OffsetRanges | None = None
+) -> Any:
+    """Apply an entry of the batch that has planned `ranges`: those of the entry, or more."""
     plan = plan_of(entry)
-    return sink.apply(frame, entry, plan if spans is None else replace(plan, sources={0: spans}))
+    return sink.apply(frame, entry, plan if ranges is None else replace(plan, sources={0: ranges}))
 
 
 def by_tasks(dsn: str, **more: Any) -> PostgresSink:
@@ -103,10 +105,10 @@ def points() -> Iterator[list[str]]:
         yield seen
 
 
-def test_each_partition_is_written_once(dsn: str, frame: DataFrame, spans: Spans) -> None:
+def test_each_partition_is_written_once(dsn: str, frame: DataFrame, ranges: OffsetRanges) -> None:
     """Rows and heads of every partition are there, and a second try of the same batch adds none."""
     sink = by_tasks(dsn)
-    entry = entry_of(sink.applied(QUERY), spans)
+    entry = entry_of(sink.applied(QUERY), ranges)
     with points() as seen:
         assert apply(sink, frame, entry).rows == 60
         assert sink.applied(QUERY) == heads_of(entry)
@@ -117,10 +119,10 @@ def test_each_partition_is_written_once(dsn: str, frame: DataFrame, spans: Spans
     assert ask(dsn, "SELECT count(DISTINCT xmin::text) FROM eo_ledger") == [4]
 
 
-def test_a_small_batch_is_one_transaction(dsn: str, frame: DataFrame, spans: Spans) -> None:
+def test_a_small_batch_is_one_transaction(dsn: str, frame: DataFrame, ranges: OffsetRanges) -> None:
     """Below `executor_rows` planned rows it goes through the driver."""
     sink = PostgresSink(dsn, "t", atomicity="partition", executor_rows=61)
-    entry = entry_of(sink.applied(QUERY), spans)
+    entry = entry_of(sink.applied(QUERY), ranges)
     with points() as seen:
         assert apply(sink, frame, entry).rows == 60
     assert "sink.copying" in seen
@@ -130,25 +132,25 @@ def test_a_small_batch_is_one_transaction(dsn: str, frame: DataFrame, spans: Spa
 
 @pytest.mark.parametrize("rows", [0, 1000])
 def test_only_what_the_entry_holds_is_written(
-    dsn: str, frame: DataFrame, topic: str, spans: Spans, rows: int
+    dsn: str, frame: DataFrame, topic: str, ranges: OffsetRanges, rows: int
 ) -> None:
     """A partition that was judged a replay has no move: nobody writes it."""
     sink = PostgresSink(dsn, "t", atomicity="partition", executor_rows=rows)
     tp = TopicPartition(topic, 1)
-    apply(sink, frame, entry_of(sink.applied(QUERY), {tp: spans[tp]}), spans)
+    apply(sink, frame, entry_of(sink.applied(QUERY), {tp: ranges[tp]}), ranges)
     assert ask(dsn, 'SELECT DISTINCT "partition" FROM t') == [1]
-    rest = {tp: span for tp, span in spans.items() if tp.partition != 1}
-    apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
+    rest = {tp: offset_range for tp, offset_range in ranges.items() if tp.partition != 1}
+    apply(sink, frame, entry_of(sink.applied(QUERY), rest), ranges)
     assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
 
 
 def test_one_bad_partition_leaves_the_others(
-    dsn: str, frame: DataFrame, topic: str, spans: Spans
+    dsn: str, frame: DataFrame, topic: str, ranges: OffsetRanges
 ) -> None:
     """A refused row fails its partition alone, and the error names it."""
     script(dsn, 'CREATE TABLE t ("partition" int CHECK ("partition" <> 2), value text)')
     sink = by_tasks(dsn)
-    entry = entry_of(sink.applied(QUERY), spans)
+    entry = entry_of(sink.applied(QUERY), ranges)
     with pytest.raises(PoisonRowError) as caught:
         apply(sink, frame, entry)
     assert caught.value.partition == TopicPartition(topic, 2)
@@ -158,21 +160,25 @@ def test_one_bad_partition_leaves_the_others(
 
 
 def test_a_foreign_head_is_refused_in_its_task(
-    dsn: str, frame: DataFrame, topic: str, spans: Spans
+    dsn: str, frame: DataFrame, topic: str, ranges: OffsetRanges
 ) -> None:
     """A head that another driver has moved refuses that partition, and the others are written."""
     sink = by_tasks(dsn)
-    entry = entry_of(sink.applied(QUERY), spans)
+    entry = entry_of(sink.applied(QUERY), ranges)
     tp = TopicPartition(topic, 0)
-    apply(sink, frame, entry_of({}, {tp: spans[tp]}, run_id="other"), spans)
+    apply(sink, frame, entry_of({}, {tp: ranges[tp]}, run_id="other"), ranges)
     with pytest.raises(ForeignWriterError, match="run other") as caught:
         apply(sink, frame, entry)
-    assert caught.value.ranges == {tp: spans[tp]}
+    assert caught.value.ranges == {tp: ranges[tp]}
     assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
 
 
 def test_with_speculation_a_batch_is_one_transaction(
-    dsn: str, spark: SparkSession, frame: DataFrame, spans: Spans, caplog: pytest.LogCaptureFixture
+    dsn: str,
+    spark: SparkSession,
+    frame: DataFrame,
+    ranges: OffsetRanges,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A second attempt beside the first would take it for a zombie, so no task writes by itself."""
     legacy = "spark.sql.legacy.setCommandRejectsSparkCoreConfs"
@@ -180,7 +186,7 @@ def test_with_speculation_a_batch_is_one_transaction(
     spark.conf.set("spark.speculation", "true")
     try:
         sink = by_tasks(dsn)
-        assert apply(sink, frame, entry_of(sink.applied(QUERY), spans)).rows == 60
+        assert apply(sink, frame, entry_of(sink.applied(QUERY), ranges)).rows == 60
     finally:
         spark.conf.unset("spark.speculation")
         spark.conf.unset(legacy)
@@ -194,7 +200,7 @@ def test_a_plan_with_other_tasks_is_one_transaction(
     frame: DataFrame,
     read: Read,
     topic: str,
-    spans: Spans,
+    ranges: OffsetRanges,
     what: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -207,31 +213,31 @@ def test_a_plan_with_other_tasks_is_one_transaction(
         "range": lambda: frame,
     }[what]()
     if what == "range":  # what was planned is more than what the tasks read
-        spans = {**spans, TopicPartition(topic, 0): OffsetRange(0, 1000)}
+        ranges = {**ranges, TopicPartition(topic, 0): OffsetRange(0, 1000)}
     sink = by_tasks(dsn)
     for _ in range(2):  # the second time it is nothing new
-        entry = entry_of(sink.applied(QUERY), spans, batch_id=len(heads(dsn)))
+        entry = entry_of(sink.applied(QUERY), ranges, batch_id=len(heads(dsn)))
         assert apply(sink, changed, entry).rows == 60
         assert ask(dsn, "SELECT count(DISTINCT xmin::text) FROM eo_ledger") == [1]
     assert caplog.text.count("one transaction each") == 1
 
 
 def test_the_rest_of_a_batch_must_be_distinguished_from_what_is_written(
-    dsn: str, frame: DataFrame, topic: str, spans: Spans
+    dsn: str, frame: DataFrame, topic: str, ranges: OffsetRanges
 ) -> None:
     """A shuffle that the transform has got since would write rows that are there already."""
     sink = by_tasks(dsn)
     tp = TopicPartition(topic, 1)
-    apply(sink, frame, entry_of(sink.applied(QUERY), {tp: spans[tp]}), spans)
-    rest = {tp: span for tp, span in spans.items() if tp.partition != 1}
+    apply(sink, frame, entry_of(sink.applied(QUERY), {tp: ranges[tp]}), ranges)
+    rest = {tp: offset_range for tp, offset_range in ranges.items() if tp.partition != 1}
     with pytest.raises(SettingsError, match="written in part"):
-        apply(sink, frame.repartition(2), entry_of(sink.applied(QUERY), rest), spans)
+        apply(sink, frame.repartition(2), entry_of(sink.applied(QUERY), rest), ranges)
     assert ask(dsn, 'SELECT DISTINCT "partition" FROM t') == [1]
 
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_more_connections_than_are_allowed(
-    dsn: str, spark: SparkSession, frame: DataFrame, spans: Spans, most: int
+    dsn: str, spark: SparkSession, frame: DataFrame, ranges: OffsetRanges, most: int
 ) -> None:
     """With max_connections= so many are open at the same time, kept ones too, and in the end all
     tasks have written. One that was closed may take the server a moment.
@@ -251,7 +257,7 @@ def test_no_more_connections_than_are_allowed(
         "INSERT INTO seen VALUES (n); RETURN NULL; END $$",
         "CREATE TRIGGER look AFTER INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION look()",
     )
-    assert apply(sink, frame, entry_of(sink.applied(QUERY), spans)).rows == 60
+    assert apply(sink, frame, entry_of(sink.applied(QUERY), ranges)).rows == 60
     (found,) = ask(dsn, "SELECT max(n) FROM seen")
     assert 2 <= found <= most + 1  # the driver has one
 
@@ -260,20 +266,20 @@ def test_executors_that_cannot_connect_any_more(
     dsn: str,
     frame: DataFrame,
     topic: str,
-    spans: Spans,
+    ranges: OffsetRanges,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What they have written stays; the driver writes the rest, and says that it goes on so."""
     sink = by_tasks(dsn)
     tp = TopicPartition(topic, 1)
-    apply(sink, frame, entry_of(sink.applied(QUERY), {tp: spans[tp]}), spans)
-    rest = {tp: span for tp, span in spans.items() if tp.partition != 1}
+    apply(sink, frame, entry_of(sink.applied(QUERY), {tp: ranges[tp]}), ranges)
+    rest = {tp: offset_range for tp, offset_range in ranges.items() if tp.partition != 1}
     with monkeypatch.context() as patched:
         patched.setattr(Partitions, "write", unreached)
         with pytest.raises(RetriableSinkError, match="no route"):
-            apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
-        apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
+            apply(sink, frame, entry_of(sink.applied(QUERY), rest), ranges)
+        apply(sink, frame, entry_of(sink.applied(QUERY), rest), ranges)
     assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
     assert caplog.text.count("from now on") == 1
 
@@ -289,19 +295,19 @@ class Late:
 
 
 def test_an_apply_that_cannot_be_sent_any_more(
-    dsn: str, frame: DataFrame, topic: str, spans: Spans, caplog: pytest.LogCaptureFixture
+    dsn: str, frame: DataFrame, topic: str, ranges: OffsetRanges, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Found out by a batch for the tasks: the driver writes it, and says that it goes on so."""
     script(dsn, "CREATE TABLE t (value text)")
     sink = PostgresSink(dsn, "t", apply=Late(), atomicity="partition", executor_rows=60)
     tp = TopicPartition(topic, 1)
-    one = {tp: spans[tp]}
+    one = {tp: ranges[tp]}
     apply(sink, frame.where("partition = 1"), entry_of(sink.applied(QUERY), one), one)
     assert caplog.text == ""
-    rest = {tp: span for tp, span in spans.items() if tp.partition != 1}
+    rest = {tp: offset_range for tp, offset_range in ranges.items() if tp.partition != 1}
     with pytest.raises(RetriableSinkError, match="cannot be sent to the executors"):
-        apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
-    apply(sink, frame, entry_of(sink.applied(QUERY), rest), spans)
+        apply(sink, frame, entry_of(sink.applied(QUERY), rest), ranges)
+    apply(sink, frame, entry_of(sink.applied(QUERY), rest), ranges)
     assert ask(dsn, "SELECT count(*), count(DISTINCT value) FROM t") == [(60, 60)]
     assert caplog.text.count("from now on") == 1
 

@@ -116,7 +116,7 @@ def test_a_percent_sign_in_a_schema(dsn: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "fleeting"),
+    ("made", "not_durable"),
     [
         ("CREATE UNLOGGED TABLE t (id bigint)", True),
         ("CREATE TABLE t (id bigint)", False),
@@ -126,7 +126,7 @@ def test_a_percent_sign_in_a_schema(dsn: str) -> None:
         ("CREATE TABLE u (id bigint); CREATE VIEW t AS SELECT id FROM u", False),
     ],
 )
-def test_a_target_that_a_crash_empties_is_refused(dsn: str, made: str, fleeting: bool) -> None:
+def test_a_target_that_a_crash_empties_is_refused(dsn: str, made: str, not_durable: bool) -> None:
     """An unlogged target, one with an unlogged part, or a view of either, would lose its rows and
     keep its ledger.
     """
@@ -136,7 +136,7 @@ def test_a_target_that_a_crash_empties_is_refused(dsn: str, made: str, fleeting:
     schema = sink._writer(QUERY).access.schema
     found = existing_tables(link, schema, ["t", "nowhere"])
     assert list(found) == ["t"]
-    if not fleeting:
+    if not not_durable:
         check_durable(link, schema, "t", found["t"])
     else:
         with pytest.raises(SettingsError, match="SET LOGGED"):
