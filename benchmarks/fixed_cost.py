@@ -49,8 +49,8 @@ class NoRows(PostgresSink):
     def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # a sink is given it
         """Read the table, and write the ledger in a transaction."""
         writer = self._writer(entry.query)
-        self._session.ask(writer, lambda link: self._layout(link, frame, writer, direct=True))
-        with writer.transaction(self._session.connection(writer), entry) as counts:
+        self._kept.ask(writer, lambda link: self._layout(link, frame, writer, direct=True))
+        with writer.transaction(self._kept.connection(writer), entry) as counts:
             return counts.applied()
 
 

@@ -77,7 +77,7 @@ class BatchRunner:
         retry: RetryLimits | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
-        runs: LedgerNames = OF_THIS_PROCESS,
+        ledger_names: LedgerNames = OF_THIS_PROCESS,
     ) -> None:
         _refuse(on_gap=on_gap, on_first=on_first, on_recreated=on_recreated)
         _refuse_twice(sinks)
@@ -91,7 +91,7 @@ class BatchRunner:
         self._on_recreated: OnRecreated = on_recreated
         self._observers = observers or Observers()
         self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
-        self._runs = runs
+        self._ledger_names = ledger_names
         self._asked_in_run: dict[str, str] = {}  # by the sink's key: the run in which it was asked
         self._tried: tuple[tuple[str, int], set[int]] = ("", -1), set()
 
@@ -162,7 +162,7 @@ class BatchRunner:
     def _applied(self, sink: Sink, batch: _BatchInProgress) -> Mapping[TopicPartition, Head]:
         batch.sink = sink
         heads = self._writer.read(sink, batch.name)
-        self._runs.add(batch.plan.run_id, LedgerKey(sink.key, batch.name))
+        self._ledger_names.add(batch.plan.run_id, LedgerKey(sink.key, batch.name))
         return heads
 
     def _other_heads(
@@ -180,7 +180,7 @@ class BatchRunner:
         self._asked_in_run[sink.key] = plan.run_id
         if moved is None:
             return None
-        ours = self._runs.of(plan.run_id)
+        ours = self._ledger_names.of(plan.run_id)
         others = {key: found for key, found in moved.items() if key not in ours}
         return OtherHeads(sink=sink.key, heads=others)
 

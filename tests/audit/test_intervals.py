@@ -22,7 +22,7 @@ def members(found: Intervals) -> set[int]:
 
 
 def assert_canonical(found: Intervals) -> None:
-    assert all(span.start < span.until for span in found)
+    assert all(interval.start < interval.until for interval in found)
     assert all(one.until < two.start for one, two in pairwise(found))
 
 
@@ -40,8 +40,10 @@ def test_they_are_sets(one: set[int], other: set[int]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8))
-def test_any_spans_make_runs(spans: list[tuple[int, int]]) -> None:
-    """Spans in any order, overlapping, empty or turned about, become runs."""
-    found = union(OffsetRange(*span) for span in spans)
-    assert members(found) == {offset for start, until in spans for offset in range(start, until)}
+def test_any_ranges_make_intervals(intervals: list[tuple[int, int]]) -> None:
+    """Ranges in any order, overlapping, empty or reversed, become intervals."""
+    found = union(OffsetRange(*interval) for interval in intervals)
+    assert members(found) == {
+        offset for start, until in intervals for offset in range(start, until)
+    }
     assert_canonical(found)

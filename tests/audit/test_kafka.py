@@ -78,8 +78,8 @@ def counted(findings: Iterable[AuditFinding]) -> Answer:
     return found
 
 
-def rows(topic: str, *spans: tuple[int, int]) -> list[tuple[str, int, int]]:
-    return [(topic, 0, offset) for start, until in spans for offset in range(start, until)]
+def rows(topic: str, *intervals: tuple[int, int]) -> list[tuple[str, int, int]]:
+    return [(topic, 0, offset) for start, until in intervals for offset in range(start, until)]
 
 
 @pytest.fixture(scope="module")

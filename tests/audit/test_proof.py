@@ -44,8 +44,10 @@ class Log:
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
         return dict.fromkeys(partitions, self._facts) if self._facts is not None else {}
 
-    def visible(self, partition: TopicPartition, spans: Intervals, *, committed: bool) -> Intervals:
-        self.asked.append(spans)
+    def visible(
+        self, partition: TopicPartition, intervals: Intervals, *, committed: bool
+    ) -> Intervals:
+        self.asked.append(intervals)
         return self._committed if committed else self._shown
 
 
@@ -131,7 +133,9 @@ def test_each_kind(
     rows: Iterable[int], log: Log, expected: list[tuple[AuditFindingKind, tuple[int, int]]]
 ) -> None:
     """A table of stores beside logs, and what each finding is called."""
-    assert found(sorted(rows), log) == [(kind, OffsetRange(*span)) for kind, span in expected]
+    assert found(sorted(rows), log) == [
+        (kind, OffsetRange(*interval)) for kind, interval in expected
+    ]
 
 
 def test_a_topic_recreated_is_not_read() -> None:

@@ -56,7 +56,7 @@ class Overlap:
             sinks,
             self.frames,
             observers=Observers(self.events.append) if who == _NEW else None,
-            runs=LedgerNames(),
+            ledger_names=LedgerNames(),
         )
 
         def work() -> None:

@@ -154,7 +154,7 @@ class Stage:
     events: list[Event] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
     took: float = 0.0
-    runs: LedgerNames = field(default_factory=LedgerNames)
+    ledger_names: LedgerNames = field(default_factory=LedgerNames)
 
     def batches(self, **how: Any) -> BatchRunner:
         """The steps, as a driver that starts now would have them."""
@@ -167,7 +167,7 @@ class Stage:
             observers=Observers(self.events.append),
             sleep=self.slept.append,
             clock=lambda: self.took + sum(self.slept),
-            runs=self.runs,
+            ledger_names=self.ledger_names,
             **how,
         )
 

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def function(folder: Path, *parts: tuple[MemorySink, str], runs: LedgerNames) -> None:
+def function(folder: Path, *parts: tuple[MemorySink, str], ledger_names: LedgerNames) -> None:
     """Run the newest batch by an exactly_once(...) for each sink and name."""
     newest = Checkpoint(str(folder)).batches().planned[-1]
     for number, (sink, name) in enumerate(parts):
@@ -38,7 +38,7 @@ def function(folder: Path, *parts: tuple[MemorySink, str], runs: LedgerNames) ->
             ListFrames(),
             name=name,
             on_first="accept",
-            runs=runs,
+            ledger_names=ledger_names,
         )
         each.run(Frame([{"value": 1}]), newest)
 
@@ -46,10 +46,10 @@ def function(folder: Path, *parts: tuple[MemorySink, str], runs: LedgerNames) ->
 @pytest.mark.parametrize("tables", [("one", "two"), ("one", "one")])
 def test_two_of_one_function_accuse_nobody(folder: Path, tables: tuple[str, str]) -> None:
     """With a table or a name each, both get the batch, however the checkpoint is spelled."""
-    store, runs = MemoryStore(), LedgerNames()
+    store, ledger_names = MemoryStore(), LedgerNames()
     names = ("a", "a") if tables[0] != tables[1] else ("a", "b")
     parts = [(MemorySink(store, key=key), name) for key, name in zip(tables, names, strict=True)]
-    function(folder, *parts, runs=runs)
+    function(folder, *parts, ledger_names=ledger_names)
     assert sum(len(rows) for rows in store.rows.values()) == 2
 
 
@@ -57,7 +57,7 @@ def test_two_for_one_sink_and_name_are_refused(folder: Path) -> None:
     """The second would see the batch as applied, and write nothing."""
     sink = MemorySink()
     with pytest.raises(SettingsError, match=r"from another exactly_once\(\.\.\.\)"):
-        function(folder, (sink, "a"), (sink, "a"), runs=LedgerNames())
+        function(folder, (sink, "a"), (sink, "a"), ledger_names=LedgerNames())
     assert len(sink.rows) == 1
 
 

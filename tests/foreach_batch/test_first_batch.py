@@ -171,7 +171,9 @@ def test_a_crash_between_two_functions_accuses_nobody(names: tuple[str, str]) ->
     def both(number: int) -> None:
         run = Run(stage.plans, number)
         for name in names:
-            each = BatchRunner(run, stage.sinks, stage.frames, name=name, runs=stage.runs)
+            each = BatchRunner(
+                run, stage.sinks, stage.frames, name=name, ledger_names=stage.ledger_names
+            )
             each.run(frame_of(TWO[0]), 0)
 
     with crashing("batch.applied"), pytest.raises(Crash):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import psycopg
 
@@ -23,11 +24,11 @@ from eo_listener.sinks.postgres.connection import Connection, answers
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
 from eo_listener.sinks.postgres.errors import translated
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError, NotSentError
+from eo_listener.sinks.postgres.kept_connection import KeptConnection
 from eo_listener.sinks.postgres.ledger import Ledger, sink_key
 from eo_listener.sinks.postgres.method_choice import ChosenMethod, MethodChoice
 from eo_listener.sinks.postgres.nested_types import as_text
 from eo_listener.sinks.postgres.per_partition import Partitions, rows_of
-from eo_listener.sinks.postgres.session import PostgresSession
 from eo_listener.sinks.postgres.staging import NoStagingError, Staging
 from eo_listener.sinks.postgres.transaction import Rows, TransactionWriter
 from eo_listener.sinks.postgres.user_sql import check_apply
@@ -121,7 +122,7 @@ class PostgresSink:
         self._method_choice = MethodChoice(choice)
         self._size = TaskSize(task_rows)
         self._logged = logged_staging
-        self._session = PostgresSession(access)
+        self._kept = KeptConnection(access)
 
     def __repr__(self) -> str:
         return f"<PostgresSink {self.label}>"
@@ -129,12 +130,12 @@ class PostgresSink:
     @property
     def label(self) -> str:
         """The table and where it is, for people."""
-        return f"PostgreSQL table {self.key} at {self._session.access.place()}"
+        return f"PostgreSQL table {self.key} at {self._kept.access.place()}"
 
     @property
     def key(self) -> str:
         """The table with its schema, as SQL writes it; without, until the schema was read."""
-        return sink_key(self._session.access.schema, self._target.table)
+        return sink_key(self._kept.access.schema, self._target.table)
 
     @property
     def per_partition(self) -> bool:
@@ -147,7 +148,7 @@ class PostgresSink:
             return {}
         try:
             writer = self._writer(query)
-            return self._session.ask(writer, lambda link: self._heads(link, writer))
+            return self._kept.ask(writer, lambda link: self._heads(link, writer))
         except psycopg.Error as error:
             raise translated(error, self.label, "reading its ledger") from error
 
@@ -156,13 +157,13 @@ class PostgresSink:
         if not self._target.has_ledger:
             return None
         try:
-            writer = self._writer(self._session.query)
-            return self._session.ask(writer, lambda link: writer.ledger.moved_by(link, query_id))
+            writer = self._writer(self._kept.query)
+            return self._kept.ask(writer, lambda link: writer.ledger.moved_by(link, query_id))
         except psycopg.Error as error:
             raise translated(error, self.label, "reading its ledger") from error
 
     def _heads(self, link: Connection, writer: TransactionWriter) -> Mapping[TopicPartition, Head]:
-        self._session.resolve_unknown_commit(link, writer.label)
+        self._kept.resolve_unknown_commit(link, writer.label)
         return writer.ledger.applied(link, writer.query, create=self._target.create)
 
     def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:
@@ -170,7 +171,7 @@ class PostgresSink:
         try:
             return self._written(self._writer(entry.query), frame, entry, plan)
         except OutcomeUnknownError:
-            self._session.remember_unknown_commit()
+            self._kept.remember_unknown_commit()
             raise
         except psycopg.Error as error:
             raise translated(error, self.label, "reading the table") from error
@@ -178,7 +179,7 @@ class PostgresSink:
     def _written(
         self, writer: TransactionWriter, frame: DataFrame, entry: Entry, plan: PlannedBatch
     ) -> Applied:
-        chosen = self._session.ask(
+        chosen = self._kept.ask(
             writer,
             lambda link: self._method_choice.method(frame, entry, plan, writer=writer, link=link),
         )
@@ -187,7 +188,7 @@ class PostgresSink:
         except (NoConnectionError, NoStagingError, NotSentError) as error:
             # Where the driver has no connection either, the server is away, which is not the fault
             # of the method.
-            away = not answers(self._session.connection(writer))
+            away = not answers(self._kept.connection(writer))
             if away or not self._method_choice.fall_back_to_driver(error, self.label):
                 raise error.plain() if isinstance(error, NoConnectionError) else error from None
             # Other tasks may have written, so the heads must be read again.
@@ -204,10 +205,10 @@ class PostgresSink:
         plan: PlannedBatch,
     ) -> Applied:
         direct = writer.direct and chosen.method is not WriteMethod.STAGING
-        layout = self._session.ask(
+        layout = self._kept.ask(
             writer, lambda link: self._layout(link, frame, writer, direct=direct)
         )
-        link = self._session.connection(writer)
+        link = self._kept.connection(writer)
         frame = as_text(frame, layout.formats)
         if chosen.method is WriteMethod.DRIVER and chosen.ranges is not None:
             frame = rows_of(frame, chosen.ranges, entry)  # of the tasks that are not written yet
@@ -225,11 +226,14 @@ class PostgresSink:
 
     def close(self) -> None:
         """Close the connection."""
-        self._session.close()
+        self._kept.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": copy(self._kept)}  # which leaves the connection behind
 
     def _writer(self, query: str) -> TransactionWriter:
         table = None if self._target.apply else self._target.table
-        access = self._session.placed(table, self.label)
+        access = self._kept.placed(table, self.label)
         ledger = Ledger(key=self.key, label=self.label, schema=access.schema or "")
         return TransactionWriter(
             access=access,

@@ -249,7 +249,7 @@ def play(how: How, name: str, batch_id: int, answers: tuple[Answer, ...]) -> Sta
         retry=RETRY,
         sleep=slept.append,
         clock=lambda: sum(slept),
-        runs=LedgerNames(),
+        ledger_names=LedgerNames(),
     )
     try:
         steps.run(tape, batch_id)

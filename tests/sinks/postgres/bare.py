@@ -35,14 +35,14 @@ def rows(offsets: Sequence[int], run: str) -> Generator[pa.RecordBatch, None, No
 def write(sink: PostgresSink, entry: Entry) -> Applied:
     """Write a row for each offset of `entry`, as `PostgresSink.apply` does with a frame's."""
     writer = sink._writer(entry.query)
-    link = sink._session.connection(writer)
+    link = sink._kept.connection(writer)
     layout = ColumnLayout.of(SCHEMA, None, sink._target, direct=True)
     link.execute(layout.definition(writer.table, ()))
     offsets = range(*entry.moves[TP].range)
     try:
         return writer.write_arrow(link, layout, rows(offsets, entry.run_id), entry)
     except OutcomeUnknownError:
-        sink._session.remember_unknown_commit()
+        sink._kept.remember_unknown_commit()
         raise
 
 

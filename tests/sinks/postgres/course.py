@@ -62,7 +62,7 @@ def prepared(
 ) -> tuple[TransactionWriter, Connection, ColumnLayout]:
     """What writes, on which connection, and the columns; the tables are made."""
     writer = replace(sink._writer(QUERY), **how)
-    link = sink._session.connection(writer)
+    link = sink._kept.connection(writer)
     schema, target = writer.access.schema, sink._target
     if target.dead_letters is not None:
         make(link, schema, target.dead_letters, create=True)

@@ -94,8 +94,8 @@ def test_a_backend_that_is_ended_in_a_batch(dsn: str, point: str) -> None:
         write(sink, steps, next_entry(sink))
 
         def end() -> None:
-            assert sink.sink._session.kept is not None
-            script(dsn, f"SELECT pg_terminate_backend({sink.sink._session.kept.backend}, 10000)")
+            assert sink.sink._kept.link is not None
+            script(dsn, f"SELECT pg_terminate_backend({sink.sink._kept.link.backend}, 10000)")
 
         entry = next_entry(sink)
         with at({point: end}):
@@ -179,16 +179,16 @@ def test_a_connection_that_only_reads_is_not_kept(dsn: str) -> None:
         entry = next_entry(sink)
 
         def demote() -> None:
-            assert sink.sink._session.kept is not None
-            sink.sink._session.kept.execute("SET TRANSACTION READ ONLY")
+            assert sink.sink._kept.link is not None
+            sink.sink._kept.link.execute("SET TRANSACTION READ ONLY")
 
         with (
             at({"sink.begun": demote}),
             pytest.raises(RetriableSinkError, match="standby, or read"),
         ):
             bare.write(sink.sink, entry)
-        assert sink.sink._session.kept is not None
-        assert sink.sink._session.kept.closed
+        assert sink.sink._kept.link is not None
+        assert sink.sink._kept.link.closed
         assert bare.write(sink.sink, entry).rows == 10
 
 

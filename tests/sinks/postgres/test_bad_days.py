@@ -56,8 +56,8 @@ def own(server: PostgresServer, request: pytest.FixtureRequest) -> str:
 
 
 def link_of(sink: PostgresSink) -> Connection:
-    assert sink._session.kept is not None
-    return sink._session.kept
+    assert sink._kept.link is not None
+    return sink._kept.link
 
 
 def cut(sink: PostgresSink) -> None:
@@ -385,11 +385,11 @@ def test_a_zombie_without_a_ledger_is_ended_too(dsn: str) -> None:
         PostgresSink(dsn, TABLE, mode="idempotent", keys="id", lock_timeout=0.3) for _ in range(2)
     )
     first.applied(QUERY)
-    stopped = first._session.connection(first._writer(QUERY))
+    stopped = first._kept.connection(first._writer(QUERY))
     stopped.execute(b"BEGIN")
     stopped.execute(f"LOCK TABLE {TABLE}".encode())
     writer = sink._writer(QUERY)
-    link = sink._session.connection(writer)
+    link = sink._kept.connection(writer)
     with writer.transaction(link, next_entry(sink)):
         link.execute(f"INSERT INTO {TABLE} VALUES (1, 'r')".encode())
     assert ask(dsn, IDS) == [1]
@@ -409,7 +409,7 @@ def test_a_commit_in_doubt_ends_no_stranger(dsn: str) -> None:
         ).fetchone()
         assert row is not None
         sink.close()
-        sink._session._unknown_commit = before._replace(pid=row[0], backend_start=row[1])
+        sink._kept._unknown_commit = before._replace(pid=row[0], backend_start=row[1])
         stranger.execute("BEGIN")
         begun = time.monotonic()
         assert TP in sink.applied(QUERY)

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 import traceback
+from copy import copy as shallow_copy
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_no_secret_is_shown(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     said = []
     try:
         sink = PostgresSink(dsn, "t", connect_timeout=1)
-        said += [repr(sink), str(sink), sink.label, sink.key, repr(sink._session.access)]
+        said += [repr(sink), str(sink), sink.label, sink.key, repr(sink._kept.access)]
         sink.applied("q")
     except EoListenerError:
         said.append(traceback.format_exc())
@@ -167,12 +168,16 @@ def test_a_connection_that_was_closed_is_opened_again(dsn: str) -> None:
 
 
 def test_a_sink_travels_without_its_connection(dsn: str) -> None:
-    """A sink that was used can be pickled; the copy opens its own connection."""
+    """A sink that was used can be pickled and copied; the copy opens its own connection."""
     sink = PostgresSink(dsn, "t")
     sink.applied("q")
     copy = pickle.loads(pickle.dumps(sink))  # noqa: S301  # made here
     assert copy.applied("q") == {}
-    assert copy._session.kept is not sink._session.kept
+    assert copy._kept.link is not sink._kept.link
+    twin = shallow_copy(sink)
+    twin.close()
+    assert sink._kept.link is not None
+    assert not sink._kept.link.closed
     assert ask(dsn, "SELECT count(*) FROM eo_ledger") == [0]
 
 
@@ -181,12 +186,12 @@ def test_time_limits_of_the_role_do_not_end_a_batch(dsn: str) -> None:
     sink = PostgresSink(f"{dsn}%20-cidle_in_transaction_session_timeout%3D200", "t")
     writer = sink._writer("q")
     sink.applied("q")
-    assert sink._session.kept is not None
-    with writer.transaction(sink._session.kept, entry_of({}, {}, query="q")):
-        assert sink._session.kept.execute(
-            "SHOW idle_in_transaction_session_timeout"
-        ).fetchone() == ("0",)
-        assert sink._session.kept.execute("SHOW statement_timeout").fetchone() == ("10min",)
+    assert sink._kept.link is not None
+    with writer.transaction(sink._kept.link, entry_of({}, {}, query="q")):
+        assert sink._kept.link.execute("SHOW idle_in_transaction_session_timeout").fetchone() == (
+            "0",
+        )
+        assert sink._kept.link.execute("SHOW statement_timeout").fetchone() == ("10min",)
 
 
 def test_settings_of_the_role_do_not_change_what_is_read_or_promised(dsn: str) -> None:
@@ -198,7 +203,7 @@ def test_settings_of_the_role_do_not_change_what_is_read_or_promised(dsn: str) -
         contextlib.closing(PostgresSink(odd, "t")) as sink,
     ):
         assert sink.applied("q") == {}
-        link = sink._session.kept
+        link = sink._kept.link
         assert link is not None
         time.sleep(0.3)
         with sink._writer("q").transaction(link, entry_of({}, {}, query="q")):
@@ -214,14 +219,14 @@ def test_a_fork_has_a_connection_of_its_own(dsn: str) -> None:
     if child == 0:
         code = 1
         try:
-            parents = sink._session.kept
-            code = 0 if sink.applied("q") == {} and sink._session.kept is not parents else 2
+            parents = sink._kept.link
+            code = 0 if sink.applied("q") == {} and sink._kept.link is not parents else 2
             sink.close()
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert sink._session.kept is not None
-    assert sink._session.kept.execute("SELECT 1").fetchone() == (1,)
+    assert sink._kept.link is not None
+    assert sink._kept.link.execute("SELECT 1").fetchone() == (1,)
     sink.close()
 
 
@@ -258,7 +263,7 @@ def test_a_function_gives_the_dsn_of_each_connection(dsn: str) -> None:
     assert tokens.called == before + 1
     copy = pickle.loads(pickle.dumps(sink))  # noqa: S301  # made here
     assert copy.applied("q") == {}
-    assert copy._session.access.dsn.called == tokens.called + 1
+    assert copy._kept.access.dsn.called == tokens.called + 1
     for one in (sink, copy):
         one.close()
 
@@ -282,7 +287,7 @@ def test_no_secret_of_a_function_is_reported(
     with pytest.raises(error, match=match) as failed:
         sink.applied("q")
     said = ["".join(traceback.format_exception(failed.value)), repr(sink), sink.label]
-    for text in (*said, sink.key, repr(sink._session.access), caplog.text):
+    for text in (*said, sink.key, repr(sink._kept.access), caplog.text):
         assert "s3" not in text
         assert "cret" not in text.replace("secret", "")
 
@@ -295,7 +300,7 @@ def test_a_pooler_that_lends_a_backend_for_each_transaction(
     """
     with contextlib.closing(PostgresSink(dsn, "t")) as sink:
         assert sink.applied("q") == {}
-        link = sink._session.kept
+        link = sink._kept.link
         assert link is not None
         assert link.prepare_threshold is None
         assert link.identity is not None

@@ -112,8 +112,8 @@ def test_a_connection_that_ends_between_chunks(dsn: str) -> None:
     def ended() -> Generator[pa.RecordBatch, None, None]:
         yield batch(range(100, 150))
         yield batch(range(150, 190))
-        assert sink._session.kept is not None
-        script(dsn, f"SELECT pg_terminate_backend({sink._session.kept.backend}, 10000)")
+        assert sink._kept.link is not None
+        script(dsn, f"SELECT pg_terminate_backend({sink._kept.link.backend}, 10000)")
         yield batch(range(190, 195))
 
     with pytest.raises(SinkError, match="the connection was lost"):
@@ -127,7 +127,7 @@ def test_a_copy_that_cannot_begin(dsn: str) -> None:
     """A COPY that is refused before any line raises the server's error, and the link goes on."""
     script(dsn, TABLE)
     sink = PostgresSink(dsn, "t")
-    link = sink._session.connection(sink._writer(QUERY))
+    link = sink._kept.connection(sink._writer(QUERY))
     with pytest.raises(psycopg.errors.UndefinedTable):
         copy.send(link, b"COPY nowhere FROM STDIN", [memoryview(b"1\n")])
     assert link.execute("SELECT 1").fetchone() == (1,)
@@ -213,7 +213,7 @@ def test_a_task_that_stages_many_chunks_commits_between(dsn: str) -> None:
     with contextlib.closing(PostgresSink(dsn, "t")) as sink:
         entry = next_entry(sink)
         writer = sink._writer(QUERY)
-        link = sink._session.connection(writer)
+        link = sink._kept.connection(writer)
         kinds = {"fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
         there = columns(link, writer.access.schema, "t")
         layout = ColumnLayout.of(kinds, there, sink._target, direct=False)
@@ -239,7 +239,7 @@ def test_a_task_begins_again_with_a_savepoint_for_each_chunk(dsn: str) -> None:
     with contextlib.closing(PostgresSink(dsn, "t", dead_letters="dead")) as sink:
         entry = next_entry(sink)
         writer = sink._writer(QUERY)
-        link = sink._session.connection(writer)
+        link = sink._kept.connection(writer)
         make(link, writer.access.schema, "dead", create=True)
         kinds = {"fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
         there = columns(link, writer.access.schema, "t")

@@ -92,7 +92,7 @@ def test_a_task_whose_connection_is_lost(dsn: str, point: str) -> None:
     def lose() -> None:
         script(dsn, f"SELECT pg_terminate_backend(pid) FROM ({KEPT} AND pid <> {mine}) x")
 
-    mine = sink._session.connection(sink._writer(QUERY)).backend
+    mine = sink._kept.connection(sink._writer(QUERY)).backend
     try:
         with at({point: lose}):
             task(FIRST, batches())

@@ -59,12 +59,12 @@ def write(sink: PostgresSink) -> None:
     entry = next_entry(sink)
     writer = sink._writer(QUERY)
     frame: Any = Schema()
-    layout = sink._session.ask(
+    layout = sink._kept.ask(
         writer, lambda link: sink._layout(link, frame, writer, direct=writer.direct)
     )
     rows = {name: list(values) for name, values in ROWS.items()} | {"offset": list(range(10))}
     batches = (one for one in [pa.RecordBatch.from_pydict(rows)])
-    writer.write_arrow(sink._session.connection(writer), layout, batches, entry)
+    writer.write_arrow(sink._kept.connection(writer), layout, batches, entry)
 
 
 def move(writer: TransactionWriter, link: Connection, entry: Entry) -> None:
@@ -88,8 +88,8 @@ def test_how_often_a_batch_waits(dsn: str, how: dict[str, Any], most: int) -> No
     """
     with closing(PostgresSink(dsn, "t", **how)) as sink:
         write(sink)
-        assert sink._session.kept is not None
-        with counted(sink._session.kept) as waits:
+        assert sink._kept.link is not None
+        with counted(sink._kept.link) as waits:
             write(sink)
         assert len(waits) <= most, waits
 
@@ -100,7 +100,7 @@ def test_heads_of_other_partitions_are_left_alone(dsn: str) -> None:
     with closing(PostgresSink(dsn, "t", lock_timeout=0.2)) as sink:
         writer = sink._writer(QUERY)
         sink.applied(QUERY)
-        link = sink._session.connection(writer)
+        link = sink._kept.connection(writer)
         move(writer, link, entry_of({}, dated))
         with psycopg.connect(dsn) as other:
             other.execute("SELECT FROM eo_ledger WHERE topic <> %s FOR UPDATE", (TP.topic,))
@@ -116,7 +116,7 @@ def test_one_head_of_many_that_is_another_is_found(dsn: str) -> None:
     with closing(PostgresSink(dsn, "t")) as sink:
         sink.applied(QUERY)
         writer = sink._writer(QUERY)
-        link = sink._session.connection(writer)
+        link = sink._kept.connection(writer)
         first = entry_of({}, many)
         move(writer, link, first)
         heads = heads_of(first)
@@ -160,9 +160,9 @@ def test_two_first_batches_at_once(dsn: str) -> None:
         first, second = one._writer(QUERY), two._writer(QUERY)
         acts = {
             "sink.rows-written": lambda: move(
-                first, one._session.connection(first), entry_of({}, many, run_id="one")
+                first, one._kept.connection(first), entry_of({}, many, run_id="one")
             )
         }
         with at(acts), pytest.raises(ForeignWriterError):
-            move(second, two._session.connection(second), entry_of({}, turned, run_id="two"))
+            move(second, two._kept.connection(second), entry_of({}, turned, run_id="two"))
         assert ask(dsn, "SELECT DISTINCT run_id FROM eo_ledger") == ["one"]

@@ -91,7 +91,7 @@ def test_what_apply_does_to_names_moves_no_other_ledger(
     for batch in (1, 2):
         writer = sink._writer(QUERY)
         entry = next_entry(sink)
-        link = sink._session.connection(writer)
+        link = sink._kept.connection(writer)
         with writer.transaction(link, entry):
             link.execute(text.replace("TABLE eo", "TABLE IF NOT EXISTS eo").encode())
         assert sink.applied(QUERY)[TP].range.until == 10 * batch
@@ -107,7 +107,7 @@ def test_a_percent_sign_in_a_schema(dsn: str) -> None:
         sink = PostgresSink(dsn, "t%t", schema=f"{own}%b")
         for _ in range(2):
             writer, entry = sink._writer(QUERY), next_entry(sink)
-            with writer.transaction(sink._session.connection(writer), entry):
+            with writer.transaction(sink._kept.connection(writer), entry):
                 pass
         assert sink.applied(QUERY)[TP].range.until == 20
         sink.close()
@@ -132,7 +132,7 @@ def test_a_target_that_a_crash_empties_is_refused(dsn: str, made: str, not_durab
     """
     script(dsn, *made.split(";"))
     sink = PostgresSink(dsn, "t")
-    link = sink._session.connection(sink._writer(QUERY))
+    link = sink._kept.connection(sink._writer(QUERY))
     schema = sink._writer(QUERY).access.schema
     found = existing_tables(link, schema, ["t", "nowhere"])
     assert list(found) == ["t"]

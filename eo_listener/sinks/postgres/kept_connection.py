@@ -33,14 +33,14 @@ WHERE pid = %s AND backend_start = %s AND xact_start IS NOT DISTINCT FROM %s
 """
 
 
-class PostgresSession:
+class KeptConnection:
     """Of one sink. `access` says how to get in, with the schema as soon as that was found.
 
-    `kept` is the connection, for the batches of `query`. It stays behind where the session is
-    pickled, and a forked process leaves its parent's alone.
+    `link` is the connection, for the batches of `query`. It is neither pickled nor copied, and a
+    forked process leaves its parent's alone.
     """
 
-    kept: Connection | None = None  # also where `__init__` was not called: unpickling failed
+    link: Connection | None = None  # also where `__init__` was not called: unpickling failed
     _owner = 0
 
     def __init__(self, access: ConnectionSettings) -> None:
@@ -49,16 +49,16 @@ class PostgresSession:
         self._unknown_commit: Identity | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "kept": None}
+        return {**self.__dict__, "link": None}
 
     def __del__(self) -> None:
         self.close()
 
     def close(self) -> None:
         """Close the connection."""
-        if self.kept is not None and self._owner == os.getpid():
-            self.kept.close()
-        self.kept = None  # a fork leaves its parent's connection alone
+        if self.link is not None and self._owner == os.getpid():
+            self.link.close()
+        self.link = None  # a fork leaves its parent's connection alone
 
     def placed(self, table: str | None, label: str) -> ConnectionSettings:
         """Return how to get in with the schema that is meant, which is found out once.
@@ -79,11 +79,11 @@ class PostgresSession:
 
     def connection(self, writer: TransactionWriter) -> Connection:
         """Return the kept connection, or a new one where it is not for this writer or is no use."""
-        link = self.kept
+        link = self.link
         known = self._owner == os.getpid() and self.query == writer.query
         if link is None or not known or not usable(link):
             self.close()
-            link = self.kept = writer.open()
+            link = self.link = writer.open()
             self._owner = os.getpid()
             self.query = writer.query
         return link
@@ -93,7 +93,7 @@ class PostgresSession:
 
         A firewall, a pooler or the server ends connections that are idle between two batches.
         """
-        kept = self.kept
+        kept = self.link
         link = self.connection(writer)
         try:
             return question(link)
@@ -105,8 +105,9 @@ class PostgresSession:
 
     def remember_unknown_commit(self) -> None:
         """Note that the COMMIT of the kept connection, if it is closed, was not answered."""
-        if self.kept is not None:
-            self._unknown_commit = self.kept.identity if self.kept.closed else None
+        link = self.link  # read once: another thread may close the sink
+        if link is not None:
+            self._unknown_commit = link.identity if link.closed else None
 
     def resolve_unknown_commit(self, link: Connection, label: str) -> None:
         """Wait until the backend whose COMMIT was not answered is gone; end it if it stays."""
