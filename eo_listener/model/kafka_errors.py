@@ -86,19 +86,21 @@ _UNREACHABLE = ErrorMeaning(
 )
 _NO_COORDINATOR = (
     "Kafka cannot create __consumer_offsets (offsets.topic.replication.factor is above the number "
-    "of brokers), or all replicas of the group's partition of it are offline"
+    "of brokers), or too few replicas of the group's partition of it are online, or its "
+    "coordinator cannot write"
 )
 _CHECK_COORDINATOR = (
     "run kafka-topics.sh --describe --topic __consumer_offsets. If the topic is not there, set "
     "offsets.topic.replication.factor to at most the number of brokers; if a partition has no "
-    "leader, start the brokers that hold its replicas"
+    "leader, or fewer in-sync replicas (Isr) than min.insync.replicas, start the brokers that hold "
+    "its replicas; else read the coordinator's log"
 )
 # librdkafka does not pass on that there is no coordinator: reading the group times out instead.
 _UNANSWERED = replace(
     _UNREACHABLE,
     persistent=ErrorMeaning(
-        "no answer for a minute or more: the broker is down or hangs, or the group has no "
-        f"coordinator, because {_NO_COORDINATOR}",
+        "no answer for a minute or more: the broker is down or hangs, or the group is not served "
+        f"by a coordinator, because {_NO_COORDINATOR}",
         f"check that the broker runs and kafka.bootstrap.servers is right; if so, "
         f"{_CHECK_COORDINATOR}",
         outcome_unknown=True,
@@ -108,7 +110,7 @@ _COORDINATOR = ErrorMeaning(
     "the group's coordinator is being elected or is loading",
     "nothing to do: it passes",
     persistent=ErrorMeaning(
-        f"the group has had no coordinator for a minute or more: {_NO_COORDINATOR}",
+        f"no coordinator has served the group for a minute or more: {_NO_COORDINATOR}",
         _CHECK_COORDINATOR,
     ),
 )
@@ -117,8 +119,10 @@ _LOADING = ErrorMeaning(
     _COORDINATOR.fix,
     persistent=ErrorMeaning(
         "the group's coordinator has been loading its partition of __consumer_offsets for a minute "
-        "or more: the partition is large, mostly because it is not being compacted",
-        "check the coordinator's log, and that its log cleaner runs (log.cleaner.enable)",
+        "or more: the partition is large, mostly because it is not being compacted; or, in "
+        "transactional mode, it cannot reach the coordinator of the transaction",
+        "check the coordinator's log, that its log cleaner runs (log.cleaner.enable), and that the "
+        "brokers reach each other",
     ),
 )
 _MEMBERS = ErrorMeaning(

@@ -192,6 +192,13 @@ class PartitionState:
         self.needs_snapshot = False
         yield from self._compare(found)
         yield from self._check_mark(found, policy)
+        yield from self._compare_wanted(found, end, policy)
+        if self.retry_state is not None and self.pending is None and self.mark is None:
+            self.retry_state.persistent = None  # Kafka has answered, and nothing is to be sent
+
+    def _compare_wanted(
+        self, found: Position | None, end: int, policy: Policy
+    ) -> Iterator[Discrepancy]:
         wanted = self.wanted
         if wanted is None:
             self._cancel_repeat(found, end)

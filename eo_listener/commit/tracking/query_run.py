@@ -64,6 +64,7 @@ class QueryRun:
     ended: bool = False  # reported by the query itself, not by Spark's bus
     awaited: int | None = None
     finished: bool = False  # it has ended, and its last position was offered
+    last: LivePosition | None = None  # that position, where the options that name a group were read
     silence: float | None = None
 
     @property
@@ -169,8 +170,8 @@ class QueryRun:
 
     def take(self, event: Progress, now: float) -> bool:
         """Take an event in; say whether it is to be offered."""
-        offered = self.finished and self.passed is not None and _is_at_end(self.passed, event)
-        late = offered or self.is_late(event)
+        repeated = self.finished and self.last is not None and _is_at_end(self.last, event)
+        late = repeated or self.is_late(event)
         self.newest = event
         self.on_event(now)
         if not late:

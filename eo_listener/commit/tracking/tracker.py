@@ -252,6 +252,7 @@ class QueryTracker:
         run.ended = ended
         if ended and not early:
             run.finished = True
+            run.last = position if run.options is not None else None
             run.plan_check(now)
             self._drop_shared(run.run_id)
 

@@ -75,6 +75,12 @@ class Driven(GroupState):
         self.reported += self.on_snapshot(request, self.kafka.snapshot(request.partitions), now)
         return request
 
+    def unread(self, now: float) -> None:
+        """Take the snapshot that is due now, and let it time out."""
+        request = self.next(now)
+        assert isinstance(request, SnapshotRequest), request
+        self.reported += self.on_snapshot_failed(request, "_TIMED_OUT", now)
+
     def send(self, now: float) -> CommitRequest:
         """Take the commit that is due now."""
         request = self.next(now)
@@ -168,7 +174,7 @@ def causes(*failures: tuple[float, str]) -> list[str]:
     return [event.cause for event in group_state.take() if isinstance(event, CommitFailed)]
 
 
-def test_an_error_that_should_pass_and_does_not_is_explained_anew() -> None:
+def test_an_error_that_should_pass_and_does_not_is_explained_otherwise() -> None:
     """A minute after the first of these errors the cause is no longer that a coordinator moves."""
     code = "COORDINATOR_NOT_AVAILABLE"
     first, early, late = causes((100.0, code), (150.0, code), (170.0, code))
@@ -192,6 +198,21 @@ def test_errors_of_one_kind_count_together(between: str) -> None:
     code = "COORDINATOR_NOT_AVAILABLE"
     *_, last = causes((100.0, code), (150.0, between), (170.0, code))
     assert (last != explain(code).cause) == (between == "NOT_COORDINATOR")
+
+
+def test_a_snapshot_that_shows_nothing_to_send_ends_the_minute() -> None:
+    """One failure hours after another is the first of its kind again."""
+    group_state = seasoned()
+    group_state.kafka.held[P0] = by(9, run="r0")
+    group_state.offer({P0: by(6)})
+    now = 1000.0
+    for snapshot in (group_state.unread, group_state.compare, group_state.unread):
+        snapshot(now)
+        now = group_state.next_try() or 0.0
+        assert now
+        now += 3600.0
+    found = [event.cause for event in group_state.take() if isinstance(event, CommitFailed)]
+    assert found == [explain("_TIMED_OUT").cause] * 2
 
 
 def test_a_repeat_waits_for_its_snapshot() -> None:

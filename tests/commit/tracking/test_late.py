@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from eo_listener.commit.groups.policy import OnRewind
 from eo_listener.commit.tracking.event_buffer import Started
 from eo_listener.commit.tracking.query_run import QueryRun
+from eo_listener.model.errors import JvmError
 from eo_listener.model.events import (
     CommitRefused,
     GuardViolation,
@@ -17,6 +20,17 @@ from eo_listener.testing import MemoryQueries
 from tests.commit.tracking.office import OPTIONS, P0, P1, Office, event, position
 
 LOSSY = {0: {**OPTIONS[0], "failondataloss": "false"}}
+
+
+class DeafAtFirst(MemoryQueries):
+    """Queries whose options cannot be read for a while."""
+
+    deaf = True
+
+    def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
+        if self.deaf:
+            raise JvmError("the JVM did not answer in time")
+        return super().options(query_id, run_id)
 
 
 def begun(on_rewind: OnRewind, *, lossy: bool = False) -> Office:
@@ -101,6 +115,41 @@ def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
     assert office.held == 30
     assert late(office, 20.0, 1) == [30]
     assert not office.of(CommitRefused)
+    office.committer.close(2.0)
+
+
+@pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
+def test_a_last_batch_without_rows_takes_no_successor_back(on_rewind: OnRewind) -> None:
+    """It ends where the batch before it did, whose event was the newest when the run ended."""
+    office = begun(on_rewind)
+    assert late(office, 5.0, 1) == [20]
+    office.queries.positions |= {"r1": position(2, 20), "r2": position(2, 20)}
+    office.queries.over.add("r1")
+    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    office.pass_until(18.0, since=12.0)
+    office.queries.positions["r2"] = position(3, 30)
+    office.buffer.progressed(event(3, 20, 30, run="r2"))
+    office.serve(18.5)
+    office.buffer.progressed(event(2, 20, 20))
+    office.serve(25.0)
+    assert office.held == 30
+    assert not office.of(CommitRefused)
+    office.committer.close(2.0)
+
+
+def test_the_last_event_is_committed_where_the_options_were_not_known_at_the_end() -> None:
+    """The last position had no group then, so nothing was offered."""
+    queries = DeafAtFirst(OPTIONS)
+    office = Office(queries)
+    office.queries.positions["r1"] = position(0, 10)
+    office.queries.over.add("r1")
+    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    office.pass_until(1.0)
+    assert office.at() is None
+    queries.deaf = False
+    office.buffer.progressed(event(0, None, 10))
+    office.serve(2.0)
+    assert office.held == 10
     office.committer.close(2.0)
 
 
