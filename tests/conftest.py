@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from eo_listener.devtools.broker import DEFAULT, Broker
 
 StartBroker = Callable[..., Broker]
+SLOW_AT_A_TIME = 15
 
 # Where tests run in the background of a shell, SIGINT is ignored, and so it would be by all they
 # start: a Ctrl-C sent to one of these would do nothing.
@@ -21,6 +23,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # On a busy machine anything may take long; that is no fault of what is tested.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file on one worker of xdist, for what they share; slow ones in parts.
+
+    A campaign of some hundred slow tests would else be the work of one, while others idle.
+    """
+    slow: Counter[str] = Counter()
+    for item in items:
+        file = group = item.nodeid.split("::", 1)[0]
+        if item.get_closest_marker("slow"):
+            group = f"{file}-{slow[file] // SLOW_AT_A_TIME}"
+            slow[file] += 1
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def kafka_version() -> str:

@@ -32,6 +32,12 @@ def read(file: Path) -> dict[str, Outcome]:
     return found
 
 
+def without_group(nodeid: str) -> str:
+    """The node id as pytest knows it: with `--dist loadgroup` xdist adds `@` and the group."""
+    end = nodeid.rfind("@")
+    return nodeid[:end] if end > nodeid.rfind("]") else nodeid
+
+
 class _Recorder:
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -40,9 +46,10 @@ class _Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the worst of setup, call and teardown: a test whose teardown fails has failed."""
         if report.failed:
-            self._outcomes[report.nodeid] = "failed"
+            self._outcomes[without_group(report.nodeid)] = "failed"
         elif report.when == "call" or report.skipped:
-            self._outcomes.setdefault(report.nodeid, "skipped" if report.skipped else "passed")
+            outcome: Outcome = "skipped" if report.skipped else "passed"
+            self._outcomes.setdefault(without_group(report.nodeid), outcome)
 
     def pytest_sessionfinish(self) -> None:
         self._file.write_text(json.dumps(self._outcomes))

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     among = f"({options.select}) and " if options.select else ""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("beside", "alone", "again")]
-        shared = ["-n", str(options.jobs), "--dist", "loadfile"] if options.jobs > 1 else []
+        shared = ["-n", str(options.jobs), "--dist", "loadgroup"] if options.jobs > 1 else []
         codes = [_pytest(files[0], *shared, "-m", f"{among}not alone", *rest)]
         if codes[0] in (OK, FAILED, NOTHING):
             _say("== alone: what needs the machine to itself")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.outcomes import Outcome
+from tests.outcomes import Outcome, without_group
 from tests.run import judge
 
 ROOT = Path(__file__).parents[1]
@@ -100,3 +100,17 @@ def test_a_run_with_a_race_names_it(
     ending = answer.stdout.partition("== how it went")[2]
     for words in said:
         assert words in ending, answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "known"),
+    [
+        ("tests/a.py::test_b@tests/a.py-1", "tests/a.py::test_b"),
+        ("tests/a.py::test_b[x@y]@tests/a.py", "tests/a.py::test_b[x@y]"),
+        ("tests/a.py::test_b[x@y]", "tests/a.py::test_b[x@y]"),
+        ("tests/a.py::test_b", "tests/a.py::test_b"),
+    ],
+)
+def test_a_test_keeps_its_name_in_a_group(nodeid: str, known: str) -> None:
+    """What failed beside the others is run again by the name that pytest knows."""
+    assert without_group(nodeid) == known
