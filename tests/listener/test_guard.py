@@ -32,6 +32,12 @@ def violations(events: list[Event]) -> list[GuardViolation]:
     return [event for event in events if isinstance(event, GuardViolation)]
 
 
+def start_known(listener: OffsetCommitListener, group: str, tp: TopicPartition) -> int | None:
+    """Where the log begins as far as the listener has read it."""
+    workers = listener._service._committer._workers.values()
+    return next((worker.log_starts(group, time.monotonic()).get(tp) for worker in workers), None)
+
+
 def kinds(events: list[Event]) -> set[ViolationKind]:
     return {violation.kind for event in violations(events) for violation in event.violations}
 
@@ -115,7 +121,9 @@ def test_records_that_retention_took_first_are_seen(
             time.sleep(0.1)
         topics.fill(topic, 29)
         topics.forget_before(topic, {0: 35})
-        listener.flush()  # commits nothing new, and has the log looked at
+        while start_known(listener, group, tp) != 35:  # before the batch is planned
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
         topics.fill(topic, 1)
         query.processAllAvailable()
     finally:

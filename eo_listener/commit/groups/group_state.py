@@ -98,9 +98,10 @@ class GroupState:
         stale, ready = self._first(now)
         if stale:
             self.in_flight = True
-            return SnapshotRequest(
-                group=self._group, partitions=self._snapshot_partitions(stale, now), started=now
-            )
+            partitions = self._snapshot_partitions(stale, now)
+            for tp in partitions:
+                self._partitions[tp].needs_snapshot = False  # one asked for from now on is another
+            return SnapshotRequest(group=self._group, partitions=partitions, started=now)
         if ready:
             self.in_flight = True
             return CommitRequest(
@@ -211,7 +212,7 @@ class GroupState:
                 if code is not None:
                     missing.setdefault(code, {})[tp] = code
                 continue
-            state.snapshot_at = request.started
+            state.snapshot_at = None if state.needs_snapshot else request.started
             state.record_log_start(snapshot.starts.get(tp, 0), now)
             before, confirmed = state.wanted, state.confirmed
             for discrepancy in state.compare(

@@ -189,7 +189,6 @@ class PartitionState:
 
     def compare(self, found: Position | None, end: int, policy: Policy) -> Iterator[Discrepancy]:
         """Take in what the group holds and where the log ends; return the discrepancies."""
-        self.needs_snapshot = False
         yield from self._compare(found)
         yield from self._check_mark(found, policy)
         yield from self._compare_wanted(found, end, policy)

@@ -215,6 +215,18 @@ def test_a_snapshot_that_shows_nothing_to_send_ends_the_minute() -> None:
     assert found == [explain("_TIMED_OUT").cause] * 2
 
 
+def test_a_snapshot_that_was_on_its_way_is_not_the_one_that_is_asked_for() -> None:
+    """It may have read the log before: what is asked for begins after the question."""
+    group_state = seasoned()
+    group_state.offer({P0: by(5)}, lossy=True)
+    under_way = group_state.next(70.0)
+    assert isinstance(under_way, SnapshotRequest)
+    group_state.offer({P0: by(5)}, lossy=True)
+    group_state.on_snapshot(under_way, group_state.kafka.snapshot(under_way.partitions), 71.0)
+    group_state.compare(71.0)
+    assert group_state.next(72.0) is None
+
+
 def test_a_repeat_waits_for_its_snapshot() -> None:
     """Where the snapshot before a repeat fails, nothing is sent without it."""
     group_state = Driven(Kafka())
