@@ -1,5 +1,19 @@
-"""Kafka as the target: rows and ledger in one transaction. Not there yet, only its decisions.
+"""Kafka: rows and ledger in one transaction of one cluster.
 
-`batch_transaction` has the order of a batch's steps and what is compared between them. Nothing here
-speaks to Kafka yet, and no sink is exported.
+Not whole yet, and not exported: the writer of `write_method="executors"`, `transactions=False`,
+sources that are not Kafka, and clusters that only Java's client can log in to.
+
+- A transaction has the id of its sink and query, always the same. Its producer is made for one try
+  of one batch: `init_transactions` ends whatever an earlier one left open, and fences it. Only then
+  is the ledger read and compared with what the batch was judged by: nobody else can move it now.
+- `batch_transaction` has the order of the steps and what is compared between them, without I/O:
+  the models run it. `transaction` speaks to Kafka for it.
+- The ledger is a compacted topic on the same cluster, read to the high watermark of the moment.
+- `applied` never fences: it is asked while another driver may be at work.
 """
+
+from __future__ import annotations
+
+from eo_listener.sinks.kafka.sink import KafkaSink
+
+__all__ = ["KafkaSink"]
