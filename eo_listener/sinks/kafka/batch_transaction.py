@@ -9,7 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from eo_listener.model.errors import ForeignWriterError, RetriableSinkError, few
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    RetriableSinkError,
+    SinkLockedError,
+    few,
+)
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import TopicPartition
 
@@ -60,8 +65,9 @@ class TransactionClient(Protocol):
     def read_ledger(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query` up to what is the ledger's high watermark now.
 
-        Waits until everything below that is decided; raises RetriableSinkError where somebody
-        else's transaction stays open for too long.
+        Waits until everything below that is decided, and not only as far as the last stable
+        offset: Kafka answers EndTxn before a reader sees what was committed. Raises
+        SinkLockedError where a transaction stays open for too long.
         """
         ...
 
@@ -106,6 +112,21 @@ def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: i
         refuse_changed(client.describe(), producer, written)
         client.commit()
         return Applied(rows=sum(sum(report.records.values()) for report in reports))
+    finally:
+        client.close()
+
+
+def read_applied(client: TransactionClient, query: str) -> Mapping[TopicPartition, Head]:
+    """Read the heads of `query`, beside a live query or after one that has died.
+
+    What a dead driver has left open would hide the ledger's end until it outlives its time-out.
+    So where that lasts, its epoch is taken: a live driver then writes its batch once more.
+    """
+    try:
+        return client.read_ledger(query)
+    except SinkLockedError:
+        client.init()
+        return client.read_ledger(query)
     finally:
         client.close()
 
