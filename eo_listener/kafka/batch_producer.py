@@ -42,6 +42,7 @@ _SETTINGS: Final = {
     "linger.ms": "5",
     "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default is another
     "queue.buffering.max.messages": "1000000",
+    "queue.buffering.max.kbytes": "65536",  # of the driver's memory; librdkafka's default is 1 GB
 }
 _FIXED: Final = {
     "enable.idempotence": "true",
@@ -60,6 +61,7 @@ class Stage(Enum):
     """How far the transaction is."""
 
     NEW = auto()
+    STARTING = auto()
     READY = auto()
     OPEN = auto()
     COMMITTING = auto()
@@ -123,6 +125,7 @@ class BatchProducer:
 
     def take_over(self, timeout: float) -> None:
         """Fence whoever had the transactional id before, and end what it left open."""
+        self.stage = Stage.STARTING
         self._bounded("init_transactions", self._producer.init_transactions, timeout)
         self.stage = Stage.READY
 
@@ -151,9 +154,9 @@ class BatchProducer:
     def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | str | None,
         *,
-        key: bytes | None = None,
+        key: bytes | str | None = None,
         headers: list[tuple[str, str | bytes | None]] | None = None,
         partition: int = -1,
     ) -> None:
@@ -229,7 +232,7 @@ class BatchProducer:
                 return
             self.stage = Stage.ENDED
         if self.stage in (Stage.NEW, Stage.READY, Stage.ENDED):
-            # Any other would wait, or warn; it is left behind.
+            # Any other would wait, or fail; it is left to the garbage collector.
             thread = threading.Thread(target=self._producer.close, daemon=True)
             thread.start()
             thread.join(_CLOSE)

@@ -41,18 +41,27 @@ from eo_listener.model.offsets import OffsetRange
 
 _AT_ONCE: Final = 500
 _POLL: Final = 0.05  # seconds; a poll returns early only when it is full
-_PAUSE: Final = 0.01
+_PAUSE: Final = 0.02
 _END: Final = "_PARTITION_EOF"
 _PUSHED_OUT: Final = "_AUTO_OFFSET_RESET"  # the log begins later than where reading went on
 _QUICK: Final = {"fetch.wait.max.ms": "10", "fetch.error.backoff.ms": "20"}
 
 
+Concerns = Callable[[bytes, "bytes | None"], bool]
+"""Whether a record, by its key and value, is one of those that are asked for."""
+
+
 class PendingRecord(NamedTuple):
-    """The first record of the open transaction behind which a partition cannot be read."""
+    """The first record of the open transaction behind which a partition cannot be read.
+
+    `hidden` are the keys of those records from there on, its own too, that were asked for: each is
+    of a transaction that is open, or was committed, or was aborted.
+    """
 
     partition: int
     offset: int
     key: bytes
+    hidden: frozenset[bytes]
 
 
 class Stored(NamedTuple):
@@ -125,8 +134,8 @@ class CompactedTopic:
                 raise self._errors.failure(what, Answer(TIMED_OUT))
             time.sleep(_PAUSE)
 
-    def read(self, concerns: Callable[[bytes], bool], *, wait: float) -> Reading:
-        """Read to the end of the log as it is now, at least for the keys that `concerns` names.
+    def read(self, concerns: Concerns, *, wait: float) -> Reading:
+        """Read to the end of the log as it is now, at least for the records that it `concerns`.
 
         Where a transaction that is open stands in the way of them, waits so many seconds for its
         end, and then says which it is.
@@ -162,6 +171,16 @@ class CompactedTopic:
                     pending=tuple(pending),
                 )
             time.sleep(_PAUSE)
+
+    def count_after(self, concerns: Concerns, partition: int) -> int:
+        """How many records that it `concerns` were appended since it was read, of any outcome."""
+        deadline = self._deadline()
+        end = self._ends(self._uncommitted, [partition], deadline)[partition]
+        ranges = {partition: OffsetRange(self._read[partition], end)}
+        return sum(
+            concerns(key, value)
+            for _, _, key, value in self._records(self._uncommitted, ranges, deadline)
+        )
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -202,16 +221,19 @@ class CompactedTopic:
         self._read.update(until)
 
     def _pending(
-        self, partition: int, end: int, concerns: Callable[[bytes], bool], deadline: float
+        self, partition: int, end: int, concerns: Concerns, deadline: float
     ) -> PendingRecord | None:
         """The record behind which something that counts cannot be read; None if nothing does."""
-        first: PendingRecord | None = None
-        counts = False
+        first: tuple[int, bytes] | None = None
+        hidden: set[bytes] = set()
         ranges = {partition: OffsetRange(self._read[partition], end)}
-        for part, offset, key, _ in self._records(self._uncommitted, ranges, deadline):
-            first = first or PendingRecord(part, offset, key)
-            counts = counts or concerns(key)
-        return first if counts else None
+        for _, offset, key, value in self._records(self._uncommitted, ranges, deadline):
+            first = first or (offset, key)
+            if concerns(key, value):
+                hidden.add(key)
+        if first is None or not hidden:
+            return None
+        return PendingRecord(partition, *first, frozenset(hidden))
 
     def _records(
         self, consumer: Consumer, ranges: Mapping[int, OffsetRange], deadline: float

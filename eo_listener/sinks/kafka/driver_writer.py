@@ -51,8 +51,7 @@ class DriverWriter:
         for number, batch in enumerate(self._rows):
             given += batch.num_rows
             letters = self._send(batch, begun, sent)
-            for value in begun.dead_letters.records(letters):
-                begun.producer.send(begun.dead_letters.topic or "", value)
+            begun.dead_letters.send(begun.producer, letters)
             if number == 0:
                 reached("sink.copying")
         begun.producer.flush()

@@ -157,16 +157,23 @@ class Decoder:
         return LedgerRecords({of: record for _, of, record in self._known.values()})
 
 
-def concerns(sink: str, query: str) -> Callable[[bytes], bool]:
-    """Whether a key is of this sink and query; one that cannot be read may be."""
+def owner(text: bytes) -> LedgerKey | None:
+    """The sink and query of a record's key; None for what no ledger has written."""
+    try:
+        return LedgerKey(*RecordKey.decode(text)[:2])
+    except FormatError:
+        return None
 
-    def does(text: bytes) -> bool:
-        try:
-            return RecordKey.decode(text)[:2] == (sink, query)
-        except FormatError:
-            return True
 
-    return does
+def concerns(sink: str, query: str) -> Callable[[bytes, bytes | None], bool]:
+    """Whether a record is of this sink and query."""
+    return lambda key, _: owner(key) == (sink, query)
+
+
+def concerns_mover(query_id: str) -> Callable[[bytes, bytes | None], bool]:
+    """Whether a record may have a head that this query id has moved."""
+    quoted = _text(query_id)
+    return lambda _, value: value is not None and quoted in value
 
 
 def refuse_policy(topic: str, policy: str, servers: str) -> None:

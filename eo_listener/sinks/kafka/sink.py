@@ -101,10 +101,11 @@ class KafkaSink:
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
         """Read the heads that `query_id` has moved in this ledger."""
+        explain = self._explanation("")
         try:
-            return self._connected()[0].moved_by(query_id)
+            return self._connected()[0].moved_by(query_id, explain)
         except KafkaError as error:
-            raise self._explanation("").translated(error) from error
+            raise explain.translated(error) from error
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` and `entry` in one transaction."""

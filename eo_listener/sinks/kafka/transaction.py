@@ -10,7 +10,7 @@ from typing import Final
 from eo_listener.kafka.batch_producer import BatchProducer
 from eo_listener.kafka.logs import Logs
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.errors import FormatError, KafkaError, SettingsError, SinkError
+from eo_listener.model.errors import KafkaError, SettingsError, SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import Position, TopicPartition
@@ -125,9 +125,11 @@ class BatchTransaction:
         """Send the heads, and the offsets of the group."""
         own, sink = self._own(), self.target.sink
         partition = self.heads.records.partition(sink, entry.query, self.heads.partitions)
-        for record in ledger.records_of(sink, entry, self._before):
+        records = list(ledger.records_of(sink, entry, self._before))
+        for record in records:
             own.send(self.heads.name, record.value, key=record.key, partition=partition)
         own.flush(self.target.access.timeout)
+        self.heads.check_written(entry.query, partition, len(records))
         if self.target.group is not None:
             own.send_offsets(self.target.group, _positions(entry), self.target.access.timeout)
         reached("sink.ledger-moved")
@@ -167,7 +169,7 @@ class BatchTransaction:
         explain, entry = self.target.explain, self.entry
         try:
             heads = self.heads.heads(entry.query, explain, fenced=False)
-        except (KafkaError, SinkError, FormatError) as unread:
+        except (KafkaError, SinkError) as unread:
             raise explain.unknown(error) from unread
         return all(heads.get(tp) == entry.head(tp) for tp in entry.moves)
 

@@ -20,8 +20,8 @@ class Record(NamedTuple):
     """What goes to Kafka; where `partition` is -1 its partitioner chooses, by the key."""
 
     topic: str
-    value: bytes | None
-    key: bytes | None
+    value: bytes | str | None
+    key: bytes | str | None
     headers: list[tuple[str, str | bytes | None]] | None
     partition: int
 

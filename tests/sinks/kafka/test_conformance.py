@@ -6,21 +6,24 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from eo_listener.devtools.broker import Broker
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.made_up_entries import FRAME, Row
+from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.records import committed
 from tests.topics import Topics, unique
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+_NAMES = [field.split()[0] for field in FRAME.split(", ")]
+
+pytestmark = pytest.mark.kafka
 
 
 class TestThroughTheDriver(SinkConformance):
-    """With write_method="driver"."""
+    """With write_method="driver", but for how rows come from Spark."""
 
     # At "sink.commit-sent" the answer is on its way: what is durable then, nobody can say.
     fault_points = (
@@ -34,8 +37,7 @@ class TestThroughTheDriver(SinkConformance):
     fault_points_after = ("sink.committed",)
 
     @pytest.fixture(autouse=True)
-    def _store(self, spark: SparkSession, broker: Broker) -> None:
-        self.spark = spark
+    def _store(self, broker: Broker) -> None:
         self.servers = broker.bootstrap_servers
         self.ledger = unique("ledger")
         self.topics: dict[str, str] = {}
@@ -54,9 +56,27 @@ class TestThroughTheDriver(SinkConformance):
         found = [json.loads(one.value()) for one in committed(self.servers, self.topics[target])]
         return [(one["topic"], one["partition"], one["offset"], one["word"]) for one in found]
 
+    @pytest.fixture(autouse=True)
+    def _rows(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+        without_spark(monkeypatch)
+
+    def make_frame(self, rows: Sequence[Row]) -> Any:
+        """Each row as JSON, a record's value."""
+        values = [json.dumps(dict(zip(_NAMES, row, strict=True))) for row in rows]
+        return pa.table({"value": pa.array(values, pa.string())})
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+class TestWithSpark(TestThroughTheDriver):
+    """With write_method="driver"."""
+
+    @pytest.fixture(autouse=True)
+    def _rows(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+        self.spark = request.getfixturevalue("spark")
+
     def make_frame(self, rows: Sequence[Row]) -> Any:
         """A DataFrame that the JVM makes by itself: each row as JSON, a record's value."""
-        names = [field.split()[0] for field in FRAME.split(", ")]
-        given = json.dumps([dict(zip(names, row, strict=True)) for row in rows])
+        given = json.dumps([dict(zip(_NAMES, row, strict=True)) for row in rows])
         sql = f"SELECT inline(from_json(:rows, 'array<struct<{FRAME}>>'))"
         return self.spark.sql(sql, args={"rows": given}).selectExpr("to_json(struct(*)) AS value")
