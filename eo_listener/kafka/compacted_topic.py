@@ -37,11 +37,14 @@ from eo_listener.kafka.client import (
 )
 from eo_listener.kafka.logs import STALE, Logs
 from eo_listener.model.errors import KafkaError
+from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.model.offsets import OffsetRange
 
 _AT_ONCE: Final = 500
 _POLL: Final = 0.05  # seconds; a poll returns early only when it is full
 _PAUSE: Final = 0.02
+# librdkafka asks for the coordinator of a group that its consumer never joins.
+_OF_GROUPS: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", *COORDINATOR_MOVES})
 _END: Final = "_PARTITION_EOF"
 _PUSHED_OUT: Final = "_AUTO_OFFSET_RESET"  # the log begins later than where reading went on
 _QUICK: Final = {"fetch.wait.max.ms": "10", "fetch.error.backoff.ms": "20"}
@@ -256,7 +259,10 @@ class CompactedTopic:
                         message.offset(),
                     )
                     if error is not None and error.name() != _END:
-                        raise self._errors.failure(what, error)
+                        if partition in left and error.name() not in _OF_GROUPS:
+                            raise self._errors.failure(what, error)
+                        self._note(error)  # of a connection: librdkafka goes on
+                        continue
                     if partition not in left or offset is None:
                         continue
                     if error is None and offset < left[partition]:
@@ -294,10 +300,15 @@ class CompactedTopic:
             "enable.partition.eof": "true",
             "auto.offset.reset": "error",
             "isolation.level": isolation,
-            "error_cb": self._errors.record,
+            "error_cb": self._note,
             "logger": SILENT,
         }
         return accepted(Consumer, settings)
+
+    def _note(self, error: Answer) -> None:
+        """Remember an error of a connection; not of a group, of which nothing is asked."""
+        if error.name() not in _OF_GROUPS:
+            self._errors.record(error)
 
     def _deadline(self) -> float:
         return time.monotonic() + self._timeout
