@@ -12,7 +12,6 @@ from typing import Protocol
 from eo_listener.model.errors import (
     ForeignWriterError,
     RetriableSinkError,
-    SinkLockedError,
     few,
 )
 from eo_listener.model.ledger import Applied, Entry, Head
@@ -112,21 +111,6 @@ def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: i
         refuse_changed(client.describe(), producer, written)
         client.commit()
         return Applied(rows=sum(sum(report.records.values()) for report in reports))
-    finally:
-        client.close()
-
-
-def read_applied(client: TransactionClient, query: str) -> Mapping[TopicPartition, Head]:
-    """Read the heads of `query`, beside a live query or after one that has died.
-
-    What a dead driver has left open would hide the ledger's end until it outlives its time-out.
-    So where that lasts, its epoch is taken: a live driver then writes its batch once more.
-    """
-    try:
-        return client.read_ledger(query)
-    except SinkLockedError:
-        client.init()
-        return client.read_ledger(query)
     finally:
         client.close()
 

@@ -12,8 +12,8 @@ _STEPS = 400
 
 
 def over(world: World) -> bool:
-    """Whether all batches are done and nobody has anything to do: a history may end here."""
-    return batches.over(world)
+    """Whether all batches are done and nobody has anything to do, or can: a history ends here."""
+    return batches.over(world) or not world.steps()
 
 
 def rest(world: World) -> None:

@@ -27,3 +27,4 @@ class Scope(batches.Scope):
     verifies: bool = True  # brokers from 3.6 on, unless that is switched off
     longest: int = 1000  # epochs of one producer id
     fine: bool = False  # each marker is a step
+    stops: tuple[str, ...] = ()  # before which requests a driver may be stopped; none named: all

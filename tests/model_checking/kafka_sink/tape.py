@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.ledger_names import Runs
-from eo_listener.model.errors import EoListenerError
+from eo_listener.foreach_batch.sink_writer import RetryLimits
+from eo_listener.model.errors import EoListenerError, ForeignWriterError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
@@ -32,6 +33,7 @@ class SinkHow:
 
     method: Literal["executors", "driver"] = "executors"
     layout: Layout = ONE_EACH
+    repeats: bool = True  # what has failed is tried once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class KafkaCall(Call):
     """What a batch asks of the world.
 
     The names: init, read (the ledger, without an epoch), ledger (with one), rows, entry, describe,
-    commit, abort; and plan and moved.
+    commit, end, abort; and plan and moved.
     """
 
     producer: ProducerEpoch | None = None
@@ -52,9 +54,14 @@ class TapeClient:
         self.sink = sink
         self.frame = frame
         self.producer: ProducerEpoch | None = None
+        self.open = False
 
     def _ask(self, name: str, **what: Any) -> Any:
-        return self.sink.tape.ask(KafkaCall(name, KEY, producer=self.producer, **what))
+        try:
+            return self.sink.tape.ask(KafkaCall(name, KEY, producer=self.producer, **what))
+        except ForeignWriterError:
+            self.open = False  # it is another's now
+            raise
 
     def init(self) -> ProducerEpoch:
         self.producer = None
@@ -67,6 +74,7 @@ class TapeClient:
         return found
 
     def write_rows(self, producer: ProducerEpoch) -> Sequence[TaskReport]:
+        self.open = True
         reports: Sequence[TaskReport] = self._ask("rows", rows=tuple(self.frame.collect()))
         return reports
 
@@ -83,10 +91,13 @@ class TapeClient:
         return found
 
     def commit(self) -> None:
+        self.open = False
         self._ask("commit")
 
     def close(self) -> None:
-        pass
+        """Of a try that has failed, the transaction is ended by another epoch."""
+        if self.open and self.sink.tape.pending is None:
+            self._ask("end")
 
 
 class TapeSink:
@@ -101,7 +112,7 @@ class TapeSink:
         self.how = how
 
     def applied(self, query: str) -> Heads:
-        return batch_transaction.read_applied(self.client(None), query)
+        return self.client(None).read_ledger(query)
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Heads] | None:
         found: Mapping[LedgerKey, Heads] = self.tape.ask(Call("moved", KEY, query_id))
@@ -129,7 +140,7 @@ def play(how: SinkHow, name: str, batch_id: int, answers: tuple[Answer, ...]) ->
         [TapeSink(tape, how)],
         tape,
         name=name,
-        retry=RETRY,
+        retry=RETRY if how.repeats else RetryLimits(timeout=0.0),
         sleep=slept.append,
         clock=lambda: sum(slept),
         runs=Runs(),

@@ -8,7 +8,7 @@ from tests.model_checking.bugs import Bug, planted
 from tests.model_checking.conftest import Tell
 from tests.model_checking.kafka_sink.bugs import BUGS
 from tests.model_checking.kafka_sink.rest import over, rest
-from tests.model_checking.kafka_sink.scopes import SMALL
+from tests.model_checking.kafka_sink.scopes import LARGE, SMALL
 from tests.model_checking.kafka_sink.world import World
 from tests.model_checking.search import search
 
@@ -17,7 +17,9 @@ from tests.model_checking.search import search
 def test_a_planted_bug_is_found(bug: Bug, tell: Tell) -> None:
     """A search that finds nothing in the protocol finds this change of one decision."""
     with planted(bug):
-        outcome = search(SMALL[bug.scope], begin=World, over=over, rest=rest)
+        outcome = search(
+            (SMALL | LARGE)[bug.scope], seconds=60.0, begin=World, over=over, rest=rest
+        )
     spent = f"{outcome.moves:>6,} steps, {outcome.seconds:4.1f} s"
     tell(f"{bug.name:<32} {bug.scope:<18} {spent}: {(outcome.broken or 'not found')[:110]}")
     assert outcome.broken is not None

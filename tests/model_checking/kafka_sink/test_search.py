@@ -11,7 +11,7 @@ from tests.model_checking.kafka_sink.scopes import LARGE, SMALL
 from tests.model_checking.kafka_sink.world import World
 from tests.model_checking.search import Outcome, search
 
-SHORT = 1.0  # seconds of a processor
+SHORT = 0.5  # seconds of a processor
 LONG = 240.0
 
 

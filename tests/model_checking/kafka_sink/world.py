@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eo_listener.model.errors import (
     EoListenerError,
+    ForeignWriterError,
     OutcomeUnknownError,
     RetriableSinkError,
     SinkError,
@@ -19,6 +20,7 @@ from tests.model_checking.batches import world as batches
 from tests.model_checking.batches.spark import Batch, Driver, planned
 from tests.model_checking.batches.tape import Answer, Call, Row, Stand
 from tests.model_checking.kafka_sink.cluster import (
+    FENCED,
     PREPARE_COMMIT,
     STRANGER,
     Cluster,
@@ -48,25 +50,41 @@ class Posting:
 class World(batches.World):
     """One state. `tables` has what was decided to be in the target, `kafka` what is there."""
 
-    NOTICED = ("read", "init", "ledger", "rows", "entry", "describe", "commit", "abort")
+    NOTICED = ("read", "init", "ledger", "rows", "entry", "describe", "commit", "end", "abort")
 
     def __init__(self, scope: Scope) -> None:
         self.bounds = scope
         self.kafka = Cluster((*TARGETS, LEDGER), verifies=scope.verifies, longest=scope.longest)
         self.jobs: list[Job] = []
         self.flying: list[Request] = []
+        self.taken: set[str] = set()  # runs whose epoch another one has taken
+        self.outlived = False  # the newest epoch is that of a time-out
         super().__init__(scope)
 
     def key(self) -> Hashable:
         """Equal for states from which the same can follow."""
         jobs = tuple(job.key() for job in self.jobs)
-        return (super().key(), self.kafka.key(), jobs, tuple(self.flying))
+        return (
+            super().key(),
+            self.kafka.key(),
+            jobs,
+            tuple(self.flying),
+            frozenset(self.taken),
+            self.outlived,
+        )
 
     # What can be done
 
     def steps(self) -> list[Step]:
         """Everything that can be done now."""
         return [*super().steps(), *self._of_tasks(), *self.of_cluster()]
+
+    def _of_driver(self, driver: Driver) -> Iterator[Step]:
+        call = driver.stand.pending if driver.stand is not None else None
+        stops = not self.bounds.stops or (call is not None and call.name in self.bounds.stops)
+        for step in super()._of_driver(driver):
+            if stops or step[0] != "stop":
+                yield step
 
     def _of_tasks(self) -> Iterator[Step]:
         for job in self.jobs:
@@ -127,9 +145,7 @@ class World(batches.World):
         if call.name == "init" and self.kafka.unmarked():
             return []
         if call.name in ("read", "ledger") and not self.is_readable(call):
-            # A dead driver's transaction stays open; markers come soon, and others' ends mostly.
-            lasts = call.name == "read" and not self.kafka.unmarked()
-            return ["blocked"] if lasts or self.left.get("blocked") else []
+            return ["blocked"] if self.is_foreign_open() and self.left.get("blocked") else []
         if call.name == "rows" and self.bounds.sink.method == "executors":
             return ["well"] if self._job_of(driver).done else []
         if call.name in ("rows", "entry") and self._waits_to_add():
@@ -141,8 +157,14 @@ class World(batches.World):
         return bool(self.kafka.unmarked())
 
     def is_readable(self, call: Call) -> bool:
-        """Whether the ledger can be read to its high watermark."""
-        return self.kafka.logs[LEDGER].is_stable
+        """Whether what the ledger holds is known, up to its high watermark.
+
+        Without an epoch, what a transaction of our own has written that stays open counts as not
+        committed. Its markers come soon once it is ended.
+        """
+        its = self.kafka.coordinator
+        undecided = call.name == "read" and its.state == ONGOING and not self.is_foreign_open()
+        return undecided or self.kafka.logs[LEDGER].is_stable
 
     def is_foreign_open(self) -> bool:
         """Whether another sink has a transaction open in the ledger's partition."""
@@ -220,7 +242,9 @@ class World(batches.World):
         return answer
 
     def _give_init(self, driver: Driver, call: KafkaCall, how: str) -> Answer | None:
+        self.taken |= set(self.drivers) - {driver.run}
         producer = self.kafka.coordinator.init()
+        self.outlived = False
         if how == "twice":
             self.flying.append(Request("init"))
         return None if producer is None else Answer(producer, producer)
@@ -241,7 +265,7 @@ class World(batches.World):
         job = self._job_of(driver)
         self._leave(job)
         if job.failed:
-            return _failed([job.error])
+            return self._failed([job.error])
         return Answer(job.reports, job.reports_key())
 
     def _sent_by_driver(self, driver: Driver, call: KafkaCall, how: str) -> Answer:
@@ -249,12 +273,13 @@ class World(batches.World):
         name = self._name_of_job(driver)
         task = task_of(name, 0, TARGETS, call.rows, call.producer)
         requests = task.requests
-        if how == "torn":
-            requests = requests[:-1]
-            self.flying += task.requests[-1:]
-        errors = [error for error in map(self._handle, requests) if error is not None]
-        if errors or how == "torn":
-            return _failed(errors[:1])
+        for request in requests:
+            if how == "torn" and request is requests[-1]:
+                self.flying.append(request)
+                return self._failed([])
+            error = self._handle(request)
+            if error is not None:
+                return self._failed([error])
         reports = [
             TaskReport(partition_id=place, attempt=0, stage_attempt=0, records={tp: count})
             for place, (tp, count) in enumerate(task.records)
@@ -265,14 +290,14 @@ class World(batches.World):
         assert driver.current is not None
         posting = Posting(driver.run, call.query, call.moves, call.gaps, driver.current)
         sent = Request("produce", call.producer, LEDGER, 0, posting, driver.run)
-        errors = [self._handle(Request("add", call.producer, LEDGER))]
-        if how in ("twice", "torn"):
+        error = self._handle(Request("add", call.producer, LEDGER))
+        if error is None and how in ("twice", "torn"):
             self.flying.append(sent)
-        if errors == [None] and how != "torn":
-            errors.append(self._handle(sent))
-        if errors == [None, None]:
+        if error is None and how != "torn":
+            error = self._handle(sent)
+        if error is None and how != "torn":
             return Answer()
-        return _failed([error for error in errors if error is not None])
+        return self._failed([] if error is None else [error])
 
     def _give_describe(self, driver: Driver, call: KafkaCall, how: str) -> Answer:
         its = self.kafka.coordinator
@@ -289,13 +314,25 @@ class World(batches.World):
             return Answer()
         return Answer(error=OutcomeUnknownError)
 
+    def _give_end(self, driver: Driver, call: KafkaCall, how: str) -> Answer:
+        self.taken |= set(self.drivers) - {driver.run}
+        self.kafka.coordinator.init()
+        return Answer()
+
     def _give_abort(self, driver: Driver, call: KafkaCall, how: str) -> Answer:
         self._handle(Request("abort", call.producer))
         return Answer()
 
+    def _failed(self, errors: Sequence[str]) -> Answer:
+        """What the client raises: the age of a transaction tells that its time-out has ended it."""
+        foreign = FENCED in errors and not self.outlived
+        return Answer(error=ForeignWriterError if foreign else RetriableSinkError)
+
     def _halt(self, driver: Driver, error: EoListenerError) -> None:
         troubled = any(self.left[kind] < given for kind, given in self.scope.troubles.items())
         require(troubled, f"nothing was wrong, but {driver.run} fails: {error}")
+        if isinstance(error, ForeignWriterError) and driver.run in self.taken:
+            driver.overtaken = True
         super()._halt(driver, error)
 
     def _end(self, driver: Driver) -> None:
@@ -361,6 +398,7 @@ class World(batches.World):
     def _do_timeout(self) -> None:
         self._spend("timeout")
         self.kafka.coordinator.fence()
+        self.outlived = True
 
     def _do_expire(self) -> None:
         self._spend("expire")
@@ -422,13 +460,4 @@ class World(batches.World):
             self._leave(job)
 
 
-def refusal(errors: Sequence[str]) -> type[EoListenerError]:
-    """What the client raises; who is fenced does not know by whom, nor whether he has written."""
-    return RetriableSinkError
-
-
-def _failed(errors: Sequence[str]) -> Answer:
-    return Answer(error=refusal(errors))
-
-
-__all__ = ["Posting", "Step", "World", "refusal"]
+__all__ = ["Posting", "Step", "World"]
