@@ -176,7 +176,7 @@ BUGS = (
     Bug("pending is not committed", "calm", ((World, "is_readable", _pending_is_nothing),)),
     Bug("a dead driver is waited for", "crash", ((World, "is_readable", _waits),)),
     Bug("ledger not compared", "overlap", ((order, "refuse_moved", _nothing),)),
-    Bug("epoch kept", "executor", ((TapeClient, "init", _kept),)),
+    Bug("epoch kept", "executor", ((TapeClient, "init", _kept), (TapeClient, "close", _nothing))),
     Bug("group offsets as ledger", "expire", ((World, "_do_expire", _expires_too),)),
     Bug("no answer taken for success", "answers", ((SinkWriter, "_found_out", _success),)),
     Bug(

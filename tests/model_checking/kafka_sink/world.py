@@ -119,13 +119,20 @@ class World(batches.World):
         steps += [("deliver", str(place)) for place in range(len(self.flying))]
         if its.state == ONGOING and self.left.get("timeout"):
             steps.append(("timeout",))
-        if its.state != ONGOING and not unmarked and its.producer and self.left.get("expire"):
+        if its.producer and self.left.get("expire") and self._rests():
             steps.append(("expire",))
         if self.is_foreign_open():
             steps.append(("foreign", "end"))
         elif self.left.get("foreign"):
             steps.append(("foreign", "begin"))
         return steps
+
+    def _rests(self) -> bool:
+        """Whether nobody who runs is at it, as is so when it is forgotten after days."""
+        stands = [one.stand for one in self.drivers.values() if not one.stopped]
+        calls = [stand.pending for stand in stands if stand is not None]
+        busy = any(call is not None and call.name not in ("read", "init") for call in calls)
+        return not busy and self.kafka.coordinator.state != ONGOING and not self.kafka.unmarked()
 
     def of_call(self, driver: Driver) -> list[Step]:
         """What can be answered to what its batch asks."""
