@@ -132,7 +132,7 @@ def test_no_registry_and_no_machine_is_named() -> None:
 
 def test_packages_of_the_shim_import_downwards() -> None:
     """The root has the class that users name, and no package imports one above it."""
-    packages = ["", "bridge", "events", "requests", "kafka", "spark", "protocol", "faults"]
+    packages = ["", "bridge", "events", "requests", "sink", "kafka", "spark", "protocol", "faults"]
     root = ROOT / "jvm-shim" / "src" / "main" / "java" / "io" / "github" / "eolistener"
     classes = sorted(path.relative_to(root) for path in root.rglob("*.java"))
     assert [path.name for path in classes if len(path.parts) == 1] == ["OffsetCommitListener.java"]
