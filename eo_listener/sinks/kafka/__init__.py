@@ -1,13 +1,16 @@
 """Kafka: rows and ledger in one transaction of one cluster.
 
-Not whole yet, and not exported: the writer of `write_method="executors"`, `transactions=False`,
-sources that are not Kafka, and clusters that only Java's client can log in to.
+Not whole yet, and not exported: dead letters with `write_method="executors"`,
+`transactions=False`, sources that are not Kafka, and clusters that only Java's client can log in
+to.
 
 - A transaction has the id of its sink and query, always the same. Its producer is made for one try
   of one batch: `init_transactions` ends whatever an earlier one left open, and fences it. Only then
   is the ledger read and compared with what the batch was judged by: nobody else can move it now.
 - `batch_transaction` has the order of the steps and what is compared between them, without I/O:
   the models run it. `transaction` speaks to Kafka for it.
+- With `write_method="executors"` tasks join the driver's transaction (`executor_writer`); rows
+  never leave the JVM. What is done there is described in `jvm-shim/README.md`.
 - The ledger is a compacted topic on the same cluster, read to the high watermark of the moment.
 - `applied` never fences: it is asked while another driver may be at work.
 """

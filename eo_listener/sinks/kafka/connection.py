@@ -24,12 +24,14 @@ _SERVERS: Final = PREFIX + SERVERS
 class ConnectionSettings:
     """A cluster, and how a producer of this sink is tuned. Times in seconds.
 
+    `java` are all properties of a producer in Java's names, for those of the executors.
     `timeout` bounds each question to Kafka, `transaction_timeout` how long the broker leaves a
     batch's transaction open.
     """
 
     cluster: Cluster
     tuning: Mapping[str, str] = field(repr=False)
+    java: Mapping[str, str] = field(repr=False)
     timeout: float
     transaction_timeout: float
 
@@ -62,6 +64,7 @@ class ConnectionSettings:
         return cls(
             cluster=cluster,
             tuning=producer_properties(given),
+            java=_of_java(given, transaction_timeout),
             timeout=timeout,
             transaction_timeout=transaction_timeout,
         )
@@ -81,6 +84,13 @@ class ConnectionSettings:
 
             shim_client = JvmShimClient()
         return librdkafka_properties(self.cluster, shim_client)
+
+
+def _of_java(given: Mapping[str, str], transaction_timeout: float) -> dict[str, str]:
+    properties = {
+        name.removeprefix(PREFIX): text for name, text in given.items() if name.startswith(PREFIX)
+    }
+    return {**properties, "transaction.timeout.ms": str(round(transaction_timeout * 1000))}
 
 
 _LONGEST: Final = 7 * 24 * 3600

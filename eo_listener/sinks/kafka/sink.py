@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.client_config.validation import require_name
+from eo_listener.kafka.java_transactions import JavaTransactions
 from eo_listener.kafka.logs import Logs
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
@@ -19,6 +20,7 @@ from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.dead_letters import DeadLetters
 from eo_listener.sinks.kafka.driver_writer import DriverWriter
 from eo_listener.sinks.kafka.errors import Explanation
+from eo_listener.sinks.kafka.executor_writer import ExecutorWriter, joining
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction
 from eo_listener.sinks.kafka.write_methods import RowWriter
@@ -37,9 +39,10 @@ class KafkaSink:
     be sent, at most `max_dead_letters` of a batch: a number, or a share of its rows as a float. The
     ledger is in the topic `ledger_topic`, which is made when absent, unless `create` is False.
 
-    `write_method="driver"` brings rows through the driver. Time-outs are in seconds: `timeout` for
-    each question to Kafka, `transaction_timeout` for a batch's transaction, while which is open its
-    rows are computed and sent. Raises SettingsError.
+    `write_method="driver"` brings rows through the driver; with "executors" tasks send them, by
+    Spark's own kafka-clients, and there are no dead letters. Time-outs are in seconds: `timeout`
+    for each question to Kafka, `transaction_timeout` for a batch's transaction, while which is open
+    its rows are computed and sent. Raises SettingsError.
     """
 
     per_partition = False
@@ -55,15 +58,12 @@ class KafkaSink:
         max_dead_letters: float = SHARE,
         ledger_topic: str = ledger.TOPIC,
         create: bool = True,
-        write_method: Literal["driver"] = "driver",
+        write_method: Literal["driver", "executors"] = "driver",
         timeout: float = 30.0,
         transaction_timeout: float = _TRANSACTION,
     ) -> None:
         self._topics = _topics(topic, dead_letters, ledger_topic)
-        if write_method != "driver":
-            raise SettingsError(
-                f'write_method must be "driver", got {write_method!r}', fix="Leave it out"
-            )
+        _require_method(write_method, dead_letters)
         for what, given in (("name", name), ("group", group)):
             if given is not None:
                 require_name(what, given)
@@ -76,7 +76,9 @@ class KafkaSink:
         self._limit = DeadLetterLimit(max_dead_letters)
         self._ledger_topic = ledger_topic
         self._create = create
+        self._write_method = write_method
         self._opened: tuple[int, LedgerTopic, Logs] | None = None
+        self._joined: JavaTransactions | None = None
 
     def __repr__(self) -> str:
         return f"<KafkaSink {self.label}>"
@@ -112,6 +114,7 @@ class KafkaSink:
         explain = self._explanation(entry.query)
         try:
             heads, logs = self._connected()
+            writer = self._writer(frame, plan)
         except KafkaError as error:
             raise explain.translated(error) from error
         transaction = BatchTransaction(
@@ -124,7 +127,7 @@ class KafkaSink:
             ),
             heads=heads,
             logs=logs,
-            writer=self._writer(frame, plan),
+            writer=writer,
             dead_letters=DeadLetters(
                 label=self.label,
                 topic=self._dead_letters,
@@ -141,13 +144,23 @@ class KafkaSink:
             _, heads, logs = self._opened
             heads.close()
             logs.close()
+        if self._joined is not None:
+            self._joined.close()
+            self._joined = None
         self._opened = None  # a fork leaves its parent's connections alone
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
+        return {**self.__dict__, "_opened": None, "_joined": None}
 
     def _writer(self, frame: Any, plan: PlannedBatch) -> RowWriter:
-        return DriverWriter(frame, plan, one_topic=len(self._topics) == 1)
+        one_topic = len(self._topics) == 1
+        if self._write_method == "driver":
+            return DriverWriter(frame, plan, one_topic=one_topic)
+        if self._joined is None:
+            self._joined = joining(frame, self._access.java)
+        return ExecutorWriter(
+            frame, self._joined, one_topic=one_topic, timeout=self._access.timeout
+        )
 
     def _connected(self) -> tuple[LedgerTopic, Logs]:
         if self._opened is None or self._opened[0] != os.getpid():
@@ -166,6 +179,20 @@ class KafkaSink:
             ledger=self._ledger_topic,
             group=self._group,
             transaction_timeout=self._access.transaction_timeout,
+        )
+
+
+def _require_method(write_method: str, dead_letters: str | None) -> None:
+    if write_method not in ("driver", "executors"):
+        raise SettingsError(
+            f'write_method must be "driver" or "executors", got {write_method!r}',
+            fix="Give one of them",
+        )
+    if write_method == "executors" and dead_letters is not None:
+        raise SettingsError(
+            'dead_letters= is not possible with write_method="executors"',
+            cause="the executors do not bring rows to the driver, which writes dead letters",
+            fix='Leave one of them out; or: write_method="driver"',
         )
 
 

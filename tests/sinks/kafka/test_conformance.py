@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.kafka
 class TestThroughTheDriver(SinkConformance):
     """With write_method="driver", but for how rows come from Spark."""
 
+    write_method: Literal["driver", "executors"] = "driver"
     # At "sink.commit-sent" the answer is on its way: what is durable then, nobody can say.
     fault_points = (
         "sink.fenced",
@@ -47,7 +48,12 @@ class TestThroughTheDriver(SinkConformance):
         if target not in self.topics:
             self.topics[target] = Topics(self.servers).create("target", 2)
         options = {"kafka.bootstrap.servers": self.servers}
-        return KafkaSink(options, self.topics[target], ledger_topic=self.ledger)
+        return KafkaSink(
+            options,
+            self.topics[target],
+            ledger_topic=self.ledger,
+            write_method=self.write_method,
+        )
 
     def read_rows(self, target: str) -> list[Row]:
         """Read with a consumer of its own."""
@@ -80,3 +86,10 @@ class TestWithSpark(TestThroughTheDriver):
         given = json.dumps([dict(zip(_NAMES, row, strict=True)) for row in rows])
         sql = f"SELECT inline(from_json(:rows, 'array<struct<{FRAME}>>'))"
         return self.spark.sql(sql, args={"rows": given}).selectExpr("to_json(struct(*)) AS value")
+
+
+@pytest.mark.slow
+class TestByTheExecutors(TestThroughTheDriver):
+    """With write_method="executors"."""
+
+    write_method = "executors"
