@@ -40,6 +40,7 @@ from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.model.offsets import OffsetRange
 
+_REPLICAS: Final = 3
 _AT_ONCE: Final = 500
 _POLL: Final = 0.05  # seconds; a poll returns early only when it is full
 _PAUSE: Final = 0.02
@@ -121,11 +122,18 @@ class CompactedTopic:
         return self._policy
 
     def create(self, partitions: int, settings: Mapping[str, str]) -> None:
-        """Make it, if nobody else does meanwhile, and wait until the cluster knows it."""
+        """Make it, if nobody else does meanwhile, and wait until the cluster knows it.
+
+        It has as many replicas as Kafka's own topics have by default: the brokers' default for
+        others is 1.
+        """
         deadline = self._deadline()
-        new = NewTopic(self.topic, partitions, config=dict(settings))
         what = f"creating topic {self.topic}"
         try:
+            cluster = self._admin.describe_cluster(request_timeout=self._timeout)
+            replicas = min(_REPLICAS, len(cluster.result(timeout=_left(deadline)).nodes))
+            more = {"min.insync.replicas": "2"} if replicas == _REPLICAS else {}
+            new = NewTopic(self.topic, partitions, replicas, config={**settings, **more})
             self._admin.create_topics([new])[self.topic].result(timeout=_left(deadline))
         except KafkaException as error:
             if answer_of(error).name() != "TOPIC_ALREADY_EXISTS":
