@@ -225,7 +225,6 @@ class BatchProducer:
         """
         if self.stage is Stage.OPEN and abort:
             try:
-                self._producer.purge()
                 self._bounded("aborting the transaction", self._producer.abort_transaction, _ABORT)
             except KafkaError:
                 # The next producer of this id ends it, and at the latest its time-out.
@@ -289,6 +288,8 @@ class BatchProducer:
             self._producer.poll(0)
         except KafkaException as error:  # one that is fatal comes out of here every time
             self._errors.record(answer_of(error))
+        if answer.fatal():  # what a connection has reported before is not the reason
+            self._errors.fatal = answer
         return self._errors.failure(what, answer)
 
     def _delivered(self, error: Answer | None, _: object) -> None:
