@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
 from itertools import islice
@@ -94,6 +96,7 @@ class BatchProducer:
         self._failed: Answer | None = None
         self._statistics: Mapping[str, object] = {}
         self._begun: tuple[float, float] | None = None
+        self._stuck = False
         self.stage = Stage.NEW
         self._producer = accepted(
             Producer,
@@ -230,11 +233,13 @@ class BatchProducer:
                 # The next producer of this id ends it, and at the latest its time-out.
                 return
             self.stage = Stage.ENDED
-        if self.stage in (Stage.NEW, Stage.READY, Stage.ENDED):
-            # Any other would wait, or fail; it is left to the garbage collector.
-            thread = threading.Thread(target=self._producer.close, daemon=True)
-            thread.start()
-            thread.join(_CLOSE)
+        if self.stage is Stage.OPEN or self._stuck:
+            return  # to the garbage collector: closing would abort, or wait
+        # One whose call has timed out repeats its request unasked. An InitProducerId that comes
+        # through when the next try has begun would fence that.
+        thread = threading.Thread(target=_close, args=(self._producer,), daemon=True)
+        thread.start()
+        thread.join(_CLOSE)
 
     def _bounded(
         self,
@@ -259,6 +264,7 @@ class BatchProducer:
             begun()
         thread.join(timeout + _MARGIN)
         if thread.is_alive():
+            self._stuck = True
             raise self._failure(what, Answer(TIMED_OUT))
         for error in raised:
             if isinstance(error, KafkaException):
@@ -298,3 +304,12 @@ class BatchProducer:
 
     def _take_statistics(self, text: str) -> None:
         self._statistics = json.loads(text).get("eos", {})
+
+
+def _close(producer: Producer) -> None:
+    with warnings.catch_warnings():
+        # It warns where a call is under way, and fails where the producer was fenced: it is closed
+        # in either case.
+        warnings.simplefilter("ignore")
+        with suppress(KafkaException, SystemError):
+            producer.close()

@@ -25,7 +25,7 @@ from tests.sinks.kafka.conftest import Place, batch, put, table
 from tests.sinks.kafka.frames import without_spark
 from tests.topics import Topics, unique
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 PASSWORD = "planted-secret"  # noqa: S105  # of a broker that lives for this test
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
