@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -46,9 +47,10 @@ class WrittenRows:
 
 
 class JavaTransactions:
-    """What tasks need to join transactions of one cluster. Each method raises KafkaError.
+    """What tasks need to join transactions of one cluster.
 
-    `properties` are a producer's, with Java's names; they hold secrets.
+    `properties` are a producer's, with Java's names; they hold secrets. Each method but `close`
+    raises KafkaError.
     """
 
     def __init__(self, shim_client: ShimClient, properties: Mapping[str, str]) -> None:
@@ -115,7 +117,8 @@ class JavaTransactions:
 
     def close(self) -> None:
         """Let go of the connections."""
-        self._ask("groups.close", "closing the client", {"client": self._client})
+        with suppress(KafkaError):  # the JVM has gone, and its connections with it
+            self._ask("groups.close", "closing the client", {"client": self._client})
 
     def _ask(self, what: str, task: str, asked: Mapping[str, Any]) -> Any:
         try:

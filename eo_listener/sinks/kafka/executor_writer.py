@@ -9,10 +9,11 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
-from eo_listener.model.errors import PoisonRowError, SettingsError, SinkError
+from eo_listener.model.errors import KafkaError, PoisonRowError, SettingsError, SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.sinks.arrow_rows import is_connect, schema_of
 from eo_listener.sinks.dead_letters import REASON
@@ -77,7 +78,8 @@ class ExecutorWriter:
             )
             planned, reports = self._transactions.reports(batch)
         finally:
-            self._transactions.close_batch(batch)
+            with suppress(KafkaError):  # a JVM that does not answer forgets it with its end
+                self._transactions.close_batch(batch)
         _refuse_failed(reports, begun.dead_letters.label)
         return task_reports(reports, planned=planned, tasks=self._tasks)
 

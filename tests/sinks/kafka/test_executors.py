@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.devtools.broker import Broker
+from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.kafka.batch_producer import FENCED, BatchProducer
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
 from eo_listener.model.errors import RetriableSinkError
 from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.batch_transaction import OpenTransaction, ProducerEpoch, refuse_changed
 from eo_listener.sinks.kafka.executor_writer import joining, task_reports
 from eo_listener.spark.jvm.row_writer import write_rows
@@ -225,3 +228,43 @@ def test_no_secret_is_in_what_spark_shows_of_the_query(one: Try) -> None:
     ours = [plan for plan in plans if "eo_target" in plan]
     assert ours
     assert not [plan for plan in ours if PASSWORD in plan or one.servers in plan]
+
+
+def test_a_query_writes_its_batches_once_and_in_order(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """From Kafka to Kafka over several batches and a restart, with a column of random values."""
+    servers = broker.bootstrap_servers
+    topics = Topics(servers)
+    source, target = topics.create("source", 2), topics.create("target", 3)
+    sink = KafkaSink(
+        {"kafka.bootstrap.servers": servers},
+        target,
+        ledger_topic=unique("ledger"),
+        write_method="executors",
+    )
+    function = exactly_once(sink, transform=_randomly)
+    for round_ in range(2):
+        topics.fill(source, 300)
+        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
+        reader = reader.option("subscribe", source).option("startingOffsets", "earliest")
+        writer = reader.option("maxOffsetsPerTrigger", "250").load().writeStream
+        writer = writer.option("checkpointLocation", str(tmp_path / "c")).queryName("joined")
+        query = writer.foreachBatch(function).trigger(availableNow=True).start()
+        assert query.awaitTermination(120), round_
+    places = [json.loads(message.value()) for message in committed(servers, target)]
+    assert len(places) == 600
+    assert len({(one["p"], one["o"]) for one in places}) == 600
+    by_key: dict[tuple[bytes, int], list[int]] = {}
+    for message in committed(servers, target):
+        place = json.loads(message.value())
+        by_key.setdefault((message.key(), place["p"]), []).append(place["o"])
+    assert all(offsets == sorted(offsets) for offsets in by_key.values())
+    function.close()
+
+
+def _randomly(frame: Any) -> Any:
+    return frame.selectExpr(
+        "string(offset % 7) AS key",
+        "to_json(struct(partition AS p, offset AS o, rand() AS r)) AS value",
+    )

@@ -1,5 +1,6 @@
 package io.github.eolistener.kafka;
 
+import io.github.eolistener.protocol.RefusedException;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
@@ -101,6 +102,10 @@ public final class JoinedProducer implements AutoCloseable {
         error = (ApiException) one;
       }
     }
-    return KafkaError.of(error).texts();
+    try {
+      return KafkaError.of(error).texts();
+    } catch (RefusedException other) { // librdkafka's name for what has no name
+      return Map.of("code", "_FAIL", "cause", other.getMessage());
+    }
   }
 }
