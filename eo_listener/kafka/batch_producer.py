@@ -52,7 +52,6 @@ _FIXED: Final = {
     "delivery.report.only.error": True,  # else a call of Python for each record
 }
 _MARGIN: Final = 1.0  # seconds that a call may return later than it was asked to
-_ABORT: Final = 5.0
 _CLOSE: Final = 2.0
 _FULL: Final = 0.05
 _OFFSETS: Final = 1000  # in one request: more than 4,500 make a record that is too large
@@ -220,19 +219,8 @@ class BatchProducer:
         )
         self.stage = Stage.ENDED
 
-    def leave(self, *, abort: bool) -> None:
-        """Let go of the connections; `abort` what is open first, as far as that is possible.
-
-        Where other producers may still send in its epoch, the next one of its id has to end it. So
-        does a transaction of which COMMIT was asked for.
-        """
-        if self.stage is Stage.OPEN and abort:
-            try:
-                self._bounded("aborting the transaction", self._producer.abort_transaction, _ABORT)
-            except KafkaError:
-                # The next producer of this id ends it, and at the latest its time-out.
-                return
-            self.stage = Stage.ENDED
+    def leave(self) -> None:
+        """Let go of the connections; what is open stays so until the next one of its id."""
         if self.stage is Stage.OPEN or self._stuck:
             return  # to the garbage collector: closing would abort, or wait
         # One whose call has timed out repeats its request unasked. An InitProducerId that comes

@@ -17,7 +17,7 @@ def test_one_that_gave_up_is_closed() -> None:
     producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
     with pytest.raises(KafkaError, match="init_transactions at"):
         producer.take_over(0.2)
-    producer.leave(abort=True)
+    producer.leave()
     with pytest.raises(RuntimeError, match="closed"):
         producer._producer.poll(0)
 
@@ -28,7 +28,7 @@ def test_a_call_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eo_listener.kafka.batch_producer._MARGIN", 0.0)
     with pytest.raises(KafkaError, match="waiting at"):
         producer._bounded("waiting", lambda _: time.sleep(1), 0.1)
-    producer.leave(abort=True)
+    producer.leave()
     assert producer._producer.poll(0) == 0
 
 

@@ -86,11 +86,12 @@ class TransactionClient(Protocol):
         """Commit."""
         ...
 
-    def close(self) -> None:
-        """Let go of the producer, and of what it has open, without a request to Kafka.
+    def close(self, failed: BaseException | None) -> None:
+        """Let go of the producer, and end what it has open where the try has `failed`.
 
-        Not by `abortTransaction`: the next `init` aborts, with an epoch that keeps out whatever of
-        this one is still on its way.
+        Not by `abortTransaction`: with its epoch unchanged, whatever of this try is still on its
+        way could begin a transaction that nobody ends, or that the next one commits. `init` of
+        another producer aborts with a newer epoch. Not where `failed` says that it is another's.
         """
         ...
 
@@ -110,9 +111,11 @@ def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: i
         written.update(client.write_ledger(entry))
         refuse_changed(client.describe(), producer, written)
         client.commit()
-        return Applied(rows=sum(sum(report.records.values()) for report in reports))
-    finally:
-        client.close()
+    except BaseException as error:
+        client.close(error)
+        raise
+    client.close(None)
+    return Applied(rows=sum(sum(report.records.values()) for report in reports))
 
 
 def refuse_moved(entry: Entry, heads: Mapping[TopicPartition, Head], *, label: str) -> None:

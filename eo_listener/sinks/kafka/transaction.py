@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from eo_listener.kafka.batch_producer import BatchProducer
+from eo_listener.kafka.batch_producer import BatchProducer, Stage
 from eo_listener.kafka.logs import Logs
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import KafkaError, SettingsError, SinkError
@@ -29,6 +30,9 @@ from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.kafka.write_methods import BegunTransaction, RowWriter
 
 _NOT_ASKED: Final = ProducerEpoch(-1, -1)
+_END: Final = 5.0  # seconds for the end of what a try has left open
+
+logger = logging.getLogger("eo_listener")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +89,7 @@ class BatchTransaction:
     def init(self) -> ProducerEpoch:
         """Fence whoever had the transactional id, and end what it had open."""
         access = self.target.access
-        producer = self._producer = BatchProducer(
-            {**access.properties(), **access.tuning},
-            self.target.explain.transactional_id,
-            transaction_timeout=access.transaction_timeout,
-            joined=self.writer.joined,
-        )
+        producer = self._producer = self._new_producer(joined=self.writer.joined)
         producer.take_over(access.timeout)
         reached("sink.fenced")
         if not self.writer.joined:
@@ -148,10 +147,40 @@ class BatchTransaction:
         self._committing = True
         self._own().commit(self.target.access.timeout)
 
-    def close(self) -> None:
-        """Let go of the producer; what nobody else may still send to is aborted."""
-        if self._producer is not None:
-            self._producer.leave(abort=not self.writer.joined)
+    def close(self, failed: BaseException | None) -> None:
+        """Let go of the producer, and have another one end what it has open."""
+        producer = self._producer
+        if producer is None:
+            return
+        given_up = producer.stage is Stage.OPEN
+        producer.leave()
+        if given_up and not (isinstance(failed, KafkaError) and is_fenced(failed)):
+            self._end()
+
+    def _end(self) -> None:
+        producer = self._new_producer(joined=False)
+        try:
+            producer.take_over(_END)
+        except KafkaError as error:
+            logger.warning(
+                "what was sent to %s for batch %d is not aborted yet, so that readers under "
+                "read_committed wait for the next try, or for at most %g s: %s",
+                self.target.explain.label,
+                self.entry.batch_id,
+                self.target.access.transaction_timeout,
+                error,
+            )
+        finally:
+            producer.leave()
+
+    def _new_producer(self, *, joined: bool) -> BatchProducer:
+        access = self.target.access
+        return BatchProducer(
+            {**access.properties(), **access.tuning},
+            self.target.explain.transactional_id,
+            transaction_timeout=access.transaction_timeout,
+            joined=joined,
+        )
 
     def _own(self) -> BatchProducer:
         if self._producer is None:

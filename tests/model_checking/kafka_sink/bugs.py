@@ -127,7 +127,7 @@ def _failure(self: SinkWriter, sink: Any, entry: Entry, unknown: Any) -> Entry:
     return entry
 
 
-def _abort(self: TapeClient) -> None:
+def _abort(self: TapeClient, failed: BaseException | None) -> None:
     """What has failed is aborted in its own epoch."""
     if self.open and self.sink.tape.pending is None:
         self._ask("abort")

@@ -94,8 +94,8 @@ class TapeClient:
         self.open = False
         self._ask("commit")
 
-    def close(self) -> None:
-        """Of a try that has failed, the transaction is ended by another epoch."""
+    def close(self, failed: BaseException | None) -> None:
+        """End the transaction of a try that has failed by another epoch."""
         if self.open and self.sink.tape.pending is None:
             self._ask("end")
 

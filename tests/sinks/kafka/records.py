@@ -37,6 +37,21 @@ def committed(servers: str, topic: str, *, settle: float = _SETTLE) -> list[Any]
         return found
 
 
+def is_settled(servers: str, topic: str, *, settle: float = 5.0) -> bool:
+    """Whether no transaction is open in it, once a moment has passed."""
+    with (
+        closing(_consumer(servers, "read_committed")) as consumer,
+        closing(_consumer(servers, "read_uncommitted")) as other,
+    ):
+        parts = sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        deadline = time.monotonic() + settle
+        while _ends(consumer, topic, parts) != _ends(other, topic, parts):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+
 def _ends(consumer: Consumer, topic: str, parts: list[int]) -> list[int]:
     wire = [Wire(topic, part, OFFSET_END) for part in parts]
     return [part.offset for part in consumer.offsets_for_times(wire, timeout=10)]

@@ -96,7 +96,7 @@ def one(spark: SparkSession, broker: Broker) -> Iterator[Try]:
     made = Try(spark, broker.bootstrap_servers)
     yield made
     made.transactions.close()
-    made.driver.leave(abort=False)
+    made.driver.leave()
 
 
 def numbered(spark: SparkSession, rows: int, tasks: int = 5) -> Any:
@@ -183,7 +183,7 @@ def test_tasks_of_an_older_epoch_are_refused(one: Try) -> None:
     newer.send(one.ledger, b"moved")
     newer.flush(30)
     newer.commit(30)
-    newer.leave(abort=False)
+    newer.leave()
     assert one.read() == {}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -22,12 +22,15 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Applied
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka import ledger
+from eo_listener.sinks.kafka import KafkaSink, ledger
+from eo_listener.sinks.kafka.batch_transaction import TaskReport
+from eo_listener.sinks.kafka.transaction import BatchTransaction
+from eo_listener.sinks.kafka.write_methods import BegunTransaction
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.groups import positions
 from tests.sinks.kafka.conftest import TP, Place, batch, letters, put, table, write
-from tests.sinks.kafka.records import committed
+from tests.sinks.kafka.records import committed, is_settled
 
 pytestmark = pytest.mark.kafka
 
@@ -36,7 +39,7 @@ pytestmark = pytest.mark.kafka
 def left_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Kill a driver just before its commit: no request ends its transaction."""
     with monkeypatch.context() as patch, broken_off("sink.ledger-moved"):
-        patch.setattr(batch_producer.BatchProducer, "leave", lambda self, abort: None)
+        patch.setattr(BatchTransaction, "close", lambda self, failed: None)
         yield
 
 
@@ -105,6 +108,42 @@ def test_a_suspended_driver_is_fenced(place: Place, point: str) -> None:
         put(zombie, entry, table("zombie"))
     assert place.values() == ["successor"]
     assert zombie.applied(QUERY) == heads_of(later)
+
+
+class Joined:
+    """A writer whose rows another producer might send too; it sends one, and fails."""
+
+    joined = True
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+
+    def prepare(self) -> int:
+        return 1
+
+    def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
+        begun.producer.send(self.topic, b"given up")
+        begun.producer.flush()
+        raise PoisonRowError("a row is not sent")
+
+    def describe(self, begun: BegunTransaction, /) -> None:
+        del begun
+
+    def close(self) -> None:
+        pass
+
+
+def test_no_reader_waits_for_a_try_that_has_failed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction is ended at once, whoever may send in it, and not by its time-out."""
+    sink = place.sink()
+    write(sink)
+    monkeypatch.setattr(KafkaSink, "_writer", lambda self, frame, plan: Joined(place.target))
+    with pytest.raises(PoisonRowError):
+        write(sink, 1)
+    assert is_settled(place.servers, place.target)
+    assert place.values(settle=0) == ["row 0"]
 
 
 def test_a_driver_fenced_in_its_commit_finds_out(place: Place) -> None:
