@@ -44,7 +44,7 @@ class Try:
         properties = {
             "bootstrap.servers": servers,
             "sasl.jaas.config": PASSWORD,  # not read without SASL
-            "transaction.timeout.ms": "60000",
+            "transaction.timeout.ms": "600000",
         }
         self.transactions: JavaTransactions = joining(frame, properties)
         self.driver = self.take_over()
@@ -53,7 +53,7 @@ class Try:
     def take_over(self) -> BatchProducer:
         """A producer of the same transactional id."""
         driver = BatchProducer(
-            {"bootstrap.servers": self.servers}, self.id, transaction_timeout=60, joined=True
+            {"bootstrap.servers": self.servers}, self.id, transaction_timeout=600, joined=True
         )
         driver.take_over(30)
         driver.begin()
