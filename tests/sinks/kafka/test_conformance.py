@@ -88,8 +88,9 @@ class TestWithSpark(TestThroughTheDriver):
         return self.spark.sql(sql, args={"rows": given}).selectExpr("to_json(struct(*)) AS value")
 
 
+@pytest.mark.spark
 @pytest.mark.slow
-class TestByTheExecutors(TestThroughTheDriver):
+class TestByTheExecutors(TestWithSpark):
     """With write_method="executors"."""
 
     write_method = "executors"
