@@ -52,7 +52,9 @@ LARGE = {
         Scope("zombie of tasks", {"zombie": 1}, 1, sink=_TASK_ONCE, starts=1),
         Scope("two drivers", {"overlap": 1}, 1, sink=_DRIVER, starts=1),
         Scope("overlapping drivers", {"overlap": 2, "late": 1, "torn": 1}, 1, sink=_DRIVER),
-        Scope("twice and late", {"twice": 2, "late": 1, "crash": 1}, 1, sink=_TASK),
+        # Two late repetitions of InitProducerId in one batch fence it twice, and nobody else is there:
+        # it fails with ForeignWriterError. So one of them.
+        Scope("twice and late", {"twice": 1, "late": 1, "crash": 1}, 1, sink=_TASK),
         Scope("lost executors", {"executor": 2, "stage": 1, "orphan": 6, "crash": 1}, 1),
         Scope("foreign zombies", {"foreign": 2, "zombie": 1, "blocked": 1, "crash": 1}, sink=_TASK),
         Scope("expired", {"expire": 1, "zombie": 1, "timeout": 1}, sink=_TASK),
