@@ -52,8 +52,8 @@ LARGE = {
         Scope("zombie of tasks", {"zombie": 1}, 1, sink=_TASK_ONCE, starts=1),
         Scope("two drivers", {"overlap": 1}, 1, sink=_DRIVER, starts=1),
         Scope("overlapping drivers", {"overlap": 2, "late": 1, "torn": 1}, 1, sink=_DRIVER),
-        # Two late repetitions of InitProducerId in one batch fence it twice, and nobody else is there:
-        # it fails with ForeignWriterError. So one of them.
+        # Two late repetitions of InitProducerId fence a batch twice, and it fails with
+        # ForeignWriterError, though nobody else is there. So one of them.
         Scope("twice and late", {"twice": 1, "late": 1, "crash": 1}, 1, sink=_TASK),
         Scope("lost executors", {"executor": 2, "stage": 1, "orphan": 6, "crash": 1}, 1),
         Scope("foreign zombies", {"foreign": 2, "zombie": 1, "blocked": 1, "crash": 1}, sink=_TASK),
