@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 INSTANCE_ID = "eo-listener"
 """The `group.instance.id` (KIP-345) of a group's live member, in the mode "member"."""
 
@@ -9,3 +11,12 @@ INSTANCE_ID = "eo-listener"
 def transactional_id(group: str) -> str:
     """Return the `transactional.id` of a group's commits: always the same, so that it fences."""
     return f"eo-listener-{group}"
+
+
+def sink_transactional_id(sink: str, query: str) -> str:
+    """Return the `transactional.id` of a sink's batches of a query: always the same, too.
+
+    What is no letter, digit or one of `_.-~` is written as in a URL: no two pairs have the same id,
+    and none is that of a group's commits.
+    """
+    return "/".join(("eo-listener", quote(sink, safe=""), quote(query, safe="")))

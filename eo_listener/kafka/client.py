@@ -89,8 +89,9 @@ SILENT.disabled = True
 # topic that is gone.
 _NO_REASON = frozenset({"_ALL_BROKERS_DOWN", "UNKNOWN_TOPIC_OR_PART"})
 # What ends a member for good, by Kafka's numbers: fenced, instance id in use, not allowed, protocol
-# not known, too many members, assignor or version not supported.
-_FATAL_REASONS = (82, 111, 30, 23, 81, 112, 35)
+# not known, too many members, assignor or version not supported. And a producer: fenced (in
+# librdkafka's number and Kafka's), and what a transactional id may not do or have.
+_FATAL_REASONS = (82, 111, 30, 23, 81, 112, 35, -144, 90, 47, 53, 50)
 
 TIMED_OUT = -185  # librdkafka's RD_KAFKA_RESP_ERR__TIMED_OUT
 

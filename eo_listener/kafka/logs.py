@@ -30,7 +30,8 @@ UNREADABLE = "(not readable)"
 # through the question: of 5,000 in one request that takes 110 ms, in five of 1,000 it takes 27.
 _AT_ONCE = 1000
 _GONE = NO_TOPIC | {"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
-_STALE = _GONE | LEADER_MOVES | {"_NOENT"}
+# What a client is answered that does not know yet where a partition is, or whether it is there.
+STALE = _GONE | LEADER_MOVES | {"_NOENT"}
 # What a broker says of a topic in an answer about a group; anything else is of the group.
 _OF_TOPICS = frozenset({"TOPIC_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION"})
 _METADATA_TIMEOUT = 3.0  # seconds for librdkafka to refresh its metadata
@@ -141,6 +142,12 @@ class Logs:
         found, _ = self._described({tp.topic for tp in partitions}, deadline)
         return _existing(partitions, found)
 
+    def topics(self, names: Collection[str], deadline: float) -> Mapping[str, Topic]:
+        """Those of the topics that exist. Raises KafkaError too where one is refused."""
+        found, errors = self._described(names, deadline)
+        _require_none(errors)
+        return found
+
     def _described(
         self, names: Collection[str], deadline: float
     ) -> tuple[dict[str, Topic], dict[str, str]]:
@@ -200,12 +207,12 @@ class Logs:
                 for part in _ask(what, client, client.consumer.offsets_for_times, asked, deadline):
                     if part.error is None:
                         edges[TopicPartition(part.topic, part.partition)] = part.offset
-                    elif is_local(part.error) or part.error.name() in _STALE:
+                    elif is_local(part.error) or part.error.name() in STALE:
                         raise client.failure(f"{what} ({part.topic}-{part.partition})", part.error)
                     else:
                         errors[part.topic] = part.error.name()
             except KafkaError as error:
-                if error.code not in _STALE or time.monotonic() >= retry_until:
+                if error.code not in STALE or time.monotonic() >= retry_until:
                     raise
                 time.sleep(_PAUSE)
             else:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eo_listener.model.protocols import Sink
 
 TABLE = "delays"
+QUERY = "attacked"
 WINDOW = 10  # seconds, which are records of each partition
 DELAY = 20  # seconds that the watermark is behind
 
@@ -50,7 +51,7 @@ class Job:
     """What a driver is started with; `sink` are further arguments of the sink.
 
     `shape` is "rows" (each record becomes a row) or "windows" (counts by event time; the offset is
-    the second at which it happened). `where` is a file of SQLite, or a DSN.
+    the second at which it happened). `where` is a file of SQLite, a DSN, or a topic.
     """
 
     servers: str
@@ -58,7 +59,7 @@ class Job:
     group: str
     checkpoint: str
     where: str
-    store: Literal["sqlite", "postgres"] = "sqlite"
+    store: Literal["sqlite", "postgres", "kafka"] = "sqlite"
     shape: Literal["rows", "windows"] = "rows"
     batch: int = 300
     master: str = "local[2]"
@@ -75,12 +76,21 @@ class Job:
         return cls(**fields, strike=Strike(**strike) if strike else None)
 
 
+def ledger_of(topic: str) -> str:
+    return f"{topic}-ledger"
+
+
 def open_sink(job: Job) -> Sink:
+    if job.store == "kafka":
+        from eo_listener.sinks.kafka import KafkaSink  # noqa: PLC0415  # one of three
+
+        options = {"kafka.bootstrap.servers": job.servers}
+        return KafkaSink(options, job.where, ledger_topic=ledger_of(job.where), **job.sink)
     if job.store == "sqlite":
-        from eo_listener.sinks.sqlite import SqliteSink  # noqa: PLC0415  # one of two
+        from eo_listener.sinks.sqlite import SqliteSink  # noqa: PLC0415  # one of three
 
         return SqliteSink(job.where, table=TABLE, **job.sink)
-    from eo_listener.sinks.postgres import PostgresSink  # noqa: PLC0415  # one of two
+    from eo_listener.sinks.postgres import PostgresSink  # noqa: PLC0415  # one of three
 
     return PostgresSink(job.where, table=TABLE, **job.sink)
 
@@ -98,6 +108,11 @@ def stream(spark: SparkSession, job: Job) -> DataFrame:
     )
     if job.strike is not None:
         records = records.withColumn("offset", _struck(job.strike)("partition", "offset"))
+    rows = _shaped(job, records)
+    return rows.selectExpr("to_json(struct(*)) as value") if job.store == "kafka" else rows
+
+
+def _shaped(job: Job, records: DataFrame) -> DataFrame:
     if job.shape == "rows":
         return records.selectExpr("topic", "partition", "offset", "cast(value as string) as value")
     return (
@@ -145,7 +160,7 @@ def main() -> None:
 
     query = (
         stream(spark, job)
-        .writeStream.queryName("attacked")
+        .writeStream.queryName(QUERY)
         .foreachBatch(each)
         .option("checkpointLocation", job.checkpoint)
         .trigger(availableNow=True)

@@ -65,6 +65,8 @@ def all_windows(holding: Holding, ends: Ends) -> list[str]:
 
 def _chained(holding: Holding) -> list[str]:
     """What is wrong with the history: each partition's ranges, in order, follow one another."""
+    if holding.history is None:
+        return []
     wrong = []
     heads = dict.fromkeys(holding.heads, 0)
     for tp, ranges in groupby(holding.history, key=lambda one: one.partition):
@@ -81,6 +83,8 @@ def _chained(holding: Holding) -> list[str]:
 
 def _counted(holding: Holding, *, by_partition: bool) -> list[str]:
     """What is wrong with the numbers of rows that the history gives its transactions."""
+    if holding.history is None:
+        return []
     each = {(one.batch, one.partition if by_partition else None): one for one in holding.history}
     applied = sum(one.rows for one in each.values())
     if applied == len(holding.rows):

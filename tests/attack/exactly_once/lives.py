@@ -35,6 +35,8 @@ POINTS = {
     "task.begun": "C05",
     "task.row": "C06",
     "sink.staged": "between C06 and C24",
+    "sink.fenced": "between C06 and C24",
+    "sink.ledger-read": "between C06 and C24",
     "sink.begun": "between C06 and C24",
     "sink.copying": "C24",
     "sink.rows-written": "C07, C25",
@@ -44,6 +46,9 @@ POINTS = {
     "batch.applied": "C29, C30",
     "listener.progress": "C31",
 }
+
+
+OF_KAFKA = ("sink.fenced", "sink.ledger-read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ class Lives:
 
     def reaches(self, point: str) -> bool:
         """Whether its driver comes by there at all."""
+        if point in OF_KAFKA:
+            return self.job.store == "kafka"
         return point != "sink.staged" or self.job.sink.get("write_method") == "staging"
 
     def fill(self, records: int) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from eo_listener.devtools.broker import Broker
 from tests.attack.exactly_once.lives import Lives
-from tests.attack.exactly_once.store import Store
+from tests.attack.exactly_once.store import Database, KafkaStore, Store
 from tests.postgres_server import schema_of_its_own
+from tests.topics import Topics
 
 BY_TASKS: Mapping[str, Any] = {"atomicity": "partition", "executor_rows": 0}
 
@@ -21,6 +22,8 @@ BY_TASKS: Mapping[str, Any] = {"atomicity": "partition", "executor_rows": 0}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {},
     "sqlite windows": {"shape": "windows"},
+    "kafka driver": {"store": "kafka", "sink": {"write_method": "driver"}},
+    "kafka windows": {"store": "kafka", "shape": "windows"},
     "postgres driver": {"store": "postgres", "sink": {"write_method": "driver"}},
     "postgres staging": {"store": "postgres", "sink": {"write_method": "staging"}},
     "postgres partition": {"store": "postgres", "sink": BY_TASKS},
@@ -51,8 +54,11 @@ def begin(
         schema = contextlib.ExitStack()
         request.addfinalizer(schema.close)
         where = schema.enter_context(schema_of_its_own(request))
-        store = Store.postgres(where)
+        store: Store = Database.postgres(where)
+    elif chosen.get("store") == "kafka":
+        where = Topics(broker.bootstrap_servers).create("target", 2)
+        store = KafkaStore(broker.bootstrap_servers, where)
     else:
         where = str(folder / "delays.sqlite")
-        store = Store.sqlite(where)
+        store = Database.sqlite(where)
     return Lives.begin(broker.bootstrap_servers, store, where, folder, **chosen)

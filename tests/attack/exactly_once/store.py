@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from tests.attack.exactly_once.driver import TABLE
+from eo_listener.sinks.kafka import KafkaSink
+from tests.attack.exactly_once.driver import QUERY, TABLE, ledger_of
+from tests.sinks.kafka.records import committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +32,50 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """All of it at one moment, from one transaction. `rows` are those of the table, in order."""
+    """All of it at one moment, from one transaction. `rows` are those of the table, in order.
+
+    `history` is None where the store keeps none.
+    """
 
     rows: tuple[tuple[Any, ...], ...]
     heads: dict[TopicPartition, int]
-    history: tuple[Written, ...]
+    history: tuple[Written, ...] | None
+
+
+class Store(Protocol):
+    """What a sink writes to."""
+
+    def read(self, columns: str) -> Holding:
+        """Read it; what was not made yet is empty."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class KafkaStore:
+    """A topic with rows as JSON, and the ledger's topic beside it.
+
+    A driver that was killed may have left a transaction open: it is no part of this.
+    """
+
+    servers: str
+    topic: str
+
+    def read(self, columns: str) -> Holding:
+        """Read what is committed; what was sent to be committed just now is waited for."""
+        names = columns.replace('"', "").split(", ")
+        found = [json.loads(one.value()) for one in committed(self.servers, self.topic)]
+        options = {"kafka.bootstrap.servers": self.servers}
+        with closing(KafkaSink(options, self.topic, ledger_topic=ledger_of(self.topic))) as sink:
+            heads = sink.applied(QUERY)
+        return Holding(
+            rows=tuple(sorted(tuple(row[name] for name in names) for row in found)),
+            heads={tp: head.range.until for tp, head in sorted(heads.items())},
+            history=None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
     """A database in which a sink keeps a table and its ledger; `tables` lists what there is."""
 
     connect: Callable[[], Any]
@@ -45,14 +83,14 @@ class Store:
     begin: str = "BEGIN"
 
     @classmethod
-    def sqlite(cls, path: Path | str) -> Store:
+    def sqlite(cls, path: Path | str) -> Database:
         def connect() -> sqlite3.Connection:
             return sqlite3.connect(path, isolation_level=None, timeout=30)
 
         return cls(connect, tables="SELECT name FROM sqlite_master WHERE type = 'table'")
 
     @classmethod
-    def postgres(cls, dsn: str) -> Store:
+    def postgres(cls, dsn: str) -> Database:
         def connect() -> psycopg.Connection:
             return psycopg.connect(dsn, autocommit=True, connect_timeout=10)
 

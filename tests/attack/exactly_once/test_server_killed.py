@@ -11,7 +11,7 @@ import pytest
 
 from eo_listener.devtools.broker import Broker
 from tests.attack.exactly_once.lives import END, Lives
-from tests.attack.exactly_once.store import Store
+from tests.attack.exactly_once.store import Database
 from tests.attack.faults import Fault
 from tests.attack.zombies import Puppet
 from tests.postgres_server import PostgresServer, running
@@ -37,7 +37,7 @@ def attacked(
     kill: Callable[[Puppet], None],
 ) -> None:
     """Hold a driver at a point of its second batch, have it killed there, and let it go on."""
-    store = Store.postgres(server.dsn())
+    store = Database.postgres(server.dsn())
     lives = Lives.begin(
         broker.bootstrap_servers,
         store,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attack.exactly_once.lives import END, POINTS, Lives
+from tests.attack.exactly_once.lives import END, OF_KAFKA, POINTS, Lives
 from tests.attack.exactly_once.settings import begin
 from tests.attack.zombies import Puppet
 
@@ -20,7 +20,7 @@ IN_TRANSACTION = [
     "sink.ledger-moved",
     "sink.commit-sent",
 ]
-ELSEWHERE = [point for point in POINTS if point not in IN_TRANSACTION]
+ELSEWHERE = [point for point in POINTS if point not in (*IN_TRANSACTION, *OF_KAFKA)]
 POSTGRES = ["postgres driver", "postgres staging", "postgres partition"]
 ENDED = ("drained", "failed")
 # What stops a zombie: our guard or our sink; or Spark, which finds a batch of another driver's in
@@ -32,7 +32,7 @@ SPARKS = "CONCURRENT_STREAM_LOG_UPDATE|[Mm]ultiple streaming queries|already com
 def held(lives: Lives, point: str) -> Puppet:
     """A driver that is suspended at its second batch, with more to come."""
     if not lives.reaches(point):
-        pytest.skip("only executors stage")
+        pytest.skip("only executors stage, only Kafka fences")
     lives.fill(lives.job.batch)
     zombie = lives.armed(point, 2, "stop", log="zombie")
     try:
@@ -55,7 +55,7 @@ def resume_too_late(lives: Lives, zombie: Puppet) -> None:
     assert lives.read() == before
 
 
-@pytest.mark.parametrize("name", ["sqlite", *POSTGRES])
+@pytest.mark.parametrize("name", ["sqlite", "kafka driver", *POSTGRES])
 @pytest.mark.parametrize("point", ELSEWHERE)
 def test_held_outside_a_transaction(
     name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -73,6 +73,16 @@ def test_held_in_a_transaction_of_postgres(
 ) -> None:
     """Its successor waits a bounded time, ends its backend, and finishes; resumed, it fails."""
     lives = begin(name, request, tmp_path, {"lock_timeout": 3.0})
+    with held(lives, point) as zombie:
+        resume_too_late(lives, zombie)
+
+
+@pytest.mark.parametrize("point", [*OF_KAFKA, *IN_TRANSACTION])
+def test_held_in_a_transaction_of_kafka(
+    point: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Its successor fences it, waits for nothing, and finishes; resumed, it fails."""
+    lives = begin("kafka driver", request, tmp_path)
     with held(lives, point) as zombie:
         resume_too_late(lives, zombie)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from eo_listener.foreach_batch.starting_offsets.origins import of_ledger
 from eo_listener.foreach_batch.starting_offsets.resolve import EARLIEST, Policy, Recreated, choose
@@ -36,7 +36,7 @@ from tests.model_checking.batches.spark import (
     planned,
 )
 from tests.model_checking.batches.tables import Table
-from tests.model_checking.batches.tape import NAME, RENAMED, Answer, Call, Heads, play
+from tests.model_checking.batches.tape import NAME, RENAMED, Answer, Call, Heads, Stand, play
 from tests.model_checking.cloning import clone
 from tests.model_checking.ledger import require
 
@@ -57,6 +57,8 @@ class _Ledger:
 
 class World:
     """One state."""
+
+    NOTICED: ClassVar[tuple[str, ...]] = ("read", "lock", "commit")
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -316,14 +318,16 @@ class World:
     def _proceed(self, driver: Driver) -> None:
         """Let a batch go on to its next call that others can notice."""
         while True:
-            how, name = self.scope.how, driver.name
-            stand = driver.stand = play(how, name, driver.batch, driver.answers)
+            stand = driver.stand = self._play(driver)
             call = stand.pending
-            if call is None or call.name in ("read", "lock", "commit"):
+            if call is None or call.name in self.NOTICED:
                 break
             driver.answers = (*driver.answers, self._at_once(driver, call))
         if stand.error is not None:
             self._halt(driver, stand.error)
+
+    def _play(self, driver: Driver) -> Stand:
+        return play(self.scope.how, driver.name, driver.batch, driver.answers)
 
     def _at_once(self, driver: Driver, call: Call) -> Answer:
         if call.name == "plan":

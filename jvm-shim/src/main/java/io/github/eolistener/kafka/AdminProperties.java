@@ -7,8 +7,9 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.producer.ProducerConfig;
 
-/** The properties of an Admin: those of the source, overridden where our guarantees need it. */
+/** The properties of an Admin: those of a source or a sink, overridden where our guarantees need it. */
 final class AdminProperties {
   /** These override the user's. */
   private static final Map<String, String> OVERRIDES =
@@ -29,10 +30,11 @@ final class AdminProperties {
 
   static Map<String, Object> of(String id, Map<String, String> properties) {
     Set<String> known = AdminClientConfig.configNames();
-    Set<String> consumers = new HashSet<>(ConsumerConfig.configNames());
-    consumers.removeAll(known); // deserializers etc.; what custom handlers read stays
+    Set<String> others = new HashSet<>(ConsumerConfig.configNames());
+    others.addAll(ProducerConfig.configNames());
+    others.removeAll(known); // deserializers etc.; what custom handlers read stays
     Map<String, Object> all = new HashMap<>(DelegationTokens.withToken(properties));
-    all.keySet().removeAll(consumers);
+    all.keySet().removeAll(others);
     OVERRIDES.forEach(
         (name, value) -> {
           if (known.contains(name)) { // not all exist in the oldest kafka-clients of Spark

@@ -49,7 +49,7 @@ public final class GroupCalls {
     return client != null;
   }
 
-  private static Map<String, Object> run(
+  static Map<String, Object> run(
       CallArguments arguments, GroupAdmin.Operation operation) {
     int timeoutMs = arguments.number("timeoutMs");
     return CLIENTS

@@ -93,7 +93,11 @@ final class KafkaError {
   }
 
   Map<String, Object> answer() {
-    return Map.of("error", Map.of("code", code, "cause", cause));
+    return Map.of("error", texts());
+  }
+
+  Map<String, String> texts() {
+    return Map.of("code", code, "cause", cause);
   }
 
   /** Its message quotes the value, so only the names of settings in it are passed on. */

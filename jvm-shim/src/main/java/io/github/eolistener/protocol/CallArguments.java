@@ -55,6 +55,16 @@ public final class CallArguments {
     return found.intValue();
   }
 
+  /** The number {@code name}, zero or more. */
+  public long whole(String name) {
+    JsonNode found = object.get(name);
+    if (found == null || !found.canConvertToLong() || !found.isIntegralNumber()
+        || found.longValue() < 0) {
+      throw invalid(name, "a number from zero on");
+    }
+    return found.longValue();
+  }
+
   /** The object {@code name}, whose values are strings. */
   public Map<String, String> texts(String name) {
     Map<String, String> texts = new LinkedHashMap<>();

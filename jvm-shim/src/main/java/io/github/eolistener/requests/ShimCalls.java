@@ -3,9 +3,11 @@ package io.github.eolistener.requests;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.github.eolistener.kafka.GroupCalls;
+import io.github.eolistener.kafka.TransactionCalls;
 import io.github.eolistener.protocol.CallArguments;
 import io.github.eolistener.protocol.ErrorClasses;
 import io.github.eolistener.protocol.RefusedException;
+import io.github.eolistener.sink.BatchWrites;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
@@ -15,7 +17,9 @@ import java.util.Map;
  *
  * <p>{@code stores.pem}: a key store as PEM ({@link KeyStoreReader}). {@code groups.commit}, {@code
  * groups.snapshot}, {@code groups.close}: consumer groups through Spark's own kafka-clients ({@link
- * GroupCalls}). An answer is an object that begins with {@code "v":1}.
+ * GroupCalls}). {@code transactions.missing}, {@code transactions.describe}: what is known of
+ * transactions ({@link TransactionCalls}). {@code rows.open}, {@code rows.reports}, {@code
+ * rows.close}: a batch whose tasks write into one ({@link BatchWrites}). An answer is an object that begins with {@code "v":1}.
  */
 public final class ShimCalls {
   private static final int FORMAT = 1;
@@ -59,6 +63,16 @@ public final class ShimCalls {
         return GroupCalls.snapshot(arguments);
       case "groups.close":
         return GroupCalls.close(arguments);
+      case "transactions.missing":
+        return TransactionCalls.missing();
+      case "transactions.describe":
+        return TransactionCalls.describe(arguments);
+      case "rows.open":
+        return BatchWrites.open(arguments);
+      case "rows.reports":
+        return BatchWrites.reports(arguments);
+      case "rows.close":
+        return BatchWrites.close(arguments);
       default:
         throw new RefusedException(
             "this shim does not have the call " + name + ". Cause: the jar given to Spark is of"

@@ -20,8 +20,8 @@ class AdminPropertiesTest {
   }
 
   @Test
-  @DisplayName("Settings of consumers are left out; those of security and of custom handlers stay")
-  void ofConsumers() {
+  @DisplayName("Settings of other clients are left out; those of security and of handlers stay")
+  void ofOtherClients() {
     Map<String, Object> all =
         AdminProperties.of(
             "7",
@@ -29,11 +29,13 @@ class AdminPropertiesTest {
                 "group.id", "g",
                 "key.deserializer", "D",
                 "interceptor.classes", "I",
+                "transaction.timeout.ms", "1",
                 "sasl.mechanism", "AWS_MSK_IAM",
                 "my.handler.region", "eu"));
     assertFalse(all.containsKey("group.id"));
     assertFalse(all.containsKey("key.deserializer"));
     assertFalse(all.containsKey("interceptor.classes"));
+    assertFalse(all.containsKey("transaction.timeout.ms"));
     assertEquals("AWS_MSK_IAM", all.get("sasl.mechanism"));
     assertEquals("eu", all.get("my.handler.region"));
   }

@@ -1,0 +1,338 @@
+"""The newest value of each key of a compacted topic, read to the end of its log.
+
+The end is the high watermark of the moment of the question. A consumer under read_committed is
+shown nothing behind the first transaction that is still open, whoever's it is, so that what it has
+read may be old. Therefore what lies between there and the end is read uncommitted too, for its keys
+alone: where none of them is asked for, nothing that counts is missing.
+
+What was read stays in memory, and the next question reads what was appended since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import TimeoutError as Late
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import TopicPartition as Wire
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+)
+
+from eo_listener.kafka.client import (
+    SILENT,
+    TIMED_OUT,
+    ConnectionErrors,
+    accepted,
+    answer_of,
+    common,
+    open_admin,
+)
+from eo_listener.kafka.logs import STALE, Logs
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.kafka_errors import COORDINATOR_MOVES
+from eo_listener.model.offsets import OffsetRange
+
+_REPLICAS: Final = 3
+_AT_ONCE: Final = 500
+_POLL: Final = 0.05  # seconds; a poll returns early only when it is full
+_PAUSE: Final = 0.02
+# librdkafka asks for the coordinator of a group that its consumer never joins.
+_OF_GROUPS: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", *COORDINATOR_MOVES})
+_END: Final = "_PARTITION_EOF"
+_PUSHED_OUT: Final = "_AUTO_OFFSET_RESET"  # the log begins later than where reading went on
+_QUICK: Final = {"fetch.wait.max.ms": "10", "fetch.error.backoff.ms": "20"}
+
+
+Concerns = Callable[[bytes, "bytes | None"], bool]
+"""Whether a record, by its key and value, is one of those that are asked for."""
+
+
+class PendingRecord(NamedTuple):
+    """The first record of the open transaction behind which a partition cannot be read.
+
+    `hidden` are the keys of those records from there on, its own too, that were asked for: each is
+    of a transaction that is open, or was committed, or was aborted.
+    """
+
+    partition: int
+    offset: int
+    key: bytes
+    hidden: frozenset[bytes]
+
+
+class Stored(NamedTuple):
+    """A value, and the partition that it lies in."""
+
+    value: bytes
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a topic holds. Where something is `pending`, values that were asked for may be old."""
+
+    values: Mapping[bytes, Stored]
+    partitions: int
+    pending: tuple[PendingRecord, ...] = ()
+
+
+class CompactedTopic:
+    """One topic, read by two consumers that join no group. For one thread.
+
+    `timeout` bounds each question, in seconds. All questions raise KafkaError.
+    """
+
+    def __init__(self, properties: Mapping[str, str], topic: str, *, timeout: float) -> None:
+        self.topic = topic
+        self._timeout = timeout
+        self._logs = Logs(properties)
+        self._admin: AdminClient = open_admin(properties)
+        self._errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
+        self._committed = self._consumer(properties, "read_committed")
+        self._uncommitted = self._consumer(properties, "read_uncommitted")
+        self._id: str | None = None
+        self._policy: str | None = None
+        self._values: dict[bytes, Stored] = {}
+        self._read: dict[int, int] = {}  # by partition: the offset to read next
+
+    def policy(self) -> str | None:
+        """Its cleanup.policy; None where there is no such topic."""
+        deadline = self._deadline()
+        if not self._follow(deadline):
+            return None
+        if self._policy is None:
+            resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
+            futures = self._admin.describe_configs([resource], request_timeout=self._timeout)
+            what = f"reading the settings of topic {self.topic}"
+            try:
+                found = futures[resource].result(timeout=_left(deadline))
+            except KafkaException as error:
+                raise self._errors.failure(what, answer_of(error)) from error
+            except Late as error:
+                raise self._errors.failure(what, Answer(TIMED_OUT)) from error
+            self._policy = str(found["cleanup.policy"].value)
+        return self._policy
+
+    def create(self, partitions: int, settings: Mapping[str, str]) -> None:
+        """Make it, if nobody else does meanwhile, and wait until the cluster knows it.
+
+        It has as many replicas as Kafka's own topics have by default: the brokers' default for
+        others is 1.
+        """
+        deadline = self._deadline()
+        what = f"creating topic {self.topic}"
+        try:
+            cluster = self._admin.describe_cluster(request_timeout=self._timeout)
+            replicas = min(_REPLICAS, len(cluster.result(timeout=_left(deadline)).nodes))
+            more = {"min.insync.replicas": "2"} if replicas == _REPLICAS else {}
+            new = NewTopic(self.topic, partitions, replicas, config={**settings, **more})
+            self._admin.create_topics([new])[self.topic].result(timeout=_left(deadline))
+        except KafkaException as error:
+            if answer_of(error).name() != "TOPIC_ALREADY_EXISTS":
+                raise self._errors.failure(what, answer_of(error)) from error
+        except Late as error:
+            raise self._errors.failure(what, Answer(TIMED_OUT)) from error
+        while not self._follow(deadline):
+            if time.monotonic() >= deadline:
+                raise self._errors.failure(what, Answer(TIMED_OUT))
+            time.sleep(_PAUSE)
+
+    def read(self, concerns: Concerns, *, wait: float) -> Reading:
+        """Read to the end of the log as it is now, at least for the records that it `concerns`.
+
+        Where a transaction that is open stands in the way of them, waits so many seconds for its
+        end, and then says which it is.
+        """
+        deadline = self._deadline() + wait
+        until = time.monotonic() + wait
+        self._require_there(deadline)
+        ends = self._ends(self._uncommitted, tuple(self._read), deadline)
+        for partition, end in ends.items():
+            if end < self._read[partition]:  # records that were committed are gone from the log
+                self._forget(partition)
+        while True:
+            behind = [part for part, end in ends.items() if self._read[part] < end]
+            stable = self._ends(self._committed, behind, deadline) if behind else {}
+            try:
+                self._take({part: min(end, ends[part]) for part, end in stable.items()}, deadline)
+                pending = [
+                    found
+                    for part, end in stable.items()
+                    if end < ends[part]
+                    and (found := self._pending(part, ends[part], concerns, deadline)) is not None
+                ]
+            except KafkaError as error:
+                if error.code != _PUSHED_OUT:
+                    raise
+                for partition in behind:  # compaction or truncation: from its beginning, then
+                    self._forget(partition)
+                continue
+            if not pending or time.monotonic() >= until:
+                return Reading(
+                    values=MappingProxyType(dict(self._values)),
+                    partitions=len(self._read),
+                    pending=tuple(pending),
+                )
+            time.sleep(_PAUSE)
+
+    def count_after(self, concerns: Concerns, partition: int) -> int:
+        """How many records that it `concerns` were appended since it was read, of any outcome."""
+        deadline = self._deadline()
+        end = self._ends(self._uncommitted, [partition], deadline)[partition]
+        ranges = {partition: OffsetRange(self._read[partition], end)}
+        return sum(
+            concerns(key, value)
+            for _, _, key, value in self._records(self._uncommitted, ranges, deadline)
+        )
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._logs.close()
+        self._committed.close()
+        self._uncommitted.close()
+
+    def _follow(self, deadline: float) -> bool:
+        """Whether it exists; forgets all that was read of an older topic of the same name."""
+        found = self._logs.topics((self.topic,), deadline).get(self.topic)
+        if found is None:
+            return False
+        if found.id is None or found.id != self._id:
+            self._id, self._policy = found.id, None
+            self._values, self._read = {}, {}
+        for partition in sorted(found.partitions):
+            self._read.setdefault(partition, 0)
+        return True
+
+    def _require_there(self, deadline: float) -> None:
+        if not self._follow(deadline):
+            code = "UNKNOWN_TOPIC_OR_PART"
+            raise KafkaError(f"there is no topic {self.topic}", code=code)
+
+    def _forget(self, partition: int) -> None:
+        self._read[partition] = 0
+        for key in [key for key, one in self._values.items() if one.partition == partition]:
+            del self._values[key]
+
+    def _take(self, until: Mapping[int, int], deadline: float) -> None:
+        """Take up what is committed below these offsets."""
+        ranges = {part: OffsetRange(self._read[part], end) for part, end in until.items()}
+        for partition, _, key, value in self._records(self._committed, ranges, deadline):
+            if value is None:
+                self._values.pop(key, None)
+            else:
+                self._values[key] = Stored(value, partition)
+        self._read.update(until)
+
+    def _pending(
+        self, partition: int, end: int, concerns: Concerns, deadline: float
+    ) -> PendingRecord | None:
+        """The record behind which something that counts cannot be read; None if nothing does."""
+        first: tuple[int, bytes] | None = None
+        hidden: set[bytes] = set()
+        ranges = {partition: OffsetRange(self._read[partition], end)}
+        for _, offset, key, value in self._records(self._uncommitted, ranges, deadline):
+            first = first or (offset, key)
+            if concerns(key, value):
+                hidden.add(key)
+        if first is None or not hidden:
+            return None
+        return PendingRecord(partition, *first, frozenset(hidden))
+
+    def _records(
+        self, consumer: Consumer, ranges: Mapping[int, OffsetRange], deadline: float
+    ) -> Iterator[tuple[int, int, bytes, bytes | None]]:
+        """Partition, offset, key and value of the records in these ranges."""
+        left = {
+            part: offset_range.until
+            for part, offset_range in ranges.items()
+            if offset_range.start < offset_range.until
+        }
+        if not left:
+            return
+        what = f"reading topic {self.topic}"
+        starts = {part: ranges[part].start or OFFSET_BEGINNING for part in left}
+        consumer.assign([Wire(self.topic, part, start) for part, start in starts.items()])
+        try:
+            while left:
+                if time.monotonic() >= deadline:
+                    raise self._errors.failure(what, Answer(TIMED_OUT))
+                for message in _messages(consumer):
+                    error, partition, offset = (
+                        message.error(),
+                        message.partition(),
+                        message.offset(),
+                    )
+                    if error is not None and error.name() != _END:
+                        if partition in left and error.name() not in _OF_GROUPS:
+                            raise self._errors.failure(what, error)
+                        self._note(error)  # of a connection: librdkafka goes on
+                        continue
+                    if partition not in left or offset is None:
+                        continue
+                    if error is None and offset < left[partition]:
+                        yield partition, offset, message.key() or b"", message.value()
+                    if offset + (error is None) >= left[partition]:
+                        del left[partition]
+        finally:
+            consumer.unassign()
+
+    def _ends(
+        self, consumer: Consumer, partitions: tuple[int, ...] | list[int], deadline: float
+    ) -> dict[int, int]:
+        """Where each partition ends for this consumer; in order of partition."""
+        what = f"reading where topic {self.topic} ends"
+        asked = [Wire(self.topic, part, OFFSET_END) for part in partitions]
+        while True:
+            try:
+                found = consumer.offsets_for_times(asked, timeout=_left(deadline))
+                bad = next((part.error for part in found if part.error is not None), None)
+            except KafkaException as error:
+                bad = answer_of(error)
+                found = []
+            if bad is None:
+                return {part.partition: part.offset for part in found}
+            if bad.name() not in STALE or time.monotonic() >= deadline:
+                raise self._errors.failure(what, bad)
+            time.sleep(_PAUSE)
+
+    def _consumer(self, properties: Mapping[str, str], isolation: str) -> Consumer:
+        settings = {
+            **common(properties),
+            **_QUICK,
+            "group.id": "eo-listener-ledger",
+            "enable.auto.commit": "false",
+            "enable.partition.eof": "true",
+            "auto.offset.reset": "error",
+            "isolation.level": isolation,
+            "error_cb": self._note,
+            "logger": SILENT,
+        }
+        return accepted(Consumer, settings)
+
+    def _note(self, error: Answer) -> None:
+        """Remember an error of a connection; not of a group, of which nothing is asked."""
+        if error.name() not in _OF_GROUPS:
+            self._errors.record(error)
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._timeout
+
+
+def _messages(consumer: Consumer) -> Iterator[Any]:
+    """What there is, at least one unless nothing comes for a moment."""
+    first = consumer.poll(_POLL)
+    if first is not None:
+        yield first
+        yield from consumer.consume(_AT_ONCE, timeout=0)
+
+
+def _left(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())

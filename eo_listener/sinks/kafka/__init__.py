@@ -1,0 +1,29 @@
+"""Kafka: rows and ledger in one transaction of one cluster.
+
+Not whole yet, and not exported: dead letters with `write_method="executors"`,
+`transactions=False`, sources that are not Kafka, and clusters that only Java's client can log in
+to.
+
+- A transaction has the id of its sink and query, always the same. Its producer is made for one try
+  of one batch: `init_transactions` ends whatever an earlier one left open, and fences it. Only then
+  is the ledger read and compared with what the batch was judged by: nobody else can move it now.
+- `batch_transaction` has the order of the steps and what is compared between them, without I/O:
+  the models run it. `transaction` speaks to Kafka for it.
+- With `write_method="executors"` tasks join the driver's transaction (`executor_writer`); rows
+  never leave the JVM. What is done there is described in `jvm-shim/README.md`.
+- A try that has failed is ended by `init_transactions` of another producer, not by
+  `abort_transaction`. That leaves the epoch as it is, and what is still on its way, of a task or in
+  the network, could then begin a transaction that nobody ends (brokers older than 3.6, or
+  `transaction.partition.verification.enable=false`). Nor is it left to its time-out: readers under
+  `read_committed` would wait for it.
+- To compare the partitions before the commit finds that a task has aborted the transaction; but not
+  where a request to add one of them arrives twice, once after that. So no task may abort.
+- The ledger is a compacted topic on the same cluster, read to the high watermark of the moment.
+- `applied` never fences: it is asked while another driver may be at work.
+"""
+
+from __future__ import annotations
+
+from eo_listener.sinks.kafka.sink import KafkaSink
+
+__all__ = ["KafkaSink"]

@@ -1,0 +1,111 @@
+"""The rows of a batch through the driver: fetched from Spark in Arrow, sent by its own producer.
+
+Spark's tasks come one after the other and are never cut smaller, as that would change the order of
+rows: those of one key and one source partition stay in their order.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from eo_listener.kafka.batch_producer import BatchProducer, TooLargeError
+from eo_listener.model.errors import SinkError
+from eo_listener.model.fault_points import reached
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.sinks.arrow_rows import TooManyBytesError, schema_of, stream
+from eo_listener.sinks.dead_letters import REASON, DeadLetter, RowFilter
+from eo_listener.sinks.kafka.batch_transaction import OpenTransaction, TaskReport
+from eo_listener.sinks.kafka.types import Record, RecordColumns
+from eo_listener.sinks.kafka.write_methods import BegunTransaction
+
+
+class DriverWriter:
+    """The `RowWriter` for `write_method="driver"`. Raises SettingsError for columns."""
+
+    joined = False
+
+    def __init__(self, frame: Any, plan: PlannedBatch, *, one_topic: bool) -> None:
+        schema = schema_of(frame)
+        self._columns = RecordColumns.of(schema, one_topic=one_topic)
+        self._filter = RowFilter(columns=tuple(schema.names), marked=REASON in schema.names)
+        self._batches = _explained(stream(frame, plan, task_rows=sys.maxsize))
+        self._rows: Iterator[pa.RecordBatch] = self._batches
+
+    def prepare(self) -> int:
+        """Have Spark compute the first rows, which may be all of the work."""
+        first = next(self._batches, None)
+        self._rows = chain(() if first is None else (first,), self._batches)
+        return 1
+
+    def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
+        """Send every row."""
+        sent: Counter[str] = Counter()
+        given = 0
+        for number, batch in enumerate(self._rows):
+            given += batch.num_rows
+            letters = self._send(batch, begun, sent)
+            begun.dead_letters.send(begun.producer, letters)
+            if number == 0:
+                reached("sink.copying")
+        begun.producer.flush()
+        begun.dead_letters.refusals.check(given)
+        # Kafka's client has chosen the partitions: what counts here is how many rows there were.
+        records = {TopicPartition(topic, -1): count for topic, count in sent.items()}
+        return [TaskReport(partition_id=0, attempt=0, stage_attempt=0, records=records)]
+
+    def describe(self, _: BegunTransaction) -> OpenTransaction | None:
+        """Nobody has joined."""
+        return None
+
+    def close(self) -> None:
+        """Have Spark stop, where rows were not all fetched."""
+        self._batches.close()
+
+    def _send(
+        self, batch: pa.RecordBatch, begun: BegunTransaction, sent: Counter[str]
+    ) -> list[DeadLetter]:
+        rows, letters = self._filter.sift(batch)
+        for index, record in enumerate(self._columns.records(rows, begun.targets)):
+            why = record if isinstance(record, str) else _sent(begun.producer, record)
+            if why is not None:
+                letters.append(self._filter.letter(rows, index, why))
+            elif isinstance(record, Record):
+                sent[record.topic] += 1
+        return letters
+
+
+def _sent(producer: BatchProducer, record: Record) -> str | None:
+    """Send it; or say why the client does not take it."""
+    try:
+        producer.send(
+            record.topic,
+            record.value,
+            key=record.key,
+            headers=record.headers,
+            partition=record.partition,
+        )
+    except TooLargeError:
+        return "it is larger than kafka.max.request.size (1,000,000 bytes by default)"
+    return None
+
+
+def _explained(
+    batches: Generator[pa.RecordBatch, None, None],
+) -> Generator[pa.RecordBatch, None, None]:
+    try:
+        yield from batches
+    except TooManyBytesError as error:
+        raise SinkError(
+            error.problem,
+            cause="a task's rows come to the driver as a whole, and are not cut smaller, which "
+            "would change their order",
+            fix="Set minPartitions at the reader, or less maxOffsetsPerTrigger; or raise "
+            "spark.driver.maxResultSize",
+        ) from error

@@ -1,0 +1,155 @@
+"""What Kafka answers to the sink, as our errors: who must do what about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from eo_listener.client_config.acls import command
+from eo_listener.kafka.batch_producer import FENCED
+from eo_listener.model.errors import (
+    EoListenerError,
+    ForeignWriterError,
+    KafkaError,
+    OutcomeUnknownError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+    SinkLockedError,
+)
+from eo_listener.model.kafka_errors import NO_TOPIC, PASSING
+from eo_listener.model.ledger import Entry
+
+_PASSING: Final = (
+    PASSING
+    | NO_TOPIC  # the metadata of a client may be old; a topic that is not there is found out before
+    | {
+        "CONCURRENT_TRANSACTIONS",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "INVALID_TXN_STATE",
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "UNKNOWN_PRODUCER_ID",
+        "UNSTABLE_OFFSET_COMMIT",
+    }
+)
+_LASTING: Final = frozenset(
+    {"_AUTHENTICATION", "_SSL", "_INVALID_ARG", "_UNSUPPORTED_FEATURE", "_NO_JAVA", "_NO_STORE"}
+)
+_RIGHTS: Final = {
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (("Write", "Describe"), "--transactional-id"),
+    "CLUSTER_AUTHORIZATION_FAILED": (("Create",), "--cluster"),
+    "GROUP_AUTHORIZATION_FAILED": (("Read",), "--group"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What the errors of one sink and query speak about."""
+
+    label: str
+    servers: str
+    principal: str | None
+    transactional_id: str
+    topics: tuple[str, ...]
+    ledger: str
+    group: str | None
+    transaction_timeout: float
+
+    def translated(self, error: KafkaError) -> EoListenerError:
+        """Return the error to raise where nothing was written."""
+        code = error.code
+        problem = f"{self.label}: {error.problem}"
+        if code == "TOPIC_AUTHORIZATION_FAILED":
+            return SinkError(problem, cause="a right is missing", fix=self._of_topics())
+        if code in _RIGHTS:
+            return SinkError(problem, cause="a right is missing", fix=self._right(code))
+        if code == "INVALID_TRANSACTION_TIMEOUT":
+            return SettingsError(
+                f"{self.label}: transaction_timeout={self.transaction_timeout:g} is more than the "
+                "brokers' transaction.max.timeout.ms allows (15 minutes by default)",
+                fix="Give less, or have the brokers' setting raised",
+            )
+        if code in {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}:
+            return SettingsError(
+                f"{self.label}: a record is larger than its topic's max.message.bytes",
+                cause="the broker refuses it when the batch is under way, so that the whole "
+                "transaction is aborted",
+                fix=f"Raise max.message.bytes of {', '.join(self.topics)}; or set "
+                "kafka.max.request.size in the sink's options to it: then such a row is refused "
+                "alone, and can be a dead letter",
+            )
+        if code in _PASSING or (code.startswith("_") and code not in _LASTING):
+            return RetriableSinkError(problem, cause=error.cause, fix=error.fix)
+        return SinkError(problem, cause=error.cause, fix=error.fix or "See the Kafka error name")
+
+    def outlived(self) -> SinkError:
+        """The broker has ended the transaction for its age."""
+        return SinkError(
+            f"{self.label}: the batch took longer than transaction_timeout="
+            f"{self.transaction_timeout:g} s, and Kafka has aborted the transaction",
+            cause="the transaction is open while Spark computes the batch and its rows are sent",
+            fix="Raise transaction_timeout=, at most to the brokers' transaction.max.timeout.ms "
+            "(15 minutes by default), or write smaller batches (maxOffsetsPerTrigger)",
+        )
+
+    def fenced(self, entry: Entry) -> ForeignWriterError:
+        """Another producer has taken the transactional id."""
+        return ForeignWriterError(
+            f"batch {entry.batch_id} of run {entry.run_id} was not written to {self.label}: "
+            f"another producer has taken over transactional id {self.transactional_id!r}",
+            ranges={tp: move.range for tp, move in entry.moves.items()},
+            cause="another driver writes under the same name: a newer one took over",
+            fix="Let only one of them run; if both are wanted, give each a name of its own: "
+            'exactly_once(..., name="...")',
+        )
+
+    def unknown(self, error: KafkaError) -> OutcomeUnknownError:
+        """The commit was not confirmed."""
+        return OutcomeUnknownError(
+            f"{self.label}: the commit of the transaction was not confirmed ({error.code}), so the "
+            "batch may have been written or not",
+            cause=error.cause,
+            fix="Start the query again: a batch that was written is not doubled by that",
+        )
+
+    def locked(
+        self, partition: int, offset: int, owner: str | None, waited: float
+    ) -> SinkLockedError:
+        """The ledger cannot be read to its end."""
+        whose = f"of {owner!r}" if owner is not None else "of an unknown producer"
+        describe = f"kafka-transactions --bootstrap-server {self.servers} "
+        return SinkLockedError(
+            f"{self.label}: partition {partition} of the ledger's topic {self.ledger} cannot be "
+            f"read to its end: for {waited:g} s the transaction {whose} has been open, from "
+            f"offset {offset} on",
+            cause="its driver died between its last record and its commit, or hangs",
+            fix="Start that query again, which ends it, or wait until its time-out is over; see "
+            + describe
+            + (
+                f"describe --transactional-id '{owner}'"
+                if owner is not None
+                else f"find-hanging --topic {self.ledger}"
+            ),
+        )
+
+    def _of_topics(self) -> str:
+        read = self._acl(("Read", "Write", "Create", "Describe_Configs"), "--topic", self.ledger)
+        write = (self._acl(("Write",), "--topic", topic) for topic in self.topics)
+        return "As an administrator of the cluster: " + "; ".join((read, *write))
+
+    def _right(self, code: str) -> str:
+        operations, kind = _RIGHTS[code]
+        named = {"--transactional-id": self.transactional_id, "--group": self.group or "GROUP"}
+        resource = [kind, named[kind]] if kind in named else [kind]
+        return "As an administrator of the cluster: " + command(
+            self.servers, self.principal, operations, resource
+        )
+
+    def _acl(self, operations: tuple[str, ...], kind: str, name: str) -> str:
+        return command(self.servers, self.principal, operations, [kind, name])
+
+
+def is_fenced(error: KafkaError) -> bool:
+    """Whether the producer has no say any more."""
+    return error.code in FENCED

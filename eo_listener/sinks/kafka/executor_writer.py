@@ -1,0 +1,179 @@
+"""The rows of a batch by the executors: each task's producer joins the driver's transaction.
+
+Rows of one partition are sent by one task, in their old order. Each producer begins with sequence
+number 0, so two that sent to one partition would each take the other's records for repeated ones.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
+from eo_listener.model.errors import KafkaError, PoisonRowError, SettingsError, SinkError
+from eo_listener.model.fault_points import reached
+from eo_listener.sinks.arrow_rows import is_connect, schema_of
+from eo_listener.sinks.dead_letters import REASON
+from eo_listener.sinks.kafka.batch_transaction import OpenTransaction, ProducerEpoch, TaskReport
+from eo_listener.sinks.kafka.types import RecordColumns
+from eo_listener.sinks.kafka.write_methods import BegunTransaction
+
+_SPECULATION: Final = "spark.speculation"
+_INSTEAD: Final = 'Use write_method="driver"'
+# By the numbers of the shim's TargetPartitions and RowColumns.
+_REASONS: Final = {
+    -1: "its topic is null",
+    -2: "its topic is none of those that the sink was given",
+    -3: "its partition is none of its topic's",
+    -4: "a header of it is null, or has no key",
+    -5: f"the transform has marked it by {REASON}",
+}
+
+
+class ExecutorWriter:
+    """The `RowWriter` for `write_method="executors"`. Raises SettingsError, and KafkaError."""
+
+    joined = True
+
+    def __init__(
+        self, frame: Any, transactions: JavaTransactions, *, one_topic: bool, timeout: float
+    ) -> None:
+        schema = schema_of(frame)
+        self._frame = frame
+        self._columns = RecordColumns.of(schema, one_topic=one_topic)
+        self._mark = REASON if REASON in schema.names else None
+        self._transactions = transactions
+        self._timeout = timeout
+        self._tasks = max(1, int(frame.sparkSession.sparkContext.defaultParallelism))
+
+    def prepare(self) -> int:
+        """Return how many tasks will write: as many as run at the same time."""
+        return self._tasks
+
+    def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
+        """Have Spark run the tasks."""
+        from eo_listener.spark.jvm.row_writer import write_rows  # noqa: PLC0415  # needs Spark
+
+        batch = uuid.uuid4().hex
+        topics = [(name, target.partitions) for name, target in begun.targets.topics.items()]
+        self._transactions.open_batch(
+            batch,
+            transactional_id=begun.transactional_id,
+            producer=(begun.epoch.producer_id, begun.epoch.epoch),
+            topics=topics,
+            tasks=self._tasks,
+        )
+        try:
+            reached("sink.copying")
+            write_rows(
+                self._frame,
+                batch,
+                topics=topics,
+                tasks=self._tasks,
+                columns=self._columns.names,
+                mark=self._mark,
+            )
+            planned, reports = self._transactions.reports(batch)
+        finally:
+            with suppress(KafkaError):  # a JVM that does not answer forgets it with its end
+                self._transactions.close_batch(batch)
+        _refuse_failed(reports, begun.dead_letters.label)
+        return task_reports(reports, planned=planned, tasks=self._tasks)
+
+    def describe(self, begun: BegunTransaction, /) -> OpenTransaction | None:
+        """Ask the coordinator for the transaction."""
+        found = self._transactions.describe(begun.transactional_id, self._timeout)
+        return OpenTransaction(
+            state=found.state,
+            producer=ProducerEpoch(found.producer_id, found.epoch),
+            partitions=found.partitions,
+        )
+
+    def close(self) -> None:
+        """Nothing to let go of: the tasks have ended with Spark's job."""
+
+
+def joining(frame: Any, properties: Mapping[str, str]) -> JavaTransactions:
+    """Return what tasks of this session join transactions by.
+
+    `properties` are a producer's, in Java's names. Raises SettingsError where they cannot, and
+    KafkaError where that cannot be known.
+    """
+    if is_connect(frame):
+        raise SettingsError(
+            'write_method="executors" is not possible with Spark Connect',
+            cause="its tasks are steered from the process of the driver",
+            fix=_INSTEAD,
+        )
+    configured = frame.sparkSession.sparkContext.getConf().get(_SPECULATION, "false")
+    if str(configured).lower() == "true":
+        raise SettingsError(
+            f'write_method="executors" is not possible with {_SPECULATION}=true',
+            cause="a second copy of a task would write into the transaction of the first, where "
+            "Kafka takes its records for repeated ones",
+            fix=f"Set {_SPECULATION}=false; or: {_INSTEAD}",
+        )
+    from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # needs Spark
+
+    transactions = JavaTransactions(JvmShimClient(), properties)
+    missing = transactions.missing()
+    if missing is not None:
+        raise SettingsError(
+            'write_method="executors" is not possible with the kafka-clients beside Spark\'s '
+            f"connector ({missing})",
+            cause="its producers have no members of these names, by which they join a transaction",
+            fix=_INSTEAD,
+        )
+    return transactions
+
+
+def task_reports(
+    reports: Sequence[WrittenRows], *, planned: int, tasks: int
+) -> Sequence[TaskReport]:
+    """Return one report for each of `tasks`; raises SinkError where Spark has planned others.
+
+    Where there are no rows, Spark may leave out the shuffle and plan a single task.
+    """
+    found = [
+        TaskReport(
+            partition_id=one.partition_id,
+            attempt=one.attempt,
+            stage_attempt=one.stage_attempt,
+            records=one.records,
+        )
+        for one in reports
+    ]
+    if planned == tasks:
+        return found
+    if planned != 1 or len(found) != 1 or found[0].records:
+        raise SinkError(
+            f"Spark has planned {planned} tasks for the rows of a batch, and was told to plan "
+            f"{tasks}",
+            cause="an extension of Spark changes its plans",
+            fix=_INSTEAD,
+        )
+    empty = (
+        TaskReport(partition_id=number, attempt=0, stage_attempt=0, records={})
+        for number in range(1, tasks)
+    )
+    return [*found, *empty]
+
+
+def _refuse_failed(reports: Sequence[WrittenRows], label: str) -> None:
+    """Raise for what Kafka has answered to the tasks, or for rows that were not sent."""
+    for one in reports:
+        if one.error is not None:
+            raise failure(f"writing in task {one.partition_id}", one.error)
+    refused: Counter[int] = Counter()
+    for one in reports:
+        refused.update(one.refused)
+    for reason, count in sorted(refused.items(), reverse=True):
+        raise PoisonRowError(
+            f"a row cannot be written to {label}: {_REASONS[reason]} ({count} rows)",
+            cause="the batch fails at such a row, and nothing of it was written",
+            fix='Filter such rows out; or name a topic for them, dead_letters="...", with '
+            'write_method="driver"',
+        )

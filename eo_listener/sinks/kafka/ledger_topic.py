@@ -1,0 +1,127 @@
+"""The ledger's topic on its cluster: made when absent, read to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from eo_listener.client_config.identities import sink_transactional_id
+from eo_listener.kafka.compacted_topic import CompactedTopic, Concerns, PendingRecord
+from eo_listener.model.errors import (
+    FormatError,
+    KafkaError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+)
+from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.kafka import ledger
+from eo_listener.sinks.kafka.connection import ConnectionSettings
+from eo_listener.sinks.kafka.errors import Explanation
+
+_GRACE: Final = 1.0
+"""Seconds for a transaction of our own to end that is open when the ledger is read. One that was
+committed is pending for some milliseconds more."""
+
+
+class LedgerTopic:
+    """Reads the heads of one ledger. Raises KafkaError, SinkError and SettingsError."""
+
+    def __init__(self, access: ConnectionSettings, topic: str, sink: str, *, create: bool) -> None:
+        self._access = access
+        self._sink = sink
+        self._create = create
+        self._decoder = ledger.Decoder()
+        self._topic = CompactedTopic(access.properties(), topic, timeout=access.timeout)
+        self.records = ledger.LedgerRecords({})
+        self.partitions = 0
+
+    @property
+    def name(self) -> str:
+        """The topic."""
+        return self._topic.topic
+
+    def heads(
+        self, query: str, explain: Explanation, *, fenced: bool
+    ) -> Mapping[TopicPartition, Head]:
+        """Read the heads of `query`, to the end of the log.
+
+        `fenced`: nobody but the caller can have a transaction of this query open. Otherwise one
+        that stays open counts as not committed, as it is: what becomes of it, the comparison after
+        the fence finds. Another query's is waited for, and then raises SinkLockedError.
+        """
+        concerns = ledger.concerns(self._sink, query)
+        self.records = self._read(concerns, explain, ours=not fenced)
+        return self.records.heads(self._sink, query)
+
+    def moved_by(
+        self, query_id: str, explain: Explanation
+    ) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
+        """Read all heads that a query id has moved, with the same exception for its own."""
+        concerns = ledger.concerns_mover(query_id)
+        return self._read(concerns, explain, ours=True).moved_by(query_id)
+
+    def check_written(self, query: str, partition: int, count: int) -> None:
+        """Raise RetriableSinkError unless `count` records were all that was appended for `query`.
+
+        Whoever answered where the log ends may have been a leader that was none any more; that the
+        records were acknowledged shows that this one is.
+        """
+        found = self._topic.count_after(ledger.concerns(self._sink, query), partition)
+        if found != count:
+            raise RetriableSinkError(
+                f"partition {partition} of the ledger's topic {self.name} has {found} new records "
+                f"of this query, of which {count} were just written",
+                cause="the partition's leader has changed, and its log was read from the old one",
+                fix="Nothing to do: the batch is repeated",
+            )
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._topic.close()
+
+    def _require(self) -> None:
+        """Make the topic where it is missing, and check it once."""
+        policy = self._topic.policy()
+        if policy is None:
+            if not self._create:
+                raise SettingsError(
+                    f"there is no topic {self.name} for the ledger, and create=False",
+                    fix=f"kafka-topics --bootstrap-server {self._access.servers} --create --topic "
+                    f"{self.name} --config cleanup.policy=compact --partitions {ledger.PARTITIONS}",
+                )
+            self._topic.create(ledger.PARTITIONS, ledger.SETTINGS)
+            policy = self._topic.policy()
+        if policy is None:
+            code = "UNKNOWN_TOPIC_OR_PART"
+            raise KafkaError(f"topic {self.name} was deleted while it was made", code=code)
+        ledger.refuse_policy(self.name, policy, self._access.servers)
+
+    def _read(
+        self, concerns: Concerns, explain: Explanation, *, ours: bool
+    ) -> ledger.LedgerRecords:
+        self._require()
+        reading = self._topic.read(concerns, wait=_GRACE if ours else 0.0)
+        in_the_way = [one for one in reading.pending if not (ours and _is_of_one(one))]
+        if in_the_way:
+            reading = self._topic.read(concerns, wait=self._access.timeout)
+            in_the_way = [one for one in reading.pending if not (ours and _is_of_one(one))]
+        if in_the_way:
+            first = in_the_way[0]
+            owner = ledger.owner(first.key)
+            named = None if owner is None else sink_transactional_id(*owner)
+            raise explain.locked(first.partition, first.offset, named, self._access.timeout)
+        self.partitions = reading.partitions
+        try:
+            return self._decoder.decode(reading.values)
+        except FormatError as error:
+            raise SinkError(error.problem, cause=error.cause, fix=error.fix) from error
+
+
+def _is_of_one(pending: PendingRecord) -> bool:
+    """Whether all that is hidden is of the one transaction that is open.
+
+    A sink and query has one at a time: then what it committed before lies before it.
+    """
+    return {ledger.owner(key) for key in pending.hidden} == {ledger.owner(pending.key)}

@@ -1,0 +1,219 @@
+"""KafkaSink: what a user names, and what a batch calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from eo_listener.client_config.identities import sink_transactional_id
+from eo_listener.client_config.validation import require_name
+from eo_listener.kafka.java_transactions import JavaTransactions
+from eo_listener.kafka.logs import Logs
+from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit, Refusals
+from eo_listener.sinks.kafka import ledger
+from eo_listener.sinks.kafka.connection import ConnectionSettings
+from eo_listener.sinks.kafka.dead_letters import DeadLetters
+from eo_listener.sinks.kafka.driver_writer import DriverWriter
+from eo_listener.sinks.kafka.errors import Explanation
+from eo_listener.sinks.kafka.executor_writer import ExecutorWriter, joining
+from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
+from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction
+from eo_listener.sinks.kafka.write_methods import RowWriter
+
+_TRANSACTION: Final = 600.0
+
+
+class KafkaSink:
+    """Writes batches to `topic`, each in the transaction that moves its ledger.
+
+    `options` are those of Spark's own Kafka sink (`kafka.bootstrap.servers`, `kafka.*`). Rows have
+    its columns: value, and if wanted key, headers, partition and topic; the last only where several
+    topics are named, of which each row is to name one. `name` is what the ledger and the
+    transaction go by, by default the topics. `group` is a consumer group that is moved with each
+    batch; the source must be on the same cluster. `dead_letters` names a topic for rows that cannot
+    be sent, at most `max_dead_letters` of a batch: a number, or a share of its rows as a float. The
+    ledger is in the topic `ledger_topic`, which is made when absent, unless `create` is False.
+
+    `write_method="driver"` brings rows through the driver; with "executors" tasks send them, by
+    Spark's own kafka-clients, and there are no dead letters. Time-outs are in seconds: `timeout`
+    for each question to Kafka, `transaction_timeout` for a batch's transaction, while which is open
+    its rows are computed and sent. Raises SettingsError.
+    """
+
+    per_partition = False
+
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        topic: str | Sequence[str],
+        *,
+        name: str | None = None,
+        group: str | None = None,
+        dead_letters: str | None = None,
+        max_dead_letters: float = SHARE,
+        ledger_topic: str = ledger.TOPIC,
+        create: bool = True,
+        write_method: Literal["driver", "executors"] = "driver",
+        timeout: float = 30.0,
+        transaction_timeout: float = _TRANSACTION,
+    ) -> None:
+        self._topics = _topics(topic, dead_letters, ledger_topic)
+        _require_method(write_method, dead_letters)
+        for what, given in (("name", name), ("group", group)):
+            if given is not None:
+                require_name(what, given)
+        self._access = ConnectionSettings.of(
+            options, timeout=timeout, transaction_timeout=transaction_timeout
+        )
+        self._name = name or ",".join(sorted(self._topics))
+        self._group = group
+        self._dead_letters = dead_letters
+        self._limit = DeadLetterLimit(max_dead_letters)
+        self._ledger_topic = ledger_topic
+        self._create = create
+        self._write_method = write_method
+        self._opened: tuple[int, LedgerTopic, Logs] | None = None
+        self._joined: JavaTransactions | None = None
+
+    def __repr__(self) -> str:
+        return f"<KafkaSink {self.label}>"
+
+    @property
+    def label(self) -> str:
+        """The topics and where they are, for people."""
+        return f"Kafka topic {', '.join(self._topics)} at {self._access.servers}"
+
+    @property
+    def key(self) -> str:
+        """The name that was given, or the topics."""
+        return self._name
+
+    def applied(self, query: str) -> Mapping[TopicPartition, Head]:
+        """Read the heads of `query`. Fences nobody: another driver may be at work."""
+        explain = self._explanation(query)
+        try:
+            return self._connected()[0].heads(query, explain, fenced=False)
+        except KafkaError as error:
+            raise explain.translated(error) from error
+
+    def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]] | None:
+        """Read the heads that `query_id` has moved in this ledger."""
+        explain = self._explanation("")
+        try:
+            return self._connected()[0].moved_by(query_id, explain)
+        except KafkaError as error:
+            raise explain.translated(error) from error
+
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
+        """Write the rows of `frame` and `entry` in one transaction."""
+        explain = self._explanation(entry.query)
+        try:
+            heads, logs = self._connected()
+            writer = self._writer(frame, plan)
+        except KafkaError as error:
+            raise explain.translated(error) from error
+        transaction = BatchTransaction(
+            target=BatchTarget(
+                sink=self.key,
+                topics=self._topics,
+                group=self._group,
+                access=self._access,
+                explain=explain,
+            ),
+            heads=heads,
+            logs=logs,
+            writer=writer,
+            dead_letters=DeadLetters(
+                label=self.label,
+                topic=self._dead_letters,
+                entry=entry,
+                refusals=Refusals(label=self.label, limit=self._limit),
+            ),
+            entry=entry,
+        )
+        return transaction.write()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._opened is not None and self._opened[0] == os.getpid():
+            _, heads, logs = self._opened
+            heads.close()
+            logs.close()
+        if self._joined is not None:
+            self._joined.close()
+            self._joined = None
+        self._opened = None  # a fork leaves its parent's connections alone
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None, "_joined": None}
+
+    def _writer(self, frame: Any, plan: PlannedBatch) -> RowWriter:
+        one_topic = len(self._topics) == 1
+        if self._write_method == "driver":
+            return DriverWriter(frame, plan, one_topic=one_topic)
+        if self._joined is None:
+            self._joined = joining(frame, self._access.java)
+        return ExecutorWriter(
+            frame, self._joined, one_topic=one_topic, timeout=self._access.timeout
+        )
+
+    def _connected(self) -> tuple[LedgerTopic, Logs]:
+        if self._opened is None or self._opened[0] != os.getpid():
+            heads = LedgerTopic(self._access, self._ledger_topic, self.key, create=self._create)
+            self._opened = os.getpid(), heads, Logs(self._access.properties())
+        return self._opened[1], self._opened[2]
+
+    def _explanation(self, query: str) -> Explanation:
+        letters = () if self._dead_letters is None else (self._dead_letters,)
+        return Explanation(
+            label=self.label,
+            servers=self._access.servers,
+            principal=self._access.cluster.principal,
+            transactional_id=sink_transactional_id(self.key, query),
+            topics=(*self._topics, *letters),
+            ledger=self._ledger_topic,
+            group=self._group,
+            transaction_timeout=self._access.transaction_timeout,
+        )
+
+
+def _require_method(write_method: str, dead_letters: str | None) -> None:
+    if write_method not in ("driver", "executors"):
+        raise SettingsError(
+            f'write_method must be "driver" or "executors", got {write_method!r}',
+            fix="Give one of them",
+        )
+    if write_method == "executors" and dead_letters is not None:
+        raise SettingsError(
+            'dead_letters= is not possible with write_method="executors"',
+            cause="the executors do not bring rows to the driver, which writes dead letters",
+            fix='Leave one of them out; or: write_method="driver"',
+        )
+
+
+def _topics(
+    topic: str | Sequence[str], dead_letters: str | None, ledger_topic: str
+) -> tuple[str, ...]:
+    """Check the names of all topics; return those that rows go to."""
+    topics = (topic,) if isinstance(topic, str) else tuple(dict.fromkeys(topic))
+    if not topics:
+        raise SettingsError(
+            "the sink was given no topic", fix="Name one: KafkaSink(options, topic)"
+        )
+    others = () if dead_letters is None else (dead_letters,)
+    for one in (*topics, *others, ledger_topic):
+        if not isinstance(one, str) or not one:
+            raise SettingsError(f"{one!r} cannot be the name of a topic", fix="Give its name")
+        require_name("topic", one)
+    if len({*topics, *others, ledger_topic}) < len(topics) + len(others) + 1:
+        raise SettingsError(
+            f"the topics of the sink ({', '.join(topics)}), its dead_letters ({dead_letters}) and "
+            f"its ledger_topic ({ledger_topic}) are not all different",
+            fix="Give each a topic of its own",
+        )
+    return topics

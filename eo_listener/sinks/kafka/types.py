@@ -1,0 +1,145 @@
+"""What a record is made of: the columns of a DataFrame, as in Spark's own Kafka sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.dead_letters import REASON
+from eo_listener.sinks.kafka.catalog import Targets
+
+TOPIC: Final = "topic"
+PARTITION: Final = "partition"
+
+
+class Record(NamedTuple):
+    """What goes to Kafka; where `partition` is -1 its partitioner chooses, by the key."""
+
+    topic: str
+    value: bytes | str | None
+    key: bytes | str | None
+    headers: list[tuple[str, str | bytes | None]] | None
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordColumns:
+    """Which of a record's columns a frame has."""
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: pa.Schema, *, one_topic: bool) -> RecordColumns:
+        """Check the columns of a frame; those of other names are not written.
+
+        `one_topic`: all rows go to one topic, and the column of that name is not used. Raises
+        SettingsError for a missing column or a wrong type.
+        """
+        kinds = {field.name: field.type for field in schema if field.name in _KINDS}
+        if one_topic:
+            kinds.pop(TOPIC, None)
+        _refuse_ambiguous(schema)
+        if "value" not in kinds:
+            raise SettingsError(
+                f"the rows have no column 'value', only {', '.join(schema.names)}",
+                cause="a record is made of the columns key, value, headers, topic and partition",
+                fix='Make one, for example df.selectExpr("to_json(struct(*)) AS value")',
+            )
+        if not one_topic and TOPIC not in kinds:
+            raise SettingsError(
+                "the rows have no column 'topic', and the sink has several topics",
+                fix="Add the column, or name one topic: KafkaSink(options, topic)",
+            )
+        for name, kind in kinds.items():
+            fits, wanted = _KINDS[name]
+            if not fits(kind):
+                raise SettingsError(
+                    f"the column {name!r} is of type {kind}, and must be {wanted}",
+                    fix=f"Cast it in the transform to {wanted}",
+                )
+        return cls(names=tuple(kinds))
+
+    def records(self, rows: pa.RecordBatch, targets: Targets) -> Iterator[Record | str]:
+        """Each row as a record, or the reason why it cannot be one."""
+        cells = {name: _cells(rows.column(name)) for name in self.names}
+        only = targets.only
+        empty = [None] * rows.num_rows
+        for topic, value, key, headers, partition in zip(
+            cells.get(TOPIC, empty),
+            cells["value"],
+            cells.get("key", empty),
+            cells.get("headers", empty),
+            cells.get(PARTITION, empty),
+            strict=True,
+        ):
+            yield _record(only or topic, value, key, headers, partition, targets)
+
+
+def _record(
+    topic: str | None, value: Any, key: Any, headers: Any, partition: int | None, targets: Targets
+) -> Record | str:
+    if topic is None:
+        return "its topic is null"
+    target = targets.topics.get(topic)
+    if target is None:
+        return "its topic is none of those that the sink was given"
+    if partition is not None and not 0 <= partition < target.partitions:
+        return f"its partition is {partition}, and topic {topic} has {target.partitions}"
+    pairs = None if headers is None else [_header(one) for one in headers]
+    if pairs is not None and None in pairs:
+        return "a header of it is null, or has no key"
+    return Record(topic, value, key, pairs, -1 if partition is None else partition)  # type: ignore[arg-type]  # no None among the pairs
+
+
+def _header(header: Mapping[str, Any] | None) -> tuple[str, str | bytes | None] | None:
+    if header is None or header["key"] is None:
+        return None
+    return header["key"], header["value"]
+
+
+def _cells(column: pa.Array) -> list[Any]:
+    """Python's values; text of keys and values as its bytes."""
+    return list(column.to_pylist())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(_is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_headers(kind: pa.DataType) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        return False
+    one = kind.value_type
+    if not pa.types.is_struct(one) or one.num_fields != 2:  # key and value
+        return False
+    parts = {field.name: field.type for field in (one.field(0), one.field(1))}
+    return parts.keys() == {"key", "value"} and _is_text(parts["key"]) and _is_bytes(parts["value"])
+
+
+def _refuse_ambiguous(schema: pa.Schema) -> None:
+    for name in (*_KINDS, REASON):
+        twice = [one for one in schema.names if one.casefold() == name]
+        if twice and twice != [name]:
+            raise SettingsError(
+                f"the rows have the columns {', '.join(map(repr, twice))}, of which at most "
+                f"{name!r} would be used",
+                cause="names are compared with upper and lower case",
+                fix=f"Keep one, as {name!r}",
+            )
+
+
+_KINDS: Final = {
+    "key": (_is_bytes, "string or binary"),
+    "value": (_is_bytes, "string or binary"),
+    "headers": (_is_headers, "array<struct<key: string, value: binary>>"),
+    TOPIC: (_is_text, "string"),
+    PARTITION: (lambda kind: bool(pa.types.is_int32(kind)), "int"),
+}

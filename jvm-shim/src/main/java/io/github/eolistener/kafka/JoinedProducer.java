@@ -1,0 +1,111 @@
+package io.github.eolistener.kafka;
+
+import io.github.eolistener.protocol.RefusedException;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.atomic.AtomicReference;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.ApiException;
+import org.apache.kafka.common.errors.InterruptException;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * A task's producer in a transaction that the driver has begun and alone will end.
+ *
+ * <p>It does not throw what Kafka answers: the first failure is kept, and nothing is sent after it.
+ * For one thread.
+ */
+public final class JoinedProducer implements AutoCloseable {
+  private final KafkaProducer<byte[], byte[]> producer;
+  private final AtomicReference<Exception> failure = new AtomicReference<>();
+  private final Map<TopicPartition, Long> sent = new HashMap<>();
+
+  /** Opens it; the name is that of the client, and must be another one for each. */
+  public JoinedProducer(JoinedTransaction transaction, String name) {
+    ByteArraySerializer asIs = new ByteArraySerializer();
+    producer =
+        new KafkaProducer<>(
+            ProducerProperties.of(name, transaction.transactionalId, transaction.properties()),
+            asIs,
+            asIs);
+    boolean joined = false;
+    try {
+      TransactionJoin.join(producer, transaction.producerId, transaction.epoch);
+      joined = true;
+    } finally {
+      if (!joined) {
+        close();
+      }
+    }
+  }
+
+  /** The failure of opening a producer, as {@link #failure} gives it. */
+  public static Map<String, String> refused(KafkaException thrown) {
+    return described(thrown);
+  }
+
+  /** Whether nothing has failed yet. */
+  public boolean sends() {
+    return failure.get() == null;
+  }
+
+  /** Sends a record, sooner or later; the headers may be null. */
+  public void send(TopicPartition target, byte[] key, byte[] value, RecordHeaders headers) {
+    try {
+      producer.send(
+          new ProducerRecord<>(target.topic(), target.partition(), key, value, headers),
+          (written, error) -> {
+            if (error != null) {
+              failure.compareAndSet(null, error);
+            }
+          });
+      sent.merge(target, 1L, Long::sum);
+    } catch (InterruptException killed) {
+      throw killed;
+    } catch (KafkaException refused) {
+      failure.compareAndSet(null, refused);
+    }
+  }
+
+  /** Waits until every record is acknowledged, or one has failed. */
+  public void flush() {
+    producer.flush();
+  }
+
+  /** {@code {"code","cause"}} of what has failed first; empty where nothing has. */
+  public Optional<Map<String, String>> failure() {
+    return Optional.ofNullable(failure.get()).map(JoinedProducer::described);
+  }
+
+  /** How many records were sent to each partition. */
+  public Map<TopicPartition, Long> sent() {
+    return Map.copyOf(sent);
+  }
+
+  /** Lets go of it at once: any other close would abort the transaction of all. */
+  @Override
+  public void close() {
+    producer.close(Duration.ZERO);
+  }
+
+  /** The answer of a broker goes before what the client says of its state after it. */
+  private static Map<String, String> described(Exception thrown) {
+    Exception error = thrown;
+    for (Throwable one = thrown; one != null; one = one.getCause()) {
+      if (one instanceof ApiException) {
+        error = (ApiException) one;
+      }
+    }
+    try {
+      return KafkaError.of(error).texts();
+    } catch (RefusedException other) { // librdkafka's name for what has no name
+      return Map.of("code", "_FAIL", "cause", other.getMessage());
+    }
+  }
+}

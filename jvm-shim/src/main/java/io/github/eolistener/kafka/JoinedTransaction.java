@@ -1,0 +1,48 @@
+package io.github.eolistener.kafka;
+
+import io.github.eolistener.protocol.CallArguments;
+import java.io.Serializable;
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * The transaction that a batch is written in, as a task is told of it: whose it is, in which epoch,
+ * and how to reach its cluster.
+ *
+ * <p>The properties hold passwords. They reach the executors with the task, as those of Spark's own
+ * Kafka sink do, and are in no plan and in no text.
+ */
+public final class JoinedTransaction implements Serializable {
+  private static final long serialVersionUID = 1L;
+
+  private final HashMap<String, String> properties;
+  final String transactionalId;
+  final long producerId;
+  final int epoch;
+
+  private JoinedTransaction(
+      Map<String, String> properties, String transactionalId, long producerId, int epoch) {
+    this.properties = new HashMap<>(properties);
+    this.transactionalId = transactionalId;
+    this.producerId = producerId;
+    this.epoch = epoch;
+  }
+
+  /** {@code {"transactionalId","producerId","epoch","properties":{}}}. */
+  public static JoinedTransaction of(CallArguments arguments) {
+    return new JoinedTransaction(
+        arguments.texts("properties"),
+        arguments.text("transactionalId"),
+        arguments.whole("producerId"),
+        (int) arguments.whole("epoch"));
+  }
+
+  Map<String, String> properties() {
+    return new HashMap<>(properties);
+  }
+
+  @Override
+  public String toString() {
+    return "transaction " + transactionalId + " of producer " + producerId + ", epoch " + epoch;
+  }
+}

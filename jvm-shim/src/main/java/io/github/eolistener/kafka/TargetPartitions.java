@@ -1,0 +1,103 @@
+package io.github.eolistener.kafka;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import io.github.eolistener.protocol.CallArguments;
+import io.github.eolistener.protocol.RefusedException;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.utils.Utils;
+
+/**
+ * The partitions of a sink's topics, numbered through, and which of them a row goes to.
+ *
+ * <p>As Kafka's default partitioner: where the row names a partition, that one; else by its key. A
+ * row without a key goes by its place, so that the rows of a batch are spread evenly.
+ */
+public final class TargetPartitions implements Serializable {
+  private static final long serialVersionUID = 1L;
+
+  /** What stands in place of a partition for a row that can go nowhere. */
+  public static final int NO_TOPIC = -1;
+
+  public static final int OTHER_TOPIC = -2;
+  public static final int NO_SUCH_PARTITION = -3;
+
+  private final ArrayList<String> topics = new ArrayList<>();
+  private final ArrayList<Integer> starts = new ArrayList<>();
+  private final ArrayList<Integer> counts = new ArrayList<>();
+  private int size;
+
+  private TargetPartitions() {}
+
+  /** {@code {"topics":[[topic, its number of partitions]]}}. */
+  public static TargetPartitions of(CallArguments arguments) {
+    TargetPartitions made = new TargetPartitions();
+    for (JsonNode one : arguments.array("topics")) {
+      if (one.size() != 2 || one.get(1).asInt() < 1) {
+        throw new RefusedException("the argument \"topics\" must be pairs of a name and a number");
+      }
+      made.topics.add(one.get(0).asText());
+      made.starts.add(made.size);
+      made.counts.add(one.get(1).asInt());
+      made.size += one.get(1).asInt();
+    }
+    if (made.topics.isEmpty()) {
+      throw new RefusedException("the argument \"topics\" is empty");
+    }
+    return made;
+  }
+
+  /**
+   * The number of the partition of a row, or one of the constants of this class. Where there is
+   * but one topic, the row's is not read.
+   *
+   * @param place of the row: its task's number in the upper 31 bits, and its own in the lower 33
+   */
+  public int choose(String topic, byte[] key, Integer partition, long place) {
+    int index = topics.size() == 1 ? 0 : topics.indexOf(topic);
+    if (index < 0) {
+      return topic == null ? NO_TOPIC : OTHER_TOPIC;
+    }
+    int count = counts.get(index);
+    if (partition != null) {
+      return partition >= 0 && partition < count
+          ? starts.get(index) + partition
+          : NO_SUCH_PARTITION;
+    }
+    return starts.get(index) + (key == null ? spread(place, count) : byKey(key, count));
+  }
+
+  /** The partition of that number. */
+  public TopicPartition at(int number) {
+    int index = topics.size() - 1;
+    while (starts.get(index) > number) {
+      index--;
+    }
+    return new TopicPartition(topics.get(index), number - starts.get(index));
+  }
+
+  /** How many there are. */
+  public int size() {
+    return size;
+  }
+
+  /** All of them, in the order of their numbers. */
+  public List<TopicPartition> all() {
+    List<TopicPartition> all = new ArrayList<>();
+    for (int number = 0; number < size; number++) {
+      all.add(at(number));
+    }
+    return all;
+  }
+
+  private static int byKey(byte[] key, int count) {
+    return Utils.toPositive(Utils.murmur2(key)) % count;
+  }
+
+  /** Tasks begin at different partitions, so that small batches do not all go to the first. */
+  private static int spread(long place, int count) {
+    return (int) (((place >>> 33) + (place & ((1L << 33) - 1))) % count);
+  }
+}

@@ -1,0 +1,106 @@
+package io.github.eolistener.sink;
+
+import io.github.eolistener.kafka.JoinedTransaction;
+import io.github.eolistener.kafka.TargetPartitions;
+import io.github.eolistener.protocol.CallArguments;
+import io.github.eolistener.protocol.RefusedException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.spark.sql.connector.distributions.Distribution;
+import org.apache.spark.sql.connector.distributions.Distributions;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.write.BatchWrite;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+
+/**
+ * The rows of one batch on their way into one transaction: those of a partition in one task, in
+ * their old order. It commits nothing: Python does, when it has read what the tasks report.
+ */
+final class BatchRows implements RequiresDistributionAndOrdering, BatchWrite {
+  private final JoinedTransaction transaction;
+  private final TargetPartitions targets;
+  private final int tasks;
+  private final AtomicBoolean begun = new AtomicBoolean();
+  private volatile int planned;
+  private volatile List<Map<String, Object>> reports = List.of();
+
+  BatchRows(CallArguments arguments) {
+    transaction = JoinedTransaction.of(arguments);
+    targets = TargetPartitions.of(arguments);
+    tasks = arguments.number("tasks");
+  }
+
+  @Override
+  public String description() {
+    return toString();
+  }
+
+  @Override
+  public String toString() {
+    return "eo_listener: " + transaction;
+  }
+
+  @Override
+  public BatchWrite toBatch() {
+    return this;
+  }
+
+  @Override
+  public Distribution requiredDistribution() {
+    return Distributions.clustered(new Expression[] {Expressions.column(RowColumns.TASK)});
+  }
+
+  /** By a hash of the column, never otherwise: no partition may be in two tasks. */
+  @Override
+  public boolean distributionStrictlyRequired() {
+    return true;
+  }
+
+  /** Where a number is required, adaptive execution neither joins nor splits tasks. */
+  @Override
+  public int requiredNumPartitions() {
+    return tasks;
+  }
+
+  /** A task of a shuffle gets the rows of each earlier task in order, but the tasks in any. */
+  @Override
+  public SortOrder[] requiredOrdering() {
+    return new SortOrder[] {
+      Expressions.sort(Expressions.column(RowColumns.PLACE), SortDirection.ASCENDING)
+    };
+  }
+
+  @Override
+  public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
+    if (!begun.compareAndSet(false, true)) {
+      throw new RefusedException("this batch has been written already: " + this);
+    }
+    planned = info.numPartitions();
+    return new RowWriterFactory(transaction, targets);
+  }
+
+  @Override
+  public void commit(WriterCommitMessage[] messages) {
+    List<Map<String, Object>> all = new ArrayList<>();
+    for (WriterCommitMessage message : messages) {
+      all.add(((TaskReport) message).json());
+    }
+    reports = all;
+  }
+
+  /** Python ends the transaction, or leaves that to the next one. */
+  @Override
+  public void abort(WriterCommitMessage[] messages) {}
+
+  Map<String, Object> reports() {
+    return Map.of("tasks", planned, "reports", reports);
+  }
+}

@@ -1,0 +1,47 @@
+package io.github.eolistener.sink;
+
+import io.github.eolistener.protocol.CallArguments;
+import io.github.eolistener.protocol.RefusedException;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * The batches that are being written, by a name that Python chose. All that a plan shows of a batch
+ * is this name.
+ */
+public final class BatchWrites {
+  private static final Map<String, BatchRows> OPEN = new ConcurrentHashMap<>();
+
+  private BatchWrites() {}
+
+  /**
+   * {@code {"batch","tasks","topics":[[topic, its number of partitions]],"transactionalId",
+   * "producerId","epoch","properties":{}}}: remembers how the rows of a batch are to be written.
+   */
+  public static Map<String, Object> open(CallArguments arguments) {
+    OPEN.put(arguments.text("batch"), new BatchRows(arguments));
+    return Map.of();
+  }
+
+  /**
+   * {@code {"batch"}} gives {@code {"tasks","reports":[]}}: how many tasks Spark has planned, zero
+   * where it has not begun, and what each has reported, if all have ended.
+   */
+  public static Map<String, Object> reports(CallArguments arguments) {
+    return find(arguments.text("batch")).reports();
+  }
+
+  /** {@code {"batch"}}: forgets it. */
+  public static Map<String, Object> close(CallArguments arguments) {
+    OPEN.remove(arguments.text("batch"));
+    return Map.of();
+  }
+
+  static BatchRows find(String batch) {
+    BatchRows found = batch == null ? null : OPEN.get(batch);
+    if (found == null) {
+      throw new RefusedException("there is no batch of this name to be written: " + batch);
+    }
+    return found;
+  }
+}

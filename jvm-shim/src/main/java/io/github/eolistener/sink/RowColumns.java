@@ -1,0 +1,133 @@
+package io.github.eolistener.sink;
+
+import static org.apache.spark.sql.functions.col;
+import static org.apache.spark.sql.functions.expr;
+import static org.apache.spark.sql.functions.lit;
+
+import io.github.eolistener.kafka.TargetPartitions;
+import io.github.eolistener.protocol.CallArguments;
+import java.util.Arrays;
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.api.java.UDF4;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Makes the rows of a user's DataFrame into those that {@link RowWriter} sends, which know their
+ * task, their place in the old order and their partition. Called by Python.
+ */
+public final class RowColumns {
+  static final String TASK = "eo_task";
+  static final String PLACE = "eo_place";
+  static final String TARGET = "eo_target";
+  static final String KEY = "key";
+  static final String VALUE = "value";
+  static final String HEADERS = "headers";
+
+  /** The numbers of the columns in a row. */
+  static final int AT_TARGET = 2;
+
+  static final int AT_KEY = 3;
+  static final int AT_VALUE = 4;
+  static final int AT_HEADERS = 5;
+
+  /** What stands in place of a partition for a row whose headers cannot be sent, or is marked. */
+  static final int NO_HEADER = -4;
+
+  static final int MARKED = -5;
+
+  private static final String HEADERS_TYPE = "array<struct<key:string,value:binary>>";
+  // By their names: a cast would take them by their order.
+  private static final String NAMED_HEADERS =
+      "transform(headers, one -> named_struct('key', one.key, 'value', CAST(one.value AS BINARY)))";
+  private static final String REFUSED_HEADERS =
+      "coalesce(exists(headers, one -> one.key IS NULL), false)";
+
+  private RowColumns() {}
+
+  /** What the columns of a row are called, in their order. */
+  static final String[] NAMES = {TASK, PLACE, TARGET, KEY, VALUE, HEADERS};
+
+  /**
+   * {@code {"topics","tasks","columns":{column:true},"mark"}}: the targets, the number of tasks,
+   * which of a record's columns the frame has, and, if it has one, the column that marks rows which
+   * are not to be sent.
+   */
+  public static Dataset<Row> arranged(Dataset<Row> frame, String argument) {
+    CallArguments arguments = CallArguments.of(argument);
+    TargetPartitions targets = TargetPartitions.of(arguments);
+    int tasks = arguments.number("tasks");
+    Set<String> given = new TreeSet<>();
+    arguments.object("columns").fieldNames().forEachRemaining(given::add);
+    Column marked =
+        arguments
+            .find("mark")
+            .map(name -> col("`" + name + "`").isNotNull())
+            .orElseGet(() -> lit(false));
+    Column target =
+        functions
+            .udf(new Choice(targets), DataTypes.IntegerType)
+            .apply(col("topic"), col(KEY), col("partition"), col(PLACE));
+    return frame
+        .select(
+            column(given, "topic", "string"),
+            column(given, KEY, "binary"),
+            column(given, VALUE, "binary"),
+            (given.contains(HEADERS) ? expr(NAMED_HEADERS) : lit(null))
+                .cast(HEADERS_TYPE)
+                .as(HEADERS),
+            column(given, "partition", "int"),
+            marked.as("eo_marked"),
+            functions.monotonically_increasing_id().as(PLACE))
+        .select(
+            col(PLACE),
+            functions
+                .when(col("eo_marked"), lit(MARKED))
+                .when(expr(REFUSED_HEADERS), lit(NO_HEADER))
+                .otherwise(target)
+                .as(TARGET),
+            col(KEY),
+            col(VALUE),
+            col(HEADERS))
+        .select(
+            functions
+                .udf(new TaskKeys(tasks), DataTypes.IntegerType)
+                .apply(col(TARGET), col(PLACE))
+                .as(TASK),
+            col(PLACE),
+            col(TARGET),
+            col(KEY),
+            col(VALUE),
+            col(HEADERS));
+  }
+
+  /** Whether rows of this schema are those that were made here. */
+  static boolean fit(StructType schema) {
+    return Arrays.equals(schema.fieldNames(), NAMES);
+  }
+
+  /** A class of its own: a lambda is not found by every class loader that executors have. */
+  private static final class Choice implements UDF4<String, byte[], Integer, Long, Integer> {
+    private static final long serialVersionUID = 1L;
+
+    private final TargetPartitions targets;
+
+    Choice(TargetPartitions targets) {
+      this.targets = targets;
+    }
+
+    @Override
+    public Integer call(String topic, byte[] key, Integer partition, Long place) {
+      return targets.choose(topic, key, partition, place);
+    }
+  }
+
+  private static Column column(Set<String> given, String name, String type) {
+    return (given.contains(name) ? col("`" + name + "`") : lit(null)).cast(type).as(name);
+  }
+}

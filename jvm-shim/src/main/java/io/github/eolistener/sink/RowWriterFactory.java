@@ -1,0 +1,28 @@
+package io.github.eolistener.sink;
+
+import io.github.eolistener.kafka.JoinedTransaction;
+import io.github.eolistener.kafka.TargetPartitions;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.write.DataWriter;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
+
+/** Makes the writers of a batch in its tasks. */
+final class RowWriterFactory implements DataWriterFactory {
+  private static final long serialVersionUID = 1L;
+
+  private final JoinedTransaction transaction;
+  private final TargetPartitions targets;
+
+  RowWriterFactory(JoinedTransaction transaction, TargetPartitions targets) {
+    this.transaction = transaction;
+    this.targets = targets;
+  }
+
+  @Override
+  public DataWriter<InternalRow> createWriter(int partitionId, long taskId) {
+    TaskContext task = TaskContext.get();
+    int[] attempts = {partitionId, task.attemptNumber(), task.stageAttemptNumber()};
+    return new RowWriter(transaction, targets, attempts);
+  }
+}

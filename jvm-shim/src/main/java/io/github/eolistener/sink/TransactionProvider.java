@@ -1,0 +1,33 @@
+package io.github.eolistener.sink;
+
+import java.util.Map;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The format by which Python has Spark write the rows of a batch: append, with the option
+ * {@value #BATCH}, which is the name of a batch in {@link BatchWrites}. Not for users.
+ */
+public final class TransactionProvider implements TableProvider {
+  static final String BATCH = "batch";
+
+  /** Rows come with their schema; there is nothing to be read. */
+  @Override
+  public StructType inferSchema(CaseInsensitiveStringMap options) {
+    return new StructType();
+  }
+
+  @Override
+  public Table getTable(
+      StructType schema, Transform[] partitioning, Map<String, String> properties) {
+    return new TransactionTable(schema);
+  }
+
+  @Override
+  public boolean supportsExternalMetadata() {
+    return true;
+  }
+}

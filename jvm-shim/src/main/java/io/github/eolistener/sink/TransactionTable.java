@@ -1,0 +1,49 @@
+package io.github.eolistener.sink;
+
+import io.github.eolistener.protocol.RefusedException;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.StructType;
+
+/** What Spark takes a transaction for that rows are written to. */
+final class TransactionTable implements SupportsWrite {
+  private final StructType schema;
+
+  TransactionTable(StructType schema) {
+    this.schema = schema;
+  }
+
+  @Override
+  public String name() {
+    return "eo_listener_transaction";
+  }
+
+  @Override
+  @SuppressWarnings("deprecation") // later versions of Spark prefer columns(), which is made of it
+  public StructType schema() {
+    return schema;
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    return Set.of(TableCapability.BATCH_WRITE, TableCapability.ACCEPT_ANY_SCHEMA);
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    if (!RowColumns.fit(info.schema())) {
+      throw new RefusedException("these rows were not made by RowColumns");
+    }
+    BatchRows rows = BatchWrites.find(info.options().get(TransactionProvider.BATCH));
+    return new WriteBuilder() {
+      @Override
+      public Write build() {
+        return rows;
+      }
+    };
+  }
+}

@@ -1,0 +1,87 @@
+package io.github.eolistener.sink;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import io.github.eolistener.kafka.JoinedTransaction;
+import io.github.eolistener.kafka.TargetPartitions;
+import io.github.eolistener.protocol.CallArguments;
+import io.github.eolistener.protocol.RefusedException;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.unsafe.hash.Murmur3_x86_32;
+import org.junit.jupiter.api.DisplayName;
+import org.junit.jupiter.api.Test;
+
+class RowWriterTest {
+  // A producer of these would not open: whatever is sent fails.
+  private static final CallArguments GIVEN =
+      CallArguments.of(
+          "{\"batch\":\"b\",\"tasks\":2,\"topics\":[[\"t\",2]],\"transactionalId\":\"t\","
+              + "\"producerId\":1,\"epoch\":0,\"properties\":{\"bootstrap.servers\":\"hunter2\"}}");
+
+  private static Map<String, Object> written(int attempt, int stageAttempt, int target) {
+    RowWriter writer =
+        new RowWriter(
+            JoinedTransaction.of(GIVEN),
+            TargetPartitions.of(GIVEN),
+            new int[] {1, attempt, stageAttempt});
+    writer.write(new GenericInternalRow(new Object[] {0, 0L, target, null, new byte[0], null}));
+    Map<String, Object> report = ((TaskReport) writer.commit()).json();
+    writer.close();
+    return report;
+  }
+
+  @Test
+  @DisplayName("A later attempt, or one of a later attempt of the stage, sends nothing and says so")
+  void laterAttempts() {
+    Map<String, Object> again = written(1, 0, 0);
+    assertEquals(1, again.get("attempt"));
+    assertEquals(Map.of(), again.get("records"));
+    assertNull(again.get("error"));
+    assertNull(written(0, 1, 0).get("error"));
+    assertEquals(1, written(0, 1, 0).get("stageAttempt"));
+  }
+
+  @Test
+  @DisplayName("What Kafka's client refuses is reported, not thrown: Spark would try it again")
+  void reported() {
+    Map<String, Object> report = written(0, 0, 1);
+    assertEquals("_INVALID_ARG", ((Map<?, ?>) report.get("error")).get("code"));
+    assertFalse(report.toString().contains("hunter2"));
+  }
+
+  @Test
+  @DisplayName("Rows that can go nowhere are counted by their reason")
+  void refused() {
+    assertEquals(Map.of(-2, 1L), written(0, 0, -2).get("refused"));
+  }
+
+  @Test
+  @DisplayName("A batch is found by its name, begun once, and shows no property")
+  void batches() {
+    BatchWrites.open(GIVEN);
+    BatchRows found = BatchWrites.find("b");
+    assertFalse((found + found.description()).contains("hunter2"));
+    found.createBatchWriterFactory(() -> 2);
+    assertThrows(RefusedException.class, () -> found.createBatchWriterFactory(() -> 2));
+    assertEquals(2, BatchWrites.reports(GIVEN).get("tasks"));
+    BatchWrites.close(GIVEN);
+    assertThrows(RefusedException.class, () -> BatchWrites.find("b"));
+  }
+
+  @Test
+  @DisplayName("Spark's hash brings the partitions to all tasks alike")
+  void tasks() {
+    TaskKeys keys = new TaskKeys(7);
+    Set<Integer> found = new TreeSet<>();
+    for (int target = 0; target < 7; target++) {
+      found.add(Math.floorMod(Murmur3_x86_32.hashInt(keys.call(target, 0L), 42), 7));
+    }
+    assertEquals(Set.of(0, 1, 2, 3, 4, 5, 6), found);
+  }
+}

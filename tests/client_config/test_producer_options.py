@@ -1,0 +1,51 @@
+"""What of a writer's options tunes librdkafka's producer, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from eo_listener.client_config.producer_options import producer_properties
+from eo_listener.model.errors import SettingsError
+
+
+def test_what_both_clients_have() -> None:
+    """By the names of librdkafka."""
+    assert producer_properties(
+        {
+            "kafka.linger.ms": "20",
+            "kafka.compression.type": "zstd",
+            "kafka.max.request.size": "2000000",
+            "kafka.buffer.memory": "33554432",
+            "kafka.acks": "-1",
+            "kafka.enable.idempotence": "True",
+            "kafka.bootstrap.servers": "host:1",
+            "kafka.sasl.jaas.config": "secret",
+            "topic": "t",
+            "linger.ms": "7",
+        }
+    ) == {
+        "linger.ms": "20",
+        "compression.type": "zstd",
+        "message.max.bytes": "2000000",
+        "queue.buffering.max.kbytes": "32768",
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("kafka.acks", "1"),
+        ("kafka.enable.idempotence", "false"),
+        ("kafka.transactional.id", "mine"),
+        ("kafka.transaction.timeout.ms", "1"),
+        ("kafka.partitioner.class", "com.example.P"),
+        ("kafka.interceptor.classes", "com.example.I"),
+        ("kafka.value.serializer", "com.example.S"),
+        ("kafka.buffer.memory", "much"),
+    ],
+)
+def test_what_is_refused(option: str, value: str) -> None:
+    """By its name; its value is not quoted."""
+    with pytest.raises(SettingsError, match=option) as caught:
+        producer_properties({option: value})
+    assert "com.example" not in str(caught.value)

@@ -1,0 +1,38 @@
+"""What a producer of one batch does without a broker."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from eo_listener.kafka.batch_producer import BatchProducer
+from eo_listener.model.errors import KafkaError, SettingsError
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+def test_one_that_gave_up_is_closed() -> None:
+    """Else it would go on, and fence the next one of its id as soon as Kafka is back."""
+    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
+    with pytest.raises(KafkaError, match="init_transactions at"):
+        producer.take_over(0.2)
+    producer.leave()
+    with pytest.raises(RuntimeError, match="closed"):
+        producer._producer.poll(0)
+
+
+def test_a_call_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is waited for within bounds, and its producer is left alone: it may not be closed now."""
+    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
+    monkeypatch.setattr("eo_listener.kafka.batch_producer._MARGIN", 0.0)
+    with pytest.raises(KafkaError, match="waiting at"):
+        producer._bounded("waiting", lambda _: time.sleep(1), 0.1)
+    producer.leave()
+    assert producer._producer.poll(0) == 0
+
+
+def test_settings_that_cannot_be() -> None:
+    """Are refused when it is made."""
+    with pytest.raises(SettingsError, match="transaction"):
+        BatchProducer({**NOWHERE, "message.timeout.ms": "90000"}, "tx", transaction_timeout=60)

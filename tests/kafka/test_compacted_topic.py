@@ -1,0 +1,124 @@
+"""The newest value of each key of a topic, on a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Producer
+
+from eo_listener.devtools.broker import Broker
+from eo_listener.kafka.compacted_topic import CompactedTopic
+from eo_listener.model.errors import KafkaError
+from tests.topics import Topics, unique
+
+pytestmark = pytest.mark.kafka
+
+Topic = tuple[CompactedTopic, Topics]
+
+
+@pytest.fixture
+def made(broker: Broker) -> Iterator[Topic]:
+    """A topic of two partitions, from which records can be deleted."""
+    servers = broker.bootstrap_servers
+    with closing(CompactedTopic({"bootstrap.servers": servers}, unique("c"), timeout=20)) as topic:
+        assert topic.policy() is None
+        topic.create(2, {"cleanup.policy": "compact,delete"})
+        yield topic, Topics(servers)
+
+
+def append(
+    made: Topic, *records: tuple[str, str | None], partition: int = 0, commit: bool | None = None
+) -> Producer:
+    """Send records; in a transaction that is committed, aborted, or (None) in none."""
+    topic, topics = made
+    settings = {"bootstrap.servers": topics.servers, "log_level": "0"}
+    if commit is not None:
+        settings["transactional.id"] = unique("tx")
+    producer = Producer(settings)
+    if commit is not None:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    for key, value in records:
+        producer.produce(topic.topic, value, key, partition)
+    assert producer.flush(30) == 0
+    if commit is not None:
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    return producer
+
+
+def values(made: Topic) -> dict[str, str]:
+    """All that there is."""
+    reading = made[0].read(lambda key, value: True, wait=5.0)
+    assert not reading.pending
+    return {key.decode(): one.value.decode() for key, one in reading.values.items()}
+
+
+def test_the_newest_value_of_each_key(made: Topic) -> None:
+    """A null takes a key away, what was aborted never was; each reading goes on from the last."""
+    assert values(made) == {}
+    append(made, ("a", "1"), ("b", "1"), ("a", "2"))
+    append(made, ("c", "1"), partition=1)
+    assert values(made) == {"a": "2", "b": "1", "c": "1"}
+    append(made, ("a", "3"), ("b", None), commit=False)
+    append(made, ("c", "2"), partition=1, commit=True)
+    assert values(made) == {"a": "2", "b": "1", "c": "2"}
+    append(made, ("b", None), commit=True)
+    assert values(made) == {"a": "2", "c": "2"}
+
+
+def test_more_partitions(made: Topic) -> None:
+    """Those that are added are read too."""
+    append(made, ("a", "1"))
+    assert values(made) == {"a": "1"}
+    topic, topics = made
+    topics.widen(topic.topic, 4)
+    append(made, ("d", "1"), partition=3)
+    assert values(made) == {"a": "1", "d": "1"}
+
+
+def test_records_that_are_gone(made: Topic) -> None:
+    """Where the log now begins behind what was read, it is read from there, and not waited for."""
+    append(made, ("a", "1"))
+    append(made, ("c", "1"), partition=1)
+    assert values(made) == {"a": "1", "c": "1"}
+    append(made, ("b", "1"), ("a", "2"))
+    topic, topics = made
+    topics.forget_before(topic.topic, {0: 2})
+    assert values(made) == {"a": "2", "c": "1"}
+
+
+def test_a_topic_that_was_recreated(made: Topic) -> None:
+    """Nothing of the old one is remembered, though the new one has as many records."""
+    append(made, ("a", "1"))
+    assert values(made) == {"a": "1"}
+    topic, topics = made
+    topics.delete(topic.topic)
+    with pytest.raises(KafkaError, match="there is no topic"):
+        values(made)
+    topics.create_as(topic.topic, 2)
+    append(made, ("b", "1"))
+    assert values(made) == {"b": "1"}
+
+
+def test_an_open_transaction(made: Topic) -> None:
+    """It is in the way of those who ask for a key behind its beginning, and is named to them."""
+    topic, topics = made
+    append(made, ("a", "1"), ("b", "1"))
+    settings = {"bootstrap.servers": topics.servers, "transactional.id": unique("tx")}
+    producer = Producer({**settings, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic.topic, "open", "other", 0)
+    producer.flush(30)
+    append(made, ("a", "2"))
+    behind = topic.read(lambda key, _: key == b"a", wait=0.1)
+    (pending,) = behind.pending
+    assert (pending.key, pending.hidden) == (b"other", frozenset({b"a"}))
+    assert behind.values[b"a"].value == b"1"
+    assert not topic.read(lambda key, _: key == b"b", wait=0.0).pending
+    assert topic.count_after(lambda key, _: key == b"a", 0) == 1
+    producer.commit_transaction(30)
+    assert values(made) == {"a": "2", "b": "1", "other": "open"}
+    assert topic.count_after(lambda key, _: True, 0) == 0

@@ -1,0 +1,92 @@
+"""What the tests of the Kafka sink open, on the broker that all share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from eo_listener.devtools.broker import Broker
+from eo_listener.model.ledger import Applied, Entry, Head
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+from tests.sinks.kafka.frames import without_spark
+from tests.sinks.kafka.records import committed
+from tests.topics import Topics, unique
+
+TP = TopicPartition("flights", 0)
+
+
+@dataclass(kw_only=True)
+class Place:
+    """A target and a ledger of a test's own; sinks that are opened here are closed at its end."""
+
+    servers: str
+    topics: Topics
+    target: str
+    ledger: str
+    opened: ExitStack = field(default_factory=ExitStack)
+
+    def sink(self, topic: str | Sequence[str] | None = None, **more: Any) -> KafkaSink:
+        options: Mapping[str, str] = {
+            "kafka.bootstrap.servers": self.servers,
+            **more.pop("options", {}),
+        }
+        given = {"ledger_topic": self.ledger, **more}
+        sink = KafkaSink(options, topic or self.target, **given)
+        return self.opened.enter_context(closing(sink))
+
+    def values(self, topic: str | None = None, *, settle: float = 5.0) -> list[str]:
+        """What a reader under read_committed is shown."""
+        found = committed(self.servers, topic or self.target, settle=settle)
+        return sorted(one.value().decode() for one in found)
+
+
+@pytest.fixture
+def place(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """Where batches of Arrow tables are written to."""
+    without_spark(monkeypatch)
+    topics = Topics(broker.bootstrap_servers)
+    made = Place(
+        servers=broker.bootstrap_servers,
+        topics=topics,
+        target=topics.create("target", 2),
+        ledger=unique("ledger"),
+    )
+    with made.opened:
+        yield made
+
+
+def batch(
+    heads: Mapping[TopicPartition, Head], number: int = 0, *, size: int = 3, **more: Any
+) -> Entry:
+    """The entry of a batch of `size` offsets after `heads`."""
+    start = heads[TP].range.until if TP in heads else 0
+    return entry_of(heads, {TP: OffsetRange(start, start + size)}, batch_id=number, **more)
+
+
+def table(*values: str | None, **columns: Any) -> pa.Table:
+    """Rows of these values, with further columns."""
+    return pa.table({"value": pa.array(values, pa.string()), **columns})
+
+
+def write(sink: KafkaSink, number: int = 0, rows: pa.Table | None = None, **more: Any) -> Applied:
+    """Write the next batch, of one row where no others are given."""
+    entry = batch(sink.applied(QUERY), number, **more)
+    return put(sink, entry, table(f"row {number}") if rows is None else rows)
+
+
+def put(sink: KafkaSink, entry: Entry, rows: pa.Table) -> Applied:
+    """Write these."""
+    return sink.apply(rows, entry, plan_of(entry))
+
+
+def letters(place: Place, topic: str) -> list[dict[str, Any]]:
+    """The dead letters in a topic."""
+    return [json.loads(text) for text in place.values(topic)]

@@ -1,0 +1,270 @@
+"""Rows that executors write into the driver's transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eo_listener.devtools.broker import Broker
+from eo_listener.foreach_batch.exactly_once import exactly_once
+from eo_listener.kafka.batch_producer import FENCED, BatchProducer
+from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
+from eo_listener.model.errors import RetriableSinkError
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.sinks.kafka.batch_transaction import OpenTransaction, ProducerEpoch, refuse_changed
+from eo_listener.sinks.kafka.executor_writer import joining, task_reports
+from eo_listener.spark.jvm.row_writer import write_rows
+from tests.sinks.kafka.records import committed
+from tests.topics import Topics, unique
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+PASSWORD = "hunter2-is-secret"  # noqa: S105  # nobody's
+TASKS = 3
+
+
+class Try:
+    """A transaction of the driver, and tasks that join it."""
+
+    def __init__(self, spark: SparkSession, servers: str, partitions: int = 4) -> None:
+        self.spark = spark
+        self.servers = servers
+        self.topic = Topics(servers).create("joined", partitions)
+        self.partitions = partitions
+        self.compared = Topics(servers).create("compared", partitions)
+        self.ledger = Topics(servers).create("ledger", 1)
+        self.id = unique("transaction")
+        frame = spark.range(1)
+        properties = {
+            "bootstrap.servers": servers,
+            "sasl.jaas.config": PASSWORD,  # not read without SASL
+            "transaction.timeout.ms": "600000",
+        }
+        self.transactions: JavaTransactions = joining(frame, properties)
+        self.driver = self.take_over()
+        self.epoch = self.driver.identity(30)
+
+    def take_over(self) -> BatchProducer:
+        """A producer of the same transactional id."""
+        driver = BatchProducer(
+            {"bootstrap.servers": self.servers}, self.id, transaction_timeout=600, joined=True
+        )
+        driver.take_over(30)
+        driver.begin()
+        return driver
+
+    def write(
+        self, frame: Any, *, tasks: int = TASKS, batch: str = "", epoch: tuple[int, int] = (0, 0)
+    ) -> tuple[int, list[WrittenRows]]:
+        """Write it by tasks; what they report."""
+        batch = batch or unique("batch")
+        topics = [(self.topic, self.partitions)]
+        self.transactions.open_batch(
+            batch,
+            transactional_id=self.id,
+            producer=epoch if any(epoch) else self.epoch,
+            topics=topics,
+            tasks=tasks,
+        )
+        write_rows(frame, batch, topics=topics, tasks=tasks, columns=frame.columns, mark=None)
+        planned, reports = self.transactions.reports(batch)
+        return planned, list(reports)
+
+    def commit(self) -> None:
+        """Commit with a record of the driver's: without one librdkafka asks for no commit."""
+        self.driver.send(self.ledger, b"moved")
+        self.driver.flush(30)
+        self.driver.commit(30)
+
+    def read(self) -> dict[int, list[bytes]]:
+        """What a reader of committed records is shown, by partition."""
+        found: dict[int, list[bytes]] = {}
+        for message in committed(self.servers, self.topic):
+            found.setdefault(message.partition(), []).append(message.value())
+        return found
+
+
+@pytest.fixture
+def one(spark: SparkSession, broker: Broker) -> Iterator[Try]:
+    """A try on a topic of its own."""
+    made = Try(spark, broker.bootstrap_servers)
+    yield made
+    made.transactions.close()
+    made.driver.leave()
+
+
+def numbered(spark: SparkSession, rows: int, tasks: int = 5) -> Any:
+    """Rows with a key of ten, in the order of their ids, over several tasks."""
+    return spark.range(0, rows, 1, tasks).selectExpr(
+        "string(id % 10) AS key", "string(id) AS value"
+    )
+
+
+def test_rows_appear_with_the_commit_whole_and_in_their_old_order(one: Try) -> None:
+    """Nothing is shown before it; then each partition, of several tasks, in the order of ids."""
+    planned, reports = one.write(numbered(one.spark, 5000))
+    assert planned == TASKS
+    assert all(report.error is None for report in reports)
+    assert one.read() == {}
+    described = one.transactions.describe(one.id, 30)
+    assert described.state == "Ongoing"
+    assert (described.producer_id, described.epoch) == one.epoch
+    written = {tp for report in reports for tp in report.records}
+    assert described.partitions == written
+    one.commit()
+    found = one.read()
+    assert sorted(int(value) for values in found.values() for value in values) == [*range(5000)]
+    for number, values in found.items():
+        ids = [int(value) for value in values]
+        assert ids == sorted(ids)
+        counts = [one_.records.get(TopicPartition(one.topic, number)) for one_ in reports]
+        assert [count for count in counts if count] == [len(ids)]
+
+
+def test_a_row_names_its_partition_or_goes_by_its_key_as_in_kafka(one: Try) -> None:
+    """The same partition as librdkafka's own murmur2 for each key; headers and nulls arrive."""
+    frame = one.spark.sql(
+        "SELECT IF(id < 40, concat('key-', id), NULL) AS key,"
+        " IF(id = 41, NULL, string(id)) AS value, IF(id = 42, 3, NULL) AS partition,"
+        " array(struct(CAST('b' AS BINARY) AS value, 'a' AS key),"
+        " struct(CAST(NULL AS BINARY) AS value, 'c' AS key)) AS headers FROM range(50)"
+    )
+    _, reports = one.write(frame)
+    assert sum(sum(report.records.values()) for report in reports) == 50
+    for number in range(40):
+        one.driver.send(one.compared, str(number).encode(), key=f"key-{number}".encode())
+    one.commit()
+    sent = {message.key(): message for message in committed(one.servers, one.topic)}
+    for message in committed(one.servers, one.compared):
+        assert sent[message.key()].partition() == message.partition()
+        assert sent[message.key()].headers() == [("a", b"b"), ("c", None)]
+    found = one.read()
+    assert b"42" in found[3]
+    assert None in [value for values in found.values() for value in values]
+
+
+def test_rows_that_cannot_be_sent_are_counted_and_not_sent(one: Try) -> None:
+    """A partition that does not exist, a header without a key, a row that the transform marked."""
+    frame = one.spark.sql(
+        "SELECT string(id) AS value, IF(id = 0, 4, NULL) AS partition,"
+        " IF(id = 1, array(struct(CAST(NULL AS STRING) AS key, CAST('b' AS BINARY) AS value)),"
+        " NULL) AS headers FROM range(9)"
+    )
+    _, reports = one.write(frame)
+    refused: dict[int, int] = {}
+    for report in reports:
+        refused.update(report.refused)
+    assert refused == {-3: 1, -4: 1}
+    assert sum(sum(report.records.values()) for report in reports) == 7
+
+
+def test_a_batch_without_rows_is_one_task_or_all(one: Try) -> None:
+    """Spark may leave the shuffle out: then a task reports nothing, and sends nothing."""
+    planned, reports = one.write(one.spark.range(0).selectExpr("string(id) AS value"))
+    assert planned in (1, TASKS)
+    assert [report.records for report in reports] == [{}] * planned
+    assert len(task_reports(reports, planned=planned, tasks=TASKS)) == TASKS
+
+
+def test_tasks_of_an_older_epoch_are_refused(one: Try) -> None:
+    """A driver that took over has fenced them: each says so, and nothing of them is shown."""
+    older = one.epoch
+    newer = one.take_over()
+    _, reports = one.write(numbered(one.spark, 100), epoch=older)
+    errors = [failure("writing", report.error) for report in reports if report.error]
+    assert errors
+    assert all(error.code in FENCED for error in errors)
+    newer.send(one.ledger, b"moved")
+    newer.flush(30)
+    newer.commit(30)
+    newer.leave()
+    assert one.read() == {}
+
+
+def test_a_producer_that_was_closed_politely_shows_before_the_commit(one: Try) -> None:
+    """It has aborted what all tasks wrote; the transaction that is described has none of it."""
+    one.write(numbered(one.spark, 100))
+    jvm: Any = one.spark._jvm
+    root = jvm.io.github.eolistener
+    joined = json.dumps(
+        {
+            "properties": {"bootstrap.servers": one.servers},
+            "transactionalId": one.id,
+            "producerId": one.epoch[0],
+            "epoch": one.epoch[1],
+        }
+    )
+    told = root.kafka.JoinedTransaction.of(root.protocol.CallArguments.of(joined))
+    producer = root.kafka.JoinedProducer(told, unique("polite"))
+    target = jvm.org.apache.kafka.common.TopicPartition(one.topic, 0)
+    producer.send(target, None, bytearray(b"late"), None)
+    producer.flush()
+    inside = producer.getClass().getDeclaredField("producer")
+    inside.setAccessible(True)
+    inside.get(producer).close()
+    described = one.transactions.describe(one.id, 30)
+    assert TopicPartition(one.topic, 0) not in described.partitions
+    found = OpenTransaction(
+        state=described.state,
+        producer=ProducerEpoch(described.producer_id, described.epoch),
+        partitions=described.partitions,
+    )
+    with pytest.raises(RetriableSinkError, match="aborted"):
+        refuse_changed(found, ProducerEpoch(*one.epoch), [TopicPartition(one.topic, 0)])
+
+
+def test_no_secret_is_in_what_spark_shows_of_the_query(one: Try) -> None:
+    """Its plans, as the UI and the event log have them, name neither passwords nor servers."""
+    one.write(numbered(one.spark, 10))
+    store: Any = one.spark._jsparkSession.sharedState().statusStore()
+    found = store.executionsList()
+    plans = [found.apply(number).physicalPlanDescription() for number in range(found.size())]
+    ours = [plan for plan in plans if "eo_target" in plan]
+    assert ours
+    assert not [plan for plan in ours if PASSWORD in plan or one.servers in plan]
+
+
+def test_a_query_writes_its_batches_once_and_in_order(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """From Kafka to Kafka over several batches and a restart, with a column of random values."""
+    servers = broker.bootstrap_servers
+    topics = Topics(servers)
+    source, target = topics.create("source", 2), topics.create("target", 3)
+    sink = KafkaSink(
+        {"kafka.bootstrap.servers": servers},
+        target,
+        ledger_topic=unique("ledger"),
+        write_method="executors",
+    )
+    function = exactly_once(sink, transform=_randomly)
+    for round_ in range(2):
+        topics.fill(source, 300)
+        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
+        reader = reader.option("subscribe", source).option("startingOffsets", "earliest")
+        writer = reader.option("maxOffsetsPerTrigger", "250").load().writeStream
+        writer = writer.option("checkpointLocation", str(tmp_path / "c")).queryName("joined")
+        query = writer.foreachBatch(function).trigger(availableNow=True).start()
+        assert query.awaitTermination(120), round_
+    places = [json.loads(message.value()) for message in committed(servers, target)]
+    assert len(places) == 600
+    assert len({(one["p"], one["o"]) for one in places}) == 600
+    by_key: dict[tuple[bytes, int], list[int]] = {}
+    for message in committed(servers, target):
+        place = json.loads(message.value())
+        by_key.setdefault((message.key(), place["p"]), []).append(place["o"])
+    assert all(offsets == sorted(offsets) for offsets in by_key.values())
+    function.close()
+
+
+def _randomly(frame: Any) -> Any:
+    return frame.selectExpr(
+        "string(offset % 7) AS key",
+        "to_json(struct(partition AS p, offset AS o, rand() AS r)) AS value",
+    )

@@ -1,0 +1,164 @@
+"""What the sink's arguments may be, and what Kafka's errors become. Connects to nothing."""
+
+from __future__ import annotations
+
+import pickle
+import shlex
+from typing import Any
+
+import pytest
+
+from eo_listener.model.errors import (
+    EoListenerError,
+    KafkaError,
+    OutcomeUnknownError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+    SinkLockedError,
+)
+from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.sinks.kafka.errors import Explanation
+
+SERVERS = {"kafka.bootstrap.servers": "host:9092"}
+SECRET = "planted-secret"  # noqa: S105  # to be looked for where it may not be
+
+EXPLAIN = Explanation(
+    label="Kafka topic delays at host:9092",
+    servers="host:9092",
+    principal="User:al",
+    transactional_id="eo-listener/delays/flights",
+    topics=("delays", "dead"),
+    ledger="eo-ledger",
+    group="flights-group",
+    transaction_timeout=600,
+)
+
+
+def test_a_sink_has_a_key_and_a_label() -> None:
+    """The key is the topic's name, or those of all in order, or what the user says."""
+    sink = KafkaSink(SERVERS, "delays")
+    assert (sink.key, sink.label) == ("delays", "Kafka topic delays at host:9092")
+    assert KafkaSink(SERVERS, ["b", "a", "b"]).key == "a,b"
+    assert KafkaSink(SERVERS, ["b", "a"], name="both").key == "both"
+
+
+@pytest.mark.parametrize(
+    ("options", "topic", "more", "says"),
+    [
+        ({}, "t", {}, r"kafka\.bootstrap\.servers"),
+        ({"kafka.bootstrap.servers": "host:99999"}, "t", {}, "no valid port"),
+        (SERVERS, "", {}, "name of a topic"),
+        (SERVERS, [], {}, "no topic"),
+        (SERVERS, "a\nb", {}, "control character"),
+        (SERVERS, "t", {"dead_letters": "t"}, "not all different"),
+        (SERVERS, "eo-ledger", {}, "not all different"),
+        (SERVERS, "t", {"name": "a\0b"}, "control character"),
+        (SERVERS, "t", {"group": " g"}, "blank"),
+        (SERVERS, "t", {"write_method": "staging"}, "write_method"),
+        (SERVERS, "t", {"timeout": 0}, "timeout must be"),
+        (SERVERS, "t", {"transaction_timeout": float("nan")}, "transaction_timeout must be"),
+        (SERVERS, "t", {"max_dead_letters": -1}, "max_dead_letters"),
+        ({**SERVERS, "kafka.acks": "1"}, "t", {}, r"kafka\.acks"),
+    ],
+)
+def test_arguments_that_cannot_be(
+    options: dict[str, str], topic: Any, more: dict[str, Any], says: str
+) -> None:
+    """Are refused before anything is asked of Kafka."""
+    with pytest.raises(SettingsError, match=says):
+        KafkaSink(options, topic, **more)
+
+
+def test_secrets_are_not_shown() -> None:
+    """Neither by the sink nor by what it refuses; and options are read in any case."""
+    options = {
+        "Kafka.Bootstrap.Servers": "host:9092",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+        f'required username="al" password="{SECRET}";',
+    }
+    sink = KafkaSink(options, "delays")
+    assert SECRET not in repr(sink) + sink.label + repr(sink._access)
+    with pytest.raises(SettingsError) as caught:
+        KafkaSink({**options, "kafka.transactional.id": SECRET}, "delays")
+    assert SECRET not in str(caught.value) + repr(caught.value)
+
+
+def test_what_only_java_can_log_in_to() -> None:
+    """Is refused with the reason."""
+    options = {
+        **SERVERS,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "AWS_MSK_IAM",
+        "kafka.sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+    }
+    with pytest.raises(SettingsError, match="cannot be written to from Python"):
+        KafkaSink(options, "delays")
+
+
+def test_a_sink_travels() -> None:
+    """Spark Connect sends it to another process."""
+    sink = pickle.loads(pickle.dumps(KafkaSink(SERVERS, "delays", group="g")))  # noqa: S301  # ours
+    assert (sink.key, sink._group) == ("delays", "g")
+    sink.close()
+
+
+def error(code: str) -> KafkaError:
+    return KafkaError(f"sending records at host:9092 failed: {code}", code=code)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "says"),
+    [
+        ("_TRANSPORT", RetriableSinkError, "_TRANSPORT"),
+        ("_TIMED_OUT", RetriableSinkError, "_TIMED_OUT"),
+        ("NOT_COORDINATOR", RetriableSinkError, "NOT_COORDINATOR"),
+        ("CONCURRENT_TRANSACTIONS", RetriableSinkError, "CONCURRENT"),
+        ("NOT_ENOUGH_REPLICAS", RetriableSinkError, "REPLICAS"),
+        ("_AUTHENTICATION", SinkError, "_AUTHENTICATION"),
+        ("_SSL", SinkError, "_SSL"),
+        ("POLICY_VIOLATION", SinkError, "POLICY_VIOLATION"),
+        ("INVALID_TRANSACTION_TIMEOUT", SettingsError, "transaction_timeout=600"),
+        ("MSG_SIZE_TOO_LARGE", SettingsError, "max.message.bytes of delays, dead"),
+        ("TOPIC_AUTHORIZATION_FAILED", SinkError, "--operation Write --topic delays"),
+        ("GROUP_AUTHORIZATION_FAILED", SinkError, "--operation Read --group flights-group"),
+        (
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+            SinkError,
+            "--operation Write --operation Describe --transactional-id eo-listener/delays/flights",
+        ),
+        ("CLUSTER_AUTHORIZATION_FAILED", SinkError, "--operation Create --cluster"),
+    ],
+)
+def test_an_error_before_the_commit(code: str, kind: type[EoListenerError], says: str) -> None:
+    """Says whether it may pass, and if not what to do."""
+    translated = EXPLAIN.translated(error(code))
+    assert type(translated) is kind
+    assert says in str(translated)
+
+
+def test_rights_on_the_ledgers_topic() -> None:
+    """Are those that making, checking, reading and writing it need, by Kafka's own names."""
+    text = str(EXPLAIN.translated(error("TOPIC_AUTHORIZATION_FAILED")))
+    first = text.partition("cluster: ")[2].split("; ")[0]
+    words = shlex.split(first)
+    operations = [words[at + 1] for at, word in enumerate(words) if word == "--operation"]
+    assert operations == ["Read", "Write", "Create", "DescribeConfigs"]
+    assert words[-2:] == ["--topic", "eo-ledger"]
+
+
+def test_an_error_at_the_commit() -> None:
+    """Leaves it open what became of the batch."""
+    assert isinstance(EXPLAIN.unknown(error("_TIMED_OUT")), OutcomeUnknownError)
+
+
+def test_an_open_transaction_is_named() -> None:
+    """By its transactional id where that is known, else by how to find it."""
+    known = EXPLAIN.locked(3, 17, "eo-listener/a/b", 30)
+    assert isinstance(known, SinkLockedError)
+    assert "partition 3" in str(known)
+    assert "offset 17" in str(known)
+    assert "describe --transactional-id 'eo-listener/a/b'" in str(known)
+    assert "find-hanging --topic eo-ledger" in str(EXPLAIN.locked(3, 17, None, 30))

@@ -1,0 +1,358 @@
+"""What one transaction of a batch does and refuses, on a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from eo_listener.kafka import batch_producer
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.errors import (
+    ForeignWriterError,
+    OutcomeUnknownError,
+    PoisonRowError,
+    RetriableSinkError,
+    SettingsError,
+    SinkError,
+    SinkLockedError,
+)
+from eo_listener.model.ledger import Applied
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.kafka import KafkaSink, ledger
+from eo_listener.sinks.kafka.batch_transaction import TaskReport
+from eo_listener.sinks.kafka.transaction import BatchTransaction
+from eo_listener.sinks.kafka.write_methods import BegunTransaction
+from eo_listener.testing.faults import Killed, broken_off, hooked
+from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
+from tests.groups import positions
+from tests.sinks.kafka.conftest import TP, Place, batch, letters, put, table, write
+from tests.sinks.kafka.records import committed, is_settled
+
+pytestmark = pytest.mark.kafka
+
+
+@contextmanager
+def left_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kill a driver just before its commit: no request ends its transaction."""
+    with monkeypatch.context() as patch, broken_off("sink.ledger-moved"):
+        patch.setattr(BatchTransaction, "close", lambda self, failed: None)
+        yield
+
+
+def test_a_record_has_all_its_parts(place: Place) -> None:
+    """Key, headers and partition arrive as given; equal keys go together."""
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    rows = table(
+        "a",
+        "b",
+        None,
+        key=pa.array(["k", None, "k"]),
+        headers=pa.array(
+            [[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None, []], kind
+        ),
+        partition=pa.array([None, 1, None], pa.int32()),
+    )
+    assert write(place.sink(), rows=rows) == Applied(rows=3)
+    found = {one.value(): one for one in committed(place.servers, place.target)}
+    assert found[b"a"].headers() == [("h", b"1"), ("h", None)]
+    assert (found[b"b"].key(), found[b"b"].partition()) == (None, 1)
+    assert found[b"a"].partition() == found[None].partition()
+
+
+def test_several_topics(place: Place) -> None:
+    """A row goes to the topic that it names; an unknown one is no place for any."""
+    other = place.topics.create("other", 1)
+    sink = place.sink([place.target, other])
+    rows = table("a", "b", topic=pa.array([other, place.target]))
+    assert write(sink, rows=rows).rows == 2
+    assert (place.values(), place.values(other)) == (["b"], ["a"])
+    with pytest.raises(PoisonRowError, match="its topic is null"):
+        write(sink, 1, table("c", "d", topic=pa.array([other, None])))
+    assert (place.values(), place.values(other)) == (["b"], ["a"])
+
+
+def test_a_predecessor_that_died_is_ended(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a driver left open is aborted by the next one, whose `applied` does not wait for it."""
+    first = place.sink()
+    write(first)
+    entry = batch(first.applied(QUERY), 1)
+    with left_open(monkeypatch), pytest.raises(Killed):
+        put(first, entry, table("lost"))
+    second = place.sink()
+    assert second.applied(QUERY) == heads_of(batch({}))
+    assert second.moved_by("query-1") == {(second.key, QUERY): heads_of(batch({}))}
+    assert place.values(settle=0) == ["row 0"]
+    put(second, entry, table("again"))
+    assert place.values() == ["again", "row 0"]
+    assert second.applied(QUERY) == heads_of(entry)
+
+
+@pytest.mark.parametrize("point", ["sink.fenced", "sink.copying", "sink.ledger-moved"])
+def test_a_suspended_driver_is_fenced(place: Place, point: str) -> None:
+    """A driver that goes on after its successor's commit has written nothing, and says why."""
+    zombie, successor = place.sink(), place.sink()
+    entry = batch({}, run_id="zombie")
+    later = batch({}, run_id="successor")
+    zombie.applied(QUERY)
+
+    def overtake(name: str) -> None:
+        if name == point:
+            with hooked(lambda _: None):
+                put(successor, later, table("successor"))
+
+    with hooked(overtake), pytest.raises(ForeignWriterError):
+        put(zombie, entry, table("zombie"))
+    assert place.values() == ["successor"]
+    assert zombie.applied(QUERY) == heads_of(later)
+
+
+class Joined:
+    """A writer whose rows another producer might send too; it sends one, and fails."""
+
+    joined = True
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+
+    def prepare(self) -> int:
+        return 1
+
+    def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
+        begun.producer.send(self.topic, b"given up")
+        begun.producer.flush()
+        raise PoisonRowError("a row is not sent")
+
+    def describe(self, begun: BegunTransaction, /) -> None:
+        del begun
+
+    def close(self) -> None:
+        pass
+
+
+def test_no_reader_waits_for_a_try_that_has_failed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction is ended at once, whoever may send in it, and not by its time-out."""
+    sink = place.sink()
+    write(sink)
+    monkeypatch.setattr(KafkaSink, "_writer", lambda self, frame, plan: Joined(place.target))
+    with pytest.raises(PoisonRowError):
+        write(sink, 1)
+    assert is_settled(place.servers, place.target)
+    assert place.values(settle=0) == ["row 0"]
+
+
+def test_a_driver_fenced_in_its_commit_finds_out(place: Place) -> None:
+    """Where the successor came before the commit, nothing of it is there."""
+    zombie, successor = place.sink(), place.sink()
+    zombie.applied(QUERY)
+    transactional_id = f"eo-listener/{place.target}/{QUERY}"
+
+    def overtake(name: str) -> None:
+        if name == "sink.ledger-moved":
+            settings = {"bootstrap.servers": place.servers, "transactional.id": transactional_id}
+            Producer({**settings, "log_level": 0}).init_transactions(30)
+
+    with hooked(overtake), pytest.raises(ForeignWriterError, match="another producer") as caught:
+        put(zombie, batch({}), table("zombie"))
+    assert transactional_id in str(caught.value)
+    assert (place.values(), successor.applied(QUERY)) == ([], {})
+
+
+def test_a_commit_that_was_not_confirmed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is neither done nor not done: the ledger says which."""
+    sink = place.sink()
+    entry = batch(sink.applied(QUERY))
+
+    def lose(point: str) -> None:
+        if point == "sink.commit-sent":
+            monkeypatch.setattr(batch_producer, "_MARGIN", -30.0)
+
+    with hooked(lose), pytest.raises(OutcomeUnknownError, match="not confirmed"):
+        put(sink, entry, table("a"))
+    assert sink.applied(QUERY) == heads_of(entry)
+    assert place.values() == ["a"]
+
+
+def test_another_querys_open_transaction(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps nobody from reading who has nothing behind it; else it is waited for, and named."""
+    monkeypatch.setattr(ledger, "PARTITIONS", 1)
+    sink = place.sink(timeout=2)
+    write(sink)
+    with left_open(monkeypatch), pytest.raises(Killed):
+        put(place.sink(), batch({}, query="it's dead"), table("lost"))
+    heads = sink.applied(QUERY)
+    assert heads == heads_of(batch({}))
+    put(sink, batch(heads, 1), table("row 1"))  # commits behind it
+    with pytest.raises(SinkLockedError) as caught:
+        sink.applied(QUERY)
+    text = str(caught.value)
+    assert f"eo-listener/{place.target}/it%27s%20dead" in text
+    assert "kafka-transactions" in text
+    put(place.sink(), batch({}, query="it's dead"), table("ended"))
+    assert sink.applied(QUERY) == heads_of(batch(heads, 1))
+
+
+def test_a_ledger_topic_that_was_recreated(place: Place) -> None:
+    """Its heads are gone, and not remembered."""
+    sink = place.sink()
+    write(sink)
+    assert sink.applied(QUERY)
+    place.topics.delete(place.ledger)
+    assert sink.applied(QUERY) == {}
+
+
+def test_a_ledger_topic_of_another_policy(place: Place) -> None:
+    """Is refused, and left as it is."""
+    place.topics.create_as(place.ledger, 1)
+    with pytest.raises(SettingsError, match=r"cleanup\.policy=delete"):
+        place.sink().applied(QUERY)
+
+
+def test_a_ledger_topic_is_not_made_against_the_users_will(place: Place) -> None:
+    """With the command that makes it."""
+    with pytest.raises(SettingsError, match="create=False") as caught:
+        place.sink(create=False).applied(QUERY)
+    assert f"--topic {place.ledger} --config cleanup.policy=compact" in str(caught.value)
+
+
+def test_a_foreign_record_in_the_ledger(place: Place) -> None:
+    """Is an error: what cannot be read may be a head."""
+    sink = place.sink()
+    write(sink)
+    producer = Producer({"bootstrap.servers": place.servers, "log_level": 0})
+    producer.produce(place.ledger, b"{}", b"mine")
+    producer.flush(10)
+    with pytest.raises(SinkError, match="something else than a ledger"):
+        sink.applied(QUERY)
+
+
+def test_a_topic_that_is_missing(place: Place) -> None:
+    """Nothing is made, and nothing waited for."""
+    sink = place.sink("nosuch")
+    with pytest.raises(SettingsError, match="no topic nosuch"):
+        write(sink)
+    assert sink.applied(QUERY) == {}
+
+
+@pytest.mark.parametrize("change", ["recreated", "widened"])
+def test_a_topic_that_changes_in_the_middle(place: Place, change: str) -> None:
+    """The batch is not committed: records went to a topic, or partitions, of another layout."""
+    sink = place.sink()
+    entry = batch(sink.applied(QUERY))
+
+    def alter(name: str) -> None:
+        if name == "sink.rows-written" and change == "widened":
+            place.topics.widen(place.target, 5)
+        elif name == "sink.rows-written":
+            place.topics.delete(place.target)
+            place.topics.create_as(place.target, 2)
+
+    with (
+        hooked(alter),
+        pytest.raises(RetriableSinkError, match="while the batch was being written"),
+    ):
+        put(sink, entry, table("a"))
+    put(sink, entry, table("again"))
+    assert place.values() == ["again"]
+
+
+def test_a_record_that_is_too_large(place: Place) -> None:
+    """The client refuses it alone, the broker the whole batch; both name what is to be set."""
+    rows = table("x" * 1_100_000, "b")
+    with pytest.raises(PoisonRowError, match=r"kafka\.max\.request\.size"):
+        write(place.sink(), rows=rows)
+    sink = place.sink(options={"kafka.max.request.size": "3000000"})
+    with pytest.raises(SettingsError, match=r"max\.message\.bytes"):
+        write(sink, rows=rows)
+    assert (place.values(), sink.applied(QUERY)) == ([], {})
+    write(sink)
+    assert place.values() == ["row 0"]
+
+
+def test_a_transaction_timeout_that_brokers_refuse(place: Place) -> None:
+    """Names the argument and the brokers' setting."""
+    with pytest.raises(SettingsError, match="transaction_timeout=100000") as caught:
+        write(place.sink(transaction_timeout=100_000))
+    assert "transaction.max.timeout.ms" in str(caught.value)
+
+
+def test_a_transaction_that_was_outlived(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka answers as if a successor had come; what is named is the time-out."""
+    sink = place.sink(transaction_timeout=20)
+    entry = batch(sink.applied(QUERY))
+
+    def overtake(name: str) -> None:
+        if name == "sink.ledger-moved":
+            settings = {"bootstrap.servers": place.servers, "log_level": 0}
+            transactional_id = f"eo-listener/{place.target}/{QUERY}"
+            Producer({**settings, "transactional.id": transactional_id}).init_transactions(30)
+            monkeypatch.setattr(batch_producer.BatchProducer, "outlived", True)
+
+    with hooked(overtake), pytest.raises(SinkError, match="longer than transaction_timeout=20 s"):
+        put(sink, entry, table("a"))
+    assert (place.values(), sink.applied(QUERY)) == ([], {})
+
+
+def test_dead_letters(place: Place) -> None:
+    """Rows that cannot be sent are in their topic, in the same transaction, and counted."""
+    dead = place.topics.create("dead", 1)
+    sink = place.sink(dead_letters=dead, max_dead_letters=2)
+    rows = table(
+        "a",
+        "b",
+        "x" * 1_100_000,
+        partition=pa.array([None, 7, None], pa.int32()),
+        eo_poison=pa.array([None, None, None], pa.string()),
+    )
+    assert write(sink, rows=rows) == Applied(rows=1, dead_letters=2)
+    assert place.values() == ["a"]
+    found = letters(place, dead)
+    assert {one["reason"] for one in found} == {
+        f"its partition is 7, and topic {place.target} has 2",
+        "it is larger than kafka.max.request.size (1,000,000 bytes by default)",
+    }
+    assert {(one["query"], one["batch_id"]) for one in found} == {(QUERY, 0)}
+    marked = table("c", "d", "e", eo_poison=pa.array(["bad"] * 3))
+    with pytest.raises(PoisonRowError, match="max_dead_letters=2"):
+        write(sink, 1, marked)
+    assert (place.values(), len(letters(place, dead))) == (["a"], 2)
+
+
+def test_a_group_moves_with_the_batch(place: Place) -> None:
+    """Its offsets are committed or not as the rows are, with the listener's own metadata."""
+    source = place.topics.create("source", 2)
+    group = f"group-of-{source}"
+    sink = place.sink(group=group)
+    ranges = {
+        TopicPartition(source, 0): OffsetRange(0, 5),
+        TopicPartition(source, 1): OffsetRange(0, 0),
+    }
+    entry = entry_of({}, ranges, topic_id=None)
+    sink.applied(QUERY)
+    with broken_off("sink.ledger-moved"), pytest.raises(Killed):
+        put(sink, entry, table("a"))
+    assert positions(place.servers, group) == {}
+    put(sink, entry, table("a"))
+    held = positions(place.servers, group)
+    assert {tp: one.offset for tp, one in held.items()} == {
+        tp: offset_range.until for tp, offset_range in ranges.items()
+    }
+    written = CommitMetadata.parse(held[TopicPartition(source, 0)].metadata)
+    assert written is not None
+    assert (written.name, written.batch_id) == (QUERY, 0)
+
+
+def test_a_group_of_another_cluster(place: Place) -> None:
+    """A source that the target's cluster does not have is refused before anything is sent."""
+    source = place.topics.create("source", 1)
+    sink = place.sink(group="mine")
+    for tp in (TopicPartition(source, 0), TP):  # another id than the entry's; no such topic
+        entry = entry_of({}, {tp: OffsetRange(0, 5)})
+        with pytest.raises(SettingsError, match="on another cluster"):
+            put(sink, entry, table("a"))
+    assert place.values() == []
