@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from eo_listener.model.errors import ForeignWriterError, FormatError
 from eo_listener.model.ledger import FORMAT, BatchVerdict, Entry, Head, LedgerKey, Move
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.foreign_writer import ledger_changed
 
 HEADS: Final = "eo_ledger"
 HISTORY: Final = "eo_ledger_history"
@@ -22,7 +23,6 @@ KEPT_BATCHES: Final = 1000
 """How many batches of a sink and query the history holds at least."""
 
 _PRUNE_EVERY = 100
-_SHOWN = 3
 
 
 class Statement(NamedTuple):
@@ -258,35 +258,13 @@ def moved(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition,
     return found
 
 
-def foreign_writer(
-    label: str, entry: Entry, there: Mapping[TopicPartition, LedgerRow]
+def rows_changed(
+    label: str, entry: Entry, rows: Mapping[TopicPartition, LedgerRow]
 ) -> ForeignWriterError:
-    """Say that `entry` does not fit what is now in the ledger of the sink `label`."""
-    heads = {tp: there[tp].head if tp in there else None for tp in entry.moves}
-    # Where the entry was refused at its end, it has moved all others itself, which needs no report.
-    wrong = [
-        tp
-        for tp, move in entry.moves.items()
-        if heads[tp] != move.found and heads[tp] != entry.head(tp)
-    ] or list(entry.moves)
-    shown = "; ".join(_who(tp, there.get(tp)) for tp in wrong[:_SHOWN])
-    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-    return ForeignWriterError(
-        f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: the ledger of "
-        f"{entry.query!r} has changed since this run read it ({shown}{more})",
-        ranges={tp: entry.moves[tp].range for tp in wrong},
-        cause="another driver writes under the same name: a newer one took over, or an older one "
-        "still runs",
-        fix="Let only one of them run; if both are wanted, give each a name of its own: "
-        'exactly_once(..., name="...")',
-    )
-
-
-def _who(tp: TopicPartition, there: LedgerRow | None) -> str:
-    if there is None:
-        return f"{tp} is not there"
-    head = there.head
-    return (
-        f"{tp} is at {head.range.until}, moved by run {head.run_id} in batch {head.batch_id} "
-        f"at {there.moved_at}"
+    """Say which of `rows`, those that the ledger has now, are not what `entry` has found."""
+    return ledger_changed(
+        label,
+        entry,
+        {tp: row.head for tp, row in rows.items()},
+        {tp: row.moved_at for tp, row in rows.items()},
     )

@@ -1,4 +1,4 @@
-"""The ledger's SQL: what SQLite makes of it, and the words about another driver."""
+"""The SQL of the ledger, as SQLite runs it, and the error for heads that it finds changed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from eo_listener.model.errors import FormatError
 from eo_listener.model.ledger import Entry, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_sql import (
-    LedgerRow,
     LedgerSql,
-    foreign_writer,
     moved,
     read_ledger_row,
+    rows_changed,
 )
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 
@@ -172,7 +171,7 @@ def test_the_other_driver_is_named(connection: sqlite3.Connection) -> None:
     }
     seen = heads_of(entry_of({}, {TP: OffsetRange(0, 3), gone: OffsetRange(0, 3)}))
     entry = entry_of(seen, {TP: OffsetRange(3, 9), gone: OffsetRange(3, 9)}, batch_id=8)
-    error = foreign_writer("the table", entry, there)
+    error = rows_changed("the table", entry, there)
     for part in (
         "flights-0 is at 5, moved by run run-2 in batch 7 at 2026-11-21",
         "batch 8",
@@ -180,21 +179,3 @@ def test_the_other_driver_is_named(connection: sqlite3.Connection) -> None:
     ):
         assert part in str(error)
     assert error.ranges == {TP: OffsetRange(3, 9), gone: OffsetRange(3, 9)}
-
-
-def test_only_what_does_not_fit_is_reported() -> None:
-    """Neither what stands as it was found, nor what this entry has moved itself."""
-    ours, found, moved_on, gone = (TopicPartition("flights", number) for number in range(4))
-    seen = heads_of(entry_of({}, dict.fromkeys((ours, found, moved_on, gone), OffsetRange(0, 3))))
-    entry = entry_of(seen, dict.fromkeys(seen, OffsetRange(3, 9)), batch_id=8)
-    there = seen | {ours: entry.head(ours), moved_on: replace(seen[moved_on], batch_id=5)}
-    standings = {tp: LedgerRow(tp, head, "now") for tp, head in there.items() if tp != gone}
-    error = foreign_writer("the table", entry, standings)
-    assert error.ranges == {moved_on: OffsetRange(3, 9), gone: OffsetRange(3, 9)}
-    assert (
-        "(flights-2 is at 3, moved by run run-1 in batch 5 at now; flights-3 is not there)"
-        in str(error)
-    )
-    fitting = {tp: LedgerRow(tp, entry.head(tp), "now") for tp in seen}
-    assert foreign_writer("the table", entry, fitting).ranges.keys() == seen.keys()
-    assert "; and 1 more)" in str(foreign_writer("the table", entry, {}))

@@ -9,13 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from eo_listener.model.errors import (
-    ForeignWriterError,
-    RetriableSinkError,
-    few,
-)
+from eo_listener.model.errors import RetriableSinkError, few
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import TopicPartition
+from eo_listener.sinks.foreign_writer import ledger_changed
 
 ONGOING = "Ongoing"
 
@@ -120,18 +117,8 @@ def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: i
 
 def refuse_moved(entry: Entry, heads: Mapping[TopicPartition, Head], *, label: str) -> None:
     """Raise ForeignWriterError where the ledger is not as the entry has found it."""
-    moved = [tp for tp, move in entry.moves.items() if heads.get(tp) != move.found]
-    if moved:
-        shown = few(f"{tp}: {_who(heads.get(tp))}" for tp in moved)
-        raise ForeignWriterError(
-            f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: the ledger "
-            f"of {entry.query!r} has changed since this run read it ({shown})",
-            ranges={tp: entry.moves[tp].range for tp in moved},
-            cause="another driver writes under the same name: a newer one took over, or an older "
-            "one still runs",
-            fix="Let only one of them run; if both are wanted, give each a name of its own: "
-            'exactly_once(..., name="...")',
-        )
+    if any(heads.get(tp) != move.found for tp, move in entry.moves.items()):
+        raise ledger_changed(label, entry, heads)
 
 
 def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
@@ -181,7 +168,3 @@ def refuse_changed(
         cause="another driver took over, the transaction has outlived its time-out, or a task has "
         "aborted it",
     )
-
-
-def _who(head: Head | None) -> str:
-    return "nothing" if head is None else f"{head.range} of run {head.run_id}"

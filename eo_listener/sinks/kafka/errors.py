@@ -19,6 +19,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.kafka_errors import NO_TOPIC, PASSING
 from eo_listener.model.ledger import Entry
+from eo_listener.sinks.foreign_writer import foreign_writer
 
 _PASSING: Final = (
     PASSING
@@ -95,14 +96,8 @@ class Explanation:
 
     def fenced(self, entry: Entry) -> ForeignWriterError:
         """Another producer has taken the transactional id."""
-        return ForeignWriterError(
-            f"batch {entry.batch_id} of run {entry.run_id} was not written to {self.label}: "
-            f"another producer has taken over transactional id {self.transactional_id!r}",
-            ranges={tp: move.range for tp, move in entry.moves.items()},
-            cause="another driver writes under the same name: a newer one took over",
-            fix="Let only one of them run; if both are wanted, give each a name of its own: "
-            'exactly_once(..., name="...")',
-        )
+        found = f"another producer has taken over transactional id {self.transactional_id!r}"
+        return foreign_writer(self.label, entry, found, entry.moves)
 
     def unknown(self, error: KafkaError) -> OutcomeUnknownError:
         """The commit was not confirmed."""

@@ -17,10 +17,10 @@ from eo_listener.sinks.ledger_sql import (
     LedgerRow,
     LedgerSql,
     Statement,
-    foreign_writer,
     moved,
     quoted,
     read_ledger_row,
+    rows_changed,
 )
 from eo_listener.sinks.postgres.catalog import identifier, making, run
 from eo_listener.sinks.postgres.ledger_arrays import LedgerArrays
@@ -146,7 +146,7 @@ class Ledger:
         """Raise ForeignWriterError where the heads are not what `entry` has found."""
         found = sum(move.found is not None for move in entry.moves.values())
         if answer.fetchone() != (found, found):
-            raise foreign_writer(self.label, entry, self.read(link, entry.query))
+            raise rows_changed(self.label, entry, self.read(link, entry.query))
 
     def move(self, link: Connection, entry: Entry, *, rows: int) -> None:
         """Move the heads by compare-and-set, and write the history, in one round trip.
@@ -164,7 +164,7 @@ class Ledger:
                 run(link, due)
         new = sum(move.found is None for move in entry.moves.values())
         if (made.rowcount, changed.rowcount) != (new, len(entry.moves) - new):
-            raise foreign_writer(self.label, entry, self.read(link, entry.query))
+            raise rows_changed(self.label, entry, self.read(link, entry.query))
         reached("sink.ledger-moved")
 
     def _heads(self, query: str, only: TopicPartition | None = None) -> Statement:

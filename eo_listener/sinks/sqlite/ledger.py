@@ -11,9 +11,9 @@ from eo_listener.sinks.ledger_sql import (
     HEADS,
     LedgerRow,
     LedgerSql,
-    foreign_writer,
     moved,
     read_ledger_row,
+    rows_changed,
 )
 from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of
 
@@ -87,4 +87,4 @@ class Ledger:
 
     def foreign_writer(self, connection: Connection, entry: Entry) -> ForeignWriterError:
         """Say by what is in the ledger why `entry` could not move it."""
-        return foreign_writer(self.label, entry, self.read(connection, entry.query))
+        return rows_changed(self.label, entry, self.read(connection, entry.query))

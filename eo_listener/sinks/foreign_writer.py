@@ -1,0 +1,57 @@
+"""The error for a ledger that another driver has written to: one text for all sinks. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from eo_listener.model.errors import ForeignWriterError
+from eo_listener.model.ledger import Entry, Head
+from eo_listener.model.offsets import TopicPartition
+
+_SHOWN: Final = 3
+_NO_TIMES: Final[Mapping[TopicPartition, str]] = MappingProxyType({})
+
+
+def foreign_writer(
+    label: str, entry: Entry, found: str, partitions: Collection[TopicPartition]
+) -> ForeignWriterError:
+    """Say that nothing of `entry` was written to the sink `label`, and by what that was `found`."""
+    return ForeignWriterError(
+        f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: {found}",
+        ranges={tp: entry.moves[tp].range for tp in partitions},
+        cause="another driver writes under the same name: a newer one took over, or an older one "
+        "still runs",
+        fix="Let only one of them run; if both are wanted, give each a name of its own: "
+        'exactly_once(..., name="...")',
+    )
+
+
+def ledger_changed(
+    label: str,
+    entry: Entry,
+    heads: Mapping[TopicPartition, Head],
+    moved_at: Mapping[TopicPartition, str] = _NO_TIMES,
+) -> ForeignWriterError:
+    """Say which of `heads`, those that the ledger has now, are not what `entry` has found.
+
+    `moved_at` has the times of their last moves, where the store keeps them.
+    """
+    # Where the entry was refused at its end, it has moved all others itself, which needs no report.
+    wrong = [
+        tp
+        for tp, move in entry.moves.items()
+        if heads.get(tp) != move.found and heads.get(tp) != entry.head(tp)
+    ] or list(entry.moves)
+    shown = "; ".join(_moved(tp, heads.get(tp), moved_at.get(tp)) for tp in wrong[:_SHOWN])
+    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    found = f"the ledger of {entry.query!r} has changed since this run read it ({shown}{more})"
+    return foreign_writer(label, entry, found, wrong)
+
+
+def _moved(tp: TopicPartition, head: Head | None, moved_at: str | None) -> str:
+    if head is None:
+        return f"{tp} is not there"
+    who = f"{tp} is at {head.range.until}, moved by run {head.run_id} in batch {head.batch_id}"
+    return who if moved_at is None else f"{who} at {moved_at}"
