@@ -97,6 +97,7 @@ bench: $(STAMP) $(SHIM) ## short benchmarks, under 10 minutes; results in benchm
 	@$(BIN)/python -m benchmarks.cluster 1 48000
 	@$(BIN)/python -m benchmarks.guard
 	@$(BIN)/python -m benchmarks.fixed_cost 5 1 100 1000
+	@$(BIN)/python -m benchmarks.kafka_sink 1 400000 100000
 
 bench-full: $(STAMP) $(SHIM) ## long ones, an hour on an idle machine
 	@$(BIN)/python -m benchmarks 25
@@ -107,6 +108,8 @@ bench-full: $(STAMP) $(SHIM) ## long ones, an hour on an idle machine
 	@$(BIN)/python -m benchmarks.committer
 	@$(BIN)/python -m benchmarks.guard
 	@$(BIN)/python -m benchmarks.fixed_cost
+	@$(BIN)/python -m benchmarks.kafka_sink 10
+	@$(BIN)/python -m benchmarks.kafka_latency 5
 
 lock: needs ## renew requirements/dev.lock
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv

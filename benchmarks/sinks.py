@@ -200,7 +200,7 @@ class Bench:
         self._sqlite.close()
 
 
-def session(jar: Path, master: str = "local[2]") -> SparkSession:
+def session(jar: Path | None = None, master: str = "local[2]") -> SparkSession:
     """Memory enough for the cached rows; executors of their own find this package."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = (
@@ -213,8 +213,9 @@ def session(jar: Path, master: str = "local[2]") -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.jars", str(jar))
     )
+    if jar is not None:
+        builder = builder.config("spark.jars", str(jar))
     return configure(builder).getOrCreate()
 
 

@@ -1,0 +1,254 @@
+"""Kafka to Kafka exactly once, beside Spark's own Kafka sink (B4a, B4b, B4c).
+
+    python -m benchmarks.kafka_sink [BATCHES] [ROWS OF 100 BYTES] [ROWS OF 1,000 BYTES]
+
+The rows of each batch are cached. Then `KafkaSink`, through `exactly_once` with guard and ledger,
+and Spark's own sink write them in turns, each to a topic of its own with four partitions; every
+other batch in the opposite order. Reported are the medians of the paired ratios of rows a second,
+with a bootstrap 95 % interval. Spark's sink with the same settings writes each batch first and
+last: both are a pair as well (A/A), which tells how far the machine can be trusted, and their mean
+is what the others are compared with. B4c are batches without rows, in ms, and where their time
+goes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal
+
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.ratios import Ratio, environment, keep, print_table
+from benchmarks.sinks import session
+from eo_listener.devtools.broker import DEFAULT, Broker
+from eo_listener.foreach_batch.exactly_once import exactly_once
+from eo_listener.model import fault_points
+from eo_listener.sinks.kafka import KafkaSink
+from tests.sinks.kafka.records import committed
+from tests.topics import Topics
+
+PARTITIONS: Final = 4
+WARM: Final = 2  # batches that do not count
+EMPTY: Final = 10  # batches without rows
+TUNED: Final = {"kafka.linger.ms": "20", "kafka.batch.size": "131072"}
+
+OURS = "KafkaSink, executors"
+DRIVER = "KafkaSink, driver"
+SPARK = "Spark's sink, the same settings"
+DEFAULTS = "Spark's sink, its defaults"
+AGAIN = "Spark's sink, once more"
+# name, ours, the others, of which the mean counts, target
+PAIRS = (
+    ("A/A: Spark's sink twice", AGAIN, (SPARK,), None),
+    ("B4a: executors / Spark's sink, the same settings", OURS, (SPARK, AGAIN), 0.9),
+    ("B4a: driver / Spark's sink, the same settings", DRIVER, (SPARK, AGAIN), 0.5),
+    ("B4b: executors / Spark's sink, its defaults", OURS, (DEFAULTS,), None),
+)
+STEPS: Final = {  # what has been done when a fault point is reached
+    "batch.planned": "Spark and Kafka asked for the plan",
+    "batch.judged": "ledger read, batch judged",
+    "sink.fenced": "initTransactions",
+    "sink.ledger-read": "ledger read once more",
+    "sink.begun": "target topics described, transaction begun",
+    "sink.copying": "tasks given the transaction",
+    "sink.rows-written": "Spark's job",
+    "sink.ledger-moved": "ledger's record sent",
+    "sink.commit-sent": "transaction and topics described",
+    "sink.committed": "committed",
+    "batch.applied": "producer closed",
+}
+Write = Callable[[DataFrame, int], None]
+Times = defaultdict[str, list[float]]
+
+
+class Bench:
+    """Writes each batch of a query by every arm."""
+
+    def __init__(self, servers: str, batches: int, rows: int, size: int, console: Console) -> None:
+        self._servers, self._rows, self._size = servers, rows, size
+        self._full = WARM + batches
+        self._console = console
+        self.source = f"source-{size}"
+        self.batches = self._full + 1 + EMPTY
+        arms: dict[str, Write] = {
+            SPARK: self._spark(self._topic("spark"), TUNED),
+            OURS: self._sink(self._topic("executors"), "executors"),
+            DRIVER: self._sink(self._topic("driver"), "driver"),
+            DEFAULTS: self._spark(self._topic("defaults"), {}),
+        }
+        self._arms = {**arms, AGAIN: arms[SPARK]}
+        self.seconds: Times = defaultdict(list)
+        self.empty: Times = defaultdict(list)  # ms
+        self.steps: Times = defaultdict(list)  # ms
+
+    def fill(self) -> None:
+        """One record of each partition a batch; each becomes many rows."""
+        Topics(self._servers).create_as(self.source, PARTITIONS)
+        producer = Producer({"bootstrap.servers": self._servers})
+        for number in range(self.batches * PARTITIONS):
+            producer.produce(self.source, b"x", partition=number % PARTITIONS)
+        assert producer.flush(60) == 0
+
+    def batch(self, frame: DataFrame, number: int) -> None:
+        """What foreachBatch calls."""
+        rows = frame.selectExpr(f"explode(sequence(1, {self._rows // PARTITIONS})) AS number")
+        value = f"lpad(string(number), {self._size}, '0') AS value"
+        cached = rows.selectExpr("string(number % 1000) AS key", value).persist()
+        try:
+            if number < self._full:
+                assert cached.count() == self._rows
+                self._measure(cached, number)
+            else:
+                self._measure_empty(cached.where("false"), number)
+        finally:
+            cached.unpersist()
+        if number == 0:
+            self._check()
+
+    def _measure(self, frame: DataFrame, number: int) -> None:
+        self._console.print(f"{self._size} bytes, batch {number + 1} of {self._full}")
+        for name in list(self._arms)[:: -1 if number % 2 else 1]:
+            took = _timed(self._arms[name], frame, number)
+            if number >= WARM:
+                self.seconds[name].append(took)
+
+    def _measure_empty(self, frame: DataFrame, number: int) -> None:
+        for name in (SPARK, OURS, DRIVER):
+            passed: list[tuple[str, float]] = []
+            fault_points.arm(partial(_note, passed))
+            try:
+                last = time.perf_counter()
+                took = _timed(self._arms[name], frame, number)
+            finally:
+                fault_points.arm(None)
+            if number == self._full:
+                continue
+            self.empty[name].append(1000 * took)
+            for point, at in passed if name == OURS else ():
+                self.steps[point].append(1000 * (at - last))
+                last = at
+
+    def _check(self) -> None:
+        """See that every arm has written all rows."""
+        for topic, times in (("spark", 2), ("executors", 1), ("driver", 1), ("defaults", 1)):
+            there = len(committed(self._servers, f"{topic}-{self._size}"))
+            assert there == times * self._rows, (topic, there)
+
+    def _topic(self, arm: str) -> str:
+        topic = f"{arm}-{self._size}"
+        Topics(self._servers).create_as(topic, PARTITIONS)
+        return topic
+
+    def _sink(self, topic: str, method: Literal["driver", "executors"]) -> Write:
+        options = {"kafka.bootstrap.servers": self._servers, **TUNED}
+        return exactly_once(KafkaSink(options, topic, write_method=method), name=topic)
+
+    def _spark(self, topic: str, settings: dict[str, str]) -> Write:
+        def write(frame: DataFrame, _: int) -> None:
+            (
+                frame.write.format("kafka")
+                .option("kafka.bootstrap.servers", self._servers)
+                .options(**settings)
+                .option("topic", topic)
+                .save()
+            )
+
+        return write
+
+    def ratios(self) -> list[Ratio]:
+        """Of rows a second: the other's time over ours."""
+        return [
+            Ratio.of(
+                f"{name}, {self._size} bytes",
+                [
+                    statistics.fmean(times)
+                    for times in zip(*(self.seconds[one] for one in others), strict=True)
+                ],
+                self.seconds[ours],
+                target,
+            )
+            for name, ours, others, target in PAIRS
+        ]
+
+
+def _note(passed: list[tuple[str, float]], point: str) -> None:
+    passed.append((point, time.perf_counter()))
+
+
+def _timed(write: Write, frame: DataFrame, number: int) -> float:
+    begun = time.perf_counter()
+    write(frame, number)
+    return time.perf_counter() - begun
+
+
+def run(bench: Bench, spark: SparkSession, servers: str, checkpoint: Path) -> None:
+    """Run the query, a record of each partition a batch."""
+    query = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", bench.source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", PARTITIONS)
+        .load()
+        .writeStream.queryName(bench.source)
+        .foreachBatch(bench.batch)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def report(bench: Bench, rows: int, size: int, console: Console) -> None:
+    """Print tables, and write the document."""
+    ratios = bench.ratios()
+    print_table(console, "rows a second, ours / theirs: medians of paired ratios", ratios)
+    table = Table(title=f"{size} bytes: medians; and a batch without rows (B4c)")
+    for column in ("arm", "rows/s", "seconds", "without rows, ms"):
+        table.add_column(column, justify="left" if column == "arm" else "right")
+    for name, times in bench.seconds.items():
+        took = statistics.median(times)
+        empty = f"{statistics.median(bench.empty[name]):.0f}" if name in bench.empty else ""
+        table.add_row(name, f"{rows / took:,.0f}", f"{took:.1f}", empty)
+    console.print(table)
+    steps = Table("step", "ms", title=f"a batch without rows, {OURS}: medians")
+    for point, text in STEPS.items():
+        if point in bench.steps:
+            steps.add_row(text, f"{statistics.median(bench.steps[point]):.1f}")
+    console.print(steps)
+    about = {**environment(), "kafka": DEFAULT, "rows": rows, "bytes": size}
+    console.print(about)
+    measured = {"seconds": bench.seconds, "empty": bench.empty, "steps": bench.steps}
+    keep(f"kafka-sink-{size}", about, ratios, **measured)
+
+
+def main(batches: int = 4, small: int = 2_000_000, large: int = 500_000) -> None:
+    console = Console(width=120)
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        Broker(java_options=["-XX:TieredStopAtLevel=4", "-Xmx1g"]) as broker,
+    ):
+        servers = broker.bootstrap_servers
+        spark = session()
+        try:
+            for size, rows in ((100, small), (1000, large)):
+                bench = Bench(servers, batches, rows, size, console)
+                bench.fill()
+                run(bench, spark, servers, Path(folder, str(size)))
+                report(bench, rows, size, console)
+        finally:
+            spark.stop()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
