@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from eo_listener.client_config.key_stores import KeyStore
 from eo_listener.client_config.translate import ClientAccess, ClientKind, principal
 from eo_listener.client_config.validation import SERVERS
+from eo_listener.model.errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,16 @@ class Cluster:
         if self.client == "java":
             return None
         return principal(dict(self.properties), self.stores)
+
+    def require_librdkafka(self, problem: str) -> None:
+        """Raise SettingsError, with this `problem`, where only Java's client can log in."""
+        if self.client == "java":
+            raise SettingsError(
+                problem,
+                cause=self.why_java,
+                fix="Connect to a port of the brokers that librdkafka can log in to (SCRAM, PLAIN, "
+                "mutual TLS, ...)",
+            )
 
     def __str__(self) -> str:
         return self.servers

@@ -1,8 +1,8 @@
-"""A transactional producer for one batch: made for it, and let go of after it.
+"""A transactional producer for one try of one batch.
 
-A fresh one for each try gets a fresh epoch, so that no request of an earlier try, however late, can
-end or fill this one's transaction. Every call of librdkafka that waits is made on a thread of its
-own and waited for within bounds: sending offsets can block forever (librdkafka#5456).
+Each try gets a new producer, and with it a new epoch, so that no late request of an earlier try can
+add to this one's transaction or end it. Every blocking call of librdkafka is made on a thread of
+its own and waited for up to a limit: sending offsets can block forever (librdkafka#5456).
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from eo_listener.kafka.client import (
     answer_of,
     common,
 )
+from eo_listener.kafka.transaction_age import TransactionAge
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.offsets import Position, TopicPartition
 
 FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
-"""Another producer has the transactional id now, or the broker has ended the transaction."""
+"""Kafka's answers when another producer has the transactional id, or the broker has aborted."""
 
 _SETTINGS: Final = {
     "retry.backoff.ms": "10",  # how soon CONCURRENT_TRANSACTIONS is asked about again
@@ -51,15 +52,15 @@ _FIXED: Final = {
     "acks": "all",
     "delivery.report.only.error": True,  # else a call of Python for each record
 }
-_MARGIN: Final = 1.0  # seconds that a call may return later than it was asked to
-_CLOSE: Final = 2.0
-_FULL: Final = 0.05
+_MARGIN: Final = 1.0  # seconds that a call may take beyond the timeout that it was given
+_CLOSE: Final = 2.0  # seconds to wait for a producer to close
+_FULL: Final = 0.05  # seconds to wait for room where the queue is full
 _OFFSETS: Final = 1000  # in one request: more than 4,500 make a record that is too large
 _LOCAL_SIZE: Final = "MSG_SIZE_TOO_LARGE"
 
 
 class Stage(Enum):
-    """How far the transaction is."""
+    """How far the producer and its one transaction are."""
 
     NEW = auto()
     STARTING = auto()
@@ -70,15 +71,15 @@ class Stage(Enum):
 
 
 class TooLargeError(Exception):
-    """The client takes no record of this size; the transaction is as it was."""
+    """The client refuses a record for its size; the transaction is not affected."""
 
 
 class BatchProducer:
-    """Sends records and offsets in one transaction. For one thread, but for its own.
+    """Sends records and offsets in one transaction. To be used by one thread.
 
-    Raises SettingsError for properties that librdkafka does not accept; every method raises
-    KafkaError. `transaction_timeout` is how many seconds the broker leaves the transaction open.
-    `joined`: other producers are to send in the same transaction.
+    Raises SettingsError for properties that librdkafka does not accept; every method but `leave`
+    raises KafkaError. `transaction_timeout` is how many seconds the broker leaves the transaction
+    open. `joined`: other producers will send in the same transaction, for which `identity` is read.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class BatchProducer:
         self._timeout = transaction_timeout
         self._failed: Answer | None = None
         self._statistics: Mapping[str, object] = {}
-        self._begun: tuple[float, float] | None = None
+        self._age: TransactionAge | None = None
         self._stuck = False
         self.stage = Stage.NEW
         self._producer = accepted(
@@ -115,24 +116,17 @@ class BatchProducer:
 
     @property
     def outlived(self) -> bool:
-        """Whether the broker may have ended the transaction by itself, for its age.
-
-        Both clocks are asked: the monotonic one stands still while the machine sleeps.
-        """
-        if self._begun is None:
-            return False
-        monotonic, wall = self._begun
-        age = max(time.monotonic() - monotonic, time.time() - wall)
-        return age > self._timeout * 0.9
+        """Whether the broker may have ended the transaction by itself, for its age."""
+        return self._age is not None and self._age.outlived
 
     def take_over(self, timeout: float) -> None:
-        """Fence whoever had the transactional id before, and end what it left open."""
+        """Fence older producers of the transactional id, and end the transaction they left open."""
         self.stage = Stage.STARTING
         self._bounded("init_transactions", self._producer.init_transactions, timeout)
         self.stage = Stage.READY
 
     def identity(self, timeout: float) -> tuple[int, int]:
-        """Its producer id and epoch, as the broker has given them; only where it is `joined`."""
+        """Return the producer id and epoch that the broker gave it; only where it is `joined`."""
         deadline = time.monotonic() + timeout
         while True:
             self._producer.poll(0.01)
@@ -146,7 +140,7 @@ class BatchProducer:
 
     def begin(self) -> None:
         """Begin the transaction; the broker hears of it with the first record."""
-        self._begun = time.monotonic(), time.time()
+        self._age = TransactionAge(self._timeout)
         try:
             self._producer.begin_transaction()
         except KafkaException as error:
@@ -162,7 +156,7 @@ class BatchProducer:
         headers: list[tuple[str, str | bytes | None]] | None = None,
         partition: int = -1,
     ) -> None:
-        """Send a record, sooner or later. Raises TooLargeError, and KafkaError."""
+        """Queue a record, waiting while the queue is full. Raises TooLargeError, and KafkaError."""
         while True:
             try:
                 self._producer.produce(topic, value, key, partition, headers=headers)
@@ -209,7 +203,7 @@ class BatchProducer:
             self._bounded(f"committing to group {group}", call, timeout)
 
     def commit(self, timeout: float) -> None:
-        """Commit. Whatever it raises: what became of the transaction is not known."""
+        """Commit. Where this raises, whether the transaction was committed is unknown."""
         self.stage = Stage.COMMITTING
         self._bounded(
             "committing the transaction",
@@ -220,11 +214,11 @@ class BatchProducer:
         self.stage = Stage.ENDED
 
     def leave(self) -> None:
-        """Let go of the connections; what is open stays so until the next one of its id."""
+        """Close it; an open transaction stays open until the next producer of its id."""
         if self.stage is Stage.OPEN or self._stuck:
-            return  # to the garbage collector: closing would abort, or wait
-        # One whose call has timed out repeats its request unasked. An InitProducerId that comes
-        # through when the next try has begun would fence that.
+            return  # left to the garbage collector: closing would abort, or block
+        # librdkafka repeats a request that has timed out. An InitProducerId that arrives after the
+        # next try has begun would fence that one, so this one is closed now.
         thread = threading.Thread(target=_close, args=(self._producer,), daemon=True)
         thread.start()
         thread.join(_CLOSE)
@@ -237,7 +231,7 @@ class BatchProducer:
         *,
         begun: Callable[[], None] | None = None,
     ) -> None:
-        """Make a call that may wait, or never return, on a thread of its own."""
+        """Make a call that may block on a thread of its own; `begun` is called meanwhile."""
         raised: list[BaseException] = []
 
         def run() -> None:
@@ -260,12 +254,10 @@ class BatchProducer:
             raise error
 
     def _left(self) -> float:
-        if self._begun is None:
-            return self._timeout
-        return max(0.0, self._begun[0] + self._timeout - time.monotonic())
+        return self._timeout if self._age is None else self._age.left
 
     def _poll(self) -> None:
-        """Serve callbacks, which is how records leave the queue; wait a moment for one."""
+        """Serve callbacks, which makes room in the queue; waits a moment for one."""
         try:
             self._producer.poll(_FULL)
         except KafkaException as error:

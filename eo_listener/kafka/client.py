@@ -18,7 +18,10 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
+    AdminClient,
+    ConfigResource,
+)
 
 from eo_listener.client_config.identities import INSTANCE_ID
 from eo_listener.client_config.validation import require_property
@@ -220,6 +223,39 @@ def open_admin(properties: Mapping[str, str]) -> AdminClient:
     Keep it until its answers were read: one that is collected answers nothing.
     """
     return accepted(AdminClient, common(properties))
+
+
+def open_reader(
+    properties: Mapping[str, str],
+    name: str,
+    *,
+    committed: bool,
+    error_cb: Callable[[Answer], None],
+) -> Consumer:
+    """A Consumer for records of the partitions that it is assigned. Raises SettingsError.
+
+    It joins no group: librdkafka only requires a `name` for one. It reports the end of a partition,
+    and an error where the log no longer has the offset to read. With `committed`, it is shown
+    records of committed transactions only.
+    """
+    settings: dict[str, Any] = {
+        **common(properties),
+        "group.id": name,
+        "enable.auto.commit": "false",
+        "enable.partition.eof": "true",
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "error_cb": error_cb,
+        "logger": SILENT,
+    }
+    return accepted(Consumer, settings)
+
+
+def cleanup_policy(admin: AdminClient, topic: str, timeout: float) -> str:
+    """The cleanup.policy of a topic. Raises KafkaException, and the TimeoutError of futures."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    future = admin.describe_configs([resource], request_timeout=timeout)[resource]
+    return str(future.result(timeout=timeout)["cleanup.policy"].value)
 
 
 def accepted(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:

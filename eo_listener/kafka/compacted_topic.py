@@ -1,11 +1,11 @@
 """The newest value of each key of a compacted topic, read to the end of its log.
 
-The end is the high watermark of the moment of the question. A consumer under read_committed is
-shown nothing behind the first transaction that is still open, whoever's it is, so that what it has
-read may be old. Therefore what lies between there and the end is read uncommitted too, for its keys
-alone: where none of them is asked for, nothing that counts is missing.
+The end is the high watermark at the start of the read. Under read_committed a consumer is shown
+nothing from the first open transaction on, whoever's it is, so the values it has may be old.
+Therefore the records between there and the end are read uncommitted too, for their keys alone:
+where none of them was asked for, no value that was asked for is old.
 
-What was read stays in memory, and the next question reads what was appended since.
+What was read stays in memory; the next read fetches only what was appended since.
 """
 
 from __future__ import annotations
@@ -22,18 +22,16 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     AdminClient,
-    ConfigResource,
     NewTopic,
 )
 
 from eo_listener.kafka.client import (
-    SILENT,
     TIMED_OUT,
     ConnectionErrors,
-    accepted,
     answer_of,
-    common,
+    cleanup_policy,
     open_admin,
+    open_reader,
 )
 from eo_listener.kafka.logs import STALE, Logs
 from eo_listener.model.errors import KafkaError
@@ -87,7 +85,7 @@ class Reading:
 class CompactedTopic:
     """One topic, read by two consumers that join no group. For one thread.
 
-    `timeout` bounds each question, in seconds. All questions raise KafkaError.
+    `timeout` bounds each method, in seconds. All but `close` raise KafkaError.
     """
 
     def __init__(self, properties: Mapping[str, str], topic: str, *, timeout: float) -> None:
@@ -96,36 +94,40 @@ class CompactedTopic:
         self._logs = Logs(properties)
         self._admin: AdminClient = open_admin(properties)
         self._errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
-        self._committed = self._consumer(properties, "read_committed")
-        self._uncommitted = self._consumer(properties, "read_uncommitted")
+        self._committed, self._uncommitted = (
+            open_reader(
+                {**properties, **_QUICK},
+                "eo-listener-ledger",
+                committed=committed,
+                error_cb=self._note,
+            )
+            for committed in (True, False)
+        )
         self._id: str | None = None
         self._policy: str | None = None
         self._values: dict[bytes, Stored] = {}
         self._read: dict[int, int] = {}  # by partition: the offset to read next
 
     def policy(self) -> str | None:
-        """Its cleanup.policy; None where there is no such topic."""
+        """The topic's cleanup.policy; None where there is no such topic."""
         deadline = self._deadline()
         if not self._follow(deadline):
             return None
         if self._policy is None:
-            resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
-            futures = self._admin.describe_configs([resource], request_timeout=self._timeout)
             what = f"reading the settings of topic {self.topic}"
             try:
-                found = futures[resource].result(timeout=_left(deadline))
+                self._policy = cleanup_policy(self._admin, self.topic, _left(deadline))
             except KafkaException as error:
                 raise self._errors.failure(what, answer_of(error)) from error
             except Late as error:
                 raise self._errors.failure(what, Answer(TIMED_OUT)) from error
-            self._policy = str(found["cleanup.policy"].value)
         return self._policy
 
     def create(self, partitions: int, settings: Mapping[str, str]) -> None:
-        """Make it, if nobody else does meanwhile, and wait until the cluster knows it.
+        """Create the topic, unless somebody else just did, and wait until its metadata is there.
 
-        It has as many replicas as Kafka's own topics have by default: the brokers' default for
-        others is 1.
+        With 3 replicas, the default of Kafka's own topics, or as many as there are brokers: the
+        brokers' default for other topics is 1.
         """
         deadline = self._deadline()
         what = f"creating topic {self.topic}"
@@ -145,14 +147,14 @@ class CompactedTopic:
                 raise self._errors.failure(what, Answer(TIMED_OUT))
             time.sleep(_PAUSE)
 
-    def read(self, concerns: Concerns, *, wait: float) -> Reading:
+    def read(self, concerns: Concerns, *, pending_timeout: float) -> Reading:
         """Read to the end of the log as it is now, at least for the records that it `concerns`.
 
-        Where a transaction that is open stands in the way of them, waits so many seconds for its
-        end, and then says which it is.
+        Where an open transaction hides some of these, waits up to `pending_timeout` seconds for its
+        end; what is hidden even then is the reading's `pending`.
         """
-        deadline = self._deadline() + wait
-        until = time.monotonic() + wait
+        deadline = self._deadline() + pending_timeout
+        stop_waiting = time.monotonic() + pending_timeout
         self._require_there(deadline)
         ends = self._ends(self._uncommitted, tuple(self._read), deadline)
         for partition, end in ends.items():
@@ -175,7 +177,7 @@ class CompactedTopic:
                 for partition in behind:  # compaction or truncation: from its beginning, then
                     self._forget(partition)
                 continue
-            if not pending or time.monotonic() >= until:
+            if not pending or time.monotonic() >= stop_waiting:
                 return Reading(
                     values=MappingProxyType(dict(self._values)),
                     partitions=len(self._read),
@@ -184,7 +186,7 @@ class CompactedTopic:
             time.sleep(_PAUSE)
 
     def count_after(self, concerns: Concerns, partition: int) -> int:
-        """How many records that it `concerns` were appended since it was read, of any outcome."""
+        """Count records that it `concerns` which were appended since `read`, aborted ones too."""
         deadline = self._deadline()
         end = self._ends(self._uncommitted, [partition], deadline)[partition]
         ranges = {partition: OffsetRange(self._read[partition], end)}
@@ -221,15 +223,15 @@ class CompactedTopic:
         for key in [key for key, one in self._values.items() if one.partition == partition]:
             del self._values[key]
 
-    def _take(self, until: Mapping[int, int], deadline: float) -> None:
-        """Take up what is committed below these offsets."""
-        ranges = {part: OffsetRange(self._read[part], end) for part, end in until.items()}
+    def _take(self, ends: Mapping[int, int], deadline: float) -> None:
+        """Read on to these offsets, by partition; keep what is committed below them."""
+        ranges = {part: OffsetRange(self._read[part], end) for part, end in ends.items()}
         for partition, _, key, value in self._records(self._committed, ranges, deadline):
             if value is None:
                 self._values.pop(key, None)
             else:
                 self._values[key] = Stored(value, partition)
-        self._read.update(until)
+        self._read.update(ends)
 
     def _pending(
         self, partition: int, end: int, concerns: Concerns, deadline: float
@@ -302,20 +304,6 @@ class CompactedTopic:
             if bad.name() not in STALE or time.monotonic() >= deadline:
                 raise self._errors.failure(what, bad)
             time.sleep(_PAUSE)
-
-    def _consumer(self, properties: Mapping[str, str], isolation: str) -> Consumer:
-        settings = {
-            **common(properties),
-            **_QUICK,
-            "group.id": "eo-listener-ledger",
-            "enable.auto.commit": "false",
-            "enable.partition.eof": "true",
-            "auto.offset.reset": "error",
-            "isolation.level": isolation,
-            "error_cb": self._note,
-            "logger": SILENT,
-        }
-        return accepted(Consumer, settings)
 
     def _note(self, error: Answer) -> None:
         """Remember an error of a connection; not of a group, of which nothing is asked."""

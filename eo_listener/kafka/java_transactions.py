@@ -1,4 +1,4 @@
-"""Transactions through Spark's own kafka-clients, which can do what librdkafka cannot.
+"""Transactions that tasks join, through Spark's own kafka-clients: librdkafka cannot do this.
 
 The formats are those of the shim's classes TransactionCalls, BatchWrites and TaskReport.
 """
@@ -26,7 +26,7 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransaction:
-    """What the coordinator says of a transactional id; `state` is Kafka's own word."""
+    """What the coordinator answers about a transactional id; `state` as Kafka names it."""
 
     state: str
     producer_id: int
@@ -36,7 +36,12 @@ class DescribedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRows:
-    """What a task has reported: `refused` counts rows that were not sent, by the shim's reason."""
+    """What a task has reported.
+
+    `attempt` and `stage_attempt` are Spark's numbers, from 0. `records` counts what was sent, by
+    partition; `refused` the rows that were not sent, by the shim's number of the reason. `error` is
+    the shim's JSON of Kafka's error, None where there was none.
+    """
 
     partition_id: int
     attempt: int
@@ -47,9 +52,9 @@ class WrittenRows:
 
 
 class JavaTransactions:
-    """What tasks need to join transactions of one cluster.
+    """Has Spark's tasks join transactions of one cluster, by requests to the shim.
 
-    `properties` are a producer's, with Java's names; they hold secrets. Each method but `close`
+    `properties` are a producer's, in Java's names; they hold secrets. Each method but `close`
     raises KafkaError.
     """
 
@@ -59,8 +64,8 @@ class JavaTransactions:
         self._client = uuid.uuid4().hex[:12]
 
     def missing(self) -> str | None:
-        """What kafka-clients lacks for tasks that join a transaction; None where it has all."""
-        missing: str | None = self._ask("transactions.missing", "looking at kafka-clients", {})[
+        """Name the member that kafka-clients lacks for joining a transaction; None: it has all."""
+        missing: str | None = self._ask("transactions.missing", "checking kafka-clients", {})[
             "missing"
         ]
         return missing
@@ -94,7 +99,11 @@ class JavaTransactions:
         topics: Sequence[tuple[str, int]],
         tasks: int,
     ) -> None:
-        """Say how the tasks of `batch`, a name for it, are to write: `producer` is id and epoch."""
+        """Prepare the tasks of a batch, under the name `batch`.
+
+        `producer` is the producer id and epoch to join with; `topics` are pairs of a topic and its
+        number of partitions.
+        """
         asked = {
             "batch": batch,
             "properties": self._properties,
@@ -107,7 +116,7 @@ class JavaTransactions:
         self._ask("rows.open", "preparing the tasks", asked)
 
     def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
-        """How many tasks Spark has planned for the batch, and what they have reported."""
+        """Return how many tasks Spark has planned for the batch, and what they have reported."""
         answer = self._ask("rows.reports", "reading what the tasks report", {"batch": batch})
         return answer["tasks"], [_report(one) for one in answer["reports"]]
 
@@ -116,7 +125,7 @@ class JavaTransactions:
         self._ask("rows.close", "ending the tasks", {"batch": batch})
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         with suppress(KafkaError):  # the JVM has gone, and its connections with it
             self._ask("groups.close", "closing the client", {"client": self._client})
 
@@ -137,7 +146,7 @@ class JavaTransactions:
 
 
 def failure(task: str, error: Mapping[str, str]) -> KafkaError:
-    """Return the error for one that the shim has described."""
+    """Return the KafkaError for `error`, the shim's JSON: its `code` and `cause`."""
     code = _NAMES.get(error["code"], error["code"])
     return KafkaError(f"{task} failed: {code}", code=code, cause=error["cause"])
 

@@ -13,18 +13,16 @@ from typing import Final
 from confluent_kafka import OFFSET_END, Consumer, KafkaException
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.intervals import Intervals, of_offsets, union
 from eo_listener.kafka.client import (
-    SILENT,
     TIMED_OUT,
     ConnectionErrors,
-    accepted,
     answer_of,
-    common,
+    cleanup_policy,
     open_admin,
+    open_reader,
 )
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -127,28 +125,18 @@ class RecordReader:
 
     def _is_compacted(self, topic: str) -> bool | None:
         """Whether single records may be deleted; None where Kafka does not report it."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        future = self._admin.describe_configs([resource], request_timeout=self._timeout)[resource]
         try:
-            policy = future.result(timeout=self._timeout)["cleanup.policy"].value
+            return "compact" in cleanup_policy(self._admin, topic, self._timeout)
         except (KafkaException, Late, KeyError):  # a missing right: the proof says so by its kind
             return None
-        return "compact" in str(policy)
 
     def _consumer(self, *, committed: bool) -> Consumer:
         found = self._consumers.get(committed)
         if found is None:
-            settings = {
-                **common(self._properties),
-                "group.id": "eo-listener-proof",
-                "enable.auto.commit": "false",
-                "enable.partition.eof": "true",
-                "auto.offset.reset": "error",
-                "isolation.level": "read_committed" if committed else "read_uncommitted",
-                "error_cb": self._connection_errors.record,
-                "logger": SILENT,
-            }
-            found = self._consumers[committed] = accepted(Consumer, settings)
+            record = self._connection_errors.record
+            found = self._consumers[committed] = open_reader(
+                self._properties, "eo-listener-proof", committed=committed, error_cb=record
+            )
         return found
 
 

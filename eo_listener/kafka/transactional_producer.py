@@ -18,6 +18,7 @@ from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.kafka.client import SILENT, ConnectionErrors, accepted, answer_of, common
 from eo_listener.kafka.ownership import Ownership
+from eo_listener.kafka.transaction_age import TransactionAge
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.offsets import Position, TopicPartition
@@ -69,7 +70,7 @@ class OffsetProducer:
         self._ownership = ownership
         self._thread: threading.Thread | None = None
         self._fault: BaseException | None = None
-        self._began = (time.monotonic(), time.time())
+        self._age = TransactionAge(self._timeout)
         self._sent: Mapping[TopicPartition, Position] = {}
         self._taken: float | None = None
         self.stage = Stage.NEW
@@ -109,13 +110,8 @@ class OffsetProducer:
 
     @property
     def outlived(self) -> bool:
-        """Whether the broker may have ended the open transaction by itself, for its age.
-
-        It then answers as if a successor had fenced this producer. Both clocks are asked: the
-        monotonic one stands still while the machine sleeps.
-        """
-        monotonic, wall = self._began
-        return max(time.monotonic() - monotonic, time.time() - wall) > self._timeout * 0.9
+        """Whether the broker may have ended the open transaction by itself, for its age."""
+        return self._age.outlived
 
     @property
     def young(self) -> bool:
@@ -183,7 +179,7 @@ class OffsetProducer:
             for tp, position in positions.items()
         ]
         self._producer.begin_transaction()
-        self._began = (time.monotonic(), time.time())
+        self._age = TransactionAge(self._timeout)
         self.stage = Stage.OPEN
         self._sent = positions
         self._ownership.sending(positions)

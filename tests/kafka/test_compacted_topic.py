@@ -50,7 +50,7 @@ def append(
 
 def values(made: Topic) -> dict[str, str]:
     """All that there is."""
-    reading = made[0].read(lambda key, value: True, wait=5.0)
+    reading = made[0].read(lambda key, value: True, pending_timeout=5.0)
     assert not reading.pending
     return {key.decode(): one.value.decode() for key, one in reading.values.items()}
 
@@ -113,11 +113,11 @@ def test_an_open_transaction(made: Topic) -> None:
     producer.produce(topic.topic, "open", "other", 0)
     producer.flush(30)
     append(made, ("a", "2"))
-    behind = topic.read(lambda key, _: key == b"a", wait=0.1)
+    behind = topic.read(lambda key, _: key == b"a", pending_timeout=0.1)
     (pending,) = behind.pending
     assert (pending.key, pending.hidden) == (b"other", frozenset({b"a"}))
     assert behind.values[b"a"].value == b"1"
-    assert not topic.read(lambda key, _: key == b"b", wait=0.0).pending
+    assert not topic.read(lambda key, _: key == b"b", pending_timeout=0.0).pending
     assert topic.count_after(lambda key, _: key == b"a", 0) == 1
     producer.commit_transaction(30)
     assert values(made) == {"a": "2", "b": "1", "other": "open"}

@@ -1,15 +1,14 @@
-"""Steps taken by chance, for long histories.
+"""How likely each step is, and worlds without end, for long histories by chance.
 
 A search goes everywhere in a small world; here troubles come now and then, for as long as wanted.
 """
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 from tests.model_checking.scope import Scope
-from tests.model_checking.world import Step, World
+from tests.model_checking.world import Step
 
 # How likely each kind of step is, beside the others that can be taken; all else 10.
 _WEIGHTS = {
@@ -50,9 +49,3 @@ def weight(step: Step) -> float:
     if name in ("start", "again") and step[-1] in ("rewind", "fresh"):
         return 0.5
     return _WEIGHTS.get(name, 10.0)
-
-
-def choose(world: World, chance: random.Random) -> Step:
-    """One of the steps that can be taken now."""
-    steps = world.steps()
-    return chance.choices(steps, [weight(step) for step in steps])[0]

@@ -84,3 +84,10 @@ def search(
                 seen.add(key)
                 stack.append((after, (*history, step)))
     return outcome(True)
+
+
+def unbroken(outcome: Outcome, tell: Callable[[str], None]) -> Outcome:
+    """Add `outcome` to the table; fail with the history that breaks a rule, if there is one."""
+    tell(str(outcome))
+    assert outcome.broken is None, str(outcome)
+    return outcome

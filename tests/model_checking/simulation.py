@@ -6,10 +6,10 @@ import random
 
 from eo_listener.commit.groups.policy import OnRewind
 from eo_listener.commit.tracking.sequence_guard import GuardMode
-from tests.model_checking.moves import choose, endless
+from tests.model_checking.moves import endless, weight
 from tests.model_checking.rest import rest
 from tests.model_checking.scope import Scope
-from tests.model_checking.tally import Tally, tally
+from tests.model_checking.tally import Tally, take_by_chance, tally
 from tests.model_checking.world import Step, World
 
 _LENGTH = 600  # steps of a history
@@ -46,10 +46,4 @@ def simulate(seed: int, batches: int) -> Tally:
 
 
 def _history(scope: Scope, chance: random.Random, taken: list[Step]) -> None:
-    world = World(scope)
-    for _ in range(_LENGTH):
-        step = choose(world, chance)
-        taken.append(step)
-        world.take(step)
-    taken.append(("rest",))
-    rest(world)
+    take_by_chance(World(scope), taken, chance, length=_LENGTH, weight=weight, rest=rest)

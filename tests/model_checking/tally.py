@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tests.model_checking.ledger import Broken
 from tests.model_checking.world import Step
@@ -59,3 +59,27 @@ def tally(kinds: Sequence[_Scope], history: History[_Scope], seed: int, batches:
         done.steps.update(step[0] for step in taken)
         done.seconds = time.process_time() - began
     return done
+
+
+def take_by_chance(
+    world: Any,
+    taken: list[Step],
+    chance: random.Random,
+    *,
+    length: int,
+    weight: Callable[[Step], float],
+    rest: Callable[[Any], None],
+) -> None:
+    """Take at most `length` steps, each as likely as its `weight`, and then let all come to rest.
+
+    Each step is added to `taken` before it is taken. Raises Broken.
+    """
+    for _ in range(length):
+        steps = world.steps()
+        if not steps:
+            break
+        step = chance.choices(steps, [weight(one) for one in steps])[0]
+        taken.append(step)
+        world.take(step)
+    taken.append(("rest",))
+    rest(world)

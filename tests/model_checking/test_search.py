@@ -7,7 +7,7 @@ import pytest
 from tests.model_checking.conftest import Tell
 from tests.model_checking.scope import Scope
 from tests.model_checking.scopes import LARGE, SMALL
-from tests.model_checking.search import search
+from tests.model_checking.search import search, unbroken
 
 SHORT = 1.5  # seconds of a processor
 
@@ -15,9 +15,7 @@ SHORT = 1.5  # seconds of a processor
 @pytest.mark.parametrize("scope", SMALL.values(), ids=lambda scope: scope.name)
 def test_no_history_that_is_soon_found_breaks_a_rule(scope: Scope, tell: Tell) -> None:
     """As far as a moment reaches in what can happen within a scope, no rule is broken."""
-    outcome = search(scope, seconds=SHORT)
-    tell(str(outcome))
-    assert outcome.broken is None, str(outcome)
+    outcome = unbroken(search(scope, seconds=SHORT), tell)
     assert outcome.moves > 20
 
 
@@ -26,9 +24,7 @@ def test_no_history_that_is_soon_found_breaks_a_rule(scope: Scope, tell: Tell) -
 @pytest.mark.parametrize("scope", SMALL.values(), ids=lambda scope: scope.name)
 def test_no_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:
     """In all that can happen within a scope, no rule is broken."""
-    outcome = search(scope)
-    tell(str(outcome))
-    assert outcome.broken is None, str(outcome)
+    outcome = unbroken(search(scope), tell)
     assert outcome.complete
 
 
@@ -37,6 +33,4 @@ def test_no_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:
 @pytest.mark.parametrize("scope", LARGE.values(), ids=lambda scope: scope.name)
 def test_no_longer_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:
     """The same where more can go wrong, as far as twenty minutes of a processor reach."""
-    outcome = search(scope, seconds=1200.0)
-    tell(str(outcome))
-    assert outcome.broken is None, str(outcome)
+    unbroken(search(scope, seconds=1200.0), tell)

@@ -30,13 +30,7 @@ class SourceCluster:
     def __init__(self, options: Mapping[str, str]) -> None:
         shim_client = JvmShimClient()
         cluster = SourceLogs(shim_client).cluster(options)
-        if cluster.client == "java":
-            raise SettingsError(
-                f"the partitions at {cluster} cannot be listed from Python",
-                cause=cluster.why_java,
-                fix="Connect to a port of the brokers that librdkafka can log in to (SCRAM, PLAIN, "
-                "mutual TLS, ...)",
-            )
+        cluster.require_librdkafka(f"the partitions at {cluster} cannot be listed from Python")
         properties = librdkafka_properties(cluster, shim_client)
         self._reader = ClusterReader(properties, timeout=_TIMEOUT)
         self._logs = Logs(properties)

@@ -19,7 +19,7 @@ ONGOING = "Ongoing"
 
 @dataclass(frozen=True, slots=True)
 class ProducerEpoch:
-    """Who may write to a transaction: Kafka refuses whatever comes from an older epoch."""
+    """Which producer a transaction belongs to: Kafka refuses requests with an older epoch."""
 
     producer_id: int
     epoch: int
@@ -36,7 +36,11 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """What a task says at its end: which attempts it was, and the records it wrote, flushed."""
+    """What a task reports when all of its records are acknowledged.
+
+    `attempt` is Spark's attempt number of the task, `stage_attempt` that of its stage, both from 0.
+    `records` counts the records by partition.
+    """
 
     partition_id: int
     attempt: int
@@ -45,34 +49,34 @@ class TaskReport:
 
 
 class TransactionClient(Protocol):
-    """A try to write a batch, with a producer of its own that has the sink's transactional id.
+    """One try to write a batch, with a producer of its own that has the sink's transactional id.
 
-    Its methods raise RetriableSinkError for whatever Kafka answers or does not answer, being
-    fenced too; `commit` raises OutcomeUnknownError for anything but Kafka's assent.
+    Its methods raise errors after which nothing was written (KafkaError, RetriableSinkError, ...);
+    only `commit` may fail with an unknown outcome.
     """
 
     def init(self) -> ProducerEpoch:
-        """Take a fresh epoch: fence whoever had the id, and end the transaction it had open.
+        """Take a new epoch, which fences older producers of the id and ends their transaction.
 
-        Returns once that transaction has all its markers.
+        Returns when that transaction has all its markers.
         """
         ...
 
     def read_ledger(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query` up to what is the ledger's high watermark now.
+        """Read the heads of `query`, up to the ledger's high watermark of this moment.
 
-        Waits until everything below that is decided, and not only as far as the last stable
-        offset: Kafka answers EndTxn before a reader sees what was committed. Raises
-        SinkLockedError where a transaction stays open for too long.
+        The last stable offset would not do: Kafka answers EndTxn before readers see what was
+        committed. So this waits until all transactions below the high watermark have ended, and
+        raises SinkLockedError where one stays open for too long.
         """
         ...
 
     def write_rows(self, producer: ProducerEpoch) -> Sequence[TaskReport]:
-        """Write the rows in tasks that join the transaction, one task for each target partition."""
+        """Have the rows written, each target partition by one task; one report for each task."""
         ...
 
     def write_ledger(self, entry: Entry) -> Collection[TopicPartition]:
-        """Write the entry's heads, flushed; returns the ledger's partitions they are in."""
+        """Write the entry's heads, and wait for the acknowledgement; return their partitions."""
         ...
 
     def describe(self) -> OpenTransaction | None:
@@ -80,15 +84,16 @@ class TransactionClient(Protocol):
         ...
 
     def commit(self) -> None:
-        """Commit."""
+        """Commit the transaction."""
         ...
 
     def close(self, failed: BaseException | None) -> None:
-        """Let go of the producer, and end what it has open where the try has `failed`.
+        """Close the producer; where the try has `failed`, end the transaction that it has open.
 
-        Not by `abortTransaction`: with its epoch unchanged, whatever of this try is still on its
-        way could begin a transaction that nobody ends, or that the next one commits. `init` of
-        another producer aborts with a newer epoch. Not where `failed` says that it is another's.
+        Not by `abortTransaction`: that leaves the epoch as it is, so a late request of this try
+        could begin a transaction that nobody ends, or that the next one commits. `init` of another
+        producer aborts with a newer epoch. Where `failed` says that this producer was fenced,
+        nothing is ended: the transaction is another one's.
         """
         ...
 
@@ -96,8 +101,9 @@ class TransactionClient(Protocol):
 def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: int) -> Applied:
     """Write the batch of `entry` in `tasks` tasks, once.
 
-    The ledger is read after the epoch is taken, so nobody else can move it before the commit: to
-    compare it then is the compare-and-set. Raises what `client` raises, and ForeignWriterError.
+    The ledger is read after the new epoch was taken, so nobody else can move it until the commit:
+    comparing it at that point makes the commit a compare-and-set. Raises what `client` raises,
+    ForeignWriterError, and RetriableSinkError.
     """
     try:
         producer = client.init()
@@ -124,8 +130,8 @@ def refuse_moved(entry: Entry, heads: Mapping[TopicPartition, Head], *, label: s
 def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
     """Raise RetriableSinkError unless each task has reported, once, and at its first attempt.
 
-    A producer that joins begins at sequence number 0. What a second one writes to a partition in
-    the same epoch is acknowledged as a duplicate, and not written.
+    Each producer that joins begins with sequence number 0. Records that a second one sends to a
+    partition in the same epoch are acknowledged as duplicates, and not written.
     """
     repeated = [one for one in reports if one.attempt or one.stage_attempt]
     ids = sorted(one.partition_id for one in reports)
@@ -138,7 +144,7 @@ def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
             f"{one.stage_attempt}"
         )
     elif ids != list(range(tasks)):
-        what = f"{len(ids)} tasks have reported, of {tasks}"
+        what = f"{len(ids)} of {tasks} tasks have reported"
     elif shared:
         what = f"two tasks have written to {few(shared)}"
     else:
@@ -152,10 +158,10 @@ def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
 def refuse_changed(
     found: OpenTransaction | None, producer: ProducerEpoch, written: Collection[TopicPartition]
 ) -> None:
-    """Raise RetriableSinkError unless the transaction still holds all that was written in it.
+    """Raise RetriableSinkError unless the transaction still has all partitions `written` to.
 
-    Any producer that has joined can abort it, and the next request of another one begins a new
-    transaction in the same epoch. To commit that would lose what was aborted.
+    Any producer that has joined can abort it, and the next request of another producer then begins
+    a new transaction in the same epoch. Committing that one would lose what was aborted.
     """
     if found is None:
         return

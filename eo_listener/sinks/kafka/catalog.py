@@ -10,7 +10,7 @@ from eo_listener.model.errors import RetriableSinkError, SettingsError, few
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A topic; `id` as Kafka's own tools spell it, None where it has none."""
+    """A topic's id, as Kafka's own tools print it (None: it has none), and how many partitions."""
 
     id: str | None
     partitions: int
@@ -18,7 +18,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """The topics of a sink, by name. Where there is but one, rows need not name it."""
+    """The topics of a sink by name, as Kafka described them at one moment."""
 
     topics: Mapping[str, Target]
 
@@ -26,13 +26,13 @@ class Targets:
     def of(
         cls, found: Mapping[str, Target], wanted: Collection[str], *, label: str, servers: str
     ) -> Targets:
-        """Raise SettingsError where one of the topics that are `wanted` is missing."""
+        """Choose the `wanted` topics; raises SettingsError where one is not among those `found`."""
         missing = sorted(set(wanted) - found.keys())
         if missing:
             raise SettingsError(
                 f"{label}: Kafka at {servers} has no topic {few(missing)}",
-                cause="it was deleted or misspelled, or this user has no right to Describe it; a "
-                "sink makes no topic, since nobody knows how many partitions it is to have",
+                cause="it was deleted or misspelled, or this user has no right to Describe it; the "
+                "sink does not create it, since the number of partitions is yours to choose",
                 fix=f"kafka-topics --bootstrap-server {servers} --create --topic {missing[0]} "
                 "--partitions N",
             )
@@ -40,14 +40,14 @@ class Targets:
 
     @property
     def only(self) -> str | None:
-        """The topic of every row, if there is but one."""
+        """The name of the topic where there is only one, so that rows need not name it."""
         return next(iter(self.topics)) if len(self.topics) == 1 else None
 
     def refuse_changed(self, now: Targets, *, label: str) -> None:
-        """Raise RetriableSinkError where a topic is not what it was when the batch was begun.
+        """Raise RetriableSinkError where a topic has changed since the batch was begun.
 
-        A record is produced to a name. What went to a topic that was deleted since is lost, and
-        with more partitions keys have other places.
+        Records are produced to a topic's name: those sent before it was deleted and recreated are
+        lost, and with more partitions a key belongs to another one.
         """
         for name, before in self.topics.items():
             after = now.topics[name]

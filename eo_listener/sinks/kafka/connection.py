@@ -1,4 +1,4 @@
-"""How the sink gets into its cluster: Spark's own options, as properties of librdkafka."""
+"""The sink's connection: from the options of Spark's own Kafka sink to a producer's properties."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from eo_listener.model.protocols import ShimClient
 
 _SERVERS: Final = PREFIX + SERVERS
+_LONGEST: Final = 7 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """A cluster, and how a producer of this sink is tuned. Times in seconds.
+    """A cluster, and the properties of this sink's producers. Times in seconds.
 
-    `java` are all properties of a producer in Java's names, for those of the executors.
-    `timeout` bounds each question to Kafka, `transaction_timeout` how long the broker leaves a
-    batch's transaction open.
+    `tuning` are the user's producer properties in librdkafka's names, for the driver's producer;
+    `java` all of its options in Java's names, for the executors' producers. `timeout` bounds each
+    request to Kafka; `transaction_timeout` is how long the broker leaves a batch's transaction
+    open.
     """
 
     cluster: Cluster
@@ -39,7 +41,10 @@ class ConnectionSettings:
     def of(
         cls, options: Mapping[str, str], *, timeout: float, transaction_timeout: float
     ) -> ConnectionSettings:
-        """Translate the options of Spark's own sink. Raises SettingsError, without a value."""
+        """Translate the options of Spark's own sink.
+
+        Raises SettingsError, whose texts name options and never quote their values.
+        """
         given = {str(name).lower(): str(value) for name, value in options.items()}
         servers = given.get(_SERVERS, "").strip()
         if not servers:
@@ -51,16 +56,10 @@ class ConnectionSettings:
             if isinstance(seconds, bool) or not 1 <= seconds <= _LONGEST:
                 raise SettingsError(
                     f"{name} must be from 1 to {_LONGEST:,} seconds, got {seconds!r}",
-                    fix="Give another",
+                    fix="Give seconds in this range",
                 )
         cluster = Cluster.of({SERVERS: servers}, translate(given, gssapi=has_gssapi()))
-        if cluster.client == "java":
-            raise SettingsError(
-                f"the cluster at {cluster} cannot be written to from Python",
-                cause=cluster.why_java,
-                fix="Connect to a port of the brokers that librdkafka can log in to (SCRAM, PLAIN, "
-                "mutual TLS, ...)",
-            )
+        cluster.require_librdkafka(f"the cluster at {cluster} cannot be written to from Python")
         return cls(
             cluster=cluster,
             tuning=producer_properties(given),
@@ -71,11 +70,14 @@ class ConnectionSettings:
 
     @property
     def servers(self) -> str:
-        """The bootstrap servers, for people."""
+        """The bootstrap servers, as messages name the cluster."""
         return self.cluster.servers
 
     def properties(self) -> dict[str, str]:
-        """How a client gets in. Raises KafkaError where a key store cannot be read."""
+        """Return librdkafka's properties to connect with; they hold secrets.
+
+        Raises KafkaError where a key store cannot be read.
+        """
         shim_client: ShimClient | None = None
         if self.cluster.stores:
             from eo_listener.spark.jvm.shim_client import (  # noqa: PLC0415  # needs Spark
@@ -91,6 +93,3 @@ def _of_java(given: Mapping[str, str], transaction_timeout: float) -> dict[str, 
         name.removeprefix(PREFIX): text for name, text in given.items() if name.startswith(PREFIX)
     }
     return {**properties, "transaction.timeout.ms": str(round(transaction_timeout * 1000))}
-
-
-_LONGEST: Final = 7 * 24 * 3600

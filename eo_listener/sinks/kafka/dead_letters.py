@@ -1,4 +1,4 @@
-"""Rows that cannot be sent: put into their topic, or the first of them named."""
+"""Rows that cannot be sent: to the topic for dead letters, or the error that names the first."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class DeadLetters:
-    """Sends dead letters, and counts them; `topic` is None where there is none.
+    """Sends the dead letters of one batch, and counts them; `topic` None: there is no such topic.
 
-    A row that the client does not take for its size is not in its letter.
+    A letter is JSON. Its `row` is null where it would be larger than the client may send.
     """
 
     label: str
@@ -32,12 +32,13 @@ class DeadLetters:
     refusals: Refusals
 
     def send(self, producer: BatchProducer, letters: Sequence[DeadLetter]) -> None:
-        """Send them to the topic, in the transaction of `producer`.
+        """Send `letters` to the topic, in the transaction of `producer`.
 
-        Raises PoisonRowError for the first where there is no topic, or where they are more than
-        may be.
+        Raises PoisonRowError: for the first where there is no topic, and where there are more than
+        the sink's max_dead_letters.
         """
-        # What the columns topic and partition say is where a row was to go, not where it is from.
+        # A letter's origin is taken from columns named topic and partition. In this sink these say
+        # where the row was to go.
         plain = [replace(one, topic=None, partition=None, offset=None) for one in letters]
         if plain and self.topic is None:
             raise plain[0].error(self.label)

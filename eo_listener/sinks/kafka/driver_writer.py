@@ -1,7 +1,8 @@
 """The rows of a batch through the driver: fetched from Spark in Arrow, sent by its own producer.
 
-Spark's tasks come one after the other and are never cut smaller, as that would change the order of
-rows: those of one key and one source partition stay in their order.
+The rows of Spark's tasks come one task after the other. A task is never split into smaller ones,
+which would change the order of its rows: those with the same key, read from one partition, are sent
+in the order they were read in.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from eo_listener.sinks.kafka.write_methods import BegunTransaction
 
 
 class DriverWriter:
-    """The `RowWriter` for `write_method="driver"`. Raises SettingsError for columns."""
+    """The `RowWriter` for `write_method="driver"`.
+
+    Raises SettingsError where the columns of `frame` cannot be records.
+    """
 
     joined = False
 
@@ -39,13 +43,13 @@ class DriverWriter:
         self._rows: Iterator[pa.RecordBatch] = self._batches
 
     def prepare(self) -> int:
-        """Have Spark compute the first rows, which may be all of the work."""
+        """Have Spark compute the first rows, so that the transaction is open for less time."""
         first = next(self._batches, None)
         self._rows = chain(() if first is None else (first,), self._batches)
         return 1
 
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
-        """Send every row."""
+        """Send every row, or its dead letter, and wait for Kafka's acknowledgements."""
         sent: Counter[str] = Counter()
         given = 0
         for number, batch in enumerate(self._rows):
@@ -61,11 +65,11 @@ class DriverWriter:
         return [TaskReport(partition_id=0, attempt=0, stage_attempt=0, records=records)]
 
     def describe(self, _: BegunTransaction) -> OpenTransaction | None:
-        """Nobody has joined."""
+        """Return None: no other producer has joined the transaction."""
         return None
 
     def close(self) -> None:
-        """Have Spark stop, where rows were not all fetched."""
+        """Stop fetching rows from Spark."""
         self._batches.close()
 
     def _send(
@@ -82,7 +86,7 @@ class DriverWriter:
 
 
 def _sent(producer: BatchProducer, record: Record) -> str | None:
-    """Send it; or say why the client does not take it."""
+    """Send a record; returns None, or the reason why the client refuses it."""
     try:
         producer.send(
             record.topic,
@@ -99,6 +103,7 @@ def _sent(producer: BatchProducer, record: Record) -> str | None:
 def _explained(
     batches: Generator[pa.RecordBatch, None, None],
 ) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the batches; raises SinkError, with a fix, where a task has too many bytes."""
     try:
         yield from batches
     except TooManyBytesError as error:

@@ -1,7 +1,8 @@
 """The rows of a batch by the executors: each task's producer joins the driver's transaction.
 
-Rows of one partition are sent by one task, in their old order. Each producer begins with sequence
-number 0, so two that sent to one partition would each take the other's records for repeated ones.
+All rows for one partition are sent by one task, in their order. Each producer begins with sequence
+number 0: if two sent to one partition, the broker would take the second one's records for
+duplicates, acknowledge them, and not write them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from eo_listener.sinks.kafka.write_methods import BegunTransaction
 
 _SPECULATION: Final = "spark.speculation"
 _INSTEAD: Final = 'Use write_method="driver"'
-# By the numbers of the shim's TargetPartitions and RowColumns.
+# By the numbers that the shim's TargetPartitions and RowColumns give to rows that are not sent.
 _REASONS: Final = {
     -1: "its topic is null",
     -2: "its topic is none of those that the sink was given",
@@ -93,19 +94,19 @@ class ExecutorWriter:
         )
 
     def close(self) -> None:
-        """Nothing to let go of: the tasks have ended with Spark's job."""
+        """Do nothing: the tasks have ended with Spark's job."""
 
 
 def joining(frame: Any, properties: Mapping[str, str]) -> JavaTransactions:
-    """Return what tasks of this session join transactions by.
+    """Return the client through which tasks of this session join a transaction.
 
-    `properties` are a producer's, in Java's names. Raises SettingsError where they cannot, and
-    KafkaError where that cannot be known.
+    `properties` are a producer's, in Java's names. Raises SettingsError where tasks cannot join
+    one, and KafkaError where Spark's JVM does not answer.
     """
     if is_connect(frame):
         raise SettingsError(
             'write_method="executors" is not possible with Spark Connect',
-            cause="its tasks are steered from the process of the driver",
+            cause="a client of Spark Connect cannot give its tasks the transaction to join",
             fix=_INSTEAD,
         )
     configured = frame.sparkSession.sparkContext.getConf().get(_SPECULATION, "false")
@@ -150,8 +151,7 @@ def task_reports(
         return found
     if planned != 1 or len(found) != 1 or found[0].records:
         raise SinkError(
-            f"Spark has planned {planned} tasks for the rows of a batch, and was told to plan "
-            f"{tasks}",
+            f"Spark has planned {planned} tasks for the rows of a batch, not {tasks}",
             cause="an extension of Spark changes its plans",
             fix=_INSTEAD,
         )
@@ -163,7 +163,7 @@ def task_reports(
 
 
 def _refuse_failed(reports: Sequence[WrittenRows], label: str) -> None:
-    """Raise for what Kafka has answered to the tasks, or for rows that were not sent."""
+    """Raise KafkaError for a task that has failed, PoisonRowError for rows that were not sent."""
     for one in reports:
         if one.error is not None:
             raise failure(f"writing in task {one.partition_id}", one.error)

@@ -1,4 +1,4 @@
-"""The ledger in a compacted topic: its records, and what is done about its topic.
+"""The format of the ledger in a compacted topic, and the settings of that topic. No I/O.
 
 Format 1. A record has the heads of PER_RECORD partitions of one topic, always the same ones: those
 of 0 to 499, of 500 to 999, and so on. So a new partition moves no head from one record to another,
@@ -23,7 +23,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 TOPIC: Final = "eo-ledger"
 PER_RECORD: Final = 500
 PARTITIONS: Final = 16
-"""Of a topic that is made here: how many transactions can stand in each other's way."""
+"""Of a topic that is created here. Only queries with a partition in common wait for each other."""
 SETTINGS: Final = {
     "cleanup.policy": "compact",
     # Each batch appends its heads: without these a log of a week is read at each start.
@@ -35,7 +35,7 @@ Heads = Mapping[TopicPartition, Head]
 
 
 class RecordKey(NamedTuple):
-    """Which heads a record has: those from partition `first` on, PER_RECORD at most."""
+    """The key of a record with the heads of PER_RECORD partitions of `topic`, from `first` on."""
 
     sink: str
     query: str
@@ -43,12 +43,12 @@ class RecordKey(NamedTuple):
     first: int
 
     def encode(self) -> bytes:
-        """As it stands in Kafka."""
+        """Return the key as Kafka stores it: JSON."""
         return _text({"v": FORMAT, **self._asdict()})
 
     @classmethod
     def decode(cls, text: bytes) -> RecordKey:
-        """Raise FormatError for what no ledger has written."""
+        """Read a key. Raises FormatError for what is no key of this format."""
         given = _parsed(text)
         try:
             return cls(**{name: given[name] for name in cls._fields})
@@ -57,7 +57,7 @@ class RecordKey(NamedTuple):
 
 
 class LedgerRecord(NamedTuple):
-    """A record to be written."""
+    """A record to write, encoded."""
 
     key: bytes
     value: bytes
@@ -73,12 +73,12 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecords:
-    """What the ledger's topic holds, read once."""
+    """The newest record of each key in the ledger's topic, at one moment."""
 
     records: Mapping[RecordKey, StoredRecord]
 
     def heads(self, sink: str, query: str) -> dict[TopicPartition, Head]:
-        """All heads of a sink and query."""
+        """Return all heads of a sink and query."""
         return {
             tp: head
             for key, record in self.records.items()
@@ -87,7 +87,7 @@ class LedgerRecords:
         }
 
     def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """All heads that a query id has moved last, under any key."""
+        """Return all heads that a query id has moved last, of any sink and query."""
         found: defaultdict[LedgerKey, dict[TopicPartition, Head]] = defaultdict(dict)
         for key, record in self.records.items():
             for tp, head in record.heads.items():
@@ -96,7 +96,10 @@ class LedgerRecords:
         return dict(found)
 
     def partition(self, sink: str, query: str, partitions: int) -> int:
-        """Where records of a sink and query go: where they are, else by a sum over both."""
+        """Choose the ledger's partition for a sink and query, out of so many `partitions`.
+
+        The one that their records are in; for the first record one by the CRC-32 of both names.
+        """
         for key, record in self.records.items():
             if key[:2] == (sink, query):
                 return record.partition
@@ -104,7 +107,7 @@ class LedgerRecords:
 
 
 def records_of(sink: str, entry: Entry, before: Heads) -> Iterator[LedgerRecord]:
-    """Make the records that `entry` changes; `before` are all heads of its sink and query."""
+    """Yield the records that `entry` changes; `before` are all heads of its sink and query."""
     changed: defaultdict[RecordKey, dict[TopicPartition, Head]] = defaultdict(dict)
     for tp in entry.moves:
         changed[_key(sink, entry.query, tp)][tp] = entry.head(tp)
@@ -117,7 +120,7 @@ def records_of(sink: str, entry: Entry, before: Heads) -> Iterator[LedgerRecord]
 
 
 def encode_heads(heads: Heads) -> bytes:
-    """Write heads of one topic; who has moved them stands there once."""
+    """Encode heads of one topic; each mover (query, run, batch and topic id) stands there once."""
     movers: dict[tuple[str, str, int, str | None], int] = {}
     rows = []
     for tp, head in sorted(heads.items()):
@@ -127,7 +130,7 @@ def encode_heads(heads: Heads) -> bytes:
 
 
 def decode_heads(topic: str, text: bytes) -> dict[TopicPartition, Head]:
-    """Read heads of one topic. Raises FormatError."""
+    """Decode heads of one topic. Raises FormatError."""
     given = _parsed(text)
     try:
         movers = given["moved"]
@@ -140,13 +143,13 @@ def decode_heads(topic: str, text: bytes) -> dict[TopicPartition, Head]:
 
 
 class Decoder:
-    """Reads what a topic holds; what has not changed since is not read again."""
+    """Decodes the records of a topic again and again; those that are unchanged only once."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[bytes, RecordKey, StoredRecord]] = {}
 
     def decode(self, values: Mapping[bytes, tuple[bytes, int]]) -> LedgerRecords:
-        """Read all records: key, value and partition of each. Raises FormatError."""
+        """Decode `values`, by key the value and its partition. Raises FormatError."""
         known, self._known = self._known, {}
         for key, (value, partition) in values.items():
             had = known.get(key)
@@ -158,7 +161,7 @@ class Decoder:
 
 
 def owner(text: bytes) -> LedgerKey | None:
-    """The sink and query of a record's key; None for what no ledger has written."""
+    """Return the sink and query of a record's key; None for what is no key of this format."""
     try:
         return LedgerKey(*RecordKey.decode(text)[:2])
     except FormatError:
@@ -166,18 +169,18 @@ def owner(text: bytes) -> LedgerKey | None:
 
 
 def concerns(sink: str, query: str) -> Callable[[bytes, bytes | None], bool]:
-    """Whether a record is of this sink and query."""
+    """Return whether a record, by key and value, is of this sink and query."""
     return lambda key, _: owner(key) == (sink, query)
 
 
 def concerns_mover(query_id: str) -> Callable[[bytes, bytes | None], bool]:
-    """Whether a record may have a head that this query id has moved."""
+    """Return whether a record, by key and value, may have a head that this query id has moved."""
     quoted = _text(query_id)
     return lambda _, value: value is not None and quoted in value
 
 
 def refuse_policy(topic: str, policy: str, servers: str) -> None:
-    """Raise SettingsError for a topic that would lose heads, or never get smaller."""
+    """Raise SettingsError unless the topic is compacted, and nothing is deleted by age or size."""
     if policy == "compact":
         return
     raise SettingsError(

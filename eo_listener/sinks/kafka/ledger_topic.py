@@ -1,4 +1,4 @@
-"""The ledger's topic on its cluster: made when absent, read to its end."""
+"""The ledger's topic on its cluster: created when absent, read to its end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
 
 _GRACE: Final = 1.0
-"""Seconds for a transaction of our own to end that is open when the ledger is read. One that was
-committed is pending for some milliseconds more."""
+"""Seconds to wait for an open transaction of the same sink and query: after its commit was answered
+it stays open for some milliseconds, until its markers are written."""
 
 
 class LedgerTopic:
@@ -39,7 +39,7 @@ class LedgerTopic:
 
     @property
     def name(self) -> str:
-        """The topic."""
+        """The topic's name."""
         return self._topic.topic
 
     def heads(
@@ -47,9 +47,10 @@ class LedgerTopic:
     ) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`, to the end of the log.
 
-        `fenced`: nobody but the caller can have a transaction of this query open. Otherwise one
-        that stays open counts as not committed, as it is: what becomes of it, the comparison after
-        the fence finds. Another query's is waited for, and then raises SinkLockedError.
+        `fenced`: the caller has fenced all other producers of this query, so that none of them has
+        a transaction open. Otherwise one that stays open counts as not committed; should it be
+        committed later, the comparison after the fence finds that. Raises SinkLockedError where
+        another query's transaction stays open.
         """
         concerns = ledger.concerns(self._sink, query)
         self.records = self._read(concerns, explain, ours=not fenced)
@@ -58,15 +59,15 @@ class LedgerTopic:
     def moved_by(
         self, query_id: str, explain: Explanation
     ) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read all heads that a query id has moved, with the same exception for its own."""
+        """Read all heads that a query id has moved; not those of transactions that stay open."""
         concerns = ledger.concerns_mover(query_id)
         return self._read(concerns, explain, ours=True).moved_by(query_id)
 
     def check_written(self, query: str, partition: int, count: int) -> None:
-        """Raise RetriableSinkError unless `count` records were all that was appended for `query`.
+        """Raise RetriableSinkError unless the `count` records are all that `query` has had since.
 
-        Whoever answered where the log ends may have been a leader that was none any more; that the
-        records were acknowledged shows that this one is.
+        The log's end may have come from a broker that was no longer the partition's leader. The
+        leader that has acknowledged these records is the right one, so the log is read again.
         """
         found = self._topic.count_after(ledger.concerns(self._sink, query), partition)
         if found != count:
@@ -82,7 +83,7 @@ class LedgerTopic:
         self._topic.close()
 
     def _require(self) -> None:
-        """Make the topic where it is missing, and check it once."""
+        """Create the topic where it is missing, and check its cleanup.policy."""
         policy = self._topic.policy()
         if policy is None:
             if not self._create:
@@ -95,17 +96,17 @@ class LedgerTopic:
             policy = self._topic.policy()
         if policy is None:
             code = "UNKNOWN_TOPIC_OR_PART"
-            raise KafkaError(f"topic {self.name} was deleted while it was made", code=code)
+            raise KafkaError(f"topic {self.name} was deleted while it was created", code=code)
         ledger.refuse_policy(self.name, policy, self._access.servers)
 
     def _read(
         self, concerns: Concerns, explain: Explanation, *, ours: bool
     ) -> ledger.LedgerRecords:
         self._require()
-        reading = self._topic.read(concerns, wait=_GRACE if ours else 0.0)
+        reading = self._topic.read(concerns, pending_timeout=_GRACE if ours else 0.0)
         in_the_way = [one for one in reading.pending if not (ours and _is_of_one(one))]
         if in_the_way:
-            reading = self._topic.read(concerns, wait=self._access.timeout)
+            reading = self._topic.read(concerns, pending_timeout=self._access.timeout)
             in_the_way = [one for one in reading.pending if not (ours and _is_of_one(one))]
         if in_the_way:
             first = in_the_way[0]
@@ -120,8 +121,8 @@ class LedgerTopic:
 
 
 def _is_of_one(pending: PendingRecord) -> bool:
-    """Whether all that is hidden is of the one transaction that is open.
+    """Whether all hidden records are of the sink and query whose transaction is open.
 
-    A sink and query has one at a time: then what it committed before lies before it.
+    These have one transaction at a time, so the records that they committed lie before it.
     """
     return {ledger.owner(key) for key in pending.hidden} == {ledger.owner(pending.key)}

@@ -1,4 +1,4 @@
-"""What a record is made of: the columns of a DataFrame, as in Spark's own Kafka sink."""
+"""From rows to Kafka records: the columns are those of Spark's own Kafka sink. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTITION: Final = "partition"
 
 
 class Record(NamedTuple):
-    """What goes to Kafka; where `partition` is -1 its partitioner chooses, by the key."""
+    """One record for a producer; with `partition` -1 the producer chooses one by the key."""
 
     topic: str
     value: bytes | str | None
@@ -28,16 +28,16 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordColumns:
-    """Which of a record's columns a frame has."""
+    """The columns of a DataFrame that its records are made of: `value`, and others of `_KINDS`."""
 
     names: tuple[str, ...]
 
     @classmethod
     def of(cls, schema: pa.Schema, *, one_topic: bool) -> RecordColumns:
-        """Check the columns of a frame; those of other names are not written.
+        """Choose the columns by name; all others are ignored.
 
-        `one_topic`: all rows go to one topic, and the column of that name is not used. Raises
-        SettingsError for a missing column or a wrong type.
+        `one_topic`: all rows go to the sink's only topic, so a column `topic` is ignored too.
+        Raises SettingsError for a missing column, a wrong type, and names that differ only by case.
         """
         kinds = {field.name: field.type for field in schema if field.name in _KINDS}
         if one_topic:
@@ -58,14 +58,14 @@ class RecordColumns:
             fits, wanted = _KINDS[name]
             if not fits(kind):
                 raise SettingsError(
-                    f"the column {name!r} is of type {kind}, and must be {wanted}",
+                    f"the column {name!r} must be of type {wanted}, got {kind}",
                     fix=f"Cast it in the transform to {wanted}",
                 )
         return cls(names=tuple(kinds))
 
     def records(self, rows: pa.RecordBatch, targets: Targets) -> Iterator[Record | str]:
-        """Each row as a record, or the reason why it cannot be one."""
-        cells = {name: _cells(rows.column(name)) for name in self.names}
+        """Yield, in order, each row as a record, or as text the reason why it cannot be one."""
+        cells = {name: rows.column(name).to_pylist() for name in self.names}
         only = targets.only
         empty = [None] * rows.num_rows
         for topic, value, key, headers, partition in zip(
@@ -99,11 +99,6 @@ def _header(header: Mapping[str, Any] | None) -> tuple[str, str | bytes | None] 
     if header is None or header["key"] is None:
         return None
     return header["key"], header["value"]
-
-
-def _cells(column: pa.Array) -> list[Any]:
-    """Python's values; text of keys and values as its bytes."""
-    return list(column.to_pylist())
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""How the rows of a batch come into its transaction: what a writer is given, and what it owes."""
+"""How the rows of a batch come into its transaction: the protocol of both write methods."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class BegunTransaction:
     """The transaction of one try of one batch, begun by the driver's `producer`.
 
-    `epoch` is what another producer joins by, and only known where the writer is `joined`.
-    `targets` are the topics that rows may go to, as they are now. Nobody may send to a partition
-    that another producer of the transaction sends to: their sequence numbers would meet. The
-    ledger's partition and that of dead letters are the driver's.
+    `epoch` is what other producers join with; known only where the writer is `joined`. `targets`
+    are the topics that rows may go to, as they are now. Of all producers in the transaction only
+    one may send to a partition, since each begins with sequence number 0; to the ledger and to dead
+    letters only the driver's sends.
     """
 
     transactional_id: str
@@ -32,17 +32,17 @@ class BegunTransaction:
 
 
 class RowWriter(Protocol):
-    """Brings the rows of one batch into one transaction; made for one try of it.
+    """Sends the rows of one batch in one transaction; made for one try.
 
-    `joined`: by other producers than the driver's. Raises RetriableSinkError, SinkError,
-    PoisonRowError, KafkaError, and SettingsError for rows that can never fit.
+    `joined`: producers other than the driver's send them. The methods raise RetriableSinkError,
+    SinkError, PoisonRowError and KafkaError, and SettingsError for columns that cannot be sent.
     """
 
     @property
     def joined(self) -> bool: ...
 
     def prepare(self) -> int:
-        """Compute what can be computed before the transaction is open; return how many tasks."""
+        """Do what can be done before the transaction is open; return how many tasks will write."""
         ...
 
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
@@ -54,5 +54,5 @@ class RowWriter(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what the try needed."""
+        """Release what the try has opened; called once, whatever happened."""
         ...

@@ -8,7 +8,7 @@ from tests.model_checking.kafka_sink.rest import rest
 from tests.model_checking.kafka_sink.scope import Scope
 from tests.model_checking.kafka_sink.tape import ONE_TASK, SinkHow
 from tests.model_checking.kafka_sink.world import Step, World
-from tests.model_checking.tally import Tally, tally
+from tests.model_checking.tally import Tally, take_by_chance, tally
 
 _MANY = 10**6
 _LENGTH = 250  # steps of a history
@@ -59,16 +59,7 @@ def simulate(seed: int, batches: int) -> Tally:
 
 
 def _history(scope: Scope, chance: random.Random, taken: list[Step]) -> None:
-    world = World(scope)
-    for _ in range(_LENGTH):
-        steps = world.steps()
-        if not steps:
-            break
-        step = chance.choices(steps, [_weight(one) for one in steps])[0]
-        taken.append(step)
-        world.take(step)
-    taken.append(("rest",))
-    rest(world)
+    take_by_chance(World(scope), taken, chance, length=_LENGTH, weight=_weight, rest=rest)
 
 
 def _weight(step: Step) -> float:
