@@ -49,7 +49,7 @@ def assert_lag_0(broker: Broker, group: str, *topics: str) -> None:
 
 
 def test_by_configuration_in_a_spark_shell(broker: Broker, tmp_path: Path) -> None:
-    """Its command and its query, two sources on one group, with our class for its class."""
+    """The ancestor's command and query work with our class in place of its own."""
     topics = Topics(broker.bootstrap_servers)
     first, second, target = (topics.create() for _ in range(3))
     topics.fill(first, 120)
@@ -68,7 +68,7 @@ def test_by_configuration_in_a_spark_shell(broker: Broker, tmp_path: Path) -> No
 
 
 def test_by_add_listener(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    """`subscribePattern`, and a second source with a group of its own."""
+    """With `subscribePattern`, and with a second source that has a group of its own."""
     topics = Topics(broker.bootstrap_servers)
     prefix, own = unique("topic"), topics.create()
     matched, unmatched = [f"{prefix}{number}" for number in (1, 2, 3)], f"{prefix}4"

@@ -125,7 +125,7 @@ def carry_out(bench: Bench, plan: Sequence[Case], capsys: pytest.CaptureFixture[
 def test_each_first_request_is_met_by_each_fault(
     bench: Bench, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever befalls the first request of an api, the group ends right and was never wrong.
+    """Whichever fault the first request of an api meets, the group ends right, and was never wrong.
 
     The requests that only read are the same in all modes, and attacked in one.
     """

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kafka
 def test_a_leader_that_is_away(
     attacked: Attacked, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Longer than one question waits, it is asked again until the timeout has passed."""
+    """A missing leader is asked for again until the timeout, longer than one request waits."""
     monkeypatch.setattr("eo_listener.kafka.logs._METADATA_TIMEOUT", 0.3)
     tp = TopicPartition(attacked.topics.create(partitions=1), 0)
     attacked.topics.fill(tp.topic, 3)
@@ -44,7 +44,7 @@ def test_a_leader_that_is_away(
 
 
 def test_a_refusal_is_told_at_once(attacked: Attacked) -> None:
-    """What no waiting heals is not waited for."""
+    """An error that does not pass by waiting is raised at once."""
     tp = TopicPartition(attacked.topics.create(partitions=1), 0)
     logs = SourceLogs(timeout=30.0)
     attacked.proxy.arm("ListOffsets", Refuse(ERRORS["GROUP_AUTHORIZATION_FAILED"]), times=None)

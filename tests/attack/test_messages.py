@@ -54,7 +54,7 @@ def test_tagged_fields_are_read_and_unknown_ones_skipped() -> None:
 
 
 def test_numbers_of_variable_length() -> None:
-    """The bounds of one, two and five bytes, and zigzag."""
+    """Varints of one, two and five bytes are encoded as Kafka does, signed ones too."""
     for value in (0, 1, 127, 128, 300, 16_383, 16_384, 2**32 - 1):
         assert Source(unsigned(value)).unsigned() == value
     assert [Source(bytes([byte])).signed() for byte in range(4)] == [0, -1, 1, -2]
@@ -68,7 +68,7 @@ def test_a_message_that_is_cut_short_is_refused() -> None:
 
 
 def test_ranges_of_versions() -> None:
-    """All spellings that Kafka's definitions use."""
+    """Every way in which Kafka's message definitions write version ranges is read."""
     assert 4 in Versions.parse("4+")
     assert 3 not in Versions.parse("4+")
     assert 7 in Versions.parse("7")

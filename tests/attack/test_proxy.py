@@ -249,7 +249,7 @@ def _errors(answer: object) -> list[object]:
 
 
 def test_cut_closes_every_connection_at_once(outsider: Outsider) -> None:
-    """Clients notice, come back, and go on."""
+    """After all connections were cut the clients connect again and go on."""
     outsider.attacked.proxy.cut()
     assert outsider.commit(5) is None
     assert outsider.landed()[-1] == 5

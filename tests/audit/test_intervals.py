@@ -28,7 +28,7 @@ def assert_canonical(found: Intervals) -> None:
 
 @given(OFFSETS, OFFSETS)
 def test_they_are_sets(one: set[int], other: set[int]) -> None:
-    """Common, without and union say what sets say, in the fewest runs there are."""
+    """Intersection, difference and union hold the offsets that sets would, in the fewest ranges."""
     left, right = made(one), made(other)
     for found, expected in (
         (common(left, right), one & other),

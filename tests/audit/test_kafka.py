@@ -207,7 +207,7 @@ def judged(reader: RecordReader, topic: str) -> tuple[AuditFinding, ...]:
 
 
 def test_a_kafka_that_is_away() -> None:
-    """It is a typed error after a bounded time."""
+    """A Kafka that cannot be reached is a typed error after a bounded time."""
     reader = RecordReader({"bootstrap.servers": "127.0.0.1:1"}, timeout=1.0)
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
         reader.facts([TopicPartition("t", 0)])

@@ -61,13 +61,13 @@ def found(
 
 
 def test_a_finding_says_where_and_what() -> None:
-    """In one line."""
+    """A finding is one line with the partition, the offsets and what was found."""
     finding = AuditFinding(kind=AuditFindingKind.MISSING, partition=TP, range=OffsetRange(4, 5))
     assert str(finding) == "t-0 4..5: in Kafka and not in the store"
 
 
 def test_nothing_to_explain() -> None:
-    """Where every offset has its row, no record is read."""
+    """Where every offset has its row, no record is read from Kafka."""
     log = Log(LOG)
     assert found(range(10), log) == []
     assert not log.asked
@@ -132,14 +132,14 @@ def test_nothing_to_explain() -> None:
 def test_each_kind(
     rows: Iterable[int], log: Log, expected: list[tuple[AuditFindingKind, tuple[int, int]]]
 ) -> None:
-    """A table of stores beside logs, and what each finding is called."""
+    """Each kind of difference between a table and its log has a finding of that kind."""
     assert found(sorted(rows), log) == [
         (kind, OffsetRange(*interval)) for kind, interval in expected
     ]
 
 
 def test_a_topic_recreated_is_not_read() -> None:
-    """Its records are others than those whose rows are searched for."""
+    """The log of a recreated topic is not searched: its records are not those of the rows."""
     log = Log(replace(LOG, topic_id="two"))
     assert found(range(9), log) == [(AuditFindingKind.RECREATED, OffsetRange(0, 10))]
     assert log.asked == []
@@ -154,7 +154,7 @@ def test_an_unknown_topic_id_is_no_other_topic() -> None:
 
 
 def test_an_accepted_gap_is_explained() -> None:
-    """Also at the claim's beginning and its end; what is lost beside it is not."""
+    """Also at the beginning and the end of what the ledger has; what is lost beside it is not."""
     gaps = (OffsetRange(0, 2), OffsetRange(8, 10))
     claim = replace(CLAIM, gaps=gaps)
     accepted = [(AuditFindingKind.ACCEPTED, gap) for gap in gaps]
@@ -193,7 +193,7 @@ def test_a_loss_that_was_compacted_since_is_not_explained() -> None:
 
 
 def test_memory_grows_with_the_gaps_alone() -> None:
-    """A row more takes none; a gap more takes some hundred bytes."""
+    """A further row takes no memory; a further gap takes some hundred bytes."""
 
     def peak(step: int, rows: int) -> int:
         tracemalloc.start()
@@ -234,13 +234,13 @@ def test_partitions_without_a_claim_or_without_rows() -> None:
     ],
 )
 def test_rows_out_of_order(rows: list[tuple[str, int, int]]) -> None:
-    """They cannot be judged in one walk, and are refused with the ORDER BY that helps."""
+    """Rows that are not ordered by offset are refused with the ORDER BY that orders them."""
     with pytest.raises(FormatError, match="ORDER BY topic, partition, offset"):
         read_rows({}, rows)
 
 
 def test_gravity() -> None:
-    """What Kafka explains is fine, what it may have lost is unprovable, the rest is wrong."""
+    """What Kafka explains is fine, what it may have deleted is unprovable, the rest is wrong."""
     by = {kind: kind.gravity for kind in AuditFindingKind}
     explained = {kind for kind, gravity in by.items() if gravity is Gravity.EXPLAINED}
     assert explained == {

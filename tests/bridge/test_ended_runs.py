@@ -154,7 +154,7 @@ def test_a_group_in_trouble_is_not_tried_more_often_for_it(driver: Driver) -> No
 
 @pytest.mark.parametrize("code", ["GROUP_AUTHORIZATION_FAILED", "UNKNOWN_MEMBER_ID"])
 def test_what_kafka_refuses_is_dealt_with(driver: Driver, code: str) -> None:
-    """Kafka may refuse forever; the committer keeps trying, and the JVM forgets the run."""
+    """A run whose commits Kafka refuses counts as settled, though the committer keeps trying."""
     driver.codes = {"g": code}
     driver.run("r", ("g", 10))
     driver.pass_by(3)
@@ -166,7 +166,7 @@ def test_what_kafka_refuses_is_dealt_with(driver: Driver, code: str) -> None:
 
 @pytest.mark.parametrize("fate", ["below the group", "beyond the log", "withheld", "fenced"])
 def test_what_is_not_to_be_sent_is_dealt_with(driver: Driver, fate: str) -> None:
-    """A run below its group, one that the guard withholds, one of a fenced committer."""
+    """A run below its group, a withheld one and one of a fenced committer count as settled."""
     driver.held["g"] = {TP: Position(offset=500)}
     offset = 5000 if fate == "beyond the log" else 10
     if fate == "fenced":
@@ -198,7 +198,7 @@ def test_a_run_does_not_wait_for_those_that_go_on(driver: Driver) -> None:
 
 
 def test_other_events_are_passed_over(driver: Driver) -> None:
-    """Whatever it is; and the end of a run takes no groups from it."""
+    """Events of other kinds change nothing, and the end of a run takes no groups from it."""
     driver.reporter(CommitAbandoned(cluster=K, group="g", offsets=Offsets({TP: 1})))
     driver.reporter(
         RunGroupsChanged(query="q", run_id="r", groups=frozenset({(K, "g")}), ended=False)
@@ -211,7 +211,7 @@ def test_other_events_are_passed_over(driver: Driver) -> None:
 
 
 def test_it_looks_again_while_something_waits_and_sleeps_else() -> None:
-    """On a thread that keeps no process alive; a run is taken up when it is added."""
+    """Its daemon thread checks while a run is unsettled, and sleeps otherwise."""
     looks: list[GroupKeys] = []
     settled = threading.Event()
 

@@ -46,7 +46,7 @@ def ok(text: str) -> Callable[[dict[str, Any]], Answer | None]:
 
 
 def test_an_answer() -> None:
-    """The text of the answer with the question's number is what `ask` returns."""
+    """`ask` returns the text of the answer that has the question's number."""
     jvm, output = connected(ok("42"))
     assert jvm.ask("mode", run_id="r", timeout=5) == "42"
     assert output.asked[0] == {"ask": 1, "what": "mode", "run": "r", "call": "", "argument": ""}
@@ -71,7 +71,7 @@ def test_a_failure_is_an_error() -> None:
 
 
 def test_no_answer_in_time() -> None:
-    """A question has its time; an answer that comes later is dropped."""
+    """A question without an answer fails at its timeout; a later answer is dropped."""
     jvm, output = connected(lambda message: None)
     with pytest.raises(JvmError, match=r"longer than 0\.1 s"):
         jvm.ask("position", timeout=0.1)
@@ -90,7 +90,7 @@ def test_a_pipe_that_is_closed() -> None:
 
 
 def test_nobody_reads() -> None:
-    """A broken pipe is an error of the JVM's, not of the operating system's."""
+    """Writing to a pipe that nobody reads raises JvmError, not an OSError."""
     incoming, outgoing = os.pipe()
     os.close(incoming)
     output = os.fdopen(outgoing, "wb", buffering=0)

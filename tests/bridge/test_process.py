@@ -118,7 +118,7 @@ def test_what_is_printed_does_not_reach_the_protocol() -> None:
 
 
 def test_a_fault_of_its_own_ends_it() -> None:
-    """A bridge that fails at a line does not go on without its ears: it says so, and ends."""
+    """A bridge that fails at a line logs the error and ends, instead of missing events."""
     trouble = {"EO_LISTENER_FAULT_POINTS": "tests.bridge.troublemaker", "EO_TROUBLE": "fails"}
     with JvmSide(environment=trouble) as jvm:
         jvm.await_line("v")
@@ -130,7 +130,7 @@ def test_a_fault_of_its_own_ends_it() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_are_left_to_the_driver(number: signal.Signals) -> None:
-    """A Ctrl-C, a closed terminal or a cluster manager's word does not end it; its pipe does."""
+    """SIGINT, SIGHUP and SIGTERM do not end the bridge; the end of its pipe does."""
     with JvmSide() as jvm:
         jvm.await_line("v")
         jvm.process.send_signal(number)

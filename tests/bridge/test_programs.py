@@ -58,7 +58,7 @@ def compile_job(source: str, path: str, folder: Path) -> None:
 
 
 def test_spark_sql_loads_it_and_starts_nothing(tmp_path: Path) -> None:
-    """It cannot start a streaming query, and so runs as ever, without a bridge."""
+    """spark-sql runs as without the listener: it has no streaming query, so no bridge starts."""
     words = command("spark-sql", connector=False, conf={"spark.log.level": "INFO"})
     done = run([*words, "-e", "select 40 + 2"], tmp_path)
     assert "42" in done.stdout.split()

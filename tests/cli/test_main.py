@@ -52,7 +52,7 @@ def test_an_exit_code_is_kept_whatever_becomes_of_the_output(
 
 @pytest.mark.parametrize("command", ["jar", "preflight", "--help"])
 def test_a_reader_that_has_gone_is_no_finding(command: str) -> None:
-    """`| head`: 141, as of a program that SIGPIPE ends, and not a word."""
+    """`| head` ends the command with 141, as SIGPIPE does, and without any message."""
     program = (
         "import os, sys; own, its = os.pipe(); os.close(own); os.dup2(its, 1);"
         f"sys.argv = ['eo-listener', {command!r}];"
@@ -89,7 +89,7 @@ def test_ctrl_c_while_it_is_imported(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_in_a_command() -> None:
-    """130 and one line, whatever it was doing."""
+    """Ctrl-C ends any command with status 130 and one line."""
     program = (
         "import signal, sys, os\n"
         "from eo_listener import cli; from eo_listener.spark import shim\n"

@@ -22,7 +22,7 @@ class Nowhere:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_way_is_accepted(keys: Keys, mode: str) -> None:
-    """Names and values are librdkafka's, and its keys and certificates can be loaded."""
+    """librdkafka accepts the settings of each way, and loads their keys and certificates."""
     ways = Secured(Nowhere(), keys).ways()  # type: ignore[arg-type]  # it has what is asked for
     assert len(ways) == 12
     for options in ways.values():
@@ -61,7 +61,7 @@ def test_stores_become_what_is_accepted(keys: Keys) -> None:
 
 
 def test_kerberos_is_known_by_asking() -> None:
-    """What `has_gssapi` says is what librdkafka then does."""
+    """`has_gssapi` returns what the installed librdkafka really supports."""
     properties = dict(translate(source(BY_TICKET), gssapi=True).properties)
     settings = {**properties, "group.id": "g", "log_level": "0", "sasl.kerberos.kinit.cmd": "true"}
     if has_gssapi():

@@ -99,7 +99,7 @@ def test_modules_that_fetch_from_elsewhere(kind: str, form: str) -> None:
 
 
 def test_a_module_shows_no_option() -> None:
-    """The repr of a login module names it alone."""
+    """The repr of a login module has its name and none of its options."""
     module = LoginModule.parse(f'{PLAIN} required password="{SECRET}";')
     assert SECRET not in repr(module)
     assert SECRET not in str(module)
@@ -123,7 +123,7 @@ def _quoted(value: str) -> str:
 
 @given(some.text(max_size=300), some.integers(0, 80))
 def test_any_text_is_read_or_refused(text: str, cut: int) -> None:
-    """No text at all raises anything but the one error."""
+    """Every text is either read or refused with SettingsError; no other exception comes out."""
     for whole in (text, f'{PLAIN} required a="b" {text}', f'{PLAIN} required a="b";'[:cut] + text):
         with suppress(SettingsError):
             assert LoginModule.parse(whole).name

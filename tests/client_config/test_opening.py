@@ -106,7 +106,7 @@ def test_only_java_can_do_it() -> None:
 
 @pytest.mark.parametrize("mode", ["member", "transactional"])
 def test_only_java_can_do_it_but_not_so(mode: str) -> None:
-    """In the other modes that is refused with what to do, since Java's client has only the one."""
+    """A commit mode other than `simple` is refused there, and the error says what to do."""
     with pytest.raises(KafkaError) as caught:
         open_cluster(cluster_of(JAVA), mode, Says("{}"))
     assert caught.value.code == "_ONLY_SIMPLE"
@@ -115,7 +115,7 @@ def test_only_java_can_do_it_but_not_so(mode: str) -> None:
 
 @pytest.mark.parametrize("way", ["tls-pkcs12", None])
 def test_where_there_is_no_java(ways: Mapping[str, dict[str, str]], way: str | None) -> None:
-    """Without a JVM what needs one is refused, and says what would do without."""
+    """Without a JVM a cluster that needs one is refused, and the error says what works without."""
     with pytest.raises(KafkaError) as caught:
         open_cluster(cluster_of(JAVA if way is None else ways[way]), "simple", None)
     assert caught.value.code == "_NO_JAVA"

@@ -9,7 +9,7 @@ from eo_listener.model.errors import SettingsError
 
 
 def test_what_both_clients_have() -> None:
-    """By the names of librdkafka."""
+    """Options that both clients have are translated to librdkafka's names."""
     assert producer_properties(
         {
             "kafka.linger.ms": "20",
@@ -45,7 +45,7 @@ def test_what_both_clients_have() -> None:
     ],
 )
 def test_what_is_refused(option: str, value: str) -> None:
-    """By its name; its value is not quoted."""
+    """A refused option is named in the error, and its value is not."""
     with pytest.raises(SettingsError, match=option) as caught:
         producer_properties({option: value})
     assert "com.example" not in str(caught.value)

@@ -47,7 +47,7 @@ def failed(code: str, group: str = "g") -> CommitFailed:
     ],
 )
 def test_the_command(code: str, arguments: str) -> None:
-    """It names the client, the operations and what they are on."""
+    """The command names the client, the operations and the resource."""
     command = f"kafka-acls --bootstrap-server k:9092 --add --allow-principal User:al {arguments}"
     told = right_to_add(failed(code), "User:al")
     assert told is not None
@@ -56,7 +56,7 @@ def test_the_command(code: str, arguments: str) -> None:
 
 
 def test_a_client_whose_name_is_unknown() -> None:
-    """A certificate's name is the broker's to say, so a place is left for it."""
+    """With a client certificate the principal is unknown here, so the command has a placeholder."""
     told = right_to_add(failed(GROUP), None)
     assert told is not None
     assert told.startswith("give the client the right to Read")
@@ -75,5 +75,5 @@ def test_a_name_that_a_shell_would_run() -> None:
     "code", ["UNKNOWN_MEMBER_ID", "_TRANSPORT", "CLUSTER_AUTHORIZATION_FAILED"]
 )
 def test_other_failures_have_no_such_command(code: str) -> None:
-    """What no ACL would mend is left to its own words."""
+    """An error that no ACL solves comes without an ACL command."""
     assert right_to_add(failed(code), "User:al") is None

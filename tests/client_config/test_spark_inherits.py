@@ -155,7 +155,7 @@ def told(spark: SparkSession, secured: Secured, tmp_path_factory: pytest.TempPat
 
 
 def test_no_way_is_left_out(secured: Secured) -> None:
-    """The list of this test is the list of ways that there are."""
+    """The ways tested here are all the ways that the secured broker offers."""
     assert list(ways(secured)) == WAYS
 
 

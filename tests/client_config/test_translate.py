@@ -242,7 +242,7 @@ def test_delegation_tokens(options: dict[str, str], own: list[str], client: str)
 
 
 def test_what_never_reaches_a_client() -> None:
-    """No command for a shell and nothing but getting in goes to Java's client either."""
+    """Neither shell commands nor options that are not about security reach Java's client."""
     options = {**BY_PLAIN, "sasl.kerberos.kinit.cmd": "touch /tmp/x", "interceptor.classes": "x"}
     assert translate(source(options)).properties == BY_PLAIN
 
@@ -426,7 +426,7 @@ def test_a_store_shows_no_password() -> None:
 
 
 def test_a_store_of_a_key_without_a_key() -> None:
-    """It is refused by its place, whatever the JVM said of it."""
+    """A key store without a key is refused by its location, whatever the JVM answered."""
     store = KeyStore(use="key", location="/k.jks", type="JKS")
     chain = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
     with pytest.raises(SettingsError, match=r"/k\.jks"):

@@ -110,7 +110,7 @@ def test_names_that_are_refused(name: str, says: str) -> None:
     "name", ["a", "a b", 'it\'s "q"/\\', "grüße", "群組", "a\N{RIGHT-TO-LEFT MARK}b", "x" * 300]
 )
 def test_names_that_pass(name: str) -> None:
-    """Kafka takes any text for a group."""
+    """Any other text is accepted as the name of a group, as Kafka does."""
     require_name("group", name)
 
 
@@ -206,5 +206,5 @@ def test_what_librdkafka_can_do_is_asked_of_librdkafka(
     ("text", "is_one"), [("a B~", True), ("ü", False), ("a\t", False), ("\x7f", False)]
 )
 def test_what_is_printable_ascii(text: str, is_one: bool) -> None:
-    """As librdkafka asks of a group's name in a transaction."""
+    """Printable ASCII is what librdkafka takes for a group in a transaction."""
     assert is_printable_ascii(text) is is_one

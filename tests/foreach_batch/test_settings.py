@@ -58,7 +58,7 @@ PLAN = PlannedBatch(
     ],
 )
 def test_bad_arguments(sinks: list[Any], given: dict[str, Any], problem: str) -> None:
-    """Each is a SettingsError that says what to give."""
+    """Each wrong argument is a SettingsError that says what to give."""
     with pytest.raises(SettingsError, match=problem) as raised:
         exactly_once(*sinks, **given)
     assert raised.value.fix
@@ -106,7 +106,7 @@ class Method:
     ],
 )
 def test_who_is_given_the_batch(transform: Callable[..., Any], asks: bool) -> None:
-    """A transform with a second parameter, or one that is named batch."""
+    """A transform gets the batch if it has a second parameter, or one named batch."""
     call = adapted(transform)
     assert call is not None
     frame = object()

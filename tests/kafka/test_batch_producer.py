@@ -13,7 +13,7 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 def test_one_that_gave_up_is_closed() -> None:
-    """Else it would go on, and fence the next one of its id as soon as Kafka is back."""
+    """A producer that gave up is closed, or it would fence the next one once Kafka is back."""
     producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
     with pytest.raises(KafkaError, match="init_transactions at"):
         producer.take_over(0.2)
@@ -23,7 +23,7 @@ def test_one_that_gave_up_is_closed() -> None:
 
 
 def test_a_call_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is waited for within bounds, and its producer is left alone: it may not be closed now."""
+    """A call that blocks is waited for up to a limit, and its producer is not closed."""
     producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
     monkeypatch.setattr("eo_listener.kafka.batch_producer._MARGIN", 0.0)
     with pytest.raises(KafkaError, match="waiting at"):
@@ -33,6 +33,6 @@ def test_a_call_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_settings_that_cannot_be() -> None:
-    """Are refused when it is made."""
+    """Settings that librdkafka does not accept are refused when the producer is made."""
     with pytest.raises(SettingsError, match="transaction"):
         BatchProducer({**NOWHERE, "message.timeout.ms": "90000"}, "tx", transaction_timeout=60)

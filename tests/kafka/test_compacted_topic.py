@@ -69,7 +69,7 @@ def test_the_newest_value_of_each_key(made: Topic) -> None:
 
 
 def test_more_partitions(made: Topic) -> None:
-    """Those that are added are read too."""
+    """Partitions that are added later are read too."""
     append(made, ("a", "1"))
     assert values(made) == {"a": "1"}
     topic, topics = made
@@ -103,7 +103,7 @@ def test_a_topic_that_was_recreated(made: Topic) -> None:
 
 
 def test_an_open_transaction(made: Topic) -> None:
-    """It is in the way of those who ask for a key behind its beginning, and is named to them."""
+    """It is pending only for a read of a key behind its first record, and is named there."""
     topic, topics = made
     append(made, ("a", "1"), ("b", "1"))
     settings = {"bootstrap.servers": topics.servers, "transactional.id": unique("tx")}

@@ -44,7 +44,7 @@ def test_a_reader_waits_for_a_coordinator(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_reader_waits_within_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After that the coordinator's answer is told."""
+    """After the timeout the coordinator's error is raised."""
     monkeypatch.setattr(cluster_reader, "group_offsets", answers(*["NOT_COORDINATOR"] * 1000))
     with pytest.raises(KafkaError) as late:
         ClusterReader({"bootstrap.servers": "127.0.0.1:1"}, timeout=0.5).group("g", [TP])
@@ -53,7 +53,7 @@ def test_a_reader_waits_within_its_time(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("code", ["GROUP_AUTHORIZATION_FAILED", "_TRANSPORT"])
 def test_a_reader_does_not_wait_for_a_refusal(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    """What is an answer is told at once."""
+    """A refusal is raised at once."""
     monkeypatch.setattr(cluster_reader, "group_offsets", answers(code))
     with pytest.raises(KafkaError) as refused:
         ClusterReader({"bootstrap.servers": "127.0.0.1:1"}).group("g", [TP])

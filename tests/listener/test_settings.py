@@ -143,7 +143,7 @@ def test_an_argument_of_a_wrong_kind_is_one_error(given: dict[str, Any], says: s
     ],
 )
 def test_arguments_at_their_limits(given: dict[str, Any]) -> None:
-    """What may be given is."""
+    """The lowest and the highest value of each argument are accepted."""
     settings = Settings.of(**given)
     for name, value in given.items():
         assert getattr(settings, name) == value

@@ -23,7 +23,7 @@ def test_merge_keeps_the_greater_offset() -> None:
 
 
 def test_narrowing() -> None:
-    """`where` and `without` give new maps and leave the old one as it was."""
+    """`where` and `without` return new maps and do not change the old one."""
     whole = Offsets({A0: 5, A1: 1, B0: 2})
     assert whole.without([A0]) == Offsets({A1: 1, B0: 2})
     assert whole.where(lambda tp: tp.topic == "b") == Offsets({B0: 2})

@@ -78,7 +78,7 @@ def test_all_is_well(broker: Broker, topic: str) -> None:
 
 
 def test_a_group_that_is_new_is_well(broker: Broker) -> None:
-    """The first commit makes it."""
+    """A group that does not exist is no finding: the first commit creates it."""
     found = check(broker, unique("new"))
     assert not to_act_on(found)
     assert any("does not exist yet" in one.what for one in found)

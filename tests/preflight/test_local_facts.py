@@ -41,7 +41,7 @@ def test_jars_and_settings_that_do_not_fit_are_found(home: Path) -> None:
 
 
 def test_what_is_missing_is_a_fact_too(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No Spark where SPARK_HOME points, no Java where JAVA_HOME does: nothing is raised."""
+    """A SPARK_HOME without Spark and a JAVA_HOME without Java are reported, and raise nothing."""
     (home / "jars" / "spark-sql_2.12-3.5.7.jar").unlink()
     monkeypatch.setenv("JAVA_HOME", str(home))
     facts = read_local_facts()

@@ -141,7 +141,7 @@ def test_a_child_that_breaks_down_has_a_successor(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("told", ["", "[]", "{}", '{"findings": [{}]}', '{"findings": 1}'])
 def test_an_answer_that_is_none(told: str) -> None:
-    """Is refused as such."""
+    """An answer of the child that cannot be read is an error."""
     with pytest.raises(FormatError):
         read(told)
 

@@ -44,18 +44,18 @@ def test_how_many_rows_may_be_dead_letters(most: float, dead: int, rows: int, fi
 
 @pytest.mark.parametrize("most", [-1, -0.1, 1.1, float("nan"), float("inf"), True, "5", None])
 def test_what_is_no_limit(most: Any) -> None:
-    """A share is at most all of it, a number not below none."""
+    """Numbers below 0, shares above 1 and what is no number are refused."""
     with pytest.raises(SettingsError, match="max_dead_letters"):
         DeadLetterLimit(most)
 
 
 def test_the_limits_of_a_limit_are_limits() -> None:
-    """None and all of the rows may be said."""
+    """0 rows and all of the rows are valid limits."""
     assert [DeadLetterLimit(most).most for most in (0, 0.0, 1.0)] == [0, 0.0, 1.0]
 
 
 def test_a_number_fails_as_soon_as_there_are_more() -> None:
-    """Once there are more, no further ones are searched for."""
+    """With more dead letters than allowed, no further refused rows are searched for."""
     refusals = Refusals(label="the table", limit=DeadLetterLimit(2))
     refusals.add([letter(1), letter(2)])
     refusals.check(100)

@@ -47,7 +47,7 @@ def target(**given: Any) -> Target:
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
-    """Each by what was given, with what to write instead."""
+    """Each wrong combination is refused, with what to write instead."""
     with pytest.raises(SettingsError, match=said) as refused:
         target(**given)
     assert refused.value.fix

@@ -34,7 +34,7 @@ SOUND = Holding(
 
 
 def test_a_sound_store_passes() -> None:
-    """Also an empty one."""
+    """A store with nothing wrong raises no finding, and neither does an empty one."""
     assert judge.at_rest(SOUND) == []
     assert judge.at_rest(Holding(rows=(), heads={}, history=())) == []
     ends = {TP: 5}
@@ -72,7 +72,7 @@ def test_a_sound_store_passes() -> None:
     ],
 )
 def test_what_is_wrong_is_found(spoil: Callable[[Holding], Holding], said: str) -> None:
-    """Each fault is named."""
+    """Each kind of fault in the store is found, and named."""
     assert [wrong for wrong in judge.at_rest(spoil(SOUND)) if said in wrong]
 
 

@@ -61,7 +61,7 @@ def attacked(
 def test_killed_there(
     broker: Broker, server: PostgresServer, tmp_path: Path, point: str, write_method: str
 ) -> None:
-    """kill -9 to the server and its backends, in COPY, before COMMIT and when it is on its way."""
+    """SIGKILL to server and backends in COPY, before or in COMMIT: no record lost or doubled."""
 
     def kill(driver: Puppet) -> None:
         server.kill()

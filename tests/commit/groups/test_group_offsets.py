@@ -63,7 +63,7 @@ def test_one_part_that_skips_losses_is_enough(first: bool) -> None:
 
 
 def test_nothing_combined_is_nothing() -> None:
-    """No part, no group."""
+    """Combining no parts gives no group."""
     assert combine(()) == ()
 
 

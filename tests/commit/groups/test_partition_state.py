@@ -57,7 +57,7 @@ def settled(offset: int) -> PartitionState:
 def test_the_first_snapshot_decides(
     found: Position | None, end: int, discrepancies: list[Discrepancy], sendable: bool
 ) -> None:
-    """A first offer goes only where the group is not further, the log reaches, and no mark is."""
+    """A first offer is sent if the group is not above it, has no mark, and the log reaches it."""
     state = fresh(5)
     assert list(state.compare(found, end, REFUSE)) == discrepancies
     assert (state.sendable(0.0) is not None) is sendable
@@ -156,7 +156,7 @@ def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
 def test_what_goes_back_is_what_was_rewound_and_may(
     policy: Policy, query: str, rivals: bool, goes: bool
 ) -> None:
-    """A lower offset is refused, but for a query that was rewound where that is allowed."""
+    """A lower offset is refused, except of a query that was rewound where rewinds are allowed."""
     state = settled(5)
     below = state.offer(by(3, run="r2", query=query), policy, recommit=False, rivals=rivals)
     assert below == (None if goes else 5)

@@ -28,7 +28,7 @@ def test_each_wait_is_twice_the_one_before(failures: int, refused: bool, wait: f
 
 
 def test_a_minute_for_what_is_in_doubt_and_for_a_snapshot() -> None:
-    """Both are promised: the repetition of a commit in doubt, and the check of the group."""
+    """A commit in doubt is repeated, and the group read again, after a minute, as documented."""
     assert Backoff().repeat_after == 60.0
     assert Policy().snapshot_max_age == 60.0
     assert not Policy().accept_marks

@@ -42,7 +42,7 @@ def test_the_newest_event_of_each_run_waits_and_the_first_is_known() -> None:
 
 
 def test_nothing_is_taken_twice() -> None:
-    """What was taken is gone, and an empty inbox says so."""
+    """What was taken from the buffer is no longer in it, and an empty buffer says so."""
     buffer = EventBuffer()
     assert not buffer
     buffer.started(Started(query_id="q1", run_id="r1", name=None))
@@ -64,7 +64,7 @@ def test_nothing_is_taken_twice() -> None:
 
 @pytest.mark.parametrize("of", ["started", "progressed", "ended", "unreadable", "repeated"])
 def test_whatever_waits_is_worth_a_snapshot(of: str) -> None:
-    """The router is woken by each kind of news."""
+    """The tracker's thread is woken by each kind of event."""
     buffer = EventBuffer()
     if of == "started":
         buffer.started(Started(query_id="q1", run_id="r1", name=None))
@@ -132,7 +132,7 @@ def test_a_gap_between_events_is_noted_with_the_batches_around_it() -> None:
 
 
 def test_of_a_run_with_nothing_but_faults_the_first_are_kept() -> None:
-    """A thousand violations before the router comes do not fill the memory."""
+    """A thousand violations before the tracker's thread runs do not fill the memory."""
     buffer = EventBuffer()
     for batch in range(100):
         buffer.progressed(event(batch, 0, 5))

@@ -79,7 +79,7 @@ def test_what_each_guard_does_with_a_gap(
     held: int,
     mark: bool,
 ) -> None:
-    """Withheld and marked, told, or not looked for; the event says which."""
+    """It withholds and marks the source, or reports the gap, or does not check for one."""
     office = tracker(opened, guard)
     office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
@@ -142,7 +142,7 @@ def test_events_that_come_twice_are_reported_once_for_all_runs(opened: list[Offi
 
 
 def test_an_event_that_cannot_be_read_is_a_malfunction(opened: list[Office]) -> None:
-    """It is told, and stops nothing."""
+    """An event that cannot be read is reported as InternalError, and stops nothing."""
     office = tracker(opened)
     office.buffer.unreadable(FormatError("a progress event of Spark cannot be read"))
     office.buffer.progressed(event(0, None, 5))
@@ -308,7 +308,7 @@ def test_where_a_log_begins_is_asked_of_the_cluster_that_the_source_reads(
 def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
     opened: list[Office], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark says when by the wall clock; looks are timed by the other one."""
+    """Spark gives that time by the wall clock; snapshots are timed by the monotonic one."""
     office = tracker(opened, options=LOSSY)
     asked: list[float] = []
 

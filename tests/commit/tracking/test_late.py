@@ -220,7 +220,7 @@ def test_a_run_that_goes_on_after_it_was_taken_for_ended_is_heard() -> None:
 def test_what_is_late(
     batch: int, start: dict[object, int], end: dict[object, int], *, is_late: bool
 ) -> None:
-    """What the position has passed, by number, or by offsets where its number may be too low."""
+    """An event is late that the position has passed, by number or, if that may lag, by offsets."""
     run = QueryRun(query_id="q1", run_id="r1", name=None, due=0.0, options={0: {}})
     run.offered(position(5, 60))
     if len(end) == len(start) == 2:

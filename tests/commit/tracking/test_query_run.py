@@ -38,7 +38,7 @@ def event(batch: int, start: int | None = None, end: int | None = None) -> Progr
 
 
 def test_until_the_checkpoint_is_restored_it_is_asked_often() -> None:
-    """At most a second passes between two looks, and the first position is the full map."""
+    """The query is asked at least each second, and its first position is committed whole."""
     one, now = run(), 0.0
     for _ in range(20):
         assert not one.on_position(None, now, HOUR, early=False)
@@ -52,7 +52,7 @@ def test_until_the_checkpoint_is_restored_it_is_asked_often() -> None:
 
 
 def test_a_query_that_never_restores_is_asked_often_for_some_minutes_only() -> None:
-    """After 600 looks once a recommit interval is enough."""
+    """After 600 checks it is asked once a recommit interval."""
     one, now, times = run(), 0.0, 0
     while one.next_check <= now + 1.0:
         now = one.next_check
@@ -62,7 +62,7 @@ def test_a_query_that_never_restores_is_asked_often_for_some_minutes_only() -> N
 
 
 def test_the_recommit_keeps_its_time_whatever_comes_between() -> None:
-    """Events and the looks after them do not put the full map off."""
+    """Events and the checks after them do not delay the recommit."""
     one, now, beats = run(), 0.0, []
     while now < 5 * HOUR:
         if one.on_position(at(3), now, HOUR, early=False):
@@ -87,7 +87,7 @@ def test_events_that_fall_silent_lead_to_a_snapshot() -> None:
 
 
 def test_a_snapshot_soon_after_an_event_does_not_stand_for_the_one_after_the_silence() -> None:
-    """What comes between that look and the end of the minute may have been dropped too."""
+    """A check soon after an event does not replace the one a minute after the last event."""
     one = run()
     one.on_event(0.0)
     one.on_position(at(3), 0.1, HOUR, early=False)
@@ -139,7 +139,7 @@ def test_a_run_that_is_over_is_kept_for_a_minute_after_each_late_event() -> None
 
 
 def test_a_full_map_that_is_overdue_and_has_nothing_to_send_is_tried_once_a_second() -> None:
-    """It is not due on the spot, for ever."""
+    """An overdue recommit without offsets is tried each second, not in a busy loop."""
     one = run()
     assert one.on_position(at(3), 0.0, HOUR, early=False)
     assert not one.on_position(None, HOUR + 10.0, HOUR, early=False)
@@ -147,7 +147,7 @@ def test_a_full_map_that_is_overdue_and_has_nothing_to_send_is_tried_once_a_seco
 
 
 def test_what_is_polled() -> None:
-    """Checkpoints that run ahead of events, and logs Spark may skip in, are looked at often."""
+    """Queries whose checkpoint lags behind events, or that may skip losses, are asked often."""
     for one in (
         QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS),
         QueryRun(
@@ -163,14 +163,14 @@ def test_what_is_polled() -> None:
     ("skipping", "watched"), [((), False), ((0,), True), ((1,), True), ((0, 1), True)]
 )
 def test_one_source_that_skips_losses_is_enough(skipping: tuple[int, ...], watched: bool) -> None:
-    """The others of the query are looked at with it."""
+    """One source with failOnDataLoss=false has the whole query asked often."""
     given = {one: {"failondataloss": str(one not in skipping).lower()} for one in range(2)}
     assert replace(run(), options=given).is_polled is watched
     assert not replace(run(), options=None).is_polled
 
 
 def test_a_checkpoint_that_cannot_be_read_for_once_is_asked_again_soon() -> None:
-    """One failed look at a continuous query does not leave its group alone for an hour."""
+    """One failed read of a continuous query does not leave its group alone for an hour."""
     one = QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
     one.on_position(at(1), 0.0, HOUR, early=False)
     one.on_position(None, 2.0, HOUR, early=False)
@@ -248,7 +248,7 @@ def test_a_position_that_waits_for_its_event_is_asked_for_soon() -> None:
 
 
 def test_the_full_map_is_due_with_each_recommit_alone() -> None:
-    """Looks that come more often renew nothing; one a little early counts."""
+    """Checks that come more often recommit nothing; one that is a little early does."""
     one = QueryRun(query_id="q", run_id="r", name=None, due=0.0, mode=QueryMode.CONTINUOUS)
     assert one.on_position(at(1), 0.0, 100.0, early=False)
     recommitted_at = [
@@ -266,7 +266,7 @@ def test_without_position_and_event_there_is_nothing_to_recommit() -> None:
 
 
 def test_doubt_brings_a_snapshot_at_once_or_within_the_minute() -> None:
-    """One that holds another up is asked whether it is there; a look that is due comes first."""
+    """A run that holds another one up is asked soon whether it runs; an earlier check counts."""
     one = run()
     one.due = HOUR
     one.check_soon(10.0, at_once=False)

@@ -48,7 +48,7 @@ def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(allowing: O
 def test_one_whose_end_was_never_reported_is_no_obstacle(
     allowing: Office, queries: MemoryQueries
 ) -> None:
-    """The first word of the new query finds out that the old one is gone."""
+    """At the new query's first event the old run is asked, and found to have ended."""
     allowing.buffer.progressed(event(0, None, 100))
     queries.positions["r1"] = position(0, 100)
     assert allowing.serve(0.0)

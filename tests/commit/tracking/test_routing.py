@@ -273,7 +273,7 @@ class TestNoGroup:
         ["kafka.group.id", "groupidprefix", "kafka.consumer.cache.capacity", "failondataloss"],
     )
     def test_other_options_are_no_misspelling(self, innocent: str) -> None:
-        """Spark's own options are not taken for a misspelt group option."""
+        """Spark's own options are not taken for a misspelled group option."""
         route = GroupRouting().route(progress({"t": {0: 5}}), {0: {**SERVERS, innocent: "x"}})
         assert route.ignored[0].misconfigured is False
 
@@ -330,7 +330,7 @@ class TestNoGroup:
         assert "without queryName" in route.ignored[0].cause
 
     def test_a_template_that_makes_no_group(self) -> None:
-        """What it would give is told, and there is no more to say of why."""
+        """The error shows what the template gives, and has no cause of its own."""
         route = rules_of(template="{query_name}").route(
             progress({"t": {0: 5}}, name=" "), {0: options()}
         )

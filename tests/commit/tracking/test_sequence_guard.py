@@ -38,7 +38,7 @@ def test_what_follows_is_no_finding(
     start: dict[TopicPartition, int] | None,
     end: dict[TopicPartition, int],
 ) -> None:
-    """Batches that continue, first batches, idle ones and new partitions are all well."""
+    """Batches that continue, first batches, idle ones and new partitions are no violation."""
     assert (
         judge(
             None if last is None else Offsets(last),

@@ -73,7 +73,7 @@ def test_runs_on_other_partitions_or_groups_share_nothing() -> None:
 
 
 def test_rivals_are_those_on_the_same_partitions() -> None:
-    """A commit names the partitions that others feed too, and who they are can be asked."""
+    """A commit names the partitions that other runs feed too, and these runs can be asked for."""
     runs = SharedPartitions()
     assert not runs.feeds("r1", commit(p0=9))
     runs.lowest("r1", "zulu", commit(p0=9, p1=9))

@@ -32,7 +32,7 @@ from tests.commit.tracking.office import HOUR, OPTIONS, P0, P1, U0, Office, even
 def test_a_query_that_cannot_be_checked_is_left_in_peace_for_a_while(
     office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A look that fails in a way that nobody thought of is not repeated at once, and for ever."""
+    """A check that raises an unexpected error is not repeated at once, without end."""
 
     def broken(query_id: str, run_id: str) -> LivePosition | None:
         raise TypeError("'JavaPackage' object is not callable")
@@ -351,7 +351,7 @@ def test_what_is_recommitted_is_sent_each_recommit_and_not_more_often(
 def test_one_that_is_watched_is_not_recommitted_at_every_look(
     office: Office, queries: MemoryQueries
 ) -> None:
-    """Where a look comes each five seconds, still only each recommit commits everything."""
+    """A query that is asked every five seconds is recommitted only at each recommit."""
     queries.modes["r1"] = QueryMode.CONTINUOUS
     queries.positions["r1"] = position(0, 5)
     office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
@@ -386,7 +386,7 @@ def test_a_query_of_another_kind_is_reported_once(
 
 
 def test_an_ordinary_query_is_not_worth_a_word(office: Office) -> None:
-    """Micro-batches are the usual."""
+    """No event is sent for the execution mode of a micro-batch query."""
     office.buffer.progressed(event(0, None, 5))
     office.serve(0.0)
     assert not office.of(QueryModeDetected)

@@ -72,7 +72,7 @@ def test_a_query_that_has_started_is_checked_without_any_event(
 def test_it_sleeps_while_nothing_is_due(
     routed: Routed, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between two looks its thread takes no processor time."""
+    """Between two checks its thread takes no processor time."""
     asked = []
     due = routed.tracker._tracker.due
 
@@ -90,7 +90,7 @@ def test_it_sleeps_while_nothing_is_due(
 def test_flush_waits_for_what_is_being_served(
     routed: Routed, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An event that the router has taken, and not yet offered, is not done."""
+    """An event that was taken from the buffer and is not yet offered keeps flush waiting."""
     working, release = threading.Event(), threading.Event()
 
     def options(query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
@@ -156,7 +156,7 @@ def test_what_was_served_before_the_close_is_not_named(
 
 
 def test_what_is_served_is_not_left(routed: Routed) -> None:
-    """At a close in time nothing is named."""
+    """A close that is in time names no batch as left behind."""
     for batch in range(3):
         routed.tracker.progressed(event(batch, 5 * batch, 5 * batch + 5))
     routed.tracker.close(soon())

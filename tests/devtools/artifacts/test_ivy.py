@@ -43,7 +43,7 @@ def test_a_descriptor_asks_for_every_artifact_in_one_run() -> None:
 
 
 def test_names_cannot_break_out_of_the_descriptor() -> None:
-    """A quote in a coordinate stays text."""
+    """A quote in a coordinate stays text in the XML."""
     text = render_ivy([Artifact(organisation='a"><x/>', name="b", revision="1")])
     (dependency,) = ET.fromstring(text).iter("dependency")  # noqa: S314 - our own text
     assert dependency.attrib["org"] == 'a"><x/>'

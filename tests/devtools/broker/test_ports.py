@@ -44,6 +44,6 @@ def test_a_named_port_in_use_is_said_with_its_holder(taken: int) -> None:
 
 @pytest.mark.parametrize("port", [0, -1, 65536])
 def test_what_is_no_port_is_refused(port: int) -> None:
-    """Numbers outside 1 to 65535 are a wrong use."""
+    """Numbers outside 1 to 65535 raise SettingsError."""
     with pytest.raises(SettingsError, match="must be from 1 to 65535"):
         ports.assign(1, {"A": port}, {})

@@ -30,7 +30,7 @@ def test_between_two_batches_nothing_is_killed() -> None:
 
 
 def test_without_kills_it_never_is_due() -> None:
-    """A demo without chaos."""
+    """A demo without chaos never kills its driver."""
     assert not due(Chaos(0, 10), 10)
 
 

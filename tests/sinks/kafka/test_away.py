@@ -23,7 +23,7 @@ POINTS = ("sink.fenced", "sink.begun", "sink.rows-written", "sink.ledger-moved",
 def test_a_broker_that_is_restarted(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed at each point of a batch: the batch is there once, when it is back."""
+    """With the broker killed at each point of a batch, the batch is there once when it is back."""
     without_spark(monkeypatch)
     broker = start_broker()
     topics = Topics(broker.bootstrap_servers)

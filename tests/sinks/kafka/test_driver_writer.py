@@ -88,7 +88,7 @@ def part(*values: str, **columns: Any) -> pa.Table:
 
 
 def test_every_part_is_sent_in_order(writer_of: Any) -> None:
-    """Only the first is fetched before the transaction is open."""
+    """Rows are sent in order, and only the first part is fetched before the transaction begins."""
     rows, sent = Rows(part("a", "b"), part("c"), part("d")), Sent()
     writer = writer_of(rows)
     assert writer.prepare() == 1
@@ -100,7 +100,7 @@ def test_every_part_is_sent_in_order(writer_of: Any) -> None:
 
 
 def test_no_rows(writer_of: Any) -> None:
-    """A batch may have none."""
+    """A batch without rows sends nothing."""
     writer, sent = writer_of(Rows(part())), Sent()
     writer.prepare()
     (report,) = writer.write(begun(sent))
@@ -108,7 +108,7 @@ def test_no_rows(writer_of: Any) -> None:
 
 
 def test_what_is_not_needed_is_not_computed(writer_of: Any) -> None:
-    """Closed before its end, it has Spark stop."""
+    """A writer that is closed before the last row stops Spark's job."""
     rows = Rows(part("a"), part("b"))
     writer = writer_of(rows)
     writer.prepare()
@@ -118,7 +118,7 @@ def test_what_is_not_needed_is_not_computed(writer_of: Any) -> None:
 
 
 def test_a_task_that_is_too_large(writer_of: Any) -> None:
-    """Is not cut, which would change the order; what to set is named."""
+    """A task with too many bytes is refused with the setting to change, not split out of order."""
     writer = writer_of(Rows(part("a"), TooManyBytesError("too many")))
     writer.prepare()
     with pytest.raises(SinkError, match="minPartitions"):

@@ -48,14 +48,14 @@ def stored(*written: LedgerRecord, partition: int = 3) -> dict[bytes, tuple[byte
 
 @given(st.text(), st.dictionaries(st.integers(0, 10_000), heads))
 def test_heads_come_back(topic: str, by_number: dict[int, Head]) -> None:
-    """Whatever is in them."""
+    """Heads with any values are decoded as they were encoded."""
     wanted = {TopicPartition(topic, number): head for number, head in by_number.items()}
     assert decode_heads(topic, encode_heads(wanted)) == wanted
 
 
 @given(st.text(), st.text(), st.text(), st.integers(0, FAR))
 def test_keys_come_back(sink: str, query: str, topic: str, first: int) -> None:
-    """Whatever is in them."""
+    """Keys with any names are decoded as they were encoded."""
     key = RecordKey(sink, query, topic, first)
     assert RecordKey.decode(key.encode()) == key
     assert owner(key.encode()) == (sink, query)
@@ -110,7 +110,7 @@ def test_queries_and_sinks_have_records_of_their_own() -> None:
 
 
 def test_what_a_query_id_has_moved() -> None:
-    """Its heads alone, under each key; and no record that has one is taken for one without."""
+    """Exactly the heads that a query id has moved last are found, by sink and query."""
     tps = TopicPartition("t", 0), TopicPartition("t", 1)
     first = entry_of({}, {tp: OffsetRange(0, 1) for tp in tps})
     (record,) = records_of("s", first, {})
@@ -138,7 +138,7 @@ def test_records_stay_in_the_partition_where_they_are() -> None:
 
 
 def test_only_what_is_new_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ledger of many queries is read before each batch."""
+    """Records that have not changed since the last read are not decoded again."""
     decoded: list[str] = []
     ours = "eo_listener.sinks.kafka.ledger.decode_heads"
 
@@ -173,21 +173,21 @@ def test_only_what_is_new_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_no_ledger_has_written(value: bytes) -> None:
-    """Is an error, and never the absence of heads."""
+    """A record of another program raises FormatError, and does not count as no heads."""
     with pytest.raises(FormatError, match="format 1"):
         Decoder().decode({RecordKey("s", "q", "t", 0).encode(): (value, 0)})
 
 
 @pytest.mark.parametrize("key", [b"", b"1", b'{"v":1,"sink":"s"}', b'{"v":9}'])
 def test_a_key_that_no_ledger_has_written(key: bytes) -> None:
-    """Is an error where it is committed, and of nobody where it is not."""
+    """A foreign key raises FormatError when it is decoded, and belongs to no sink and query."""
     with pytest.raises(FormatError, match="format 1"):
         Decoder().decode({key: (b"{}", 0)})
     assert owner(key) is None
 
 
 def test_a_policy_that_would_lose_heads_is_refused() -> None:
-    """Heads are valid however old they are."""
+    """A cleanup.policy with delete is refused: heads are valid however old they are."""
     refuse_policy("eo-ledger", "compact", "host:1")
     for policy in ("delete", "compact,delete"):
         with pytest.raises(SettingsError, match=r"cleanup\.policy") as caught:

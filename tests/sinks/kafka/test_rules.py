@@ -65,7 +65,7 @@ def test_a_sink_has_a_key_and_a_label() -> None:
 def test_arguments_that_cannot_be(
     options: dict[str, str], topic: Any, more: dict[str, Any], says: str
 ) -> None:
-    """Are refused before anything is asked of Kafka."""
+    """Wrong arguments are refused before Kafka is asked anything."""
     with pytest.raises(SettingsError, match=says):
         KafkaSink(options, topic, **more)
 
@@ -87,7 +87,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_what_only_java_can_log_in_to() -> None:
-    """Is refused with the reason."""
+    """A cluster that only Java's client can log in to is refused with the reason."""
     options = {
         **SERVERS,
         "kafka.security.protocol": "SASL_SSL",
@@ -99,7 +99,7 @@ def test_what_only_java_can_log_in_to() -> None:
 
 
 def test_a_sink_travels() -> None:
-    """Spark Connect sends it to another process."""
+    """A sink can be pickled, as Spark Connect does to send it to another process."""
     sink = pickle.loads(pickle.dumps(KafkaSink(SERVERS, "delays", group="g")))  # noqa: S301  # ours
     assert (sink.key, sink._group) == ("delays", "g")
     sink.close()
@@ -133,14 +133,14 @@ def error(code: str) -> KafkaError:
     ],
 )
 def test_an_error_before_the_commit(code: str, kind: type[EoListenerError], says: str) -> None:
-    """Says whether it may pass, and if not what to do."""
+    """The error says whether a repetition may solve it, and if not what to do."""
     translated = EXPLAIN.translated(error(code))
     assert type(translated) is kind
     assert says in str(translated)
 
 
 def test_rights_on_the_ledgers_topic() -> None:
-    """Are those that making, checking, reading and writing it need, by Kafka's own names."""
+    """The ACLs named are those to create, describe, read and write it, in Kafka's own names."""
     text = str(EXPLAIN.translated(error("TOPIC_AUTHORIZATION_FAILED")))
     first = text.partition("cluster: ")[2].split("; ")[0]
     words = shlex.split(first)
@@ -150,7 +150,7 @@ def test_rights_on_the_ledgers_topic() -> None:
 
 
 def test_an_error_at_the_commit() -> None:
-    """Leaves it open what became of the batch."""
+    """An error at the commit is of unknown outcome."""
     assert isinstance(EXPLAIN.unknown(error("_TIMED_OUT")), OutcomeUnknownError)
 
 

@@ -29,7 +29,7 @@ def report(number: int, records: int = 0) -> WrittenRows:
 
 
 def test_each_task_has_reported() -> None:
-    """As many as were asked for: they are taken as they are."""
+    """As many reports as tasks were asked for are returned unchanged."""
     found = task_reports([report(0, 5), report(1)], planned=2, tasks=2)
     assert [(one.partition_id, one.records) for one in found] == [(0, {TP: 5}), (1, {})]
 

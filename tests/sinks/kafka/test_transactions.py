@@ -198,7 +198,7 @@ def test_another_querys_open_transaction(place: Place, monkeypatch: pytest.Monke
 
 
 def test_a_ledger_topic_that_was_recreated(place: Place) -> None:
-    """Its heads are gone, and not remembered."""
+    """After the ledger's topic was recreated its old heads are not remembered."""
     sink = place.sink()
     write(sink)
     assert sink.applied(QUERY)
@@ -207,21 +207,21 @@ def test_a_ledger_topic_that_was_recreated(place: Place) -> None:
 
 
 def test_a_ledger_topic_of_another_policy(place: Place) -> None:
-    """Is refused, and left as it is."""
+    """A topic with another cleanup.policy is refused, and not changed."""
     place.topics.create_as(place.ledger, 1)
     with pytest.raises(SettingsError, match=r"cleanup\.policy=delete"):
         place.sink().applied(QUERY)
 
 
 def test_a_ledger_topic_is_not_made_against_the_users_will(place: Place) -> None:
-    """With the command that makes it."""
+    """With create=False the error shows the command that creates the topic."""
     with pytest.raises(SettingsError, match="create=False") as caught:
         place.sink(create=False).applied(QUERY)
     assert f"--topic {place.ledger} --config cleanup.policy=compact" in str(caught.value)
 
 
 def test_a_foreign_record_in_the_ledger(place: Place) -> None:
-    """Is an error: what cannot be read may be a head."""
+    """A record that cannot be read is an error, since it may be a head."""
     sink = place.sink()
     write(sink)
     producer = Producer({"bootstrap.servers": place.servers, "log_level": 0})
@@ -232,7 +232,7 @@ def test_a_foreign_record_in_the_ledger(place: Place) -> None:
 
 
 def test_a_topic_that_is_missing(place: Place) -> None:
-    """Nothing is made, and nothing waited for."""
+    """A missing target topic is refused at once, and not created."""
     sink = place.sink("nosuch")
     with pytest.raises(SettingsError, match="no topic nosuch"):
         write(sink)
@@ -275,7 +275,7 @@ def test_a_record_that_is_too_large(place: Place) -> None:
 
 
 def test_a_transaction_timeout_that_brokers_refuse(place: Place) -> None:
-    """Names the argument and the brokers' setting."""
+    """The error names the argument and the brokers' setting."""
     with pytest.raises(SettingsError, match="transaction_timeout=100000") as caught:
         write(place.sink(transaction_timeout=100_000))
     assert "transaction.max.timeout.ms" in str(caught.value)

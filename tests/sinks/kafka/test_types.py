@@ -20,7 +20,7 @@ def records(rows: pa.RecordBatch, targets: Targets = ONE) -> list[Record | str]:
 
 
 def test_all_columns() -> None:
-    """Each goes where Spark's own sink puts it; any other is not written."""
+    """Each column becomes what Spark's own sink makes of it; other columns are ignored."""
     rows = pa.record_batch(
         {
             "value": pa.array([b"v", None, b""]),
@@ -38,7 +38,7 @@ def test_all_columns() -> None:
 
 
 def test_one_topic_is_that_of_every_row() -> None:
-    """As Spark's option topic goes before the column."""
+    """With one topic the column `topic` is ignored, as with Spark's option topic."""
     rows = pa.record_batch({"value": ["v"], "topic": ["flights"]})
     assert records(rows) == [Record("delays", "v", None, None, -1)]
 
@@ -57,7 +57,7 @@ def test_of_several_topics_a_row_names_one() -> None:
 
 
 def test_rows_that_cannot_be_a_record() -> None:
-    """Each for a reason without its values' content."""
+    """Each row has a reason of its own, in which none of its values is quoted."""
     rows = pa.record_batch(
         {
             "value": ["v"] * 4,
@@ -88,7 +88,7 @@ def test_rows_that_cannot_be_a_record() -> None:
     ],
 )
 def test_columns_that_are_refused(schema: dict[str, pa.DataType], says: str) -> None:
-    """Before anything is written, by their names and types."""
+    """Wrong names and types of columns are refused before anything is written."""
     with pytest.raises(SettingsError) as caught:
         RecordColumns.of(pa.schema(schema), one_topic=True)
     assert says in str(caught.value)
@@ -101,7 +101,7 @@ def test_several_topics_need_the_column() -> None:
 
 
 def test_a_missing_topic_is_refused() -> None:
-    """With the command that makes it."""
+    """The error shows the command that creates the topic."""
     with pytest.raises(SettingsError, match="no topic gone") as caught:
         Targets.of(ONE.topics, ["delays", "gone"], label="sink", servers="host:1")
     assert "--create --topic gone" in str(caught.value)
@@ -116,7 +116,7 @@ def test_a_missing_topic_is_refused() -> None:
     ],
 )
 def test_a_topic_that_has_changed(now: Target, says: str) -> None:
-    """Has the batch written again."""
+    """A topic that was changed during a batch has the batch repeated."""
     ONE.refuse_changed(ONE, label="sink")
     with pytest.raises(RetriableSinkError, match=says):
         ONE.refuse_changed(Targets(topics={"delays": now}), label="sink")

@@ -165,7 +165,7 @@ def test_json_goes_where_json_is_read(base: str, element: str | None, fits: bool
     ],
 )
 def test_a_type_without_a_form_is_refused(spark: Any, said: str, fix: str) -> None:
-    """The error names the column and what to do."""
+    """A type that cannot be written is refused by its column, with what to do."""
     for there in (None, Existing(base="text", element="text", modifier=-1, type_name="it")):
         with pytest.raises(SettingsError) as refused:
             column_format("c", spark, there)

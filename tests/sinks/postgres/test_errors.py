@@ -104,7 +104,7 @@ def test_each_error_says_what_to_do() -> None:
 
 
 def test_a_lock_is_somebodys() -> None:
-    """A lock that is held for too long is named as that."""
+    """A lock that is held for too long raises SinkLockedError."""
     error = translated(errors.LockNotAvailable("canceling"), "the table", "writing")
     assert isinstance(error, SinkLockedError)
     assert "lock_timeout=" in str(error)

@@ -103,7 +103,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[TransactionWriter]:
 
 
 def test_nothing_speaks_against_them(reached: list[TransactionWriter]) -> None:
-    """Where all is there; a function of apply= is sent only where tasks run it."""
+    """Executors that have all they need write; apply= is sent to them only where tasks run it."""
     writer = writer_of(apply=print)
     assert tried(writer) == Proved()
     assert tried(writer, atomicity="partition") == Proved()
@@ -121,7 +121,7 @@ def test_nothing_speaks_against_them(reached: list[TransactionWriter]) -> None:
     ],
 )
 def test_a_job_that_fails_is_an_answer(text: str, said: str) -> None:
-    """No batch fails of it, and it may be otherwise later."""
+    """A failed trial job keeps the executors from writing, fails no batch, and is tried again."""
     found = tried(writer_of(), failure=RuntimeError(text))
     assert found.passing
     assert f"a job that tries them has failed: {said}" in str(found.executors)
@@ -136,7 +136,7 @@ def test_a_dsn_function_that_cannot_be_sent_is_an_answer(write_method: str) -> N
 
 
 def test_an_apply_that_cannot_be_sent_is_an_answer() -> None:
-    """Where tasks would run it."""
+    """Where tasks would run a function of apply= that cannot be pickled, they do not write."""
     found = tried(writer_of(apply=Vault().apply), atomicity="partition")
     assert str(found.executors).startswith("the function of apply= cannot be sent")
 
@@ -152,7 +152,7 @@ class Torn:
 
 
 def test_what_cannot_be_loaded_there_is_an_answer() -> None:
-    """By the name of the error alone."""
+    """An error while a task is loaded is reported by its class alone."""
     found = str(tried(writer_of(Torn())).executors)
     assert found.startswith("they cannot load dsn= or apply= (")
     assert found.endswith(": ValueError)")
@@ -173,7 +173,7 @@ def test_what_the_driver_s_connection_says() -> None:
 
 
 def test_a_missing_module_is_named_by_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its machine."""
+    """The reason names the module and the executor's machine."""
     monkeypatch.setattr(executor_check, "NEEDED", ("eo_no_such_module",))
     found = tried(writer_of())
     assert str(found.executors).startswith("their Python lacks eo_no_such_module (")

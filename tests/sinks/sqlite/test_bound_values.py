@@ -138,7 +138,7 @@ def test_moments_outside_the_years_of_a_calendar_are_flaws(kind: pa.DataType) ->
 
 
 def test_dates_outside_the_years_are_flaws() -> None:
-    """As moments are."""
+    """A date outside the years 1 to 9999 cannot be written."""
     days = pa.array([-719_163, -719_162, None, 2_932_896, 2_932_897], pa.int32()).cast(pa.date32())
     assert list(flaws("c", days, key=False)) == [0, 4]
 
@@ -181,7 +181,7 @@ def test_moments_inside_of_others_that_python_cannot_read() -> None:
     ],
 )
 def test_a_lock_is_recognised_by_its_text(text: str, busy: bool) -> None:
-    """Any of SQLite's three."""
+    """Each of SQLite's three messages about a lock is recognised as one."""
     error = sqlite3.OperationalError(text)
     assert errors.is_busy(error) is busy
 

@@ -36,7 +36,7 @@ def table(path: Path) -> Path:
 
 
 def test_they_go_into_a_table_of_their_own(spark: SparkSession, table: Path) -> None:
-    """Marked rows and refused ones lie in the table named, with origin, reason and contents."""
+    """Marked and refused rows are in the dead-letter table, with origin, reason and contents."""
     sink = SqliteSink(table, "t", dead_letters="bad; rows")
     applied = write(sink, marked(spark))
     assert (applied.rows, applied.dead_letters) == (2, 4)
@@ -64,7 +64,7 @@ def test_without_a_table_for_them_the_batch_fails(spark: SparkSession, table: Pa
 
 
 def test_they_are_part_of_the_transaction(spark: SparkSession, table: Path) -> None:
-    """What is not committed has no dead letters either; what is has each once."""
+    """A batch that is not committed leaves no dead letters; a committed one has each once."""
     sink = SqliteSink(table, "t", dead_letters="bad")
     with broken_off("sink.ledger-moved"), pytest.raises(Killed):
         write(sink, marked(spark))
@@ -74,7 +74,7 @@ def test_they_are_part_of_the_transaction(spark: SparkSession, table: Path) -> N
 
 
 def test_many_of_them(spark: SparkSession, table: Path) -> None:
-    """A batch in which most rows are refused takes no longer than its rows."""
+    """A batch in which most rows are refused takes time in proportion to its rows."""
     sink = SqliteSink(table, "t", dead_letters="bad", max_dead_letters=0.9)
     frame = spark.range(0, 20000, 1, 2).selectExpr("if(id % 10 = 0, id, null) AS v")
     applied = write(sink, frame, count=20000)

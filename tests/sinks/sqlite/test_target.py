@@ -204,7 +204,7 @@ def test_history_says_what_was_applied(spark: SparkSession, path: Path) -> None:
     ],
 )
 def test_arguments_that_cannot_be_are_refused(given: dict[str, Any], text: str) -> None:
-    """At once, and by what is wrong."""
+    """Each is refused when the sink is made, by what is wrong with it."""
     with pytest.raises(SettingsError, match=text):
         SqliteSink(**{"path": "x.db", "table": "t", **given})
 

@@ -166,7 +166,7 @@ def test_a_folder_that_is_no_checkpoint(tmp_path: Path, plain: Path) -> None:
 
 
 def test_a_thousand_torn_batches_are_not_all_read(plain: Path) -> None:
-    """Each look stays short, whatever lies there."""
+    """Each read stays short, however many damaged files there are."""
     for batch in range(3, 1000):
         for folder in ("offsets", "commits"):
             (plain / folder / str(batch)).touch()
@@ -266,7 +266,7 @@ def test_a_listing_is_never_an_old_one(in_memory: str) -> None:
     ],
 )
 def test_two_spellings_of_one_folder(url: str, same: str) -> None:
-    """Are one location."""
+    """Two ways to write one folder are one location."""
     assert Location(url).key == Location(same).key
     assert Location(url).key != Location(f"{url}/c").key
 
@@ -283,7 +283,7 @@ def test_two_spellings_of_one_folder(url: str, same: str) -> None:
     ],
 )
 def test_a_driver_that_is_not_installed(url: str, package: str) -> None:
-    """Is one error that says what to type, and the location as it was given."""
+    """A missing fsspec driver is one error that says what to install."""
     with pytest.raises(StorageError) as caught:
         Location(url)
     assert package in str(caught.value)
@@ -312,7 +312,7 @@ def test_a_driver_that_does_not_load() -> None:
 
 @pytest.mark.parametrize("url", ["", "  ", "nosuch://a/b", "a\0b"])
 def test_a_location_that_cannot_be(url: str) -> None:
-    """Is refused before anything is read."""
+    """A malformed location is refused before anything is read."""
     with pytest.raises(SettingsError):
         Location(url)
 
@@ -391,7 +391,7 @@ def test_a_local_folder_is_one_however_it_is_written(url: str) -> None:
     [("s3a://b/c", True), ("file:/c", True), ("/c", False), ("c", False), ("c:d", False)],
 )
 def test_what_has_a_scheme(url: str, has_one: bool) -> None:
-    """A letter, more of them, a colon and a slash."""
+    """`file:/c` and `s3a://b/c` have a scheme, since a slash follows the colon; `c:d` has none."""
     assert has_scheme(url) is has_one
 
 

@@ -124,7 +124,7 @@ def test_a_cut_text_never_gives_another_offset(batch: BatchOffsets, data: st.Dat
 
 @given(st.binary(max_size=300))
 def test_any_bytes_end_in_a_word_for_them(held: bytes) -> None:
-    """No parser lets another exception out, whatever it gets."""
+    """Whatever bytes a parser gets, it returns a value or a finding, and raises nothing else."""
     text = held.decode("latin-1")
     for parse in (
         lambda: BatchOffsets.parse(1, text),

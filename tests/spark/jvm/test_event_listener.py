@@ -88,7 +88,7 @@ class Idled(StreamingQueryListener):
 def test_idle(
     spark: SparkSession, start: Start, listen: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Spark's calls for a query without new data are answered, without an error on either side."""
+    """Spark's calls for a query without new data raise no error on either side."""
     recorder, idled = listen(Recorder()), Idled()
     spark.streams.addListener(idled)  # the second: it is called after ours
     try:

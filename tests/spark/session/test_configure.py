@@ -65,7 +65,7 @@ def test_nothing_set() -> None:
 
 
 def test_twice_is_once() -> None:
-    """A second call changes nothing."""
+    """A second call of configure changes nothing."""
     first = configured({"spark.jars": "a.jar"})
     arguments = os.environ[VARIABLE]
     assert configured(first) == first
@@ -73,7 +73,7 @@ def test_twice_is_once() -> None:
 
 
 def test_parts() -> None:
-    """Each part can be left out."""
+    """Connector and shim can each be left out."""
     assert configured({}, connector=False) == {}
     assert submitted("spark.jars") == [SHIM]
     os.environ[VARIABLE] = "pyspark-shell"
