@@ -36,7 +36,7 @@ LANES = 8  # attacks at once: nearly all of their time is waiting for time-outs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
+class AttackedBroker:
     """A broker with several proxies, and a topic longer than any attack will offer."""
 
     proxies: queue.SimpleQueue[Proxy]
@@ -52,7 +52,7 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
+def bench() -> Iterator[AttackedBroker]:
     with ExitStack() as stack:
         proxies = [stack.enter_context(Proxy(f"LANE{number}")) for number in range(LANES)]
         broker = stack.enter_context(
@@ -65,7 +65,7 @@ def bench() -> Iterator[Bench]:
         topics = Topics(broker.bootstrap_servers)
         topic = topics.create(partitions=3)
         topics.fill(topic, 30_000)
-        yield Bench(proxies=free, offsets=OffsetsTopic(broker), topic=topic)
+        yield AttackedBroker(proxies=free, offsets=OffsetsTopic(broker), topic=topic)
 
 
 def chosen(plan: Sequence[Case]) -> list[Case]:
@@ -99,7 +99,9 @@ def _sums(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     )
 
 
-def carry_out(bench: Bench, plan: Sequence[Case], capsys: pytest.CaptureFixture[str]) -> None:
+def carry_out(
+    bench: AttackedBroker, plan: Sequence[Case], capsys: pytest.CaptureFixture[str]
+) -> None:
     started = time.monotonic()
     # librdkafka's producer may never come back from sending offsets (librdkafka#5456).
     with none_left(but="eo-listener-transaction"), ThreadPoolExecutor(LANES) as pool:
@@ -123,7 +125,7 @@ def carry_out(bench: Bench, plan: Sequence[Case], capsys: pytest.CaptureFixture[
     ["simple", "transactional", pytest.param("member", marks=pytest.mark.slow)],
 )
 def test_each_first_request_is_met_by_each_fault(
-    bench: Bench, mode: str, capsys: pytest.CaptureFixture[str]
+    bench: AttackedBroker, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whichever fault the first request of an api meets, the group ends right, and was never wrong.
 
@@ -137,7 +139,7 @@ def test_each_first_request_is_met_by_each_fault(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mode", sorted(MODES))
 def test_the_second_and_the_third_request_too(
-    bench: Bench, mode: str, capsys: pytest.CaptureFixture[str]
+    bench: AttackedBroker, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same in mid-stream, when the client knows its coordinator and the group holds offsets."""
     rest = cases(mode, READING, [1]) if mode != "simple" else ()

@@ -13,7 +13,7 @@ from tests.client_config.test_translate import BY_TICKET, BY_TOKEN, source
 from tests.secured import KEY, Keys, Secured
 
 
-class Nowhere:
+class StubBroker:
     """Stands for a broker where only its address is asked for."""
 
     def addresses(self, listener: str) -> str:
@@ -23,7 +23,7 @@ class Nowhere:
 @pytest.mark.parametrize("mode", MODES)
 def test_every_way_is_accepted(keys: Keys, mode: str) -> None:
     """librdkafka accepts the settings of each way, and loads their keys and certificates."""
-    ways = Secured(Nowhere(), keys).ways()  # type: ignore[arg-type]  # it has what is asked for
+    ways = Secured(StubBroker(), keys).ways()  # type: ignore[arg-type]  # it has what is asked for
     assert len(ways) == 12
     for options in ways.values():
         check(translate(options).properties, mode)
@@ -45,7 +45,7 @@ def test_tokens_are_accepted() -> None:
 
 def test_stores_become_what_is_accepted(keys: Keys) -> None:
     """The PEM texts that Java makes of key stores are loaded, the chain of a certificate too."""
-    options = Secured(Nowhere(), keys).ways()["mutual-jks"]  # type: ignore[arg-type]  # as above
+    options = Secured(StubBroker(), keys).ways()["mutual-jks"]  # type: ignore[arg-type]  # as above
     access = translate(options)
     trust, own = access.stores
     answers = {

@@ -55,7 +55,7 @@ def commit_of(
     return commit
 
 
-class Try:
+class CommitAttempt:
     """One commit, tried until the end."""
 
     def __init__(
@@ -106,7 +106,7 @@ def garbled(options: Mapping[str, str], what: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def tries(secured: Secured) -> Iterator[Mapping[str, Try]]:
+def tries(secured: Secured) -> Iterator[Mapping[str, CommitAttempt]]:
     """Bob without any right, in each mode, and wrong keys of every kind; all at the same time."""
     ways = secured.ways()
     wrong = {
@@ -123,12 +123,14 @@ def tries(secured: Secured) -> Iterator[Mapping[str, Try]]:
     own = {"https.ca.location": secured.keys.authority_file}
     secret = PLANTED + "client"
     with log_lines() as lines, token_server(secured.keys.server, "me", secret, "erin") as url:
-        tries = {name: Try(options, topic) for name, options in wrong.items()}
+        tries = {name: CommitAttempt(options, topic) for name, options in wrong.items()}
         # A password that needs every kind of quoting; a topic of its own for each mode's rights.
-        tries |= {mode: Try(secured.plain("bob"), new_topic(secured), mode) for mode in MODES}
-        tries["token"] = Try(secured.token(url, "me", secret), topic, own=own)
-        tries["no token"] = Try(secured.token(url, "me", f"{secret}-not"), topic, own=own)
-        tries["describe"] = Try(secured.plain("bob"), new_topic(secured))
+        tries |= {
+            mode: CommitAttempt(secured.plain("bob"), new_topic(secured), mode) for mode in MODES
+        }
+        tries["token"] = CommitAttempt(secured.token(url, "me", secret), topic, own=own)
+        tries["no token"] = CommitAttempt(secured.token(url, "me", f"{secret}-not"), topic, own=own)
+        tries["describe"] = CommitAttempt(secured.plain("bob"), new_topic(secured))
         yield tries
         for one in tries.values():
             one.committer.close(0.5)
@@ -139,7 +141,7 @@ def tries(secured: Secured) -> Iterator[Mapping[str, Try]]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_missing_rights(secured: Secured, tries: Mapping[str, Try], mode: str) -> None:
+def test_missing_rights(secured: Secured, tries: Mapping[str, CommitAttempt], mode: str) -> None:
     """Each right that is missing is named with the command that gives it; then it is committed."""
     trying = tries[mode]
     group, topic = trying.group, trying.topic
@@ -170,7 +172,9 @@ def test_missing_rights(secured: Secured, tries: Mapping[str, Try], mode: str) -
     assert PASSWORDS["bob"] not in position.metadata
 
 
-def test_a_right_to_describe_is_not_enough(secured: Secured, tries: Mapping[str, Try]) -> None:
+def test_a_right_to_describe_is_not_enough(
+    secured: Secured, tries: Mapping[str, CommitAttempt]
+) -> None:
     """A client that may only describe a topic may not commit for it, and the error says so."""
     trying = tries["describe"]
     trying.failed("GROUP_AUTHORIZATION_FAILED")
@@ -181,7 +185,7 @@ def test_a_right_to_describe_is_not_enough(secured: Secured, tries: Mapping[str,
 
 
 @pytest.mark.parametrize("how", ["plain", "scram"])
-def test_a_wrong_password(tries: Mapping[str, Try], how: str) -> None:
+def test_a_wrong_password(tries: Mapping[str, CommitAttempt], how: str) -> None:
     """Refused credentials are reported as such, with the options to check."""
     failed = tries[how].failed("_AUTHENTICATION")
     assert failed.refused
@@ -189,33 +193,33 @@ def test_a_wrong_password(tries: Mapping[str, Try], how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["untrusted", "unnamed"])
-def test_a_certificate_that_is_not_believed(tries: Mapping[str, Try], how: str) -> None:
+def test_a_certificate_that_is_not_believed(tries: Mapping[str, CommitAttempt], how: str) -> None:
     """The broker's certificate needs an authority of the source's, and the broker's name in it."""
     failed = tries[how].failed("_SSL")
     assert failed.refused
     assert "kafka.ssl.*" in failed.fix
 
 
-def test_a_token(tries: Mapping[str, Try]) -> None:
+def test_a_token(tries: Mapping[str, CommitAttempt]) -> None:
     """A token is fetched over https with the source's client id and secret, and let in."""
     tries["token"].committed()
 
 
-def test_a_token_that_is_not_given(tries: Mapping[str, Try]) -> None:
+def test_a_token_that_is_not_given(tries: Mapping[str, CommitAttempt]) -> None:
     """A secret that the token's server refuses is reported as refused credentials."""
     assert tries["no token"].failed("_AUTHENTICATION").refused
 
 
-def test_a_name_that_is_not_checked(tries: Mapping[str, Try]) -> None:
+def test_a_name_that_is_not_checked(tries: Mapping[str, CommitAttempt]) -> None:
     """The same broker is trusted where the source disables the check of its host name."""
     tries["named"].committed()
 
 
-def test_a_client_without_its_certificate(tries: Mapping[str, Try]) -> None:
+def test_a_client_without_its_certificate(tries: Mapping[str, CommitAttempt]) -> None:
     """Where the broker requires one, the broker's own error is reported."""
     assert "certificate" in (tries["no certificate"].failed("_SSL").detail or "")
 
 
-def test_a_wrong_password_of_a_key(tries: Mapping[str, Try]) -> None:
+def test_a_wrong_password_of_a_key(tries: Mapping[str, CommitAttempt]) -> None:
     """A key that cannot be opened is reported as a setting that is not accepted."""
     assert tries["key"].failed("_INVALID_ARG").refused

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.kafka
 T = TopicPartition
 
 
-class Place:
+class GroupAndTopics:
     """A group and three topics of one partition: bob may read one, describe one, and see one not.
 
     His rights to all else that a mode needs are given.
@@ -74,7 +74,7 @@ class Place:
 @pytest.mark.parametrize("mode", MODES)
 def test_the_others_are_committed(secured: Secured, mode: str) -> None:
     """Each refused topic is named alone, with the right that it lacks; it lands when it has it."""
-    place, events = Place(secured), list[Event]()
+    place, events = GroupAndTopics(secured), list[Event]()
     cluster = Cluster.of(
         {
             "bootstrap.servers": place.servers,
@@ -123,7 +123,7 @@ def java(secured: Secured, spark: SparkSession) -> Iterator[GroupStore]:  # its 
 @pytest.mark.spark
 def test_by_java_too(secured: Secured, java: GroupStore) -> None:
     """A snapshot names the topic that it may not read, and has the others; so does a commit."""
-    place = Place(secured)
+    place = GroupAndTopics(secured)
     refused = "TOPIC_AUTHORIZATION_FAILED"
     deadline = time.monotonic() + 60
     answer = None

@@ -24,7 +24,7 @@ from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.model.protocols import GroupStore, ShimClient
 from eo_listener.testing import MemoryGroups
-from tests.client_config.test_accepted import Nowhere
+from tests.client_config.test_accepted import StubBroker
 from tests.secured import PLANTED, Keys, Secured
 
 JAVA = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "AWS_MSK_IAM"}
@@ -34,8 +34,8 @@ def cluster_of(options: Mapping[str, str]) -> Cluster:
     return Cluster.of({"bootstrap.servers": "127.0.0.1:9"}, translate(options))
 
 
-class Says:
-    """A shim client that give one answer, and keep what they were asked."""
+class StubShim:
+    """A shim client with one answer, which keeps what it was asked."""
 
     def __init__(self, answer: str | Exception | Callable[[str], str]) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -50,7 +50,7 @@ class Says:
 
 @pytest.fixture(scope="module")
 def ways(keys: Keys) -> Mapping[str, dict[str, str]]:
-    return Secured(Nowhere(), keys).ways()  # type: ignore[arg-type]  # only addresses are asked for
+    return Secured(StubBroker(), keys).ways()  # type: ignore[arg-type]  # only addresses are asked for
 
 
 def test_stores_are_read_by_java(ways: Mapping[str, dict[str, str]], keys: Keys) -> None:
@@ -59,7 +59,7 @@ def test_stores_are_read_by_java(ways: Mapping[str, dict[str, str]], keys: Keys)
         "trust": {"v": 1, "certificates": keys.authority, "key": None},
         "key": {"v": 1, "certificates": keys.chain, "key": keys.open_key},
     }
-    shim_client = Says(lambda argument: json.dumps(answers[json.loads(argument)["use"]]))
+    shim_client = StubShim(lambda argument: json.dumps(answers[json.loads(argument)["use"]]))
     groups = open_cluster(cluster_of(ways["mutual-jks"]), "simple", shim_client)
     groups.close()
     assert isinstance(groups, SimpleGroups)
@@ -91,7 +91,7 @@ def test_a_store_that_cannot_be_read(
 ) -> None:
     """It is an error that may pass, names the file, and shows neither password nor answer."""
     with pytest.raises(KafkaError, match=r"key store .*trust.jks could not be read") as caught:
-        open_cluster(cluster_of(ways["tls-jks"]), "simple", Says(answer))
+        open_cluster(cluster_of(ways["tls-jks"]), "simple", StubShim(answer))
     assert caught.value.code == "_NO_STORE"
     assert caught.value.cause
     assert PLANTED not in repr(caught.value) + str(caught.value.__cause__)
@@ -99,7 +99,7 @@ def test_a_store_that_cannot_be_read(
 
 def test_only_java_can_do_it() -> None:
     """A cluster that needs Java's client is committed to by that, in the source's own words."""
-    groups = open_cluster(cluster_of(JAVA), "simple", Says("{}"))
+    groups = open_cluster(cluster_of(JAVA), "simple", StubShim("{}"))
     groups.close()
     assert isinstance(groups, JavaGroups)
 
@@ -108,7 +108,7 @@ def test_only_java_can_do_it() -> None:
 def test_only_java_can_do_it_but_not_so(mode: str) -> None:
     """A commit mode other than `simple` is refused there, and the error says what to do."""
     with pytest.raises(KafkaError) as caught:
-        open_cluster(cluster_of(JAVA), mode, Says("{}"))
+        open_cluster(cluster_of(JAVA), mode, StubShim("{}"))
     assert caught.value.code == "_ONLY_SIMPLE"
     assert "kafka.sasl.mechanism" in (caught.value.cause or "")
 
@@ -135,7 +135,7 @@ def committing(
 
 def test_a_cluster_that_cannot_be_opened_is_tried_again(ways: Mapping[str, dict[str, str]]) -> None:
     """The failure is reported with its cause and fix, and the commit is made once it opens."""
-    shim_client: list[ShimClient] = [Says(JvmError("it is gone"))] * 3
+    shim_client: list[ShimClient] = [StubShim(JvmError("it is gone"))] * 3
     groups = MemoryGroups()
 
     def open_store(cluster: Cluster) -> GroupStore:

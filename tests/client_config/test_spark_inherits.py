@@ -77,8 +77,8 @@ def add_handler(spark: SparkSession, folder: Path) -> None:
 
 
 @dataclass
-class Told:
-    """All that a listener said while it committed."""
+class ListenerOutput:
+    """Events, log lines and metadata of a listener that committed."""
 
     events: list[Event] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -114,14 +114,16 @@ WAYS = [
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def told(
+    spark: SparkSession, secured: Secured, tmp_path_factory: pytest.TempPathFactory
+) -> ListenerOutput:
     """One query with a source for each way in, read to its end; each source has its group."""
     folder = tmp_path_factory.mktemp("handler")
     add_handler(spark, folder)
     topics = Topics(secured.broker.bootstrap_servers)
     topic = topics.create(partitions=1)
     topics.fill(topic, 20)
-    told = Told()
+    told = ListenerOutput()
     groups = {way: unique(way) for way in ways(secured)}
     listener = OffsetCommitListener(observers=[told.events.append])
     spark.streams.addListener(listener)
@@ -160,13 +162,13 @@ def test_no_way_is_left_out(secured: Secured) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_group_is_at_the_end(told: Told, way: str) -> None:
+def test_the_group_is_at_the_end(told: ListenerOutput, way: str) -> None:
     """With nothing but the source's own options, Kafka's tool shows lag 0."""
     (row,) = told.groups[way]
     assert (row.current_offset, row.lag) == (20, 0)
 
 
-def test_each_way_by_its_client(told: Told) -> None:
+def test_each_way_by_its_client(told: ListenerOutput) -> None:
     """Only what librdkafka cannot do goes through Java, and only stores are read by it."""
     assert len(told.clusters) == len(WAYS)
     assert [cluster.why_java for cluster in told.clusters if cluster.client == "java"] == [
@@ -177,7 +179,7 @@ def test_each_way_by_its_client(told: Told) -> None:
     assert not any(uses[:-5])
 
 
-def test_nothing_shows_a_secret(told: Told, secured: Secured) -> None:
+def test_nothing_shows_a_secret(told: ListenerOutput, secured: Secured) -> None:
     """No log line of any level, event, repr or commit metadata holds a password or a key."""
     assert sum(isinstance(event, Committed) for event in told.events) >= len(WAYS)
     assert any("committed" in line for line in told.lines)

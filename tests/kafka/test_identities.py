@@ -46,7 +46,7 @@ FATAL = {"member": "FENCED_INSTANCE_ID", "transactional": "_FENCED"}
 
 
 @dataclass(frozen=True)
-class Place:
+class GroupAndTopic:
     """A group of one test's own, with a topic."""
 
     broker: Broker
@@ -68,9 +68,9 @@ class Place:
 
 
 @pytest.fixture
-def place(broker: Broker) -> Place:
+def place(broker: Broker) -> GroupAndTopic:
     topic = Topics(broker.bootstrap_servers).create()
-    return Place(broker=broker, topic=topic, group=unique("g"))
+    return GroupAndTopic(broker=broker, topic=topic, group=unique("g"))
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def insist(
         time.sleep(0.1)
 
 
-def snapshot(store: GroupStore, place: Place) -> GroupSnapshot:
+def snapshot(store: GroupStore, place: GroupAndTopic) -> GroupSnapshot:
     """Look until it is answered: the log of transactions is made at its first use."""
     deadline = time.monotonic() + 60
     while True:
@@ -135,7 +135,12 @@ def snapshot(store: GroupStore, place: Place) -> GroupSnapshot:
     ],
 )
 def test_the_group_as_kafkas_own_tool_shows_it(
-    mode: str, protocol: Mapping[str, str], state: str, members: int, place: Place, opened: Opened
+    mode: str,
+    protocol: Mapping[str, str],
+    state: str,
+    members: int,
+    place: GroupAndTopic,
+    opened: Opened,
 ) -> None:
     """Only a member makes the group Stable; what is committed is there in every mode."""
     store = opened(mode, place.properties(protocol))
@@ -148,7 +153,7 @@ def test_the_group_as_kafkas_own_tool_shows_it(
 
 
 @pytest.mark.parametrize("mode", FATAL)
-def test_a_second_driver_fences_the_first(mode: str, place: Place, opened: Opened) -> None:
+def test_a_second_driver_fences_the_first(mode: str, place: GroupAndTopic, opened: Opened) -> None:
     """The first gets a final error at every later commit; the group is as the second left it."""
     first, second = (opened(mode, place.properties()) for _ in range(2))
     insist(first, place.group, place.at(5))
@@ -162,7 +167,7 @@ def test_a_second_driver_fences_the_first(mode: str, place: Place, opened: Opene
 
 
 @new_protocol
-def test_in_the_new_protocol_the_first_member_stays(place: Place, opened: Opened) -> None:
+def test_in_the_new_protocol_the_first_member_stays(place: GroupAndTopic, opened: Opened) -> None:
     """The second is refused, not for good: it takes the place when the first has let go of it."""
     first, second = (opened("member", place.properties(NEW)) for _ in range(2))
     insist(first, place.group, place.at(5))
@@ -176,7 +181,7 @@ def test_in_the_new_protocol_the_first_member_stays(place: Place, opened: Opened
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_beside_a_consumer_of_the_same_group(
-    protocol: Mapping[str, str], place: Place, opened: Opened
+    protocol: Mapping[str, str], place: GroupAndTopic, opened: Opened
 ) -> None:
     """Simple commits are refused, transactions land, and a member shares the group."""
     consumer = Consumer({**place.properties(protocol), "group.id": place.group, "log_level": "0"})
@@ -199,7 +204,7 @@ def test_beside_a_consumer_of_the_same_group(
     consumer.close()
 
 
-def test_what_an_older_driver_has_open_never_lands(place: Place, opened: Opened) -> None:
+def test_what_an_older_driver_has_open_never_lands(place: GroupAndTopic, opened: Opened) -> None:
     """A look takes the group over: a transaction that was open before it can only be aborted."""
     older = Producer(
         {
@@ -222,7 +227,7 @@ def test_what_an_older_driver_has_open_never_lands(place: Place, opened: Opened)
     assert place.held() == place.at(7)
 
 
-def test_one_bad_topic_does_not_hold_up_a_transaction(place: Place, opened: Opened) -> None:
+def test_one_bad_topic_does_not_hold_up_a_transaction(place: GroupAndTopic, opened: Opened) -> None:
     """A partition that is gone aborts all; the same call commits the others without it."""
     store = opened("transactional", place.properties())
     insist(store, place.group, place.at(7))
@@ -236,7 +241,7 @@ def test_one_bad_topic_does_not_hold_up_a_transaction(place: Place, opened: Open
 
 
 def test_a_call_that_never_comes_back_is_given_up(
-    place: Place, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    place: GroupAndTopic, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A producer that is stuck is replaced when its group can be read; what it had never lands."""
     monkeypatch.setattr(transactional_groups, "_STUCK", 2.0)
@@ -265,7 +270,7 @@ def test_a_call_that_never_comes_back_is_given_up(
 
 
 def insist_soon(
-    store: GroupStore, place: Place, positions: Mapping[TopicPartition, Position]
+    store: GroupStore, place: GroupAndTopic, positions: Mapping[TopicPartition, Position]
 ) -> None:
     """As `insist`, with requests that are given up sooner."""
     deadline = time.monotonic() + 30
@@ -278,7 +283,10 @@ def insist_soon(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_member_reads_no_records(
-    protocol: Mapping[str, str], place: Place, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    protocol: Mapping[str, str],
+    place: GroupAndTopic,
+    opened: Opened,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All partitions are its own, and it asks for nothing of what they hold."""
     received: list[str] = []
@@ -302,7 +310,7 @@ def test_a_member_reads_no_records(
 class Driver:
     """A process that commits all the time, and what it was answered last."""
 
-    def __init__(self, place: Place, mode: str, name: str, first: int, **more: str) -> None:
+    def __init__(self, place: GroupAndTopic, mode: str, name: str, first: int, **more: str) -> None:
         settings = {
             "properties": place.properties(more),
             "mode": mode,
@@ -354,7 +362,7 @@ class Driver:
     ],
 )
 def test_a_driver_that_stood_still_is_replaced(
-    mode: str, more: Mapping[str, str], still: float, place: Place
+    mode: str, more: Mapping[str, str], still: float, place: GroupAndTopic
 ) -> None:
     """Stopped, replaced and resumed it commits nothing more, and its successor goes on."""
     zombie = Driver(place, mode, "zombie", 100, **more)
@@ -392,7 +400,7 @@ def test_in_the_new_protocol_a_zombie_finds_its_place_taken(
         }
     )
     topic = Topics(broker.bootstrap_servers).create()
-    place = Place(broker=broker, topic=topic, group=unique("g"))
+    place = GroupAndTopic(broker=broker, topic=topic, group=unique("g"))
     zombie = Driver(place, "member", "zombie", 100, **NEW)
     successor = None
     try:
@@ -416,7 +424,7 @@ def test_in_the_new_protocol_a_zombie_finds_its_place_taken(
 class Committer(threading.Thread):
     """Commits through one store all the time."""
 
-    def __init__(self, place: Place, mode: str, more: Mapping[str, str]) -> None:
+    def __init__(self, place: GroupAndTopic, mode: str, more: Mapping[str, str]) -> None:
         super().__init__(name=f"{mode} {dict(more)}")
         self._place = place
         self._mode = mode
@@ -474,7 +482,7 @@ def test_every_mode_survives_the_brokers_death(
     if not kafka_version().startswith("3."):
         kinds.append(("member", NEW))
     committers = [
-        Committer(Place(broker=broker, topic=topic, group=unique("g")), mode, more)
+        Committer(GroupAndTopic(broker=broker, topic=topic, group=unique("g")), mode, more)
         for mode, more in kinds
     ]
     try:
@@ -521,9 +529,9 @@ def test_only_a_live_member_keeps_its_offsets(start_broker: Callable[..., Broker
         }
     )
     topic = Topics(broker.bootstrap_servers).create()
-    stores: dict[str, tuple[Place, GroupStore]] = {}
+    stores: dict[str, tuple[GroupAndTopic, GroupStore]] = {}
     for mode in ("simple", "transactional", "member"):
-        place = Place(broker=broker, topic=topic, group=unique("g"))
+        place = GroupAndTopic(broker=broker, topic=topic, group=unique("g"))
         stores[mode] = (place, open_groups(place.properties(), mode))
         insist(stores[mode][1], place.group, place.at(5))
     try:
@@ -542,7 +550,7 @@ def test_only_a_live_member_keeps_its_offsets(start_broker: Callable[..., Broker
             store.close()
 
 
-def poll(stores: Mapping[str, tuple[Place, GroupStore]], seconds: float) -> None:
+def poll(stores: Mapping[str, tuple[GroupAndTopic, GroupStore]], seconds: float) -> None:
     """Let time go by as a committer with nothing to commit does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

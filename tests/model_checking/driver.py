@@ -22,7 +22,7 @@ from eo_listener.model.offsets import TopicPartition
 from tests.model_checking.spark import LateEvent, Phase, Queries, QueryRun
 
 
-class Steady:
+class NoJitter:
     """A source of chance without any: each wait is as long as it can be."""
 
     def random(self) -> float:
@@ -30,7 +30,7 @@ class Steady:
 
 
 @dataclass(slots=True)
-class Front:
+class OfferReceiver:
     """What the tracker offers to, in place of the committer: the state of one cluster."""
 
     cluster_state: ClusterState
@@ -103,8 +103,8 @@ class Driver:
         self.runs: dict[str, QueryRun] = {}
         self.buffer = EventBuffer()
         self.bus: list[LateEvent] = []  # not delivered yet, the oldest first
-        self.cluster_state = ClusterState("k:9092", setting.retry, Steady(), setting.policy)  # type: ignore[arg-type]  # it draws one number
-        self.front = Front(self.cluster_state)
+        self.cluster_state = ClusterState("k:9092", setting.retry, NoJitter(), setting.policy)  # type: ignore[arg-type]  # it draws one number
+        self.front = OfferReceiver(self.cluster_state)
         self.tracker = QueryTracker(
             routing,
             self.queries,

@@ -16,7 +16,7 @@ FAR = 2_000.0
 _VALUES = frozenset({"Progress", "Batch", "Violation", "CommitMetadata", "Started", "LateEvent"})
 _How = Callable[[Any, float, str], object]
 # Settings and constants: the same in all states of one search.
-_CONSTANT = frozenset({"Policy", "Backoff", "GroupEvents", "GroupRouting", "Steady", "Scope"})
+_CONSTANT = frozenset({"Policy", "Backoff", "GroupEvents", "GroupRouting", "NoJitter", "Scope"})
 # Any other float is a moment. To take a duration for one splits states, and hides none.
 _DURATIONS = frozenset({"delay", "recommit_interval", "_recommit_interval"})
 

@@ -29,7 +29,7 @@ def at(**offsets: int) -> Mapping[TopicPartition, Position]:
     }
 
 
-class Seeing(ClusterState):
+class AnsweredClusterState(ClusterState):
     """A cluster state whose snapshots are answered: the group holds just what was confirmed."""
 
     def __init__(self) -> None:
@@ -63,15 +63,15 @@ class Seeing(ClusterState):
 RANDOM = random.Random(1)
 
 
-def sent(b: Seeing, now: float) -> CommitRequest:
+def sent(b: AnsweredClusterState, now: float) -> CommitRequest:
     """The request that is due now."""
     request = b.request(now)
     assert request is not None
     return request
 
 
-def cluster_state() -> Seeing:
-    return Seeing()
+def cluster_state() -> AnsweredClusterState:
+    return AnsweredClusterState()
 
 
 def test_what_is_offered_is_sent_once_and_not_again() -> None:

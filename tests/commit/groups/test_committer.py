@@ -57,7 +57,7 @@ def hanging(release: threading.Event) -> Fault:
     return hold
 
 
-class House:
+class RecordedCommitter:
     """A committer over in-memory groups, and all events that it emitted."""
 
     def __init__(self) -> None:
@@ -81,14 +81,14 @@ class House:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def house() -> Iterator[RecordedCommitter]:
     with none_left():  # a close that is over its time leaves the last request to its thread
-        house = House()
+        house = RecordedCommitter()
         yield house
         house.committer.close(2.0)
 
 
-def test_offers_are_committed_and_reported(house: House) -> None:
+def test_offers_are_committed_and_reported(house: RecordedCommitter) -> None:
     """What is offered lands in the group, and an event says so."""
     house.committer.offer(commit(5))
     assert house.committer.flush(5.0)
@@ -98,7 +98,7 @@ def test_offers_are_committed_and_reported(house: House) -> None:
     ]
 
 
-def test_an_offer_returns_at_once_while_kafka_hangs(house: House) -> None:
+def test_an_offer_returns_at_once_while_kafka_hangs(house: RecordedCommitter) -> None:
     """A thousand offers to a cluster that does not answer take no time, and one request."""
     release = threading.Event()
     house.store().faults.append(hanging(release))
@@ -112,7 +112,7 @@ def test_an_offer_returns_at_once_while_kafka_hangs(house: House) -> None:
     assert house.store().requests <= 3
 
 
-def test_a_dead_cluster_does_not_hold_up_another(house: House) -> None:
+def test_a_dead_cluster_does_not_hold_up_another(house: RecordedCommitter) -> None:
     """Each cluster has a thread and a client of its own."""
     release = threading.Event()
     house.store(K).faults.append(hanging(release))
@@ -126,7 +126,7 @@ def test_a_dead_cluster_does_not_hold_up_another(house: House) -> None:
     release.set()
 
 
-def test_faults_of_every_kind_end_in_a_commit(house: House) -> None:
+def test_faults_of_every_kind_end_in_a_commit(house: RecordedCommitter) -> None:
     """Errors by partition, of the whole request, a missing answer and a crash are all retried."""
 
     def whole(group: str, positions: Mapping[TopicPartition, Position]) -> None:
@@ -150,7 +150,7 @@ def test_faults_of_every_kind_end_in_a_commit(house: House) -> None:
     assert codes == ["_TIMED_OUT", "NOT_COORDINATOR", "_MISSING_ANSWER", "_MALFUNCTION"]
 
 
-def test_flush_gives_up_at_once_on_a_refusal(house: House) -> None:
+def test_flush_gives_up_at_once_on_a_refusal(house: RecordedCommitter) -> None:
     """What lasts until somebody acts is not waited for at the end of a program."""
     house.store().faults.extend([lambda g, p: dict.fromkeys(p, "UNKNOWN_MEMBER_ID")] * 3)
     house.committer.offer(commit(5))
@@ -159,7 +159,7 @@ def test_flush_gives_up_at_once_on_a_refusal(house: House) -> None:
     assert time.monotonic() - started < 5.0
 
 
-def test_close_is_bounded_and_names_what_is_lost(house: House) -> None:
+def test_close_is_bounded_and_names_what_is_lost(house: RecordedCommitter) -> None:
     """Against a cluster that never answers, close ends in its time and says what stays behind."""
     release = threading.Event()
     house.store().faults.append(hanging(release))
@@ -177,7 +177,9 @@ def test_close_is_bounded_and_names_what_is_lost(house: House) -> None:
     assert house.store().closed
 
 
-def test_after_close_nothing_is_taken(house: House, caplog: pytest.LogCaptureFixture) -> None:
+def test_after_close_nothing_is_taken(
+    house: RecordedCommitter, caplog: pytest.LogCaptureFixture
+) -> None:
     """An offer after close is refused aloud, and a second close does nothing."""
     house.committer.close(1.0)
     house.committer.close(1.0)
@@ -187,7 +189,7 @@ def test_after_close_nothing_is_taken(house: House, caplog: pytest.LogCaptureFix
     assert house.store().history == []
 
 
-def test_a_client_that_cannot_be_tended_stops_nothing(house: House) -> None:
+def test_a_client_that_cannot_be_tended_stops_nothing(house: RecordedCommitter) -> None:
     """An error while polling the client leaves the thread alive and committing."""
 
     class Untended(MemoryGroups):
@@ -202,7 +204,7 @@ def test_a_client_that_cannot_be_tended_stops_nothing(house: House) -> None:
 
 
 def test_a_fault_of_ours_does_not_end_the_thread(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever goes wrong between two requests is reported, and the commits continue."""
     on_snapshot = GroupState.on_snapshot
@@ -224,7 +226,9 @@ def test_a_fault_of_ours_does_not_end_the_thread(
     assert "a bug of ours" in caplog.text
 
 
-def test_hanging_groups_do_not_keep_a_healthy_one_from_the_last_flush(house: House) -> None:
+def test_hanging_groups_do_not_keep_a_healthy_one_from_the_last_flush(
+    house: RecordedCommitter,
+) -> None:
     """Three groups that have failed before wait until the healthy one has been committed."""
 
     def slow(group: str, positions: Mapping[TopicPartition, Position]) -> None:
@@ -279,7 +283,7 @@ def progress(batch: int, end: int | None, run: str = "r1") -> Progress:
 OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
 
 
-def test_the_tracker_asks_a_run_once_and_commits_its_newest(house: House) -> None:
+def test_the_tracker_asks_a_run_once_and_commits_its_newest(house: RecordedCommitter) -> None:
     """Options are read once a run; the newest event decides; the end of a run is forgotten."""
     queries = MemoryQueries(OPTIONS)
     tracker = TrackerThread(GroupRouting(), queries, house.committer, house.observers)
@@ -294,7 +298,7 @@ def test_the_tracker_asks_a_run_once_and_commits_its_newest(house: House) -> Non
     assert queries.forgotten == ["r1"]
 
 
-def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
+def test_a_query_that_cannot_be_inspected_is_said_once(house: RecordedCommitter) -> None:
     """Without options and settings the source is named once a run, and asked a few times only."""
     queries = MemoryQueries(None)
     tracker = TrackerThread(GroupRouting(), queries, house.committer, house.observers)
@@ -306,7 +310,7 @@ def test_a_query_that_cannot_be_inspected_is_said_once(house: House) -> None:
     assert queries.asked == 3
 
 
-def test_an_event_without_offsets_reaches_the_guard(house: House) -> None:
+def test_an_event_without_offsets_reaches_the_guard(house: RecordedCommitter) -> None:
     """A source whose last topic is gone ends at no offset at all: that is a violation."""
     tracker = TrackerThread(
         GroupRouting(), MemoryQueries(OPTIONS), house.committer, house.observers
@@ -320,7 +324,9 @@ def test_an_event_without_offsets_reaches_the_guard(house: House) -> None:
     assert len(house.of(GuardViolation)) == 1
 
 
-def test_a_jvm_that_hangs_ends_in_time(house: House, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_jvm_that_hangs_ends_in_time(
+    house: RecordedCommitter, caplog: pytest.LogCaptureFixture
+) -> None:
     """Closing does not wait for a Spark that no longer answers; each batch left is named."""
     release = threading.Event()
 
@@ -350,7 +356,7 @@ def workers() -> list[threading.Thread]:
 
 
 def test_what_nothing_feeds_any_more_is_given_back(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cluster's thread and client go some time after its last run, and come when they are needed.
 
@@ -379,7 +385,7 @@ def test_what_nothing_feeds_any_more_is_given_back(
 
 
 def test_what_is_not_confirmed_is_not_given_back(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What Kafka refuses is kept, and tried, though its run has ended long ago."""
     monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
@@ -394,7 +400,9 @@ def test_what_is_not_confirmed_is_not_given_back(
     assert house.store().groups["g"][P0].offset == 5
 
 
-def test_a_run_that_has_ended_feeds_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_has_ended_feeds_nothing(
+    house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The tracker says so; while another run feeds the same cluster it stays open."""
     monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
     tracker = TrackerThread(
@@ -418,7 +426,7 @@ def test_a_run_that_has_ended_feeds_nothing(house: House, monkeypatch: pytest.Mo
     tracker.close(time.monotonic() + 2.0)
 
 
-def test_a_driver_that_fences_itself_is_reported_so(house: House) -> None:
+def test_a_driver_that_fences_itself_is_reported_so(house: RecordedCommitter) -> None:
     """One cluster in two spellings is two committers: the event names the other spelling."""
     again = Cluster.of({"bootstrap.servers": "k:9092,l:9092"})
     house.committer.offer(commit(5, cluster=again))

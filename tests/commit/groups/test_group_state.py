@@ -60,7 +60,7 @@ class Kafka:
         )
 
 
-class Driven(GroupState):
+class GroupWithKafka(GroupState):
     """A group's state beside its Kafka; the events that it returned are kept."""
 
     def __init__(self, kafka: Kafka, policy: Policy | None = None) -> None:
@@ -113,9 +113,9 @@ class Driven(GroupState):
         return reported
 
 
-def seasoned(kafka: Kafka | None = None, policy: Policy | None = None) -> Driven:
+def seasoned(kafka: Kafka | None = None, policy: Policy | None = None) -> GroupWithKafka:
     """A group that committed 5 long ago, and nobody else has; its last snapshot is of 60."""
-    group_state = Driven(kafka or Kafka(), policy)
+    group_state = GroupWithKafka(kafka or Kafka(), policy)
     group_state.commit({P0: by(5)}, 0.0)
     group_state.compare(60.0)
     group_state.confirm(group_state.send(60.0), 60.0)
@@ -126,7 +126,7 @@ def seasoned(kafka: Kafka | None = None, policy: Policy | None = None) -> Driven
 
 def test_the_first_commit_is_repeated_once() -> None:
     """A killed driver may have left a request on its way: what it takes back comes again."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     group_state.kafka.held[P0] = by(3, run="r0")  # lands late
     assert group_state.next_try() == 60.0
@@ -229,7 +229,7 @@ def test_a_snapshot_that_was_on_its_way_is_not_the_one_that_is_asked_for() -> No
 
 def test_a_repeat_waits_for_its_snapshot() -> None:
     """Where the snapshot before a repeat fails, nothing is sent without it."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     snapshot = group_state.next(61.0)
     assert isinstance(snapshot, SnapshotRequest)
@@ -243,7 +243,7 @@ def test_a_repeat_waits_for_its_snapshot() -> None:
 
 def test_a_repeat_for_a_topic_that_is_gone_is_dropped() -> None:
     """Nothing turns on the spot where a confirmed partition no longer exists."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     del group_state.kafka.ends[P0]
     group_state.compare(60.0)
@@ -253,7 +253,7 @@ def test_a_repeat_for_a_topic_that_is_gone_is_dropped() -> None:
 
 def test_a_repeat_never_goes_over_what_is_higher() -> None:
     """A successor that went on in the meantime is not taken back by a repeat."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     group_state.kafka.held[P0] = by(8, run="r2")
     group_state.compare(60.0)
@@ -263,7 +263,7 @@ def test_a_repeat_never_goes_over_what_is_higher() -> None:
 
 def test_a_repeat_never_goes_beyond_the_log_end() -> None:
     """A log that was cut back in the meantime is not committed beyond."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     group_state.kafka.ends[P0] = 2
     group_state.compare(60.0)
@@ -272,7 +272,7 @@ def test_a_repeat_never_goes_beyond_the_log_end() -> None:
 
 def test_what_a_snapshot_showed_counts_for_offers_after_it() -> None:
     """A recommit, or a small step, is compared again where somebody else is further already."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     group_state.kafka.held[P0] = by(8, run="r2")
     group_state.compare(60.0)
@@ -300,7 +300,7 @@ def test_a_recommit_hides_no_loss() -> None:
 
 def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
     """What the snapshot before it refused is not undone by repeating what was confirmed earlier."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     group_state.kafka.held[P0] = by(8, run="r2")
     group_state.offer({P0: by(5)}, recommit=True)
@@ -310,7 +310,7 @@ def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
 
 def test_what_vanished_and_lies_beyond_the_log_end_is_refused() -> None:
     """Offsets that are gone from the group and from the log are named, and not sent again."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     group_state.kafka.held.clear()
     group_state.kafka.ends[P0] = 2
@@ -323,7 +323,7 @@ def test_what_vanished_and_lies_beyond_the_log_end_is_refused() -> None:
 
 def test_a_mark_for_what_lies_beyond_the_log_end_is_refused() -> None:
     """The guard's mark is not put on an offset that the log no longer reaches."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.kafka.held[P0] = by(5, run="r0")
     group_state.kafka.ends[P0] = 2
     group_state.withhold({P0: by(9)})
@@ -335,7 +335,7 @@ def test_a_mark_for_what_lies_beyond_the_log_end_is_refused() -> None:
 
 def test_a_foreign_commit_with_a_mark_below_stops_the_commits() -> None:
     """Another run's mark below what was confirmed here is taken up, and named."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     marked = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
     group_state.kafka.held[P0] = Position(offset=3, metadata=marked.text())
@@ -347,7 +347,7 @@ def test_a_foreign_commit_with_a_mark_below_stops_the_commits() -> None:
 
 def test_a_rewind_that_is_overtaken_by_newer_offsets_is_declared_all_the_same() -> None:
     """Whatever takes the group back says so in its metadata, however many offers were merged."""
-    group_state = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    group_state = GroupWithKafka(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
     group_state.kafka.held[P0] = by(94, run="r0")
     group_state.offer({P0: by(2)})
     group_state.compare(0.0)
@@ -359,7 +359,7 @@ def test_a_rewind_that_is_overtaken_by_newer_offsets_is_declared_all_the_same() 
 
 def test_what_is_beyond_the_group_again_is_no_rewind() -> None:
     """A rewind that the query has made good before it was sent is not declared."""
-    group_state = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    group_state = GroupWithKafka(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
     group_state.kafka.held[P0] = by(94, run="r0")
     group_state.offer({P0: by(2)})
     group_state.compare(0.0)
@@ -369,7 +369,7 @@ def test_what_is_beyond_the_group_again_is_no_rewind() -> None:
 
 def test_a_rewind_that_is_recommitted_before_it_is_sent_is_declared_all_the_same() -> None:
     """The end of a run, or a recommit, offers the same offsets once more."""
-    group_state = Driven(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
+    group_state = GroupWithKafka(Kafka(), Policy(on_rewind=OnRewind.ALLOW))
     group_state.kafka.held[P0] = by(94, run="r0")
     group_state.offer({P0: by(2)})
     group_state.compare(0.0)
@@ -381,7 +381,7 @@ def test_a_rewind_that_is_recommitted_before_it_is_sent_is_declared_all_the_same
 
 def test_an_earlier_mark_holds_where_the_guard_withholds_again() -> None:
     """A second violation does not take the group past the first one, which nobody accepted."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     earlier = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
     group_state.kafka.held[P0] = Position(offset=3, metadata=earlier.text())
     group_state.offer({P0: by(8)})
@@ -455,7 +455,7 @@ def test_a_fenced_group_gives_up_for_good(by_look: bool) -> None:
 
 def test_foreign_commits_are_named_each() -> None:
     """The metadata shows who wrote: another run of the query, or a tool without any."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5), P1: by(5)}, 0.0)
     group_state.kafka.held = {P0: by(8, run="r2"), P1: Position(offset=1)}
     group_state.compare(60.0)
@@ -468,7 +468,7 @@ def test_foreign_commits_are_named_each() -> None:
 
 def test_offsets_that_expired_are_sent_again() -> None:
     """What the group no longer holds is reported, and committed again."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     group_state.kafka.held.clear()
     group_state.compare(60.0)
@@ -481,7 +481,7 @@ def test_a_topic_that_is_refused_holds_up_no_other() -> None:
     other, kafka = TopicPartition("u", 0), Kafka()
     kafka.ends[other] = 1000
     kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
-    group_state = Driven(kafka)
+    group_state = GroupWithKafka(kafka)
     group_state.offer({P0: by(5), P1: by(6), other: by(7)})
     group_state.compare(0.0)
     (failed,) = group_state.take()
@@ -503,7 +503,7 @@ def test_each_error_of_a_snapshot_is_reported_by_itself() -> None:
     """What is gone and what is refused are two failures: each has advice of its own."""
     gone, kafka = TopicPartition("u", 0), Kafka()
     kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
-    group_state = Driven(kafka)
+    group_state = GroupWithKafka(kafka)
     group_state.offer({P0: by(5), gone: by(7)})
     group_state.compare(0.0)
     codes = {
@@ -517,14 +517,14 @@ def many(number: int, topic: str = "t") -> dict[TopicPartition, Position]:
     return {TopicPartition(topic, one): by(one) for one in range(number)}
 
 
-def wide(number: int, *, refused_over: int | None = None) -> tuple[Driven, list[int]]:
+def wide(number: int, *, refused_over: int | None = None) -> tuple[GroupWithKafka, list[int]]:
     """A group of so many partitions, served until all is done, and the size of each request.
 
     A request of more than `refused_over` partitions is refused as too large.
     """
     kafka = Kafka()
     kafka.ends = dict.fromkeys(many(number), 10**6)
-    group_state, sizes = Driven(kafka), []
+    group_state, sizes = GroupWithKafka(kafka), []
     group_state.offer(many(number))
     for now in range(10_000):
         request = group_state.next(float(now))
@@ -610,7 +610,7 @@ def test_partitions_that_are_gone_do_not_keep_a_snapshot_from_others() -> None:
     kafka = Kafka()
     gone = many(SNAPSHOT_PARTITIONS + 10, "a")
     kafka.ends = dict.fromkeys(gone, 10**6)
-    group_state = Driven(kafka)
+    group_state = GroupWithKafka(kafka)
     group_state.offer(gone)
     for now in (0.0, 61.0):
         while (request := group_state.next(now)) is not None:
@@ -657,7 +657,7 @@ def test_an_idle_partition_that_is_refused_is_checked_until_it_can_go() -> None:
 def test_of_several_that_are_below_the_group_counts_before_what_was_committed() -> None:
     """One refusal names them all, whichever comes last."""
     for order in ((P0, P1), (P1, P0)):
-        group_state = Driven(Kafka())
+        group_state = GroupWithKafka(Kafka())
         group_state.kafka.held[P0] = by(8, run="r0")
         group_state.offer({P0: by(5), P1: by(5)})
         group_state.compare(0.0)
@@ -694,7 +694,7 @@ def test_what_was_checked_is_sent_before_others_are_checked() -> None:
     """It keeps its place before those that did not fit into the snapshot."""
     kafka = Kafka()
     kafka.ends = dict.fromkeys(many(SNAPSHOT_PARTITIONS + 1), 10**6)
-    group_state = Driven(kafka)
+    group_state = GroupWithKafka(kafka)
     group_state.offer(many(SNAPSHOT_PARTITIONS + 1))
     assert group_state.compare(0.0).partitions == tuple(many(SNAPSHOT_PARTITIONS))
     for first in (0, MAX_PART):
@@ -710,7 +710,7 @@ def test_what_failed_goes_behind_what_waits() -> None:
     """A part that fails again and again does not keep the rest from its turn."""
     kafka, wanted = Kafka(), many(MAX_PART + 10)
     kafka.ends = dict.fromkeys(wanted, 10**6)
-    group_state = Driven(kafka)
+    group_state = GroupWithKafka(kafka)
     group_state.offer(wanted)
     group_state.compare(0.0)
     first = group_state.send(0.0)
@@ -723,7 +723,7 @@ def test_what_failed_goes_behind_what_waits() -> None:
 
 def test_what_is_held_back_is_not_complete() -> None:
     """Nothing is left to be sent, yet the group does not stand where the query does."""
-    refused = Driven(Kafka())
+    refused = GroupWithKafka(Kafka())
     refused.kafka.held[P0] = by(8, run="r0")
     refused.offer({P0: by(5), P1: by(5)})
     refused.compare(0.0)
@@ -738,7 +738,7 @@ def test_what_is_held_back_is_not_complete() -> None:
 
 def test_what_is_refused_is_checked_until_it_can_go() -> None:
     """A group that was reset in the meantime gets it after all, without another offer."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.kafka.held[P0] = by(8, run="r0")
     group_state.offer({P0: by(5)})
     group_state.compare(0.0)
@@ -750,7 +750,7 @@ def test_what_is_refused_is_checked_until_it_can_go() -> None:
 
 def test_log_starts_are_those_of_the_snapshots_so_far() -> None:
     """By then, of each partition that a snapshot had."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     assert group_state.log_starts(1e9) == {}
     group_state.commit({P0: by(5)}, 10.0)
     assert group_state.log_starts(9.0) == {}
@@ -759,7 +759,7 @@ def test_log_starts_are_those_of_the_snapshots_so_far() -> None:
 
 def test_one_request_at_a_time_is_out() -> None:
     """While a snapshot or a commit has no answer nothing else is sent, whatever is offered."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.offer({P0: by(5)})
     snapshot = group_state.next(0.0)
     assert isinstance(snapshot, SnapshotRequest)
@@ -777,7 +777,7 @@ def test_one_request_at_a_time_is_out() -> None:
 
 def test_repeats_come_in_the_order_of_their_times() -> None:
     """One that is put off by a new doubt does not hide those that are due before it."""
-    group_state = Driven(Kafka())
+    group_state = GroupWithKafka(Kafka())
     group_state.commit({P0: by(5)}, 0.0)
     group_state.commit({P1: by(5)}, 10.0)
     group_state.offer({P0: by(6)})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from eo_listener.testing import MemoryQueries
-from tests.commit.tracking.office import OPTIONS, Office
+from tests.commit.tracking.memory_tracking import OPTIONS, MemoryTracking
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def queries() -> MemoryQueries:
 
 
 @pytest.fixture
-def office(queries: MemoryQueries) -> Iterator[Office]:
-    made = Office(queries)
+def tracking(queries: MemoryQueries) -> Iterator[MemoryTracking]:
+    made = MemoryTracking(queries)
     yield made
     made.committer.close(2.0)

@@ -8,125 +8,127 @@ from eo_listener.commit.tracking.event_buffer import Started
 from eo_listener.model.errors import JvmError
 from eo_listener.model.events import CommitRefused, GuardViolation, RunGroupsChanged, SourceIgnored
 from eo_listener.testing import MemoryQueries
-from tests.commit.tracking.office import HOUR, Office, event, position
+from tests.commit.tracking.memory_tracking import HOUR, MemoryTracking, event, position
 
 
-def ended(office: Office) -> list[str]:
-    return [reported.run_id for reported in office.of(RunGroupsChanged) if reported.ended]
+def ended(tracking: MemoryTracking) -> list[str]:
+    return [reported.run_id for reported in tracking.of(RunGroupsChanged) if reported.ended]
 
 
 def test_a_query_that_died_in_silence_holds_up_no_later_one(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """With its SparkContext nobody tells of its end: the first word of another query finds out."""
-    office.buffer.progressed(event(0, None, 10))
+    tracking.buffer.progressed(event(0, None, 10))
     queries.positions["r1"] = position(0, 10)
-    office.serve(0.0)
-    office.serve(2.0)
+    tracking.serve(0.0)
+    tracking.serve(2.0)
     queries.over.add("r1")
-    office.buffer.progressed(event(0, None, 50, run="r2", query="q2"))
-    assert office.serve(100.0)
-    assert office.held == 50
-    assert not office.of(CommitRefused)
+    tracking.buffer.progressed(event(0, None, 50, run="r2", query="q2"))
+    assert tracking.serve(100.0)
+    assert tracking.held == 50
+    assert not tracking.of(CommitRefused)
 
 
 def test_one_that_dies_while_it_holds_another_up_does_so_for_a_minute_at_most(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """Whoever waits for a slower query has it asked each minute whether it is there at all."""
     queries.positions["slow"] = position(0, 10)
-    office.buffer.progressed(event(0, None, 10, run="slow", query="q2"))
-    office.buffer.progressed(event(0, None, 10, run="fast"))
-    office.serve(0.0)
+    tracking.buffer.progressed(event(0, None, 10, run="slow", query="q2"))
+    tracking.buffer.progressed(event(0, None, 10, run="fast"))
+    tracking.serve(0.0)
     for now in (300.0, 301.0):
-        office.serve(now)
+        tracking.serve(now)
     queries.over.add("slow")
-    office.buffer.progressed(event(1, 10, 50, run="fast"))
-    office.serve(310.0)
-    assert office.held == 10
-    office.pass_until(375.0, since=310.0)
-    assert office.held == 50
+    tracking.buffer.progressed(event(1, 10, 50, run="fast"))
+    tracking.serve(310.0)
+    assert tracking.held == 10
+    tracking.pass_until(375.0, since=310.0)
+    assert tracking.held == 50
 
 
 def test_a_slower_query_that_is_alive_goes_on_deciding(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """To be asked does not cost a query its say."""
     queries.positions["slow"] = position(0, 10)
-    office.buffer.progressed(event(0, None, 10, run="slow", query="q2"))
-    office.buffer.progressed(event(0, None, 50, run="fast"))
-    office.serve(0.0)
-    office.pass_until(600.0)
-    assert office.held == 10
+    tracking.buffer.progressed(event(0, None, 10, run="slow", query="q2"))
+    tracking.buffer.progressed(event(0, None, 50, run="fast"))
+    tracking.serve(0.0)
+    tracking.pass_until(600.0)
+    assert tracking.held == 10
 
 
 def test_what_ended_in_silence_is_committed_no_more_and_forgotten(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """Its last position counts; a minute later nothing is kept of it, and no recommit comes."""
-    office.buffer.progressed(event(0, None, 10))
-    office.serve(0.0)
+    tracking.buffer.progressed(event(0, None, 10))
+    tracking.serve(0.0)
     queries.positions["r1"] = position(1, 15)  # the event of batch 1 was lost
     queries.over.add("r1")
-    office.pass_until(5 * HOUR)
-    assert office.held == 15
+    tracking.pass_until(5 * HOUR)
+    assert tracking.held == 15
     assert queries.forgotten == ["r1"]
-    assert ended(office) == ["r1"]
-    assert office.tracker.due() is None
+    assert ended(tracking) == ["r1"]
+    assert tracking.tracker.due() is None
 
 
 def test_the_last_events_of_a_run_may_come_after_it_has_ended(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """Spark's bus may be late: what it still brings is judged and committed as ever."""
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     queries.positions["r1"] = position(0, 5)
-    office.serve(0.0)
-    office.serve(0.2)
+    tracking.serve(0.0)
+    tracking.serve(0.2)
     queries.over.add("r1")
-    office.serve(3.0)  # seen to be over
+    tracking.serve(3.0)  # seen to be over
     assert not queries.forgotten
     queries.positions["r1"] = position(2, 20)
-    office.buffer.progressed(event(1, 5, 10))
-    office.buffer.progressed(event(2, 12, 20))
-    office.buffer.ended("r1")
-    office.serve(4.0)
-    (reported,) = office.of(GuardViolation)
+    tracking.buffer.progressed(event(1, 5, 10))
+    tracking.buffer.progressed(event(2, 12, 20))
+    tracking.buffer.ended("r1")
+    tracking.serve(4.0)
+    (reported,) = tracking.of(GuardViolation)
     assert reported.batch_id == 2
     assert queries.forgotten == ["r1"]
-    assert not office.of(SourceIgnored)
+    assert not tracking.of(SourceIgnored)
 
 
-def test_a_run_that_was_heard_of_again_is_kept(office: Office, queries: MemoryQueries) -> None:
+def test_a_run_that_was_heard_of_again_is_kept(
+    tracking: MemoryTracking, queries: MemoryQueries
+) -> None:
     """An event after its end puts off the forgetting, until it is quiet."""
-    office.buffer.progressed(event(0, None, 5))
+    tracking.buffer.progressed(event(0, None, 5))
     queries.positions["r1"] = position(0, 5)
     queries.over.add("r1")
-    office.serve(0.0)
-    office.serve(0.2)
-    office.buffer.progressed(event(1, 5, 10))
-    office.serve(59.0)
-    assert office.held == 10
-    office.serve(61.0)
+    tracking.serve(0.0)
+    tracking.serve(0.2)
+    tracking.buffer.progressed(event(1, 5, 10))
+    tracking.serve(59.0)
+    assert tracking.held == 10
+    tracking.serve(61.0)
     assert not queries.forgotten
-    office.pass_until(400.0, since=61.0)
+    tracking.pass_until(400.0, since=61.0)
     assert queries.forgotten == ["r1"]
 
 
-def test_flush_ends_what_is_over(office: Office, queries: MemoryQueries) -> None:
+def test_flush_ends_what_is_over(tracking: MemoryTracking, queries: MemoryQueries) -> None:
     """Before the answer of a flush every query is asked whether it is there."""
     queries.positions["r1"] = position(0, 10)
-    office.buffer.progressed(event(0, None, 10))
-    office.buffer.progressed(event(0, None, 50, run="r2", query="q2"))
-    office.serve(0.0)
-    assert office.held == 10
+    tracking.buffer.progressed(event(0, None, 10))
+    tracking.buffer.progressed(event(0, None, 50, run="r2", query="q2"))
+    tracking.serve(0.0)
+    assert tracking.held == 10
     queries.over.add("r1")
-    assert office.serve(1.0, check_all=True)
-    assert office.held == 50
+    assert tracking.serve(1.0, check_all=True)
+    assert tracking.held == 50
 
 
 def test_a_query_that_cannot_be_asked_is_not_over(
-    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unknown is not ended: in a client of Spark Connect no query can be asked."""
 
@@ -134,21 +136,23 @@ def test_a_query_that_cannot_be_asked_is_not_over(
         raise JvmError("it runs elsewhere")
 
     monkeypatch.setattr(queries, "has_ended", unknown)
-    office.buffer.progressed(event(0, None, 10))
-    office.buffer.progressed(event(0, None, 50, run="r2", query="q2"))
-    office.serve(0.0)
-    office.pass_until(2 * HOUR)
-    assert office.held == 10
+    tracking.buffer.progressed(event(0, None, 10))
+    tracking.buffer.progressed(event(0, None, 50, run="r2", query="q2"))
+    tracking.serve(0.0)
+    tracking.pass_until(2 * HOUR)
+    assert tracking.held == 10
     assert not queries.forgotten
 
 
-def test_an_end_that_is_reported_twice_is_one_end(office: Office, queries: MemoryQueries) -> None:
+def test_an_end_that_is_reported_twice_is_one_end(
+    tracking: MemoryTracking, queries: MemoryQueries
+) -> None:
     """A listener that was added twice is told of each end twice too."""
     queries.positions["r1"] = position(0, 10)
-    office.buffer.progressed(event(0, None, 10))
-    office.serve(0.0)
+    tracking.buffer.progressed(event(0, None, 10))
+    tracking.serve(0.0)
     for now in (1.0, 2.0):
-        office.buffer.ended("r1")
-        office.serve(now)
-    assert ended(office) == ["r1"]
-    assert office.held == 10
+        tracking.buffer.ended("r1")
+        tracking.serve(now)
+    assert ended(tracking) == ["r1"]
+    assert tracking.held == 10

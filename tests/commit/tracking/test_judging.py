@@ -24,42 +24,52 @@ from eo_listener.model.events import (
 )
 from eo_listener.model.progress import Progress
 from eo_listener.testing import MemoryQueries
-from tests.commit.tracking.office import HOUR, OPTIONS, P0, P1, U0, Office, event, position, source
+from tests.commit.tracking.memory_tracking import (
+    HOUR,
+    OPTIONS,
+    P0,
+    P1,
+    U0,
+    MemoryTracking,
+    event,
+    position,
+    source,
+)
 
 LOSSY = {0: {**OPTIONS[0], "failondataloss": "false"}}
 TWO = {0: OPTIONS[0], 1: OPTIONS[0]}
 
 
 @pytest.fixture
-def opened() -> Iterator[list[Office]]:
+def opened() -> Iterator[list[MemoryTracking]]:
     """Desks that are closed again."""
-    offices: list[Office] = []
+    offices: list[MemoryTracking] = []
     yield offices
-    for office in offices:
-        office.committer.close(2.0)
+    for tracking in offices:
+        tracking.committer.close(2.0)
 
 
 def tracker(
-    opened: list[Office],
+    opened: list[MemoryTracking],
     guard: GuardMode = GuardMode.WITHHOLD,
     options: Mapping[int, Mapping[str, str]] = OPTIONS,
-) -> Office:
-    opened.append(Office(MemoryQueries(options), guard=guard))
+) -> MemoryTracking:
+    opened.append(MemoryTracking(MemoryQueries(options), guard=guard))
     return opened[-1]
 
 
-def kinds(office: Office) -> list[tuple[int, ViolationKind]]:
+def kinds(tracking: MemoryTracking) -> list[tuple[int, ViolationKind]]:
     """The batches that were complained of, and why."""
     return [
         (reported.batch_id, one.kind)
-        for reported in office.of(GuardViolation)
+        for reported in tracking.of(GuardViolation)
         for one in reported.violations
     ]
 
 
-def marked(office: Office) -> bool:
+def marked(tracking: MemoryTracking) -> bool:
     """Whether the group carries the guard's mark."""
-    metadata = CommitMetadata.parse(office.store.groups["g"][P0].metadata)
+    metadata = CommitMetadata.parse(tracking.store.groups["g"][P0].metadata)
     assert metadata is not None
     return metadata.withheld
 
@@ -73,182 +83,188 @@ def marked(office: Office) -> bool:
     ],
 )
 def test_what_each_guard_does_with_a_gap(
-    opened: list[Office],
+    opened: list[MemoryTracking],
     guard: GuardMode,
     reported: list[tuple[int, ViolationKind]],
     held: int,
     mark: bool,
 ) -> None:
     """It withholds and marks the source, or reports the gap, or does not check for one."""
-    office = tracker(opened, guard)
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
-    office.buffer.progressed(event(1, 7, 9))
-    office.buffer.progressed(event(2, 9, 12))
-    office.serve(1.0)
-    assert kinds(office) == reported
-    assert [one.withheld for one in office.of(GuardViolation)] == [mark] * len(reported)
-    assert (office.held, marked(office)) == (held, mark)
+    tracking = tracker(opened, guard)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
+    tracking.buffer.progressed(event(1, 7, 9))
+    tracking.buffer.progressed(event(2, 9, 12))
+    tracking.serve(1.0)
+    assert kinds(tracking) == reported
+    assert [one.withheld for one in tracking.of(GuardViolation)] == [mark] * len(reported)
+    assert (tracking.held, marked(tracking)) == (held, mark)
 
 
-def test_the_first_event_of_a_run_is_judged_by_what_it_restored(opened: list[Office]) -> None:
+def test_the_first_event_of_a_run_is_judged_by_what_it_restored(
+    opened: list[MemoryTracking],
+) -> None:
     """A query whose first batch does not begin where its checkpoint ended is withheld."""
-    office = tracker(opened)
-    office.queries.positions["r1"] = position(4, 10)
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.serve(0.0)
-    office.serve(0.2)
-    assert office.held == 10
-    office.buffer.progressed(event(5, 12, 15))
-    office.buffer.progressed(event(6, 15, 20))
-    office.serve(1.0)
-    assert kinds(office) == [(5, ViolationKind.GAP)]
-    assert office.held == 10
+    tracking = tracker(opened)
+    tracking.queries.positions["r1"] = position(4, 10)
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.serve(0.0)
+    tracking.serve(0.2)
+    assert tracking.held == 10
+    tracking.buffer.progressed(event(5, 12, 15))
+    tracking.buffer.progressed(event(6, 15, 20))
+    tracking.serve(1.0)
+    assert kinds(tracking) == [(5, ViolationKind.GAP)]
+    assert tracking.held == 10
 
 
-def test_missing_events_are_reported_and_are_no_gap(opened: list[Office]) -> None:
+def test_missing_events_are_reported_and_are_no_gap(opened: list[MemoryTracking]) -> None:
     """Spark drops events when its bus is full: the batches around the gap are named."""
-    office = tracker(opened)
-    office.buffer.progressed(event(5, 0, 10))
-    office.buffer.progressed(event(9, 30, 40))
-    office.serve(0.0)
-    (reported,) = office.of(ProgressEventsMissed)
+    tracking = tracker(opened)
+    tracking.buffer.progressed(event(5, 0, 10))
+    tracking.buffer.progressed(event(9, 30, 40))
+    tracking.serve(0.0)
+    (reported,) = tracking.of(ProgressEventsMissed)
     assert (reported.after_batch, reported.before_batch, reported.run_id) == (5, 9, "r1")
-    assert not office.of(GuardViolation)
-    assert office.held == 40
+    assert not tracking.of(GuardViolation)
+    assert tracking.held == 40
 
 
-def test_without_a_guard_nothing_is_said_of_missing_events(opened: list[Office]) -> None:
+def test_without_a_guard_nothing_is_said_of_missing_events(opened: list[MemoryTracking]) -> None:
     """Nobody looks for gaps then."""
-    office = tracker(opened, GuardMode.OFF)
-    office.buffer.progressed(event(5, 0, 10))
-    office.buffer.progressed(event(9, 30, 40))
-    office.serve(0.0)
-    assert not office.of(ProgressEventsMissed)
+    tracking = tracker(opened, GuardMode.OFF)
+    tracking.buffer.progressed(event(5, 0, 10))
+    tracking.buffer.progressed(event(9, 30, 40))
+    tracking.serve(0.0)
+    assert not tracking.of(ProgressEventsMissed)
 
 
-def test_events_that_come_twice_are_reported_once_for_all_runs(opened: list[Office]) -> None:
+def test_events_that_come_twice_are_reported_once_for_all_runs(
+    opened: list[MemoryTracking],
+) -> None:
     """A listener that was added twice is one mistake, however many queries there are."""
-    office = tracker(opened)
+    tracking = tracker(opened)
     for run in ("r1", "r2"):
         for number in range(3):
             for _ in range(2):
-                office.buffer.progressed(event(number, 5 * number, 5 * number + 5, run, run))
-            office.serve(float(number))
-    (reported,) = office.of(ProgressEventsDuplicated)
+                tracking.buffer.progressed(event(number, 5 * number, 5 * number + 5, run, run))
+            tracking.serve(float(number))
+    (reported,) = tracking.of(ProgressEventsDuplicated)
     assert (reported.query, reported.run_id, reported.batch_id) == ("r1", "r1", 0)
-    assert not office.of(GuardViolation)
-    assert len(office.of(QueryProgressed)) == 6
+    assert not tracking.of(GuardViolation)
+    assert len(tracking.of(QueryProgressed)) == 6
 
 
-def test_an_event_that_cannot_be_read_is_a_malfunction(opened: list[Office]) -> None:
+def test_an_event_that_cannot_be_read_is_a_malfunction(opened: list[MemoryTracking]) -> None:
     """An event that cannot be read is reported as InternalError, and stops nothing."""
-    office = tracker(opened)
-    office.buffer.unreadable(FormatError("a progress event of Spark cannot be read"))
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
-    (reported,) = office.of(InternalError)
+    tracking = tracker(opened)
+    tracking.buffer.unreadable(FormatError("a progress event of Spark cannot be read"))
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
+    (reported,) = tracking.of(InternalError)
     assert reported.where == "a progress event"
     assert "cannot be read" in reported.problem
-    assert office.held == 5
+    assert tracking.held == 5
 
 
 def test_a_withheld_source_holds_back_partitions_that_it_gets_later_too(
-    opened: list[Office],
+    opened: list[MemoryTracking],
 ) -> None:
     """Of two sources one is withheld: what it reads anew is not committed, the other goes on."""
-    office = tracker(opened, options=TWO)
-    office.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
-    office.serve(0.0)
-    office.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
-    office.serve(1.0)
-    office.buffer.progressed(event(2, 9, {P0: 12, P1: 3}, more=(source(1, {U0: 9}, {U0: 12}),)))
-    office.serve(2.0)
-    assert (office.at(P0), office.at(P1), office.at(U0)) == (5, None, 12)
-    assert kinds(office) == [(1, ViolationKind.GAP)]
+    tracking = tracker(opened, options=TWO)
+    tracking.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    tracking.serve(0.0)
+    tracking.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
+    tracking.serve(1.0)
+    tracking.buffer.progressed(event(2, 9, {P0: 12, P1: 3}, more=(source(1, {U0: 9}, {U0: 12}),)))
+    tracking.serve(2.0)
+    assert (tracking.at(P0), tracking.at(P1), tracking.at(U0)) == (5, None, 12)
+    assert kinds(tracking) == [(1, ViolationKind.GAP)]
 
 
-def test_each_further_violation_of_a_withheld_source_is_reported(opened: list[Office]) -> None:
+def test_each_further_violation_of_a_withheld_source_is_reported(
+    opened: list[MemoryTracking],
+) -> None:
     """Withheld once is withheld; what else goes wrong is worth knowing."""
-    office = tracker(opened)
-    office.buffer.progressed(event(0, None, 5))
-    office.buffer.progressed(event(1, 7, 9))
-    office.buffer.progressed(event(2, 20, 25))
-    office.serve(0.0)
-    assert kinds(office) == [(1, ViolationKind.GAP), (2, ViolationKind.GAP)]
+    tracking = tracker(opened)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.buffer.progressed(event(1, 7, 9))
+    tracking.buffer.progressed(event(2, 20, 25))
+    tracking.serve(0.0)
+    assert kinds(tracking) == [(1, ViolationKind.GAP), (2, ViolationKind.GAP)]
 
 
-def test_a_withheld_source_is_recommitted_where_it_stands(opened: list[Office]) -> None:
+def test_a_withheld_source_is_recommitted_where_it_stands(opened: list[MemoryTracking]) -> None:
     """Its mark and its offset outlive the retention of the group, newer offsets do not come."""
-    office = tracker(opened)
-    office.queries.positions["r1"] = position(2, 20)
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
-    office.buffer.progressed(event(1, 7, 9))
-    office.serve(1.0)
-    del office.store.history[:]
-    office.pass_until(2.5 * HOUR, since=1.0)
-    assert len(office.store.history) >= 2
-    assert {landed[P0].offset for _, landed in office.store.history} == {5}
-    assert marked(office)
+    tracking = tracker(opened)
+    tracking.queries.positions["r1"] = position(2, 20)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
+    tracking.buffer.progressed(event(1, 7, 9))
+    tracking.serve(1.0)
+    del tracking.store.history[:]
+    tracking.pass_until(2.5 * HOUR, since=1.0)
+    assert len(tracking.store.history) >= 2
+    assert {landed[P0].offset for _, landed in tracking.store.history} == {5}
+    assert marked(tracking)
 
 
 def test_a_withheld_source_does_not_hold_up_the_other_where_both_read_a_new_partition(
-    opened: list[Office],
+    opened: list[MemoryTracking],
 ) -> None:
     """The lower offset is that of the sources that are committed; marks come with the recommit."""
-    office = tracker(opened, options=TWO)
-    office.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
-    office.serve(0.0)
-    office.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
-    office.serve(1.0)
+    tracking = tracker(opened, options=TWO)
+    tracking.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    tracking.serve(0.0)
+    tracking.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
+    tracking.serve(1.0)
     both = (source(1, {U0: 9}, {U0: 12, P1: 7}),)
-    office.buffer.progressed(event(2, 9, {P0: 12, P1: 3}, more=both))
-    office.serve(2.0)
-    assert (office.at(P0), office.at(P1), office.at(U0)) == (5, 7, 12)
-    assert kinds(office) == [(1, ViolationKind.GAP)]
-    assert not office.of(PartitionsShared)
+    tracking.buffer.progressed(event(2, 9, {P0: 12, P1: 3}, more=both))
+    tracking.serve(2.0)
+    assert (tracking.at(P0), tracking.at(P1), tracking.at(U0)) == (5, 7, 12)
+    assert kinds(tracking) == [(1, ViolationKind.GAP)]
+    assert not tracking.of(PartitionsShared)
 
 
-def test_a_withheld_source_holds_up_its_own_cluster_alone(opened: list[Office]) -> None:
+def test_a_withheld_source_holds_up_its_own_cluster_alone(opened: list[MemoryTracking]) -> None:
     """Two sources on two clusters: one is marked, the other goes on and is renewed."""
     other = {"kafka.bootstrap.servers": "other:9092", "eo.commit.group": "h"}
-    office = tracker(opened, options={0: OPTIONS[0], 1: other})
-    office.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
-    office.serve(0.0)
-    office.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
-    office.serve(1.0)
-    assert marked(office)
-    assert (office.held, office.at(U0, "h")) == (5, 9)
-    shown = [[one.cluster for one in told.sources] for told in office.of(QueryProgressed)]
+    tracking = tracker(opened, options={0: OPTIONS[0], 1: other})
+    tracking.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    tracking.serve(0.0)
+    tracking.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
+    tracking.serve(1.0)
+    assert marked(tracking)
+    assert (tracking.held, tracking.at(U0, "h")) == (5, 9)
+    shown = [[one.cluster for one in told.sources] for told in tracking.of(QueryProgressed)]
     assert shown == [["k:9092", "other:9092"]] * 2
-    del office.store.history[:]
-    office.pass_until(1.5 * HOUR, since=1.0)
+    del tracking.store.history[:]
+    tracking.pass_until(1.5 * HOUR, since=1.0)
     landed = {
         (group, tp): one.offset
-        for group, positions in office.store.history
+        for group, positions in tracking.store.history
         for tp, one in positions.items()
     }
     assert landed == {("g", P0): 5, ("h", U0): 9}
 
 
 def test_a_source_that_was_withheld_before_its_group_was_known_stays_withheld(
-    opened: list[Office],
+    opened: list[MemoryTracking],
 ) -> None:
     """The options came later: the other source is committed, and of this one nothing."""
-    office = tracker(opened, options=TWO)
-    office.queries.given = None
-    office.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
-    office.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
-    office.serve(0.0)
-    assert kinds(office) == [(1, ViolationKind.GAP)]
-    assert [why.source for why in office.of(SourceIgnored)] == [1]
-    office.queries.given = TWO
-    office.buffer.progressed(event(2, 9, 12, more=(source(1, {U0: 9}, {U0: 12}),)))
-    office.serve(1.0)
-    office.pass_until(1.5 * HOUR, since=1.0)
-    assert (office.at(P0), office.at(U0)) == (None, 12)
-    assert [why.source for why in office.of(SourceIgnored)] == [1]
+    tracking = tracker(opened, options=TWO)
+    tracking.queries.given = None
+    tracking.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    tracking.buffer.progressed(event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
+    tracking.serve(0.0)
+    assert kinds(tracking) == [(1, ViolationKind.GAP)]
+    assert [why.source for why in tracking.of(SourceIgnored)] == [1]
+    tracking.queries.given = TWO
+    tracking.buffer.progressed(event(2, 9, 12, more=(source(1, {U0: 9}, {U0: 12}),)))
+    tracking.serve(1.0)
+    tracking.pass_until(1.5 * HOUR, since=1.0)
+    assert (tracking.at(P0), tracking.at(U0)) == (None, 12)
+    assert [why.source for why in tracking.of(SourceIgnored)] == [1]
 
 
 # Records that Kafka deleted before they were read
@@ -265,7 +281,7 @@ def test_a_source_that_was_withheld_before_its_group_was_known_stays_withheld(
     ],
 )
 def test_records_that_were_gone_when_a_batch_was_planned(
-    opened: list[Office],
+    opened: list[MemoryTracking],
     monkeypatch: pytest.MonkeyPatch,
     planned: float | None,
     start: int,
@@ -274,95 +290,95 @@ def test_records_that_were_gone_when_a_batch_was_planned(
     reported: list[tuple[int, ViolationKind]],
 ) -> None:
     """With failOnDataLoss=false Spark skips them in silence; what was known before counts."""
-    office = tracker(opened, options=options)
-    office.store.starts[P0] = 25
-    office.buffer.progressed(event(0, None, 10))
-    office.serve(0.0)
-    known = office.committer.log_starts
+    tracking = tracker(opened, options=options)
+    tracking.store.starts[P0] = 25
+    tracking.buffer.progressed(event(0, None, 10))
+    tracking.serve(0.0)
+    known = tracking.committer.log_starts
     monkeypatch.setattr(
-        office.committer, "log_starts", lambda commit, by: known(commit, by + 1e9)
+        tracking.committer, "log_starts", lambda commit, by: known(commit, by + 1e9)
     )  # the worker's clock is the real one
-    office.buffer.progressed(event(1, start, end, planned=planned))
-    office.serve(1.0)
-    assert kinds(office) == reported
-    assert office.held == (10 if reported else end)
+    tracking.buffer.progressed(event(1, start, end, planned=planned))
+    tracking.serve(1.0)
+    assert kinds(tracking) == reported
+    assert tracking.held == (10 if reported else end)
 
 
 def test_where_a_log_begins_is_asked_of_the_cluster_that_the_source_reads(
-    opened: list[Office], monkeypatch: pytest.MonkeyPatch
+    opened: list[MemoryTracking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A topic of that name elsewhere says nothing, though records were deleted there."""
     other = {**LOSSY[0], "kafka.bootstrap.servers": "other:9092", "eo.commit.group": "h"}
-    office = tracker(opened, options={0: LOSSY[0], 1: other})
+    tracking = tracker(opened, options={0: LOSSY[0], 1: other})
     starts = {"k:9092": 0, "other:9092": 25}
     monkeypatch.setattr(
-        office.committer, "log_starts", lambda commit, by: {P0: starts[str(commit.cluster)]}
+        tracking.committer, "log_starts", lambda commit, by: {P0: starts[str(commit.cluster)]}
     )
     more = (source(1, 10, 40),)
-    office.buffer.progressed(event(0, 10, 40, more=more, planned=0.0))
-    office.serve(0.0)
-    assert [reported.source for reported in office.of(GuardViolation)] == [1]
-    assert (office.held, office.at(P0, "h")) == (40, None)
+    tracking.buffer.progressed(event(0, 10, 40, more=more, planned=0.0))
+    tracking.serve(0.0)
+    assert [reported.source for reported in tracking.of(GuardViolation)] == [1]
+    assert (tracking.held, tracking.at(P0, "h")) == (40, None)
 
 
 def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
-    opened: list[Office], monkeypatch: pytest.MonkeyPatch
+    opened: list[MemoryTracking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark gives that time by the wall clock; snapshots are timed by the monotonic one."""
-    office = tracker(opened, options=LOSSY)
+    tracking = tracker(opened, options=LOSSY)
     asked: list[float] = []
 
     def starts(commit: object, by: float) -> Mapping[object, int]:
         asked.append(by)
         return {}
 
-    monkeypatch.setattr(office.committer, "log_starts", starts)
-    office.buffer.progressed(event(0, None, 10, planned=1_000_040.0))
-    office.tracker.serve(office.buffer.take(), Moment(now=50.0, wall=1_000_047.0))
+    monkeypatch.setattr(tracking.committer, "log_starts", starts)
+    tracking.buffer.progressed(event(0, None, 10, planned=1_000_040.0))
+    tracking.tracker.serve(tracking.buffer.take(), Moment(now=50.0, wall=1_000_047.0))
     assert asked == [43.0]
 
 
 # What the query itself says
 
 
-def test_a_position_ahead_of_its_event_waits_for_it(opened: list[Office]) -> None:
+def test_a_position_ahead_of_its_event_waits_for_it(opened: list[MemoryTracking]) -> None:
     """The guard sees a batch before its offsets are committed, at a recommit too."""
-    office = tracker(opened)
-    office.queries.positions["r1"] = position(0, 5)
-    office.buffer.progressed(event(0, None, 5))
-    office.pass_until(10.0)
-    office.queries.positions["r1"] = position(1, 9)
-    office.serve(61.0)
-    assert office.held == 5
-    office.buffer.progressed(event(1, 7, 9))
-    office.serve(62.0)
-    assert office.held == 5
-    assert kinds(office) == [(1, ViolationKind.GAP)]
+    tracking = tracker(opened)
+    tracking.queries.positions["r1"] = position(0, 5)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.pass_until(10.0)
+    tracking.queries.positions["r1"] = position(1, 9)
+    tracking.serve(61.0)
+    assert tracking.held == 5
+    tracking.buffer.progressed(event(1, 7, 9))
+    tracking.serve(62.0)
+    assert tracking.held == 5
+    assert kinds(tracking) == [(1, ViolationKind.GAP)]
 
 
 def test_one_whose_event_was_dropped_is_committed_some_seconds_later(
-    opened: list[Office],
+    opened: list[MemoryTracking],
 ) -> None:
     """Waiting is for once: what Spark has dropped never comes."""
-    office = tracker(opened)
-    office.queries.positions["r1"] = position(0, 5)
-    office.buffer.progressed(event(0, None, 5))
-    office.pass_until(10.0)
-    office.queries.positions["r1"] = position(1, 9)
-    office.serve(61.0)
-    assert office.held == 5
-    office.pass_until(70.0, since=61.0)
-    assert office.held == 9
+    tracking = tracker(opened)
+    tracking.queries.positions["r1"] = position(0, 5)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.pass_until(10.0)
+    tracking.queries.positions["r1"] = position(1, 9)
+    tracking.serve(61.0)
+    assert tracking.held == 5
+    tracking.pass_until(70.0, since=61.0)
+    assert tracking.held == 9
 
 
-def test_a_flush_waits_for_no_event(opened: list[Office]) -> None:
+def test_a_flush_waits_for_no_event(opened: list[MemoryTracking]) -> None:
     """Before it all events were delivered: what is durable is offered at once."""
-    office = tracker(opened)
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
-    office.queries.positions["r1"] = position(1, 9)
-    assert office.serve(1.0, check_all=True)
-    assert office.held == 9
+    tracking = tracker(opened)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
+    tracking.queries.positions["r1"] = position(1, 9)
+    assert tracking.serve(1.0, check_all=True)
+    assert tracking.held == 9
 
 
 def read_nothing(batch: int) -> Progress:
@@ -370,11 +386,13 @@ def read_nothing(batch: int) -> Progress:
     return replace(event(batch, None, 0), sources=())
 
 
-def test_a_query_without_kafka_is_reported_of_once_and_not_measured(opened: list[Office]) -> None:
+def test_a_query_without_kafka_is_reported_of_once_and_not_measured(
+    opened: list[MemoryTracking],
+) -> None:
     """There is nothing to commit; its batches are not shown either."""
-    office = tracker(opened)
+    tracking = tracker(opened)
     for batch in range(3):
-        office.buffer.progressed(read_nothing(batch))
-        office.serve(float(batch))
-    assert not office.of(QueryProgressed)
-    assert office.store.groups == {}
+        tracking.buffer.progressed(read_nothing(batch))
+        tracking.serve(float(batch))
+    assert not tracking.of(QueryProgressed)
+    assert tracking.store.groups == {}

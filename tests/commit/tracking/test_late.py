@@ -17,12 +17,12 @@ from eo_listener.model.events import (
     ViolationKind,
 )
 from eo_listener.testing import MemoryQueries
-from tests.commit.tracking.office import OPTIONS, P0, P1, Office, event, position
+from tests.commit.tracking.memory_tracking import OPTIONS, P0, P1, MemoryTracking, event, position
 
 LOSSY = {0: {**OPTIONS[0], "failondataloss": "false"}}
 
 
-class DeafAtFirst(MemoryQueries):
+class OptionsUnreadable(MemoryQueries):
     """Queries whose options cannot be read for a while."""
 
     deaf = True
@@ -33,22 +33,22 @@ class DeafAtFirst(MemoryQueries):
         return super().options(query_id, run_id)
 
 
-def begun(on_rewind: OnRewind, *, lossy: bool = False) -> Office:
+def begun(on_rewind: OnRewind, *, lossy: bool = False) -> MemoryTracking:
     """A query that has done one batch, whose bus stands still from then on."""
-    office = Office(MemoryQueries(LOSSY if lossy else OPTIONS), on_rewind=on_rewind)
-    office.queries.positions["r1"] = position(0, 10)
-    office.buffer.progressed(event(0, None, 10))
-    office.pass_until(4.0)
-    return office
+    tracking = MemoryTracking(MemoryQueries(LOSSY if lossy else OPTIONS), on_rewind=on_rewind)
+    tracking.queries.positions["r1"] = position(0, 10)
+    tracking.buffer.progressed(event(0, None, 10))
+    tracking.pass_until(4.0)
+    return tracking
 
 
-def late(office: Office, now: float, *batches: int) -> list[int]:
+def late(tracking: MemoryTracking, now: float, *batches: int) -> list[int]:
     """Let events of ten records each come; where the group is after each of them."""
     held = []
     for batch in batches:
-        office.buffer.progressed(event(batch, 10 * batch, 10 * batch + 10))
-        office.serve(now + batch / 10)
-        held.append(office.held)
+        tracking.buffer.progressed(event(batch, 10 * batch, 10 * batch + 10))
+        tracking.serve(now + batch / 10)
+        held.append(tracking.held)
     return held
 
 
@@ -58,48 +58,48 @@ def test_events_that_a_position_has_passed_move_no_group(
     on_rewind: OnRewind, *, lossy: bool
 ) -> None:
     """Nothing is refused and nothing goes back; what comes after the position is committed."""
-    office = begun(on_rewind, lossy=lossy)
-    office.queries.positions["r1"] = position(5, 60)
-    office.pass_until(80.0, since=4.0)
-    assert office.held == 60
-    assert late(office, 80.0, 1, 2, 3, 4, 5, 6) == [60, 60, 60, 60, 60, 70]
-    assert not office.of(CommitRefused)
-    office.committer.close(2.0)
+    tracking = begun(on_rewind, lossy=lossy)
+    tracking.queries.positions["r1"] = position(5, 60)
+    tracking.pass_until(80.0, since=4.0)
+    assert tracking.held == 60
+    assert late(tracking, 80.0, 1, 2, 3, 4, 5, 6) == [60, 60, 60, 60, 60, 70]
+    assert not tracking.of(CommitRefused)
+    tracking.committer.close(2.0)
 
 
 def test_a_late_event_is_judged_all_the_same() -> None:
     """What was wrong with a batch is told, though its offsets were committed by then."""
-    office = begun(OnRewind.REFUSE)
-    office.queries.positions["r1"] = position(5, 60)
-    office.pass_until(80.0, since=4.0)
-    office.buffer.progressed(event(1, 15, 20))
-    office.serve(80.0)
-    (reported,) = office.of(GuardViolation)
+    tracking = begun(OnRewind.REFUSE)
+    tracking.queries.positions["r1"] = position(5, 60)
+    tracking.pass_until(80.0, since=4.0)
+    tracking.buffer.progressed(event(1, 15, 20))
+    tracking.serve(80.0)
+    (reported,) = tracking.of(GuardViolation)
     assert [one.kind for one in reported.violations] == [ViolationKind.GAP]
-    office.committer.close(2.0)
+    tracking.committer.close(2.0)
 
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
 def test_events_of_a_run_that_was_started_again_come_late(on_rewind: OnRewind) -> None:
     """They are judged, hold up nobody, and bring no run back."""
-    office = begun(on_rewind)
-    office.queries.positions |= {"r1": position(4, 50), "r2": position(4, 50)}
-    office.queries.over.add("r1")
-    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
-    office.pass_until(20.0, since=12.0)
-    assert office.held == 50
-    assert late(office, 20.0, 1, 2, 3) == [50, 50, 50]
-    office.buffer.progressed(event(5, 50, 60, run="r2"))
-    office.serve(20.5)
-    assert office.held == 60
-    office.buffer.progressed(event(4, 41, 50))
-    office.buffer.ended("r1")
-    office.serve(21.0)
-    assert [reported.batch_id for reported in office.of(GuardViolation)] == [4]
-    office.pass_until(500.0, since=21.0)
-    assert office.queries.forgotten == ["r1"]
-    assert not office.of(CommitRefused)
-    office.committer.close(2.0)
+    tracking = begun(on_rewind)
+    tracking.queries.positions |= {"r1": position(4, 50), "r2": position(4, 50)}
+    tracking.queries.over.add("r1")
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.pass_until(20.0, since=12.0)
+    assert tracking.held == 50
+    assert late(tracking, 20.0, 1, 2, 3) == [50, 50, 50]
+    tracking.buffer.progressed(event(5, 50, 60, run="r2"))
+    tracking.serve(20.5)
+    assert tracking.held == 60
+    tracking.buffer.progressed(event(4, 41, 50))
+    tracking.buffer.ended("r1")
+    tracking.serve(21.0)
+    assert [reported.batch_id for reported in tracking.of(GuardViolation)] == [4]
+    tracking.pass_until(500.0, since=21.0)
+    assert tracking.queries.forgotten == ["r1"]
+    assert not tracking.of(CommitRefused)
+    tracking.committer.close(2.0)
 
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
@@ -107,102 +107,104 @@ def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
     on_rewind: OnRewind,
 ) -> None:
     """It ends where its run's last position was, which was offered when the run had ended."""
-    office = begun(on_rewind)
-    office.queries.positions |= {"r1": position(1, 20), "r2": position(2, 30)}
-    office.queries.over.add("r1")
-    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
-    office.pass_until(20.0, since=12.0)
-    assert office.held == 30
-    assert late(office, 20.0, 1) == [30]
-    assert not office.of(CommitRefused)
-    office.committer.close(2.0)
+    tracking = begun(on_rewind)
+    tracking.queries.positions |= {"r1": position(1, 20), "r2": position(2, 30)}
+    tracking.queries.over.add("r1")
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.pass_until(20.0, since=12.0)
+    assert tracking.held == 30
+    assert late(tracking, 20.0, 1) == [30]
+    assert not tracking.of(CommitRefused)
+    tracking.committer.close(2.0)
 
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
 def test_a_last_batch_without_rows_takes_no_successor_back(on_rewind: OnRewind) -> None:
     """It ends where the batch before it did, whose event was the newest when the run ended."""
-    office = begun(on_rewind)
-    assert late(office, 5.0, 1) == [20]
-    office.queries.positions |= {"r1": position(2, 20), "r2": position(2, 20)}
-    office.queries.over.add("r1")
-    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
-    office.pass_until(18.0, since=12.0)
-    office.queries.positions["r2"] = position(3, 30)
-    office.buffer.progressed(event(3, 20, 30, run="r2"))
-    office.serve(18.5)
-    office.buffer.progressed(event(2, 20, 20))
-    office.serve(25.0)
-    assert office.held == 30
-    assert not office.of(CommitRefused)
-    office.committer.close(2.0)
+    tracking = begun(on_rewind)
+    assert late(tracking, 5.0, 1) == [20]
+    tracking.queries.positions |= {"r1": position(2, 20), "r2": position(2, 20)}
+    tracking.queries.over.add("r1")
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.pass_until(18.0, since=12.0)
+    tracking.queries.positions["r2"] = position(3, 30)
+    tracking.buffer.progressed(event(3, 20, 30, run="r2"))
+    tracking.serve(18.5)
+    tracking.buffer.progressed(event(2, 20, 20))
+    tracking.serve(25.0)
+    assert tracking.held == 30
+    assert not tracking.of(CommitRefused)
+    tracking.committer.close(2.0)
 
 
 def test_the_last_event_is_committed_where_the_options_were_not_known_at_the_end() -> None:
     """The last position had no group then, so nothing was offered."""
-    queries = DeafAtFirst(OPTIONS)
-    office = Office(queries)
-    office.queries.positions["r1"] = position(0, 10)
-    office.queries.over.add("r1")
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.pass_until(1.0)
-    assert office.at() is None
+    queries = OptionsUnreadable(OPTIONS)
+    tracking = MemoryTracking(queries)
+    tracking.queries.positions["r1"] = position(0, 10)
+    tracking.queries.over.add("r1")
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.pass_until(1.0)
+    assert tracking.at() is None
     queries.deaf = False
-    office.buffer.progressed(event(0, None, 10))
-    office.serve(2.0)
-    assert office.held == 10
-    office.committer.close(2.0)
+    tracking.buffer.progressed(event(0, None, 10))
+    tracking.serve(2.0)
+    assert tracking.held == 10
+    tracking.committer.close(2.0)
 
 
 def test_an_event_of_a_run_that_was_forgotten_ends_no_other() -> None:
     """The run that goes on keeps its groups; the end that comes at last is nothing new."""
-    office = begun(OnRewind.REFUSE)
-    office.queries.positions |= {"r1": position(2, 30), "r2": position(2, 30)}
-    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
-    office.pass_until(80.0, since=12.0)
-    assert office.queries.forgotten == ["r1"]
-    late(office, 90.0, 1)
-    office.pass_until(95.0, since=91.0)
-    office.buffer.progressed(event(3, 30, 40, run="r2"))
-    office.queries.positions["r2"] = position(3, 40)
-    office.serve(100.0)
-    office.buffer.ended("r1")
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.serve(101.0)
-    office.pass_until(4000.0, since=101.0)
-    assert office.held == 40
-    assert office.queries.forgotten == ["r1"]
-    assert [reported.run_id for reported in office.of(RunGroupsChanged) if reported.ended] == ["r1"]
-    office.committer.close(2.0)
+    tracking = begun(OnRewind.REFUSE)
+    tracking.queries.positions |= {"r1": position(2, 30), "r2": position(2, 30)}
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.pass_until(80.0, since=12.0)
+    assert tracking.queries.forgotten == ["r1"]
+    late(tracking, 90.0, 1)
+    tracking.pass_until(95.0, since=91.0)
+    tracking.buffer.progressed(event(3, 30, 40, run="r2"))
+    tracking.queries.positions["r2"] = position(3, 40)
+    tracking.serve(100.0)
+    tracking.buffer.ended("r1")
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.serve(101.0)
+    tracking.pass_until(4000.0, since=101.0)
+    assert tracking.held == 40
+    assert tracking.queries.forgotten == ["r1"]
+    assert [reported.run_id for reported in tracking.of(RunGroupsChanged) if reported.ended] == [
+        "r1"
+    ]
+    tracking.committer.close(2.0)
 
 
 def test_a_late_event_of_a_run_that_is_kept_ends_no_other() -> None:
     """Only a run with batches above those of the newest is newer than that."""
-    office = begun(OnRewind.REFUSE)
-    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
-    office.serve(5.0)
-    late(office, 6.0, 1)
-    office.buffer.progressed(event(2, 20, 30, run="r2"))
-    office.serve(7.0)
-    office.buffer.progressed(event(1, 10, 20, run="never heard of"))
-    office.serve(8.0)
-    office.pass_until(500.0, since=8.0)
-    assert "r2" not in office.queries.forgotten
-    office.committer.close(2.0)
+    tracking = begun(OnRewind.REFUSE)
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.serve(5.0)
+    late(tracking, 6.0, 1)
+    tracking.buffer.progressed(event(2, 20, 30, run="r2"))
+    tracking.serve(7.0)
+    tracking.buffer.progressed(event(1, 10, 20, run="never heard of"))
+    tracking.serve(8.0)
+    tracking.pass_until(500.0, since=8.0)
+    assert "r2" not in tracking.queries.forgotten
+    tracking.committer.close(2.0)
 
 
 def test_a_run_that_goes_on_after_it_was_taken_for_ended_is_heard() -> None:
     """Of a run whose start was not told the batches count, once they are above all others."""
-    office = begun(OnRewind.REFUSE)
-    del office.queries.positions["r1"]
-    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
-    office.pass_until(80.0, since=5.0)
-    assert "r1" in office.queries.forgotten
-    office.buffer.progressed(event(1, 10, 20, run="r2"))
-    office.serve(81.0)
-    assert late(office, 82.0, 2) == [30]
-    office.pass_until(300.0, since=83.0)
-    assert late(office, 301.0, 3) == [40]
-    office.committer.close(2.0)
+    tracking = begun(OnRewind.REFUSE)
+    del tracking.queries.positions["r1"]
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.pass_until(80.0, since=5.0)
+    assert "r1" in tracking.queries.forgotten
+    tracking.buffer.progressed(event(1, 10, 20, run="r2"))
+    tracking.serve(81.0)
+    assert late(tracking, 82.0, 2) == [30]
+    tracking.pass_until(300.0, since=83.0)
+    assert late(tracking, 301.0, 3) == [40]
+    tracking.committer.close(2.0)
 
 
 @pytest.mark.parametrize(

@@ -10,28 +10,30 @@ from eo_listener.commit.groups.policy import OnRewind
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import CommitRefused, Refusal
 from eo_listener.testing import MemoryQueries
-from tests.commit.tracking.office import P0, Office, event, position
+from tests.commit.tracking.memory_tracking import P0, MemoryTracking, event, position
 
 
 @pytest.fixture
-def allowing(queries: MemoryQueries) -> Iterator[Office]:
+def allowing(queries: MemoryQueries) -> Iterator[MemoryTracking]:
     """A desk of a listener with on_rewind="allow"."""
-    made = Office(queries, on_rewind=OnRewind.ALLOW)
+    made = MemoryTracking(queries, on_rewind=OnRewind.ALLOW)
     yield made
     made.committer.close(2.0)
 
 
-def rewound_from(office: Office) -> list[int | None]:
+def rewound_from(tracking: MemoryTracking) -> list[int | None]:
     """What the commits say, in their order, each value once."""
     reported: dict[int | None, None] = {}
-    for _, landed in office.store.history:
+    for _, landed in tracking.store.history:
         metadata = CommitMetadata.parse(landed[P0].metadata)
         assert metadata is not None
         reported[metadata.rewound_from] = None
     return list(reported)
 
 
-def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(allowing: Office) -> None:
+def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(
+    allowing: MemoryTracking,
+) -> None:
     """The run that has committed more is over: what the new one has read counts, recorded."""
     allowing.buffer.progressed(event(0, None, 100))
     assert allowing.serve(0.0)
@@ -46,7 +48,7 @@ def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(allowing: O
 
 
 def test_one_whose_end_was_never_reported_is_no_obstacle(
-    allowing: Office, queries: MemoryQueries
+    allowing: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """At the new query's first event the old run is asked, and found to have ended."""
     allowing.buffer.progressed(event(0, None, 100))
@@ -58,7 +60,7 @@ def test_one_whose_end_was_never_reported_is_no_obstacle(
     assert allowing.held == 30
 
 
-def test_what_waits_of_a_run_that_is_over_is_not_sent_any_more(allowing: Office) -> None:
+def test_what_waits_of_a_run_that_is_over_is_not_sent_any_more(allowing: MemoryTracking) -> None:
     """Kafka was away when it ended: the one that was started instead decides."""
     allowing.store.faults.extend([lambda group, at: dict.fromkeys(at, "_TRANSPORT")] * 3)
     allowing.buffer.progressed(event(0, None, 100))
@@ -69,7 +71,7 @@ def test_what_waits_of_a_run_that_is_over_is_not_sent_any_more(allowing: Office)
     assert allowing.held == 30
 
 
-def test_a_slower_query_beside_another_is_no_rewind(allowing: Office) -> None:
+def test_a_slower_query_beside_another_is_no_rewind(allowing: MemoryTracking) -> None:
     """Both are alive, and the faster was first to report: its group is not taken back."""
     allowing.buffer.progressed(event(0, None, 100))
     allowing.serve(0.0)
@@ -79,15 +81,15 @@ def test_a_slower_query_beside_another_is_no_rewind(allowing: Office) -> None:
     assert {told.refusal for told in allowing.of(CommitRefused)} == {Refusal.BELOW_COMMITTED}
 
 
-def test_by_default_nothing_goes_back(office: Office) -> None:
+def test_by_default_nothing_goes_back(tracking: MemoryTracking) -> None:
     """A new checkpoint is refused until it has passed what its group holds."""
-    office.buffer.progressed(event(0, None, 100))
-    office.serve(0.0)
-    office.buffer.ended("r1")
-    office.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
-    office.serve(1.0)
-    assert office.held == 100
-    assert len(office.of(CommitRefused)) == 1
-    office.buffer.progressed(event(1, 30, 130, run="r2", query="q2"))
-    office.serve(2.0)
-    assert office.held == 130
+    tracking.buffer.progressed(event(0, None, 100))
+    tracking.serve(0.0)
+    tracking.buffer.ended("r1")
+    tracking.buffer.progressed(event(0, None, 30, run="r2", query="q2"))
+    tracking.serve(1.0)
+    assert tracking.held == 100
+    assert len(tracking.of(CommitRefused)) == 1
+    tracking.buffer.progressed(event(1, 30, 130, run="r2", query="q2"))
+    tracking.serve(2.0)
+    assert tracking.held == 130

@@ -26,11 +26,21 @@ from eo_listener.model.offsets import Offsets
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.testing import MemoryQueries
-from tests.commit.tracking.office import HOUR, OPTIONS, P0, P1, U0, Office, event, position, source
+from tests.commit.tracking.memory_tracking import (
+    HOUR,
+    OPTIONS,
+    P0,
+    P1,
+    U0,
+    MemoryTracking,
+    event,
+    position,
+    source,
+)
 
 
 def test_a_query_that_cannot_be_checked_is_left_in_peace_for_a_while(
-    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A check that raises an unexpected error is not repeated at once, without end."""
 
@@ -38,135 +48,135 @@ def test_a_query_that_cannot_be_checked_is_left_in_peace_for_a_while(
         raise TypeError("'JavaPackage' object is not callable")
 
     monkeypatch.setattr(queries, "position", broken)
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.serve(0.0)
-    office.serve(1.0)
-    assert len(office.of(InternalError)) == 1
-    due = office.tracker.due()
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.serve(0.0)
+    tracking.serve(1.0)
+    assert len(tracking.of(InternalError)) == 1
+    due = tracking.tracker.due()
     assert due is not None
     assert due >= 10.0
 
 
 def test_a_run_whose_end_was_never_reported_holds_up_its_successor_a_minute_at_most(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """Spark drops the word of an end too when its bus is full; the query's next run goes on."""
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
-    office.buffer.progressed(event(1, 5, 10, run="r2"))
-    office.serve(1.0)
-    office.buffer.progressed(event(2, 10, 15, run="r2"))
-    office.serve(62.0)
-    assert office.held == 15
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
+    tracking.buffer.progressed(event(1, 5, 10, run="r2"))
+    tracking.serve(1.0)
+    tracking.buffer.progressed(event(2, 10, 15, run="r2"))
+    tracking.serve(62.0)
+    assert tracking.held == 15
     assert queries.forgotten == ["r1"]
 
 
 def test_a_run_is_checked_a_minute_after_its_successor_has_begun(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """Neither has to feed a group for that, nor to send an event."""
     queries.positions["r1"] = position(0, 5)
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.pass_until(10.0)
-    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
-    office.serve(11.0)
-    office.pass_until(70.0, since=11.0)
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.pass_until(10.0)
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.serve(11.0)
+    tracking.pass_until(70.0, since=11.0)
     assert queries.forgotten == []
-    office.pass_until(72.0, since=70.0)
+    tracking.pass_until(72.0, since=70.0)
     assert queries.forgotten == ["r1"]
 
 
 def test_an_event_of_a_run_that_was_never_heard_of_ends_one_that_has_sent_none(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """The word of its start was dropped, and so was that of the other's end."""
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.serve(0.0)
-    office.buffer.progressed(event(0, None, 5, run="r2"))
-    office.serve(0.01)
-    office.pass_until(2.0, since=0.01)
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.serve(0.0)
+    tracking.buffer.progressed(event(0, None, 5, run="r2"))
+    tracking.serve(0.01)
+    tracking.pass_until(2.0, since=0.01)
     assert queries.forgotten == ["r1"]
-    assert office.held == 5
+    assert tracking.held == 5
 
 
 def test_a_run_that_is_left_when_its_successor_has_ended_is_the_newest_again(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """It is not taken for one that is over."""
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
-    office.buffer.started(Started(query_id="q1", run_id="r2", name=None))
-    office.serve(0.01)
-    office.buffer.ended("r2")
-    office.serve(0.02)
-    office.pass_until(100.0, since=0.02)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
+    tracking.buffer.started(Started(query_id="q1", run_id="r2", name=None))
+    tracking.serve(0.01)
+    tracking.buffer.ended("r2")
+    tracking.serve(0.02)
+    tracking.pass_until(100.0, since=0.02)
     assert queries.forgotten == ["r2"]
 
 
 def test_the_word_of_a_start_that_comes_twice_makes_no_run_the_newest_again(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """A listener that was added twice gets each event twice."""
     for run in ("r1", "r2", "r1"):
-        office.buffer.started(Started(query_id="q1", run_id=run, name=None))
-        office.serve(0.0)
-    office.pass_until(5.0)
+        tracking.buffer.started(Started(query_id="q1", run_id=run, name=None))
+        tracking.serve(0.0)
+    tracking.pass_until(5.0)
     assert queries.forgotten == ["r1"]
 
 
 def test_what_a_run_has_reached_is_committed_at_its_end(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """Its last event may have been dropped, and it is asked for the last time then."""
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
     queries.positions["r1"] = position(1, 9)
-    office.buffer.ended("r1")
-    office.serve(0.05)
-    assert office.held == 9
+    tracking.buffer.ended("r1")
+    tracking.serve(0.05)
+    assert tracking.held == 9
     assert queries.forgotten == ["r1"]
 
 
-def test_a_query_without_a_source_of_kafkas_is_reported(office: Office) -> None:
+def test_a_query_without_a_source_of_kafkas_is_reported(tracking: MemoryTracking) -> None:
     """Its event says that there is nothing to commit."""
-    office.buffer.progressed(replace(event(0, None, 5), sources=()))
-    office.serve(0.0)
-    (reported,) = office.of(SourceIgnored)
+    tracking.buffer.progressed(replace(event(0, None, 5), sources=()))
+    tracking.serve(0.0)
+    (reported,) = tracking.of(SourceIgnored)
     assert reported.source is None
 
 
 def test_a_query_without_kafka_that_is_asked_instead_of_its_events_is_reported(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """Its events are not committed; a position says so only after one of them has."""
     queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
     queries.positions["r1"] = LivePosition(batch_id=0, committed={})
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.pass_until(1.0)
-    assert not office.of(SourceIgnored)
-    office.buffer.progressed(replace(event(0, None, 5), sources=()))
-    office.serve(1.0)
-    office.pass_until(60.0, since=1.0)
-    assert [reported.source for reported in office.of(SourceIgnored)] == [None]
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.pass_until(1.0)
+    assert not tracking.of(SourceIgnored)
+    tracking.buffer.progressed(replace(event(0, None, 5), sources=()))
+    tracking.serve(1.0)
+    tracking.pass_until(60.0, since=1.0)
+    assert [reported.source for reported in tracking.of(SourceIgnored)] == [None]
 
 
 def test_of_a_partition_that_two_sources_read_the_lower_offset_is_committed(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """From an event, and from a position."""
     queries.given = {0: OPTIONS[0], 1: OPTIONS[0]}
     more = (source(1, None, {P0: 8, P1: 3}),)
-    office.buffer.progressed(event(0, None, {P0: 5, P1: 9}, more=more))
-    office.serve(0.0)
-    assert (office.at(P0), office.at(P1)) == (5, 3)
+    tracking.buffer.progressed(event(0, None, {P0: 5, P1: 9}, more=more))
+    tracking.serve(0.0)
+    assert (tracking.at(P0), tracking.at(P1)) == (5, 3)
     ends = {0: Offsets({P0: 15, P1: 19}), 1: Offsets({P0: 18, P1: 13})}
     queries.positions["r1"] = LivePosition(batch_id=1, committed=ends)
-    office.serve(1.0, check_all=True)
-    assert (office.at(P0), office.at(P1)) == (15, 13)
+    tracking.serve(1.0, check_all=True)
+    assert (tracking.at(P0), tracking.at(P1)) == (15, 13)
 
 
 def test_a_run_is_asked_for_by_its_querys_id_and_its_own(
-    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In this order, for all that is asked."""
     asked: dict[str, tuple[str, str]] = {}
@@ -177,39 +187,39 @@ def test_a_run_is_asked_for_by_its_querys_id_and_its_own(
             return getattr(MemoryQueries, name)(queries, query_id, run_id)
 
         monkeypatch.setattr(queries, name, ask)
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.pass_until(1.0)
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.pass_until(1.0)
     assert asked == dict.fromkeys(("mode", "options", "position", "has_ended"), ("q1", "r1"))
 
 
-def test_who_was_held_up_goes_on_when_the_slower_query_ends(office: Office) -> None:
+def test_who_was_held_up_goes_on_when_the_slower_query_ends(tracking: MemoryTracking) -> None:
     """The group of two queries moves on at the end of one, though the other has nothing new."""
-    office.buffer.progressed(event(0, None, 5, run="slow", query="q2"))
-    office.buffer.progressed(event(0, None, 9, run="fast"))
-    office.serve(0.0)
-    assert office.held == 5
-    office.buffer.ended("slow")
-    office.serve(1.0)
-    assert office.held == 9
+    tracking.buffer.progressed(event(0, None, 5, run="slow", query="q2"))
+    tracking.buffer.progressed(event(0, None, 9, run="fast"))
+    tracking.serve(0.0)
+    assert tracking.held == 5
+    tracking.buffer.ended("slow")
+    tracking.serve(1.0)
+    assert tracking.held == 9
 
 
 def test_a_checkpoint_without_a_batch_is_no_query_without_kafka(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """With asynchronous progress the first event comes before anything is durable."""
     queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
     queries.positions["r1"] = LivePosition(batch_id=-1, committed={})
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
-    office.serve(2.0)
-    assert not office.of(SourceIgnored)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
+    tracking.serve(2.0)
+    assert not tracking.of(SourceIgnored)
     queries.positions["r1"] = LivePosition(batch_id=0, committed={0: Offsets({P0: 5})})
-    office.serve(8.0)
-    assert office.held == 5
+    tracking.serve(8.0)
+    assert tracking.held == 5
 
 
 def test_a_checkpoint_that_cannot_be_read_is_reported_once(
-    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A continuous query whose checkpoint cannot be read is told: its group stays behind."""
 
@@ -218,50 +228,53 @@ def test_a_checkpoint_that_cannot_be_read_is_reported_once(
 
     monkeypatch.setattr(queries, "position", unreadable)
     queries.modes["r1"] = QueryMode.CONTINUOUS
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     for now in range(300):
-        office.serve(float(now))
-    (reported,) = office.of(InternalError)
+        tracking.serve(float(now))
+    (reported,) = tracking.of(InternalError)
     assert isinstance(reported, InternalError)
     assert "stays where it is" in reported.problem
 
 
-def test_a_source_that_has_lost_all_its_partitions_is_reported(office: Office) -> None:
+def test_a_source_that_has_lost_all_its_partitions_is_reported(tracking: MemoryTracking) -> None:
     """The end of the last topic is an event with no offsets at all, and a violation."""
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
-    office.buffer.progressed(event(1, 5, {}))
-    office.serve(1.0)
-    (reported,) = office.of(GuardViolation)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
+    tracking.buffer.progressed(event(1, 5, {}))
+    tracking.serve(1.0)
+    (reported,) = tracking.of(GuardViolation)
     assert isinstance(reported, GuardViolation)
     assert [one.kind for one in reported.violations] == [ViolationKind.VANISHED]
-    assert office.held == 5
+    assert tracking.held == 5
 
 
-def test_a_source_without_partitions_is_shown_where_it_was(office: Office) -> None:
+def test_a_source_without_partitions_is_shown_where_it_was(tracking: MemoryTracking) -> None:
     """Its topic is gone, the cluster is still there."""
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
-    office.buffer.progressed(event(1, 5, {}))
-    office.serve(1.0)
-    shown = [[one.cluster for one in told.sources] for told in office.of(QueryProgressed)]
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
+    tracking.buffer.progressed(event(1, 5, {}))
+    tracking.serve(1.0)
+    shown = [[one.cluster for one in told.sources] for told in tracking.of(QueryProgressed)]
     assert shown == [["k:9092"], ["k:9092"]]
 
 
 def test_a_source_without_a_group_is_shown_without_a_cluster(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """Until one of its topics has a group."""
     queries.given = {0: OPTIONS[0], 1: {"kafka.bootstrap.servers": "k:9092"}}
-    office.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
-    office.serve(0.0)
-    (told,) = office.of(QueryProgressed)
+    tracking.buffer.progressed(event(0, None, 5, more=(source(1, None, {U0: 5}),)))
+    tracking.serve(0.0)
+    (told,) = tracking.of(QueryProgressed)
     assert [one.cluster for one in told.sources] == ["k:9092", None]
 
 
 @pytest.mark.parametrize("mode", QueryMode)
 def test_an_event_is_routed_once(
-    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch, mode: QueryMode
+    tracking: MemoryTracking,
+    queries: MemoryQueries,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: QueryMode,
 ) -> None:
     """Whatever its sources are asked for: losses, violations, marks, commits and the report."""
     lossy = {**OPTIONS[0], "failondataloss": "false"}
@@ -278,31 +291,33 @@ def test_an_event_is_routed_once(
     for batch, start in enumerate((None, 7, 20)):
         end = 5 + (start or 0)
         more = (source(1, start, {U0: end}), source(2, None, {P1: end}))
-        office.buffer.progressed(event(batch, start, end, more=more, planned=0.0))
-        office.serve(0.01 * batch)  # before the first check, which routes a position
+        tracking.buffer.progressed(event(batch, start, end, more=more, planned=0.0))
+        tracking.serve(0.01 * batch)  # before the first check, which routes a position
     assert routed == [0, 1, 2]
-    assert [one.batch_id for one in office.of(GuardViolation)] == [1, 1, 2, 2]
+    assert [one.batch_id for one in tracking.of(GuardViolation)] == [1, 1, 2, 2]
     del routed[:]
     queries.positions["r1"] = LivePosition(batch_id=2, committed={0: Offsets({P0: 25})})
-    office.serve(2 * HOUR, check_all=True)
+    tracking.serve(2 * HOUR, check_all=True)
     assert routed == [2]
 
 
 def test_an_end_hurries_the_groups_of_its_own_run(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits there is tried now; another group, in trouble for long, is left to its time."""
     hurried: list[set[str]] = []
     monkeypatch.setattr(
-        office.committer, "retry_now", lambda groups: hurried.append({group for _, group in groups})
+        tracking.committer,
+        "retry_now",
+        lambda groups: hurried.append({group for _, group in groups}),
     )
-    office.buffer.progressed(event(0, None, 10))
-    office.buffer.progressed(event(0, None, 10, run="r2", query="q2"))
-    office.serve(0.0)
+    tracking.buffer.progressed(event(0, None, 10))
+    tracking.buffer.progressed(event(0, None, 10, run="r2", query="q2"))
+    tracking.serve(0.0)
     assert hurried == []
-    office.buffer.ended("r1")
-    office.buffer.ended("never heard of")
-    office.serve(1.0)
+    tracking.buffer.ended("r1")
+    tracking.buffer.ended("never heard of")
+    tracking.serve(1.0)
     assert hurried == [{"g"}]
 
 
@@ -310,55 +325,55 @@ def test_an_end_hurries_the_groups_of_its_own_run(
 
 
 def test_an_idle_group_is_recommitted_from_its_newest_event_where_nobody_can_ask(
-    office: Office,
+    tracking: MemoryTracking,
 ) -> None:
     """In a client of Spark Connect there is no position: what vanished comes back all the same."""
-    office.buffer.progressed(event(0, None, 5))
-    office.pass_until(10.0)
-    del office.store.groups["g"][P0]
-    office.pass_until(2 * HOUR, since=10.0)
-    assert office.held == 5
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.pass_until(10.0)
+    del tracking.store.groups["g"][P0]
+    tracking.pass_until(2 * HOUR, since=10.0)
+    assert tracking.held == 5
 
 
 def test_what_follows_its_checkpoint_is_not_recommitted_from_an_event(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """With asynchronous progress an event may be ahead: no position, no commit."""
     queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
     queries.positions["r1"] = position(0, 10)
-    office.buffer.progressed(event(0, None, 10))
-    office.pass_until(10.0)
-    assert office.held == 10
-    office.buffer.progressed(event(1, 10, 15))
+    tracking.buffer.progressed(event(0, None, 10))
+    tracking.pass_until(10.0)
+    assert tracking.held == 10
+    tracking.buffer.progressed(event(1, 10, 15))
     del queries.positions["r1"]
-    office.serve(11.0)
-    office.pass_until(2 * HOUR, since=11.0)
-    assert office.held == 10
+    tracking.serve(11.0)
+    tracking.pass_until(2 * HOUR, since=11.0)
+    assert tracking.held == 10
 
 
 def test_what_is_recommitted_is_sent_each_recommit_and_not_more_often(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """The full map costs a request of every partition: once an hour is enough."""
     queries.positions["r1"] = position(0, 5)
-    office.buffer.progressed(event(0, None, 5))
-    office.pass_until(10.0)
-    del office.store.history[:]
-    office.pass_until(5.5 * HOUR, since=10.0)
-    assert len(office.store.history) == 5
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.pass_until(10.0)
+    del tracking.store.history[:]
+    tracking.pass_until(5.5 * HOUR, since=10.0)
+    assert len(tracking.store.history) == 5
 
 
 def test_one_that_is_watched_is_not_recommitted_at_every_look(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """A query that is asked every five seconds is recommitted only at each recommit."""
     queries.modes["r1"] = QueryMode.CONTINUOUS
     queries.positions["r1"] = position(0, 5)
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.pass_until(10.0)
-    del office.store.history[:]
-    office.pass_until(0.5 * HOUR, since=10.0)
-    assert office.store.history == []
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.pass_until(10.0)
+    del tracking.store.history[:]
+    tracking.pass_until(0.5 * HOUR, since=10.0)
+    assert tracking.store.history == []
 
 
 # What is said of a query
@@ -373,100 +388,101 @@ def test_one_that_is_watched_is_not_recommitted_at_every_look(
     ],
 )
 def test_a_query_of_another_kind_is_reported_once(
-    office: Office, queries: MemoryQueries, mode: QueryMode, what: str, mode_effect: str
+    tracking: MemoryTracking, queries: MemoryQueries, mode: QueryMode, what: str, mode_effect: str
 ) -> None:
     """What its kind means for its group is said once a run."""
     queries.modes["r1"] = mode
     queries.positions["r1"] = position(0, 5)
     for batch in range(3):
-        office.buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
-        office.serve(float(batch))
-    (reported,) = office.of(QueryModeDetected)
+        tracking.buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
+        tracking.serve(float(batch))
+    (reported,) = tracking.of(QueryModeDetected)
     assert (reported.mode, mode_effect in reported.effect) == (what, True)
 
 
-def test_an_ordinary_query_is_not_worth_a_word(office: Office) -> None:
+def test_an_ordinary_query_is_not_worth_a_word(tracking: MemoryTracking) -> None:
     """No event is sent for the execution mode of a micro-batch query."""
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
-    assert not office.of(QueryModeDetected)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
+    assert not tracking.of(QueryModeDetected)
 
 
 def test_a_query_of_another_kind_without_kafka_is_not_reported(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """It has no group that its kind could mean anything for."""
     queries.given = {}
     queries.modes["r1"] = QueryMode.CONTINUOUS
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.serve(0.0)
-    office.serve(0.5)
-    assert not office.of(QueryModeDetected)
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.serve(0.0)
+    tracking.serve(0.5)
+    assert not tracking.of(QueryModeDetected)
 
 
 def test_one_that_cannot_be_inspected_is_reported_after_three_times(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """Its kind is unknown, which is said once; before its first event it is too early to tell."""
     queries.given = None
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
     for tenth in range(1, 30):
-        office.serve(tenth / 10.0)
-    assert not office.of(QueryModeDetected)
+        tracking.serve(tenth / 10.0)
+    assert not tracking.of(QueryModeDetected)
     before = queries.asked
     for batch in range(6):
-        office.buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
-        office.serve(10.0 + batch)
-        assert bool(office.of(QueryModeDetected)) == (queries.asked - before >= 3)
-    (reported,) = office.of(QueryModeDetected)
+        tracking.buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
+        tracking.serve(10.0 + batch)
+        assert bool(tracking.of(QueryModeDetected)) == (queries.asked - before >= 3)
+    (reported,) = tracking.of(QueryModeDetected)
     assert "unknown" in reported.mode
     assert queries.asked - before == 3
 
 
 def test_the_groups_of_a_run_are_reported_when_it_gets_another(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """At its first commit, not at each, and once more at its end."""
     queries.given = {0: OPTIONS[0], 1: {**OPTIONS[0], "eo.commit.group": "h"}}
-    office.buffer.progressed(event(0, None, 5))
-    office.serve(0.0)
-    office.buffer.progressed(event(1, 5, 9))
-    office.serve(1.0)
-    office.buffer.progressed(event(2, 9, 12, more=(source(1, None, {U0: 3}),)))
-    office.serve(2.0)
-    office.buffer.ended("r1")
-    office.serve(3.0)
+    tracking.buffer.progressed(event(0, None, 5))
+    tracking.serve(0.0)
+    tracking.buffer.progressed(event(1, 5, 9))
+    tracking.serve(1.0)
+    tracking.buffer.progressed(event(2, 9, 12, more=(source(1, None, {U0: 3}),)))
+    tracking.serve(2.0)
+    tracking.buffer.ended("r1")
+    tracking.serve(3.0)
     reported = [
-        (sorted(group for _, group in one.groups), one.ended) for one in office.of(RunGroupsChanged)
+        (sorted(group for _, group in one.groups), one.ended)
+        for one in tracking.of(RunGroupsChanged)
     ]
     assert reported == [(["g"], False), (["g", "h"], False), (["g", "h"], True)]
 
 
 def test_a_source_without_a_group_and_a_shared_partition_are_said_once(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """What is wrong with the settings of a query does not change from batch to batch."""
     queries.given = {0: OPTIONS[0], 1: OPTIONS[0], 2: {"kafka.bootstrap.servers": "k:9092"}}
     for batch in range(3):
         more = (source(1, None, 5 + batch), source(2, None, {U0: 5}))
-        office.buffer.progressed(event(batch, None, 5 + batch, more=more))
-        office.serve(float(batch))
-    assert [reported.source for reported in office.of(SourceIgnored)] == [2]
-    assert len(office.of(PartitionsShared)) == 1
+        tracking.buffer.progressed(event(batch, None, 5 + batch, more=more))
+        tracking.serve(float(batch))
+    assert [reported.source for reported in tracking.of(SourceIgnored)] == [2]
+    assert len(tracking.of(PartitionsShared)) == 1
 
 
-def test_two_queries_on_one_partition_are_told_once(office: Office) -> None:
+def test_two_queries_on_one_partition_are_told_once(tracking: MemoryTracking) -> None:
     """When the second begins to feed it; one that feeds it alone is not worth a word."""
     for batch in range(2):
-        office.buffer.progressed(event(batch, None, 10 + batch))
-        office.serve(float(batch))
-    assert not office.of(PartitionsShared)
+        tracking.buffer.progressed(event(batch, None, 10 + batch))
+        tracking.serve(float(batch))
+    assert not tracking.of(PartitionsShared)
     for batch in range(2):
-        office.buffer.progressed(event(batch, None, 5 + batch, run="r2", query="q2"))
-        office.serve(2.0 + batch)
-    (told,) = office.of(PartitionsShared)
+        tracking.buffer.progressed(event(batch, None, 5 + batch, run="r2", query="q2"))
+        tracking.serve(2.0 + batch)
+    (told,) = tracking.of(PartitionsShared)
     assert (told.group, told.partitions, told.readers) == ("g", (P0,), ("q1", "q2"))
-    assert all(office.events)  # nothing is told of nothing
+    assert all(tracking.events)  # nothing is told of nothing
 
 
 # Faults of ours, and bounds
@@ -483,7 +499,7 @@ def test_of_runs_that_have_ended_the_oldest_are_forgotten() -> None:
 
 
 def test_a_fault_at_one_query_is_reported_and_stops_no_other(
-    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread outlives it; a flush says that not all is committed, until it goes well."""
     asked = queries.mode
@@ -495,45 +511,47 @@ def test_a_fault_at_one_query_is_reported_and_stops_no_other(
 
     with monkeypatch.context() as patch:
         patch.setattr(queries, "mode", broken)
-        office.buffer.progressed(event(0, None, 5, run="r0", query="bad"))
-        office.buffer.progressed(event(0, None, 7))
-        office.serve(0.0)
-    (reported,) = office.of(InternalError)
+        tracking.buffer.progressed(event(0, None, 5, run="r0", query="bad"))
+        tracking.buffer.progressed(event(0, None, 7))
+        tracking.serve(0.0)
+    (reported,) = tracking.of(InternalError)
     assert (reported.where, reported.problem) == ("query bad", "TypeError")
-    assert office.held == 7
-    assert not office.tracker.complete
-    office.buffer.progressed(event(1, 5, 9, run="r0", query="bad"))
-    office.serve(1.0)
-    assert office.tracker.complete
+    assert tracking.held == 7
+    assert not tracking.tracker.complete
+    tracking.buffer.progressed(event(1, 5, 9, run="r0", query="bad"))
+    tracking.serve(1.0)
+    assert tracking.tracker.complete
 
 
 def test_runs_that_nobody_ends_are_bounded(
-    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of so many that no end was ever told of, the oldest is let go; it holds up nobody."""
     monkeypatch.setattr("eo_listener.commit.tracking.tracker.RUNS_KEPT", 3)
     for number in range(5):
-        office.buffer.progressed(event(0, None, 10 + number, run=f"r{number}", query=f"q{number}"))
-        office.serve(number / 100.0)
+        tracking.buffer.progressed(
+            event(0, None, 10 + number, run=f"r{number}", query=f"q{number}")
+        )
+        tracking.serve(number / 100.0)
     assert queries.forgotten == ["r0", "r1"]
-    assert len(office.tracker._runs) == 3
+    assert len(tracking.tracker._runs) == 3
 
 
 def test_a_query_is_asked_again_after_a_failure_until_it_is_restored(
-    office: Office, queries: MemoryQueries
+    tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """A restore that takes a minute is followed; then its position is committed."""
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.serve(0.0)
-    office.pass_until(60.0)
-    assert office.at() is None
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.serve(0.0)
+    tracking.pass_until(60.0)
+    assert tracking.at() is None
     queries.positions["r1"] = position(7, 70)
-    office.pass_until(62.0, since=60.0)
-    assert office.held == 70
+    tracking.pass_until(62.0, since=60.0)
+    assert tracking.held == 70
 
 
 def test_a_checkpoint_that_is_read_again_ends_the_count_of_failures(
-    office: Office, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
+    tracking: MemoryTracking, queries: MemoryQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eleven failures, an answer, and eleven more are no trouble worth a word."""
     answers = itertools.chain([False] * 11, [True], [False] * 11, itertools.repeat(True))
@@ -546,7 +564,7 @@ def test_a_checkpoint_that_is_read_again_ends_the_count_of_failures(
     queries.modes["r1"] = QueryMode.CONTINUOUS
     queries.positions["r1"] = position(0, 5)
     monkeypatch.setattr(queries, "position", at_times)
-    office.buffer.started(Started(query_id="q1", run_id="r1", name=None))
-    office.pass_until(300.0)
-    assert not office.of(InternalError)
-    assert office.held == 5
+    tracking.buffer.started(Started(query_id="q1", run_id="r1", name=None))
+    tracking.pass_until(300.0)
+    assert not tracking.of(InternalError)
+    assert tracking.held == 5

@@ -16,7 +16,7 @@ from eo_listener.model.errors import FormatError
 from eo_listener.model.events import Event, InternalError
 from eo_listener.model.observers import Observers
 from eo_listener.testing import MemoryGroups, MemoryQueries
-from tests.commit.tracking.office import OPTIONS, P0, event, position
+from tests.commit.tracking.memory_tracking import OPTIONS, P0, event, position
 
 
 class Routed:

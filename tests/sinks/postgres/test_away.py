@@ -38,7 +38,7 @@ def own(server: PostgresServer, request: pytest.FixtureRequest) -> str:
     return with_schema(server.dsn(), re.sub(r"\W", "_", request.node.name)[-60:].lower())
 
 
-class Bare:
+class WriterOnly:
     """The sink's own writing, without Spark, as steps call it."""
 
     per_partition = False
@@ -61,7 +61,7 @@ class Bare:
 
 
 @contextlib.contextmanager
-def course(dsn: str, *acts: Callable[[], object]) -> Iterator[tuple[Bare, SinkWriter]]:
+def course(dsn: str, *acts: Callable[[], object]) -> Iterator[tuple[WriterOnly, SinkWriter]]:
     """A sink, and the steps that write into it; each wait of theirs does the next of `acts`."""
     due = list(acts)
 
@@ -71,11 +71,11 @@ def course(dsn: str, *acts: Callable[[], object]) -> Iterator[tuple[Bare, SinkWr
         time.sleep(min(seconds, 0.2))
 
     with contextlib.closing(PostgresSink(dsn, bare.TABLE)) as sink:
-        yield Bare(sink), SinkWriter(RetryLimits(timeout=120), sleep, time.monotonic)
+        yield WriterOnly(sink), SinkWriter(RetryLimits(timeout=120), sleep, time.monotonic)
     assert not due
 
 
-def write(sink: Bare, steps: SinkWriter, entry: Entry) -> Written:
+def write(sink: WriterOnly, steps: SinkWriter, entry: Entry) -> Written:
     return steps.write(sink, None, entry, plan_of(entry))
 
 

@@ -141,7 +141,7 @@ def test_an_apply_that_cannot_be_sent_is_an_answer() -> None:
     assert str(found.executors).startswith("the function of apply= cannot be sent")
 
 
-class Torn:
+class Unloadable:
     """Can be sent, but not loaded there."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -153,7 +153,7 @@ class Torn:
 
 def test_what_cannot_be_loaded_there_is_an_answer() -> None:
     """An error while a task is loaded is reported by its class alone."""
-    found = str(tried(writer_of(Torn())).executors)
+    found = str(tried(writer_of(Unloadable())).executors)
     assert found.startswith("they cannot load dsn= or apply= (")
     assert found.endswith(": ValueError)")
 

@@ -141,8 +141,8 @@ class Progress(Fake):
         return self.batch == other.batch
 
 
-class Teller(Fake):
-    """Answers from a story, which goes on before each answer as far as the plan says."""
+class ScriptedQuery(Fake):
+    """A query whose state moves on before each answer, as far as the plan says."""
 
     def __init__(self, states: list[State], plan: list[int]) -> None:
         self._states, self._plan, self._asked, self.at = states, plan, 0, 0
@@ -181,18 +181,18 @@ class Status(Fake):
         return self._message
 
 
-class Spark3(Teller):
+class Spark3(ScriptedQuery):
     def currentBatchId(self) -> int:  # noqa: N802 - Spark's
         return self.go_on().batch
 
 
-class Spark4(Teller):
+class Spark4(ScriptedQuery):
     def getLatestExecutionContext(self) -> Context:  # noqa: N802 - Spark's
         return Context(self, self.go_on().context)
 
 
 class Context(Fake):
-    def __init__(self, group_events: Teller, number: int) -> None:
+    def __init__(self, group_events: ScriptedQuery, number: int) -> None:
         self._teller, self._number = group_events, number
 
     def batchId(self) -> int:  # noqa: N802 - Spark's

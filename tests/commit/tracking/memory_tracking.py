@@ -1,4 +1,4 @@
-"""A desk with an inbox before it and a committer behind, and events for it."""
+"""A tracker with its event buffer and a committer, all in memory, and progress events for it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ OPTIONS = {0: {"kafka.bootstrap.servers": "k:9092", "eo.commit.group": "g"}}
 _Kind = TypeVar("_Kind", bound=Event)
 
 
-class Office:
-    """A desk that is served when a test says so, on queries and groups that exist only here."""
+class MemoryTracking:
+    """Buffer, tracker and committer, which run when a test calls `serve`."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class Office:
         )
 
     def serve(self, now: float, *, check_all: bool = False) -> bool:
-        """Go once round the router's loop, and wait for Kafka; say whether all is committed."""
+        """Run the tracker's loop once and wait for commits; return whether all are confirmed."""
         self.tracker.serve(self.buffer.take(), self.moment(now), check_all=check_all)
         return self.committer.flush(5.0)
 
     @staticmethod
     def moment(now: float) -> Moment:
-        """One time by both clocks."""
+        """The same time by both clocks."""
         return Moment(now, now)
 
     def pass_until(self, moment: float, since: float = 0.0) -> None:
@@ -75,20 +75,20 @@ class Office:
                 return
             now = max(now, due)
             self.serve(now)
-        raise AssertionError("it turns on the spot")
+        raise AssertionError("something is always due")
 
     def of(self, kind: type[_Kind]) -> list[_Kind]:
         """The events of one kind, so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def at(self, tp: TopicPartition = P0, group: str = "g") -> int | None:
-        """Where a group stands."""
+        """The offset that a group holds; None without one."""
         position = self.store.groups.get(group, {}).get(tp)
         return None if position is None else position.offset
 
     @property
     def held(self) -> int:
-        """Where the first partition stands."""
+        """The offset of the first partition in group g, which must have one."""
         offset = self.at()
         assert offset is not None
         return offset
