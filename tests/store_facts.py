@@ -49,7 +49,7 @@ def test_what_is_committed_is_read_back(
     assert reader.group(unique("other")) == {}
 
 
-def test_a_look_says_where_group_and_logs_stand(
+def test_a_snapshot_shows_where_group_and_logs_stand(
     store: GroupStore, topics: Topics, broker: Broker
 ) -> None:
     """Held offsets, both ends of each log and the topic's id, as Kafka's own files spell it."""
@@ -70,7 +70,7 @@ def test_a_look_says_where_group_and_logs_stand(
     assert stored.split("topic_id: ")[1].strip() == found.topic_ids[topic]
 
 
-def test_a_look_leaves_out_what_does_not_exist(store: GroupStore, topics: Topics) -> None:
+def test_a_snapshot_leaves_out_what_does_not_exist(store: GroupStore, topics: Topics) -> None:
     """An unknown topic, partition or group is no error, and is in none of the answers."""
     topic = topics.create(partitions=1)
     found = store.snapshot(unique("g"), [T(topic, 0), T(topic, 9), T("nosuch", 0)], timeout=8)
@@ -79,7 +79,7 @@ def test_a_look_leaves_out_what_does_not_exist(store: GroupStore, topics: Topics
     assert list(found.topic_ids) == [topic]
 
 
-def test_a_look_sees_a_topic_change(store: GroupStore, topics: Topics) -> None:
+def test_a_snapshot_shows_a_topic_change(store: GroupStore, topics: Topics) -> None:
     """A client that is kept sees partitions that were added, and a topic that was recreated."""
     topic, group = topics.create(partitions=1), unique("g")
     both = [T(topic, 0), T(topic, 1)]

@@ -43,7 +43,7 @@ def test_a_leader_that_is_away(
     logs.close()
 
 
-def test_a_refusal_is_told_at_once(attacked: Attacked) -> None:
+def test_a_refusal_is_raised_at_once(attacked: Attacked) -> None:
     """An error that does not pass by waiting is raised at once."""
     tp = TopicPartition(attacked.topics.create(partitions=1), 0)
     logs = SourceLogs(timeout=30.0)

@@ -210,7 +210,7 @@ def test_other_events_are_passed_over(driver: Driver) -> None:
     assert driver.settled == []
 
 
-def test_it_looks_again_while_something_waits_and_sleeps_else() -> None:
+def test_it_checks_again_while_something_waits_and_sleeps_otherwise() -> None:
     """Its daemon thread checks while a run is unsettled, and sleeps otherwise."""
     looks: list[GroupKeys] = []
     settled = threading.Event()

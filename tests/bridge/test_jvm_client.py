@@ -52,7 +52,7 @@ def test_an_answer() -> None:
     assert output.asked[0] == {"ask": 1, "what": "mode", "run": "r", "call": "", "argument": ""}
 
 
-def test_hands() -> None:
+def test_a_call_of_the_shim() -> None:
     """A call of the shim is sent with its argument, and the answer comes back unchanged."""
     jvm, output = connected(ok('{"v":1}'))
     assert BridgeShimClient(jvm).call("stores.pem", '{"password":"x"}') == '{"v":1}'

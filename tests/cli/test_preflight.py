@@ -53,7 +53,7 @@ def test_a_cluster_that_is_away() -> None:
     assert "--bootstrap-server" in findings[-1]["advice"]
 
 
-def test_without_a_cluster_only_this_machine_is_looked_at() -> None:
+def test_without_a_cluster_only_this_machine_is_checked() -> None:
     """Python, Spark, Java, connector and shim."""
     answer = run("preflight", "--json")
     assert answer.returncode == 0

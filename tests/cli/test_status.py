@@ -104,7 +104,7 @@ def test_a_partition_never_committed_has_an_unknown_lag(broker: Broker, topic: s
     assert told["partitions"][1]["committed"] is None
 
 
-def test_watch_looks_again_until_it_is_interrupted(broker: Broker, topic: str) -> None:
+def test_watch_reads_again_until_it_is_interrupted(broker: Broker, topic: str) -> None:
     """One JSON document for each read; Ctrl-C ends it with 0 and no traceback."""
     servers, group = broker.bootstrap_servers, unique("g")
     commit(servers, group, topic, {0: 1, 1: 1})

@@ -184,7 +184,7 @@ def test_another_query_in_the_same_place_is_reported() -> None:
 
 
 def test_a_torn_file_counts_when_it_stays_torn() -> None:
-    """One look may meet a file that is being written; the second one tells, once."""
+    """A file may be read while it is being written, so the second reading reports it, once."""
     one = tracker()
     one.on_reading(at(7, {0: 50}), 0.0)
     torn = replace(at(7, {0: 50}), findings=(TORN,))
@@ -232,7 +232,7 @@ def test_a_batch_recreated_is_reported_and_offered() -> None:
     ("ends", "kind"), [({0: 40, 1: 9}, ViolationKind.BACKWARD), ({0: 60}, ViolationKind.VANISHED)]
 )
 def test_the_guard_withholds_a_source(ends: Mapping[int, int], kind: ViolationKind) -> None:
-    """What does not continue is told and no longer committed; other sources go on."""
+    """A source that does not continue is reported and withheld; other sources go on."""
     one = tracker()
     one.on_reading(at(1, {0: 50, 1: 9}, {5: 1}), 0.0)
     step = one.on_reading(at(2, ends, {5: 2}), 5.0)
@@ -344,8 +344,8 @@ def test_a_damaged_file_before_the_first_batch_is_reported_and_waited_for() -> N
     assert committed(one.on_reading(at(0, {0: 5}), 10.0)) == {"g": {0: 5}}
 
 
-def test_a_last_look_waits_for_no_other() -> None:
-    """At the end a sight is believed at once: what is torn is told, what went back is offered."""
+def test_a_last_reading_waits_for_no_other() -> None:
+    """At the end one reading is enough: a torn file is reported, a step back is offered."""
     one = tracker()
     one.on_reading(at(8, {0: 60}), 0.0)
     step = one.on_reading(at(5, {0: 30}), 5.0, final=True)
@@ -354,7 +354,7 @@ def test_a_last_look_waits_for_no_other() -> None:
 
 
 def test_a_doubt_that_changes_is_a_new_doubt() -> None:
-    """Two looks must show the same; a good one between them ends it."""
+    """Two readings in a row must show the same; a good one between them starts over."""
     one = tracker()
     one.on_reading(at(8, {0: 60}), 0.0)
     assert one.on_reading(at(5, {0: 30}), 5.0).commits == ()
@@ -365,7 +365,7 @@ def test_a_doubt_that_changes_is_a_new_doubt() -> None:
 
 
 def test_a_checkpoint_that_is_gone_has_no_say_any_more() -> None:
-    """Not there twice: its groups stay, and others that share them are let go on."""
+    """Missing twice, its groups stay, and other checkpoints that share them go on without it."""
     one = tracker()
     one.on_reading(at(8, {0: 60}), 0.0)
     absent = Reading()

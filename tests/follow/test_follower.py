@@ -136,7 +136,7 @@ def test_half_written_checkpoints(watched: Watched, tmp_path: Path) -> None:
 
 
 def test_the_end_commits_what_was_seen(watched: Watched, tmp_path: Path) -> None:
-    """A stop right after the first look still leaves the group right, and no thread."""
+    """A stop right after the first reading leaves the group right, and no thread behind."""
     follower = watched.start(target(unpack("4.0.0", "plain", tmp_path)), interval=60.0)
     until(lambda: watched.kinds() == [NoticeKind.FOLLOWING])
     follower.close(10.0)

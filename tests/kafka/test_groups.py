@@ -21,17 +21,17 @@ from tests.store_facts import (
     at,
     insist,
     look_until,
-    test_a_look_leaves_out_what_does_not_exist,
-    test_a_look_says_where_group_and_logs_stand,
-    test_a_look_sees_a_topic_change,
+    test_a_snapshot_leaves_out_what_does_not_exist,
+    test_a_snapshot_shows_where_group_and_logs_stand,
+    test_a_snapshot_shows_a_topic_change,
     test_what_is_committed_is_read_back,
 )
 from tests.topics import Topics, unique
 
 __all__ = [
-    "test_a_look_leaves_out_what_does_not_exist",
-    "test_a_look_says_where_group_and_logs_stand",
-    "test_a_look_sees_a_topic_change",
+    "test_a_snapshot_leaves_out_what_does_not_exist",
+    "test_a_snapshot_shows_where_group_and_logs_stand",
+    "test_a_snapshot_shows_a_topic_change",
     "test_what_is_committed_is_read_back",
 ]
 
@@ -80,7 +80,7 @@ def test_one_deleted_topic_does_not_hide_that_the_others_landed(
     assert reader.group(group) == at(7, T(kept, 0), T(kept, 1))
 
 
-def test_a_look_at_more_than_one_request_takes(
+def test_a_snapshot_of_more_than_one_request_takes(
     store: SimpleGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partitions beyond those of the first request are all answered."""
@@ -92,7 +92,7 @@ def test_a_look_at_more_than_one_request_takes(
     assert found.held == at(3, T(topic, 99))
 
 
-def test_a_look_at_nobody_is_an_error() -> None:
+def test_a_snapshot_without_a_broker_is_an_error() -> None:
     """It raises within its time-out, with the reason, and says nothing of the group."""
     store = SimpleGroups({"bootstrap.servers": "127.0.0.1:1"})
     started = time.monotonic()
@@ -104,7 +104,7 @@ def test_a_look_at_nobody_is_an_error() -> None:
 
 
 def test_nobody_at_the_address_is_said_with_its_reason() -> None:
-    """The error carries what the connection complained of, and closing does not wait for long."""
+    """The error has the reason that the connection reported, and closing does not wait for long."""
     store = SimpleGroups({"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(KafkaError) as failed:
         store.commit("g", at(5, T("t", 0), T("t", 1)), timeout=8)
@@ -119,7 +119,7 @@ def test_nobody_at_the_address_is_said_with_its_reason() -> None:
 def test_after_an_outage_no_old_complaint_remains(
     start_broker: Callable[..., Broker],
 ) -> None:
-    """A success ends the complaint: a later failure is not told with the reason of an earlier."""
+    """After a success a later failure is not reported with the reason of an earlier one."""
     broker = start_broker()
     topic = Topics(broker.bootstrap_servers).create()
     store = SimpleGroups({"bootstrap.servers": broker.bootstrap_servers})

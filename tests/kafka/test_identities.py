@@ -205,7 +205,7 @@ def test_beside_a_consumer_of_the_same_group(
 
 
 def test_what_an_older_driver_has_open_never_lands(place: GroupAndTopic, opened: Opened) -> None:
-    """A look takes the group over: a transaction that was open before it can only be aborted."""
+    """A snapshot takes the group over: a transaction open before it can only be aborted."""
     older = Producer(
         {
             **place.properties(),

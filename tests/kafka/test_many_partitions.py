@@ -126,7 +126,7 @@ def wide() -> Iterator[tuple[str, tuple[TopicPartition, ...]]]:
 def test_twenty_thousand_partitions(
     wide: tuple[str, tuple[TopicPartition, ...]], mode: str
 ) -> None:
-    """All are looked at and committed, in parts that a coordinator takes by default."""
+    """All are read and committed, in parts that a coordinator takes by default."""
     servers, partitions = wide
     events, held = commit_all(
         servers, partitions, lambda: open_groups({"bootstrap.servers": servers}, mode)

@@ -21,7 +21,7 @@ def test_what_it_has_committed_is_its_own() -> None:
     assert ours.foreign({A: at(5), B: at(1, "before")}) is None
 
 
-def test_all_that_was_found_or_sent_is_looked_at() -> None:
+def test_all_that_was_found_or_sent_is_compared() -> None:
     """Whether it has landed or not; each partition once."""
     ours = Ownership()
     ours.found({A: at(1)})

@@ -110,7 +110,7 @@ def test_a_writer_is_a_run_of_a_query() -> None:
     assert not one.same_writer(None)
 
 
-def test_a_writer_is_named_as_people_look_for_it() -> None:
+def test_a_writer_is_named_by_its_query_or_its_ids() -> None:
     """By its name where it has one, and by its ids."""
     assert str(metadata()) == "query 'flights', id 00000010, run 00000020, batch 41"
     assert str(metadata(None)) == "id 00000010, run 00000020, batch 41"

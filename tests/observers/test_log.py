@@ -75,7 +75,7 @@ def test_an_outage_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("unknown", [True, False])
-def test_an_outcome_that_is_not_known_is_told(
+def test_an_outcome_that_is_not_known_is_reported(
     caplog: pytest.LogCaptureFixture, unknown: bool
 ) -> None:
     """The commit may have landed; where Kafka has refused it, it has not."""
@@ -172,8 +172,8 @@ def test_what_ends_commits_is_an_error(
     assert len(caplog.records) == 2
 
 
-def test_commits_are_told_to_begin_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Of each group by itself; every later one is there on level DEBUG."""
+def test_the_first_commit_of_a_group_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Each group's first commit has level INFO, every later one DEBUG."""
     logbook = EventLogger()
     with caplog.at_level(logging.DEBUG, "eo_listener"):
         for event in (committed(), committed(), replace(committed(), group="h")):
@@ -245,7 +245,7 @@ def test_a_source_left_alone_is_no_warning(
     assert told(caplog, why) == [(level, "query q, source 1: p. Cause: c. Fix: f")]
 
 
-def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_batch_is_logged_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) -> None:
     """Batches that went well are not logged; a replay, an accepted loss and a failure are."""
     at = {"query": "flights", "run_id": "r", "batch_id": 7}
     well = BatchApplied(
@@ -290,7 +290,7 @@ def test_a_batch_is_told_as_far_as_it_matters(caplog: pytest.LogCaptureFixture) 
     assert lines[5][1].endswith("GapError: a gap. Cause: a cause. Fix: a fix")
 
 
-def test_what_is_wrong_with_events_is_told_with_what_to_do(
+def test_what_is_wrong_with_events_is_reported_with_what_to_do(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Events that come twice or never are warnings, a query's kind is an information."""

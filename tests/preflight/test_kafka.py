@@ -108,7 +108,7 @@ def test_a_group_that_had_members_keeps_that_in_mind(broker: Broker, topic: str)
     assert any(f"another program committed to it: {topic}-0" in what for what in warned)
 
 
-def test_a_group_beyond_the_log_is_told(broker: Broker, topic: str) -> None:
+def test_a_group_beyond_the_log_is_reported(broker: Broker, topic: str) -> None:
     """As after a topic was recreated: a commit would be refused until the log has grown."""
     group = unique("beyond")
     commit(broker.bootstrap_servers, group, topic, {0: 10_000_000})
@@ -117,7 +117,7 @@ def test_a_group_beyond_the_log_is_told(broker: Broker, topic: str) -> None:
     assert f"beyond the end of the log in {topic}-0" in found.what
 
 
-def test_records_deleted_before_they_were_reached_are_told(broker: Broker) -> None:
+def test_records_deleted_before_they_were_reached_are_reported(broker: Broker) -> None:
     """Retention was faster than the group."""
     topics = Topics(broker.bootstrap_servers)
     name, group = topics.create(partitions=1), unique("slow")
@@ -128,7 +128,7 @@ def test_records_deleted_before_they_were_reached_are_told(broker: Broker) -> No
     assert f"deleted records that it has not reached in {name}-0" in found.what
 
 
-def test_an_open_transaction_is_told(broker: Broker, topic: str) -> None:
+def test_an_open_transaction_is_reported(broker: Broker, topic: str) -> None:
     """Another driver at work, or one that was killed, holds the group's offsets."""
     group, servers = unique("open"), broker.bootstrap_servers
     commit(servers, group, topic, {0: 1})
@@ -148,7 +148,7 @@ def test_an_open_transaction_is_told(broker: Broker, topic: str) -> None:
     assert "a transaction on its offsets is open" in told.what
 
 
-def test_a_group_of_another_kind_is_told(broker: Broker) -> None:
+def test_a_group_of_another_kind_is_reported(broker: Broker) -> None:
     """Kafka Connect has groups too, in which no offset of a consumer belongs."""
     group = unique("connect")
     host, _, port = broker.bootstrap_servers.partition(":")

@@ -51,7 +51,7 @@ def test_what_is_missing_is_a_fact_too(home: Path, monkeypatch: pytest.MonkeyPat
     assert all(told.values())
 
 
-def test_a_java_that_is_too_old_for_spark_is_told(home: Path, tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_for_spark_is_reported(home: Path, tmp_path: Path) -> None:
     """The version that Spark needs is Spark's own affair: 3.5 runs on 11, 4.0 wants 17."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()

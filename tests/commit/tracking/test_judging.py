@@ -155,7 +155,7 @@ def test_events_that_come_twice_are_reported_once_for_all_runs(
     assert len(tracking.of(QueryProgressed)) == 6
 
 
-def test_an_event_that_cannot_be_read_is_a_malfunction(opened: list[MemoryTracking]) -> None:
+def test_an_event_that_cannot_be_read_is_an_internal_error(opened: list[MemoryTracking]) -> None:
     """An event that cannot be read is reported as InternalError, and stops nothing."""
     tracking = tracker(opened)
     tracking.buffer.unreadable(FormatError("a progress event of Spark cannot be read"))

@@ -301,7 +301,7 @@ def test_an_event_is_routed_once(
     assert routed == [2]
 
 
-def test_an_end_hurries_the_groups_of_its_own_run(
+def test_an_end_retries_the_groups_of_its_own_run_at_once(
     tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits there is tried now; another group, in trouble for long, is left to its time."""
@@ -363,7 +363,7 @@ def test_what_is_recommitted_is_sent_each_recommit_and_not_more_often(
     assert len(tracking.store.history) == 5
 
 
-def test_one_that_is_watched_is_not_recommitted_at_every_look(
+def test_one_that_is_polled_is_not_recommitted_at_every_check(
     tracking: MemoryTracking, queries: MemoryQueries
 ) -> None:
     """A query that is asked every five seconds is recommitted only at each recommit."""
@@ -471,7 +471,7 @@ def test_a_source_without_a_group_and_a_shared_partition_are_said_once(
     assert len(tracking.of(PartitionsShared)) == 1
 
 
-def test_two_queries_on_one_partition_are_told_once(tracking: MemoryTracking) -> None:
+def test_two_queries_on_one_partition_are_reported_once(tracking: MemoryTracking) -> None:
     """When the second begins to feed it; one that feeds it alone is not worth a word."""
     for batch in range(2):
         tracking.buffer.progressed(event(batch, None, 10 + batch))

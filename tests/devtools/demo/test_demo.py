@@ -116,7 +116,7 @@ def test_a_part_that_dies_ends_the_demo(victim: str, problem: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_what_spark_throws_is_told_in_one_line(tmp_path: Path) -> None:
+def test_what_spark_throws_is_shown_in_one_line(tmp_path: Path) -> None:
     """An error of the JVM at the query's start: what it is, and the log with the rest."""
     conf = "--conf spark.sql.streaming.checkpointFileManagerClass=no.such.Manager pyspark-shell"
     with demo("--rows", "1000", TMPDIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=conf) as running:

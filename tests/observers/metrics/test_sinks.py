@@ -67,7 +67,7 @@ def test_a_server_that_was_closed_counts_no_more(tmp_path: Path) -> None:
 
 
 def test_what_the_steps_tell_is_what_is_shown(served: Prometheus) -> None:
-    """Offsets, rows and replays of a real batch; the same as an observer of one's own has."""
+    """A real batch's offsets, rows and replays are exported, and given to the user's observer."""
     stage = Stage(Plans({0: {P0: (3, 5)}}), [MemorySink(), MemorySink(key="b")])
     for _ in range(2):
         steps = stage.batches()

@@ -31,8 +31,8 @@ def test_nothing_is_said_before_the_first_ends_are_reached() -> None:
     assert source.lag(21.0) == 11.0
 
 
-def test_the_same_ends_again_are_no_later_look() -> None:
-    """Trigger.AvailableNow looks at the logs once, and each batch repeats what it saw then."""
+def test_the_same_ends_again_are_no_later_reading() -> None:
+    """Trigger.AvailableNow reads the log ends once, and each of its batches reports these again."""
     source = TimeLag()
     for second in range(4):
         source.progressed(float(second), at(second), at(3))

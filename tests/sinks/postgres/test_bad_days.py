@@ -397,7 +397,7 @@ def test_a_zombie_without_a_ledger_is_ended_too(dsn: str) -> None:
     sink.close()
 
 
-def test_a_commit_in_doubt_ends_no_stranger(dsn: str) -> None:
+def test_a_commit_in_doubt_ends_no_other_transaction(dsn: str) -> None:
     """A backend that has gone on to another transaction, as behind a pooler, is not waited for."""
     sink = PostgresSink(dsn, TABLE, lock_timeout=30)
     write(sink, next_entry(sink))

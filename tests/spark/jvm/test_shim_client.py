@@ -77,7 +77,7 @@ def test_what_cannot_be_done_is_said_without_the_secret(
         error = error.__cause__ or error.__context__
 
 
-def test_one_pair_of_hands_serves_many_threads(spark: SparkSession) -> None:
+def test_one_shim_client_serves_many_threads(spark: SparkSession) -> None:
     """Calls from several threads at once are each answered, by one object."""
     shim_client = JvmShimClient()
     answers: list[str] = []
