@@ -22,16 +22,16 @@ from tests.store_facts import (
     insist,
     look_until,
     test_a_snapshot_leaves_out_what_does_not_exist,
-    test_a_snapshot_shows_where_group_and_logs_stand,
     test_a_snapshot_shows_a_topic_change,
+    test_a_snapshot_shows_where_group_and_logs_stand,
     test_what_is_committed_is_read_back,
 )
 from tests.topics import Topics, unique
 
 __all__ = [
     "test_a_snapshot_leaves_out_what_does_not_exist",
-    "test_a_snapshot_shows_where_group_and_logs_stand",
     "test_a_snapshot_shows_a_topic_change",
+    "test_a_snapshot_shows_where_group_and_logs_stand",
     "test_what_is_committed_is_read_back",
 ]
 
