@@ -190,7 +190,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _unreadable() -> FormatError:
-    """The error for a line that is none; it may hold secrets, so it is not shown."""
+    """The error for a line that is not of the format; it may hold secrets, so is not shown."""
     return FormatError(
         "A line from Spark's JVM cannot be read",
         cause="the jar given to Spark is of another version than this package",

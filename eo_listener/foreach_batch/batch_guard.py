@@ -22,13 +22,13 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 
 OnGap = Literal["fail", "accept"]
-"""What a gap leads to."""
+"""What happens at a gap."""
 
 OnFirst = Literal["fail", "accept"]
-"""What a batch leads to that is not the first of its query, and is the first in the ledger."""
+"""What happens at a query's later batch for whose partitions the ledger has no head."""
 
 OnRecreated = Literal["fail", "restart"]
-"""What a topic that was deleted and recreated leads to."""
+"""What happens when a topic was deleted and recreated."""
 
 
 def judge_batch(
@@ -47,13 +47,12 @@ def judge_batch(
 
     `sink` is its label, for the texts of errors. `other_heads` is needed where `is_unknown`, and in
     the first batch of a run: without it each partition that has no head counts as a first one, as
-    in a sink without a ledger. With
-    `on_recreated="restart"` a partition of a topic that was recreated counts as never applied, and
-    must be read from its log's start; where `is_of_another_topic`, the plan must be younger than
-    `applied` then.
+    in a sink without a ledger. With `on_recreated="restart"` a partition of a topic that was
+    recreated counts as never applied, and must be read from its log's start; where
+    `is_of_another_topic`, Kafka must then have been asked for the plan after `applied` was read.
 
-    Raises SettingsError for a plan that cannot be judged, else of all that is wrong the gravest
-    GuardError, with all its partitions: TopicRecreatedError, PartitionVanishedError,
+    Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
+    of those that apply, with all its partitions: TopicRecreatedError, PartitionVanishedError,
     RegressionError, OverlapError, NotInLedgerError, GapError, PartialReplayError.
     """
     _refuse_what_cannot_be_judged(plan, name)
@@ -105,7 +104,7 @@ def is_of_another_topic(plan: PlannedBatch, applied: Mapping[TopicPartition, Hea
 
 
 class _BatchCheck:
-    """One judgement in the making."""
+    """Collects the moves, replays and errors of one batch, partition by partition."""
 
     def __init__(
         self,
@@ -131,7 +130,7 @@ class _BatchCheck:
         self.continues = False  # FIRST or NEXT somewhere, not only new heads at empty ranges
 
     def verdict(self, moves: Mapping[TopicPartition, Move]) -> BatchVerdict:
-        """That of the whole batch, of which `moves` are to be written."""
+        """The verdict of the whole batch, of which `moves` are to be written."""
         if self.replayed and not moves:
             return BatchVerdict.REPLAY
         known = any(
@@ -147,7 +146,7 @@ class _BatchCheck:
             return
         ids = self._plan.topic_ids
         read = {tp.topic for tp in ranges}
-        # Of these the ledger is at the new topic already: what is left is of the one before.
+        # The ledger has heads of the new topic already: those not read are of the older one.
         recreated = {
             tp.topic for tp, head in self._applied.items() if head.topic_id == ids.get(tp[0])
         }
@@ -160,13 +159,13 @@ class _BatchCheck:
                 )
 
     def find_doubled(self) -> None:
-        """Find what the sink has already, under another name."""
+        """Add errors for ranges that the sink has already, under another name."""
         if self._other_heads is not None:
             for tp, move in self.moves.items():
                 has_doubled(self._plan, tp, move.range, self._other_heads, self.errors)
 
     def find_unmarkable(self) -> None:
-        """Find that nothing could show whether the rows of Spark's state were written."""
+        """Add errors for a stateful batch without partitions, which no head could record."""
         for tp, head in self._applied.items():
             self.errors.add(
                 BatchErrorKind.NOTHING_LEFT, tp, OffsetRange(head.range.until, head.range.until)
@@ -180,9 +179,9 @@ class _BatchCheck:
             )
 
     def judge_ranges(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
-        """Judge by offsets; of an empty range only a missing head is made.
+        """Judge each range by its offsets; an empty one only makes a missing head.
 
-        What is simply next is taken here and at once: that is nearly all ranges.
+        A range that simply comes next, as nearly all do, is taken here, without further calls.
         """
         applied, moves, plan = self._applied.get, self.moves, self._plan
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
@@ -297,7 +296,7 @@ class _BatchCheck:
         self.moves[tp] = self._move(tp, offset_range, moved, head, gap)
 
     def judge_number(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
-        """Judge a batch without new offsets: its heads are marked with its number."""
+        """Judge a batch without new offsets, whose heads get its batch id, by that id."""
         plan, strays = self._plan, {}
         for tp, offset_range in ranges.items():
             head = self._applied.get(tp)

@@ -1,4 +1,4 @@
-"""What a partition without a head is doubted by: the plan, and the ledger's other names. Pure."""
+"""Partitions without a head: whether they begin here, by the plan and other names. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OtherHeads:
     heads: Mapping[LedgerKey, Mapping[TopicPartition, Head]]
 
     def of(self, tp: TopicPartition) -> tuple[LedgerKey, Head] | None:
-        """The head of a partition that says most: in the same sink first, then the farthest."""
+        """The partition's head with the highest offset, of the same sink if that has one."""
         return max(
             self.all_of(tp),
             key=lambda one: (one[0].sink == self.sink, one[1].range.until),
@@ -106,7 +106,7 @@ def has_doubled(
 
 
 def _has_it(plan: PlannedBatch, offset_range: OffsetRange, head: Head) -> bool:
-    """Whether a head of the plan's own checkpoint says that the range, or a part, was applied."""
+    """Whether `head`, of the plan's own query id, shows that a part of the range was applied."""
     return head.batch_id >= plan.batch_id or head.range.until > offset_range.start
 
 

@@ -41,7 +41,7 @@ def sql_literal(name: str) -> str:
 class Head:
     """The last range of one partition that a sink has applied; `range.until` is what comes next.
 
-    `topic_id` is spelt as Kafka's own tools do, None where it was not known. `query_id`, `run_id`
+    `topic_id` is as Kafka's own tools print it, None where it was not known. `query_id`, `run_id`
     and `batch_id` name who moved it last.
     """
 

@@ -20,7 +20,7 @@ class GroupSnapshot:
 
     `held` leaves out partitions for which the group has no offset; `starts` (the first offset
     still in the log) and `ends` (the next to be written) leave out partitions that do not exist;
-    `topic_ids` leaves out topics that do not exist. Ids are spelt as Kafka's own tools do.
+    `topic_ids` leaves out topics that do not exist. Ids are as Kafka's own tools print them.
     `errors` has Kafka's error name for topics that were refused: nothing else says anything of
     them, and they may exist.
     """

@@ -20,10 +20,10 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFinding:
-    """One thing that was looked at: `about` names it, `advice` says what to do, "" for nothing.
+    """One thing that was checked: `about` names it, `advice` says what to do, "" for nothing.
 
     A PROBLEM keeps commits from landing, or offsets from being there when they are needed; a
-    WARNING may; a NOTE says what could not be looked at.
+    WARNING may; a NOTE says what could not be checked.
     """
 
     level: Level
@@ -68,7 +68,7 @@ def fine(about: str, what: str) -> CheckFinding:
 
 
 def note(about: str, what: str, advice: str = "") -> CheckFinding:
-    """This could not be looked at, or is good to know."""
+    """This could not be checked, or is good to know."""
     return CheckFinding(level=Level.NOTE, about=about, what=what, advice=advice)
 
 

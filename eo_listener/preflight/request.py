@@ -1,4 +1,4 @@
-"""What a preflight is asked to look at, and its form as JSON: secrets travel in it."""
+"""What a preflight is to check, and its format as JSON, which holds secrets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A cluster's properties (librdkafka's), and the groups and topics to look at there.
+    """A cluster's properties (librdkafka's), and the groups and topics to check there.
 
     `running` says that a committer of ours is at work on them already.
     """

@@ -1,4 +1,4 @@
-"""One run of a query: what is known of it, when it is asked again, what is reported of it."""
+"""One run of a query: what is known about it, when it is checked next, and its events."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _RESTORING_INTERVAL = 1.0  # at most so long between two checks while a query re
 _MAX_RESTORING_CHECKS = 600  # such checks; a query without a position by then hardly ever has one
 # Spark restores in two steps: once more after the first position was there.
 _RESTORED_INTERVAL = 2.0
-_POLL = 5.0
-_SILENCE = 60.0
+_POLL = 5.0  # between two checks of a run that is polled
+_SILENCE = 60.0  # after the last event, until the query is asked where it is
 
 UNKNOWN_MODE = (
     "its events are taken for what is in its checkpoint; under asynchronous progress tracking they "
@@ -42,7 +42,10 @@ _MODE_EFFECTS = {
 
 @dataclass(slots=True)
 class QueryRun:
-    """One run. `options` are None until they were read; times are on the monotonic clock."""
+    """One run. `options` are None until they were read; times are on the monotonic clock.
+
+    `due` is when the next check is planned, `silence` when one is due because no event has come.
+    """
 
     query_id: str
     run_id: str
@@ -51,8 +54,8 @@ class QueryRun:
     mode: QueryMode | None = None
     options: Mapping[int, Mapping[str, str]] | None = field(default=None, repr=False)  # secrets
     options_attempts: int = 0
-    delay: float = 0.1
-    silent: int = 0
+    delay: float = 0.1  # until the next check while the query restores; doubled by each
+    silent: int = 0  # checks that found no position
     unanswered: int = 0  # times in a row that it could not be asked
     positions_read: int = 0
     recommitted_at: float | None = None
@@ -62,7 +65,7 @@ class QueryRun:
     restored: LivePosition | None = None
     passed: LivePosition | None = None  # position that was offered, until an event has reached it
     ended: bool = False  # reported by the query itself, not by Spark's bus
-    awaited: int | None = None
+    awaited: int | None = None  # the batch whose event was waited for once
     finished: bool = False  # it has ended, and its last position was offered
     last: LivePosition | None = None  # that position, where the options that name a group were read
     silence: float | None = None
@@ -84,12 +87,12 @@ class QueryRun:
 
     @property
     def is_polled(self) -> bool:
-        """Whether to check every few seconds: its checkpoint, or logs in which Spark may skip."""
+        """Whether to check every few seconds: its checkpoint is followed, or Spark may skip."""
         given = (self.options or {}).values()
         return self.follows_checkpoint or any(map(skips_losses, given))
 
     def mode_effect(self) -> str | None:
-        """What its mode means for its group, where that is not the usual."""
+        """What its execution mode means for its group; None for a micro-batch query."""
         return _MODE_EFFECTS.get(self.mode) if self.mode is not None else None
 
     def at(self, position: LivePosition) -> Progress:
@@ -110,8 +113,8 @@ class QueryRun:
     def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:
         """Compare the first event with what the run restored from its checkpoint.
 
-        A position's number may be too low: offsets that are those of the event itself are not
-        what the run restored, and say nothing of how it began.
+        Returns violations by source. The batch id of a position may be too low: where its offsets
+        are the end of the event itself, they are not what the run restored, and nothing is judged.
         """
         restored = self.restored
         if restored is None or restored.batch_id != first.batch_id - 1:
@@ -126,9 +129,10 @@ class QueryRun:
         return {index: violations for index, violations in judged.items() if violations}
 
     def is_early(self, position: LivePosition) -> bool:
-        """Whether its event is still to come; once only: that may have been dropped.
+        """Whether the event of this position's batch is still to come, so that it is waited for.
 
-        By its offsets, where its number is not above that of the newest event: it may be too low.
+        True only once for a batch, since Spark may have dropped its event. Where the position's
+        batch id, which may be too low, is not above the newest event's, its offsets decide.
         """
         newest = self.newest
         if newest is None or self.follows_checkpoint:
@@ -148,10 +152,10 @@ class QueryRun:
         self.passed = position if position.committed and not there else None
 
     def is_late(self, event: Progress) -> bool:
-        """Whether a position that was offered has passed it: it is to be judged and no more.
+        """Whether an offered position has passed the event: it is judged then, but not offered.
 
-        By its offsets, where its number is above that of the position, which may be too low; but
-        not if the batch begins at the position, wherever it ends.
+        Where the event's batch id is above the position's, which may be too low, offsets decide;
+        a batch that begins at the position is never late, wherever it ends.
         """
         passed = self.passed
         if passed is None or _is_at_end(passed, event):
@@ -183,17 +187,17 @@ class QueryRun:
 
     @property
     def last_batch(self) -> int:
-        """The last batch that is known of; -1 for none."""
+        """The highest batch id that an event or a position had; -1 for none."""
         known = (self.newest, self.passed)
         return max((one.batch_id for one in known if one is not None), default=-1)
 
     @property
     def furthest(self) -> Progress | None:
-        """What it has reached by all that is known."""
+        """The furthest offsets known, as a progress event; None before the first event."""
         return self.newest if self.passed is None else self.at(self.passed)
 
     def plan_check(self, now: float) -> None:
-        """Plan the next check in case this one fails: otherwise it would be due forever."""
+        """Plan the next check before this one, so that one that fails is not repeated at once."""
         self.due = now + _SILENCE
         self._end_silence(now)
 
@@ -249,20 +253,20 @@ class QueryRun:
 
 
 def _is_at_end(position: LivePosition, event: Progress) -> bool:
-    """Whether it is where the batch of that event ended, in each of its sources."""
+    """Whether the position has, for each source of the event, the event's end offsets."""
     ends = {source.index: source.end for source in event.sources if source.end is not None}
     return all(position.committed.get(index) == end for index, end in ends.items())
 
 
 class RunReporter:
-    """Builds QueryProgressed and RunGroupsChanged, from what it has of each run. For one thread."""
+    """Builds QueryProgressed and RunGroupsChanged; remembers each run's groups. For one thread."""
 
     def __init__(self) -> None:
         self._clusters: dict[tuple[str, int], str] = {}
         self._fed: dict[str, frozenset[tuple[str, str]]] = {}
 
     def progressed(self, progress: Progress, routed: RoutedOffsets) -> QueryProgressed:
-        """Say how far a run is, withheld sources included."""
+        """Return the event that says how far a run is, withheld sources included."""
         sources = (
             SourceProgressed(
                 source=source.index,
@@ -284,7 +288,7 @@ class RunReporter:
     def fed(
         self, query: str, run_id: str, commits: Iterable[GroupOffsets]
     ) -> RunGroupsChanged | None:
-        """Say it when these commits go to a group that the run has not fed before."""
+        """Return an event if one of the groups is new for this run, else None."""
         known = self._fed.get(run_id, frozenset())
         groups = known.union((str(commit.cluster), commit.group) for commit in commits)
         if groups == known:
@@ -293,13 +297,13 @@ class RunReporter:
         return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=False)
 
     def ended(self, query: str, run_id: str) -> RunGroupsChanged:
-        """Say that a run is over, and forget it."""
+        """Forget a run; return the event that reports its end."""
         self._clusters = {key: one for key, one in self._clusters.items() if key[0] != run_id}
         groups = self._fed.pop(run_id, frozenset())
         return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=True)
 
     def _cluster(self, run_id: str, source: int, routed: RoutedOffsets) -> str | None:
-        """Where a source's groups are; None while none of its topics has one."""
+        """The cluster of a source's groups; None while none of its topics has a group."""
         parts = routed.sources.get(source)
         if parts is not None:
             self._clusters[run_id, source] = str(parts[0].cluster)

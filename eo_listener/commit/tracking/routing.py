@@ -1,4 +1,4 @@
-"""Where the offsets of a progress event go: which cluster, which consumer group."""
+"""Routing: to which cluster and consumer group the offsets of a progress event go."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from eo_listener.model.offsets import Offsets
 from eo_listener.model.progress import Progress, SourceProgress
 
 SERVERS_OPTION = "kafka.bootstrap.servers"
-TOKENS = "spark.kafka.clusters"  # the shim's word beside the options: Spark has delegation tokens
+TOKENS = "spark.kafka.clusters"  # added to the options by the shim: Spark has delegation tokens
 
 _KAFKA = "kafka."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedOffsets:
-    """What the sources of one progress event have reached in their groups, and what is left out.
+    """The offsets of one progress event by source and group, and the sources left out.
 
-    `sources` holds, by the index of each source that has a group, its groups, each once.
+    `sources` has, by the index of each source that has a group, what goes to its groups, one
+    GroupOffsets a group.
     """
 
     query: str
@@ -37,13 +38,13 @@ class RoutedOffsets:
     ignored: tuple[SourceIgnored, ...] = ()
 
     def only(self, indices: Collection[int]) -> RoutedOffsets:
-        """The same of the sources of these indices."""
+        """Return what is of the sources with these indices."""
         kept = {index: parts for index, parts in self.sources.items() if index in indices}
         ignored = tuple(why for why in self.ignored if why.source in indices)
         return replace(self, sources=kept, ignored=ignored)
 
     def without(self, indices: Collection[int]) -> RoutedOffsets:
-        """The same without the sources of these indices."""
+        """Return what is of all other sources."""
         kept = {index: parts for index, parts in self.sources.items() if index not in indices}
         ignored = tuple(why for why in self.ignored if why.source not in indices)
         return replace(self, sources=kept, ignored=ignored)
@@ -81,7 +82,7 @@ class RoutedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRouting:
-    """The user's settings of where to commit.
+    """The user's settings for where to commit.
 
     `kafka` holds librdkafka properties that win over what the source was given; `gssapi` says
     whether the librdkafka that is installed can do Kerberos.
@@ -143,7 +144,7 @@ class GroupRouting:
     def cluster(self, given: Mapping[str, str] | None) -> Cluster:
         """The cluster that a source reads, by its reader options.
 
-        Raises NotCommitted where they do not say, or cannot be used.
+        Raises NotCommitted where they name no servers, or cannot be used.
         """
         given = given or {}
         servers = self.kafka.get(SERVERS) or _in_order(given.get(SERVERS_OPTION, ""))
@@ -172,7 +173,7 @@ def _access(
 
 
 def _in_order(servers: str) -> str:
-    """The same servers in one spelling, so that two ways to write them are one cluster."""
+    """The servers in one order without spaces, so that two ways to write them are one cluster."""
     return ",".join(sorted({server.strip() for server in servers.split(",") if server.strip()}))
 
 

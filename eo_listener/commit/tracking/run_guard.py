@@ -1,4 +1,4 @@
-"""What the guard makes of the batches of a run: reported, and their sources withheld."""
+"""The guard of one run's batches: violations are reported, and their sources withheld."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eo_listener.model.progress import Progress
 
 
 class RunGuard:
-    """Judges what the events of a run say before any of it is offered. For one thread."""
+    """Judges the events of a run before their offsets are offered. For one thread."""
 
     def __init__(self, mode: GuardMode, committer: Committer, observers: Observers) -> None:
         self._mode = mode

@@ -1,6 +1,6 @@
-"""What becomes of events and of live queries: judged, given a place to go, and offered.
+"""Events and positions of live queries: judged, routed to their groups, and offered.
 
-No thread and no clock of its own: the thread or the model that drives it brings both.
+It has no thread and no clock: `TrackerThread`, or the model in the tests, provides both.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from eo_listener.model.observers import Observers
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryReader
 
-_UNANSWERED = 12  # a minute, for a query whose checkpoint is followed
+_UNANSWERED = 12  # checks in a row: a minute, for a query whose checkpoint is followed
 _OPTIONS_ATTEMPTS = 3  # after three failures in a row the fourth would fail too
-_FIRST_CHECK = 0.1
-_SOON = 1.0
+_FIRST_CHECK = 0.1  # seconds after a run's start
+_SOON = 1.0  # seconds after an event of a query whose checkpoint is followed
 
 logger = logging.getLogger("eo_listener")
 
@@ -99,12 +99,12 @@ class QueryTracker:
         return None if run is None else run.next_check
 
     def serve(self, buffered: BufferedEvents, moment: Moment, *, check_all: bool = False) -> None:
-        """Work off what came in, and check the queries that are due."""
+        """Handle buffered events, then check the queries that are due, or with `check_all` all."""
         for started in buffered.started:
             if started.run_id not in self._runs and not self._order.has_ended(started.run_id):
                 self._set_newest(started.query_id, started.run_id, moment.now)
                 self._run_of(started.query_id, started.run_id, started.name, moment.now)
-        # Runs that have ended first, and their ends: they hold up what has begun since no more.
+        # First the runs that have ended: afterwards they no longer hold up those begun since.
         last = tuple(events for events in buffered.runs if events.newest.run_id in buffered.ended)
         rest = tuple(
             events for events in buffered.runs if events.newest.run_id not in buffered.ended
@@ -166,7 +166,7 @@ class QueryTracker:
         return run
 
     def _set_newest(self, query_id: str, run_id: str, now: float) -> None:
-        """From now on this is the newest run of its query."""
+        """Make this the newest run of its query."""
         earlier = self._order.newest(query_id)
         if earlier is not None:
             earlier.on_event(now)  # its end may never be reported: see `is_newest`
@@ -195,7 +195,7 @@ class QueryTracker:
             self._observers.notify(finished)
 
     def _drop_shared(self, run_id: str) -> None:
-        """Let the others that feed its partitions go on without it."""
+        """Offer what other runs have reached in the partitions that this run was holding up."""
         for commit in self._shared.drop(run_id):
             self._committer.offer(commit)
         self._committer.set_used_clusters(self._shared.clusters)
@@ -203,7 +203,7 @@ class QueryTracker:
     # Events
 
     def _read(self, events: RunEvents, moment: Moment) -> None:
-        """Judge and offer what the events of one run say."""
+        """Judge the events of one run, and offer the offsets of the newest."""
         reached("router.before-route")
         progress = events.newest
         if self._order.becomes_newest(progress):
@@ -227,13 +227,13 @@ class QueryTracker:
     # The query itself
 
     def _check(self, run: QueryRun, now: float, *, last: bool) -> None:
-        """Offer what a query has made durable by its own word.
+        """Ask the live query for its position, and offer what it has made durable.
 
-        That may be ahead of the newest event, which the guard has not judged then: so that event is
-        waited for, except at the `last` check, before which all events were delivered.
+        The position may be ahead of the newest event; the guard has not judged that batch then. So
+        its event is waited for, except at the `last` check, before which all events were delivered.
 
-        A run that says that it has ended feeds no group any more. It is kept until the next check,
-        as its last events may be on their way; with a SparkContext its end is not reported.
+        A run that has ended feeds no group any more. It is kept until the next check, as its last
+        events may still come. (Spark does not report the end of a query whose SparkContext ends.)
         """
         self._due_times.mark_changed(run.run_id)
         run.plan_check(now)
@@ -277,7 +277,7 @@ class QueryTracker:
         return position
 
     def _read_options(self, run: QueryRun) -> None:
-        """Read what does not change in a run, until it is known."""
+        """Read the run's execution mode and source options, until both are known."""
         if run.options is not None or run.options_attempts >= _OPTIONS_ATTEMPTS:
             return
         try:

@@ -141,7 +141,7 @@ class Sinks:
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
-        """Where the sinks stand; of several, the one that is behind the others counts."""
+        """The next offset to apply by partition; of several sinks the lowest."""
         least: dict[TopicPartition, int] = {}
         for offsets in self.held.values():
             least |= {tp: min(offset, least.get(tp, offset)) for tp, offset in offsets.items()}
@@ -186,7 +186,7 @@ class Run:
 
 @dataclass(slots=True)
 class Numbers:
-    """All that is counted. `held` is what was confirmed to us; `last_commits` are epoch seconds."""
+    """All numbers. `held`: offsets confirmed to us; `last_commits`: seconds since the epoch."""
 
     counts: dict[Counted, Counter[Labels]] = field(
         default_factory=lambda: {family: Counter() for family in Counted}

@@ -38,14 +38,14 @@ logger = logging.getLogger("eo_listener")
 
 
 class Families:
-    """Draws families from numbers; of `limit` partitions at most, of the others sums by topic."""
+    """Makes Prometheus metrics of numbers; beyond `limit` partitions there are only topic sums."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._said = False
 
     def draw(self, numbers: Numbers) -> Iterator[Metric]:
-        """All families, also those that are empty: dashboards look for them."""
+        """Yield all metric families, empty ones too, since dashboards query them."""
         return map(_encodable, self._draw(numbers))
 
     def _draw(self, numbers: Numbers) -> Iterator[Metric]:
@@ -193,7 +193,7 @@ def _log_ends(numbers: Numbers, budget: _SeriesBudget) -> Metric:
 
 
 def _applied(numbers: Numbers, budget: _SeriesBudget) -> Iterator[Metric]:
-    """Where the sinks stand, of each query all sinks together."""
+    """The applied offsets of each query, all of its sinks together."""
     name = "sink_applied_offset"
     each = _gauge(
         name,
@@ -231,7 +231,7 @@ def _add_each(
 
 
 def _newest_log_ends(numbers: Numbers) -> Mapping[str, Mapping[TopicPartition, int]]:
-    """By cluster, what the newest event said of each partition: runs come in that order."""
+    """The log ends by cluster, as the newest event has them: runs come in that order."""
     ends: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for run in numbers.runs.values():
         for source in run.sources.values():

@@ -146,5 +146,5 @@ class Explanation:
 
 
 def is_fenced(error: KafkaError) -> bool:
-    """Whether the producer has no say any more."""
+    """Whether Kafka answered that the producer is fenced, or its transaction was aborted."""
     return error.code in FENCED

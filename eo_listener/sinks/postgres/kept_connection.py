@@ -34,7 +34,7 @@ WHERE pid = %s AND backend_start = %s AND xact_start IS NOT DISTINCT FROM %s
 
 
 class KeptConnection:
-    """Of one sink. `access` says how to get in, with the schema as soon as that was found.
+    """The connection of one sink. `access` has its settings, and the schema once that was found.
 
     `link` is the connection, for the batches of `query`. It is neither pickled nor copied, and a
     forked process leaves its parent's alone.
@@ -61,10 +61,10 @@ class KeptConnection:
         self.link = None  # a fork leaves its parent's connection alone
 
     def placed(self, table: str | None, label: str) -> ConnectionSettings:
-        """Return how to get in with the schema that is meant, which is found out once.
+        """Return the connection settings with the table's schema, which is looked up once.
 
-        So neither a search_path that is changed later, by apply= too, nor a table of the same name
-        elsewhere ever changes the ledger that is read and moved.
+        So the ledger stays the same, even if the search_path changes later (apply= may do that), or
+        another schema gets a table of the same name.
         """
         if self.access.schema is None:
             with connect(self.access, label, "eo_listener") as link:
@@ -78,7 +78,7 @@ class KeptConnection:
         return self.access
 
     def connection(self, writer: TransactionWriter) -> Connection:
-        """Return the kept connection, or a new one where it is not for this writer or is no use."""
+        """Return the kept connection, or a new one if that is another query's, or was lost."""
         link = self.link
         known = self._owner == os.getpid() and self.query == writer.query
         if link is None or not known or not usable(link):

@@ -300,9 +300,10 @@ def begin(
 
 
 def roll_back(link: Connection, after: psycopg.Error | None = None) -> None:
-    """Give the transaction up; a connection that cannot is closed, which does the same.
+    """Roll back; where that fails, close the connection, which has the same effect.
 
-    So is one on which, as `after` says, nothing can be written: the next may lead to the primary.
+    The connection is also closed where the error `after` shows that its server is a standby: the
+    next one may lead to the primary.
     """
     link.sealed = False
     try:
