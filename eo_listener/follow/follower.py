@@ -113,7 +113,7 @@ class Follower:
         )
 
     def close(self, timeout: float) -> None:
-        """Stop, commit what was found, and let go of everything, within about `timeout` seconds.
+        """Stop, commit what was found, and close everything, within about `timeout` seconds.
 
         What could not be confirmed is reported as CommitAbandoned. A thread whose storage does not
         answer is left behind, as a daemon.
@@ -143,7 +143,7 @@ class Follower:
     def _allowed(self, shown: str, step: Step) -> tuple[_Commits, _Commits, tuple[Event, ...]]:
         """What of a step may be committed beside the other checkpoints, and what to say of it.
 
-        In the middle: what others may commit now that this one has no say any more.
+        In the middle: what others may commit now that this checkpoint no longer counts.
         """
         others = self._shared.drop(shown) if step.released else ()
         commits: list[GroupOffsets] = []

@@ -170,7 +170,7 @@ class ClusterDescriber:
         return list(answer.topic_partitions)
 
     def _foreign_protocol(self, name: str) -> str | None:
-        """The protocolType of a group that is none of consumers (Kafka Connect's, for example)."""
+        """The protocolType of a group that is not of consumers (Kafka Connect's, for example)."""
         try:
             with warnings.catch_warnings():
                 # Deprecated for requests that refuse such groups; here they are what is asked for.

@@ -23,7 +23,7 @@ from eo_listener.model.protocols import GroupSnapshot, ShimClient
 LOGS_TIMEOUT: Final = 60.0
 """Seconds that a batch waits for a Kafka that is away, before it fails."""
 
-# A broker that has not heard of a topic yet; one that is gone is left out of the answer.
+# A broker that does not know a topic yet; one that is gone is left out of the answer.
 _PASSING: Final = PASSING | NO_TOPIC
 _REQUEST: Final = 10.0
 _PAUSE: Final = 0.5

@@ -119,7 +119,7 @@ class CommitService:
         return self._committer.waiting(groups)
 
     def close(self, deadline: float) -> None:
-        """Commit what is left until `deadline`, let go of everything, and name what is lost."""
+        """Commit what is left until `deadline`, close everything, and name what is lost."""
         self._tracker.close(deadline)
         self._committer.close(_left(deadline))
         for observer in self._own_observers:

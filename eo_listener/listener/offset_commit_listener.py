@@ -178,7 +178,7 @@ class OffsetCommitListener(StreamingQueryListener):
         return self._service.flush(deadline) and drained
 
     def close(self) -> None:
-        """Commit what is left and let go of threads and connections; also done at program end.
+        """Commit what is left, stop threads, close connections; also done at program end.
 
         Waits at most `flush_timeout` seconds and a little; what could not be confirmed by then is
         named in the log and as CommitAbandoned. Idempotent.

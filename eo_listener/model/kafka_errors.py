@@ -31,7 +31,7 @@ LEADER_MOVES: Final = frozenset(
 """A partition's leader is being elected, or has moved."""
 
 NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_OR_PARTITION"})
-"""A broker's answer for what does not exist, or what it has not heard of yet."""
+"""A broker's answer for a topic that does not exist, or that it does not know yet."""
 
 PASSING: Final = (
     COORDINATOR_MOVES

@@ -144,7 +144,7 @@ class Committer:
         return all(flushed)
 
     def close(self, timeout: float) -> None:
-        """Flush, stop all threads and let go of the clients, within about `timeout` seconds.
+        """Flush, stop all threads and close the clients, within about `timeout` seconds.
 
         What is unconfirmed then is given up and reported as CommitAbandoned. Idempotent.
         """

@@ -230,7 +230,7 @@ class PartitionState:
             self.repeat = self.snapshot_at = None
 
     def _compare(self, found: Position | None) -> Iterator[Discrepancy]:
-        """What was confirmed and is no longer there is sent again, whoever it was."""
+        """Have confirmed offsets sent again that the group has lost; report another writer."""
         if self.confirmed is None or found == self.confirmed:
             return
         if found is None:

@@ -164,7 +164,7 @@ class Worker:
                     self._step()
                 except Exception as error:
                     # A fault of ours: the thread must outlive it, or every later commit of the
-                    # cluster would be lost in silence.
+                    # cluster would be lost unnoticed.
                     logger.exception("eo_listener could not serve %s", self._thread.name)
                     self._observe(
                         InternalError(where=self._thread.name, problem=type(error).__name__)
@@ -275,7 +275,7 @@ def _failure(what: str, group: str, error: Exception) -> tuple[str, str | None]:
     """Return the error name and the detail for whatever a request raised.
 
     The thread must outlive a fault of ours or of the client library too, or every later commit
-    would be lost in silence: it is logged, and retried.
+    would be lost unnoticed: it is logged, and retried.
     """
     if isinstance(error, KafkaError):
         return error.code, error.cause

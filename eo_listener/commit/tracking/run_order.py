@@ -29,7 +29,7 @@ class RunOrder:
     def is_newest(self, run: QueryRun) -> bool:
         """Whether no later run of its query is known: of two, Spark lets only one be active.
 
-        So an earlier one is over. Spark drops the word of that too when its bus is full, and what
+        So an earlier one is over. Spark may drop its end event when its bus is full, and what
         a run has reached would hold its own successor up forever.
         """
         return self._newest.get(run.query_id, run.run_id) == run.run_id
@@ -46,7 +46,7 @@ class RunOrder:
     def becomes_newest(self, progress: Progress) -> bool:
         """Whether this event makes its run the newest: one that goes on is above all others.
 
-        A run without an event so far gives way to one that was never heard of.
+        A run without an event so far gives way to one that is not known yet.
         """
         run_id = progress.run_id
         newest = self.newest(progress.query_id)

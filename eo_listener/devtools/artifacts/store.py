@@ -178,7 +178,7 @@ def _beside(folder: Path, kind: str) -> Path:
 
 @contextlib.contextmanager
 def _turn(file: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock that the system lets go of when the process dies; wait for it, not forever."""
+    """Hold a lock that the system releases when the process dies; waits for it, up to a limit."""
     lock = FileLock(file)
     try:
         held = lock.acquire(blocking=False)

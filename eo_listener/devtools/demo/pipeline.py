@@ -57,7 +57,7 @@ class DemoPipeline(Protocol):
     def judge(
         self, rows: Sequence[GroupRow], partitions: int, produced: int
     ) -> tuple[DemoVerdict, Proof | None]:
-        """Judge it, and the last word of kafka-consumer-groups. Raises EoListenerError."""
+        """Judge it by the last output of kafka-consumer-groups too. Raises EoListenerError."""
         ...
 
 

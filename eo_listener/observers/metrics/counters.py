@@ -1,7 +1,7 @@
 """What has happened so far, counted: events in, numbers out.
 
-Events come on the committer's threads, so each costs little and none raises; whoever wants the
-numbers takes a copy and does the arithmetic on it.
+Events come on the committer's threads, so counting one must be cheap and must not raise. A scrape
+takes a copy of the numbers, and does its arithmetic on that.
 """
 
 from __future__ import annotations

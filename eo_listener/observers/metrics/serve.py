@@ -22,8 +22,8 @@ def open_metrics(port: int, address: str = LOOPBACK) -> Prometheus:
     """An observer whose numbers are served at `http://address:port/metrics` until it is closed.
 
     What `exactly_once` does in this process is counted by itself. Port 0 takes a free one. Raises
-    MissingExtraError without the extra, SettingsError when the port is none, and UnavailableError
-    when the address cannot be listened on.
+    MissingExtraError without the extra, SettingsError when the port is out of range, and
+    UnavailableError when the address cannot be listened on.
     """
     from eo_listener.observers.metrics.prometheus import Prometheus  # noqa: PLC0415  # needs the extra
 

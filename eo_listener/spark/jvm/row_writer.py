@@ -22,7 +22,7 @@ def write_rows(
     columns: Collection[str],
     mark: str | None,
 ) -> None:
-    """Write the rows of `frame`, a classic DataFrame, as the shim was told under the name `batch`.
+    """Write the rows of `frame`, a classic DataFrame, as was prepared in the shim for `batch`.
 
     `topics` are pairs of a topic and its number of partitions, `columns` which of a record's
     columns are used, `mark` the column that is not null in rows that are not to be sent. Raises
