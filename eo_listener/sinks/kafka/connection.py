@@ -52,8 +52,11 @@ class ConnectionSettings:
                 f"the options name no {_SERVERS}", fix=f'Add {{"{_SERVERS}": "host:9092"}}'
             )
         require_ports(servers)
-        for name, seconds in (("timeout", timeout), ("transaction_timeout", transaction_timeout)):
-            if isinstance(seconds, bool) or not 1 <= seconds <= _LONGEST:
+        times: dict[str, object] = {"timeout": timeout, "transaction_timeout": transaction_timeout}
+        for name, seconds in times.items():
+            if isinstance(seconds, bool) or not (
+                isinstance(seconds, int | float) and 1 <= seconds <= _LONGEST
+            ):
                 raise SettingsError(
                     f"{name} must be from 1 to {_LONGEST:,} seconds, got {seconds!r}",
                     fix="Give seconds in this range",

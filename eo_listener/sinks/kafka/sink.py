@@ -7,15 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.client_config.validation import require_name
 from eo_listener.kafka.java_transactions import JavaTransactions
 from eo_listener.kafka.logs import Logs
-from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.model.errors import KafkaError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka import ledger
+from eo_listener.sinks.kafka.arguments import (
+    require_method,
+    require_names,
+    require_options,
+    topics_of,
+)
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.dead_letters import DeadLetters
 from eo_listener.sinks.kafka.driver_writer import DriverWriter
@@ -62,11 +67,10 @@ class KafkaSink:
         timeout: float = 30.0,
         transaction_timeout: float = _TRANSACTION,
     ) -> None:
-        self._topics = _topics(topic, dead_letters, ledger_topic)
-        _require_method(write_method, dead_letters)
-        for what, given in (("name", name), ("group", group)):
-            if given is not None:
-                require_name(what, given)
+        self._topics = topics_of(topic, dead_letters, ledger_topic)
+        require_options(options, self._topics)
+        require_method(write_method, dead_letters)
+        require_names(name=name, group=group)
         self._access = ConnectionSettings.of(
             options, timeout=timeout, transaction_timeout=transaction_timeout
         )
@@ -180,40 +184,3 @@ class KafkaSink:
             group=self._group,
             transaction_timeout=self._access.transaction_timeout,
         )
-
-
-def _require_method(write_method: str, dead_letters: str | None) -> None:
-    if write_method not in ("driver", "executors"):
-        raise SettingsError(
-            f'write_method must be "driver" or "executors", got {write_method!r}',
-            fix="Give one of them",
-        )
-    if write_method == "executors" and dead_letters is not None:
-        raise SettingsError(
-            'dead_letters= is not possible with write_method="executors"',
-            cause="the executors do not bring rows to the driver, which writes dead letters",
-            fix='Leave one of them out; or: write_method="driver"',
-        )
-
-
-def _topics(
-    topic: str | Sequence[str], dead_letters: str | None, ledger_topic: str
-) -> tuple[str, ...]:
-    """Check the names of all topics; return those that rows go to."""
-    topics = (topic,) if isinstance(topic, str) else tuple(dict.fromkeys(topic))
-    if not topics:
-        raise SettingsError(
-            "the sink was given no topic", fix="Name one: KafkaSink(options, topic)"
-        )
-    others = () if dead_letters is None else (dead_letters,)
-    for one in (*topics, *others, ledger_topic):
-        if not isinstance(one, str) or not one:
-            raise SettingsError(f"{one!r} cannot be the name of a topic", fix="Give its name")
-        require_name("topic", one)
-    if len({*topics, *others, ledger_topic}) < len(topics) + len(others) + 1:
-        raise SettingsError(
-            f"the topics of the sink ({', '.join(topics)}), its dead_letters ({dead_letters}) and "
-            f"its ledger_topic ({ledger_topic}) are not all different",
-            fix="Give each a topic of its own",
-        )
-    return topics

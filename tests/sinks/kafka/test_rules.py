@@ -60,6 +60,15 @@ def test_a_sink_has_a_key_and_a_label() -> None:
         (SERVERS, "t", {"transaction_timeout": float("nan")}, "transaction_timeout must be"),
         (SERVERS, "t", {"max_dead_letters": -1}, "max_dead_letters"),
         ({**SERVERS, "kafka.acks": "1"}, "t", {}, r"kafka\.acks"),
+        ("host:9092", "t", {}, "are a str, and must be a dict"),
+        ({**SERVERS, "security.protocol": "SSL"}, "t", {}, r"Write 'kafka\.security\.protocol'"),
+        ({**SERVERS, "topic": "u"}, "t", {}, "option 'topic' is not the topic of the sink"),
+        ({**SERVERS, "topic": "t"}, ["t", "u"], {}, "option 'topic' is not the topic of the sink"),
+        (SERVERS, None, {}, "None cannot be the name of a topic"),
+        (SERVERS, ["t", 5], {}, "5 cannot be the name of a topic"),
+        (SERVERS, "t", {"name": 5}, "name=5 cannot be"),
+        (SERVERS, "t", {"group": ""}, "group='' cannot be"),
+        (SERVERS, "t", {"timeout": "30"}, "timeout must be"),
     ],
 )
 def test_arguments_that_cannot_be(
@@ -68,6 +77,12 @@ def test_arguments_that_cannot_be(
     """Wrong arguments are refused before Kafka is asked anything."""
     with pytest.raises(SettingsError, match=says):
         KafkaSink(options, topic, **more)
+
+
+def test_what_sparks_own_sink_is_given_may_stay() -> None:
+    """Its option topic, where it says the same; includeHeaders, of which a column decides."""
+    options = {**SERVERS, "Topic": "delays", "includeHeaders": "true"}
+    assert KafkaSink(options, "delays").label == "Kafka topic delays at host:9092"
 
 
 def test_secrets_are_not_shown() -> None:
