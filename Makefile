@@ -14,7 +14,7 @@ TESTS := -m tests.run --jobs $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help needs demo ready junit test test-all test-matrix check jar wheel bench bench-full lock clean
+.PHONY: help needs demo ready junit test test-all test-matrix campaign check jar wheel bench bench-full lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -50,20 +50,23 @@ ready: check junit $(VENV)/.connector
 junit: $(SHIM)
 	@jvm-shim/mvnw --quiet --batch-mode -f jvm-shim/pom.xml test
 
-test: ## every test but the slow ones
+test: ## every test but the slow ones and the campaigns
 	@$(MAKE) --no-print-directory --jobs=2 ready
-	@$(BIN)/python $(TESTS) --select "not slow" $(ARGS)
+	@$(BIN)/python $(TESTS) --select "not slow and not campaign" $(ARGS)
 
-test-all: ## every test, the slow ones too, and the listener on Kafka 3.9
+test-all: ## the slow tests too, and the listener on Kafka 3.9; about an hour
 	@$(MAKE) --no-print-directory --jobs=2 ready
-	@$(BIN)/python $(TESTS) $(ARGS)
-	@EO_TEST_KAFKA=3.9.2 $(BIN)/python $(TESTS) --select "not slow" tests/kafka tests/listener $(ARGS)
+	@$(BIN)/python $(TESTS) --select "not campaign" $(ARGS)
+	@EO_TEST_KAFKA=3.9.2 $(BIN)/python $(TESTS) --select "not slow and not campaign" tests/kafka tests/listener $(ARGS)
+
+campaign: ready ## every crash point and zombie of each sink, the model's long searches: some hours
+	@$(BIN)/python $(TESTS) --select campaign $(ARGS)
 
 test-matrix: $(SPARKS:%=test-spark-%) ## the Spark tests on each supported Spark
 
 test-spark-%: $(VENV)-spark-%/.ready $(SHIM) $(VENV)-spark-%/.connector
 	@echo "== pyspark $*"
-	@$(VENV)-spark-$*/bin/python $(TESTS) --select "spark and not slow" $(ARGS)
+	@$(VENV)-spark-$*/bin/python $(TESTS) --select "spark and not slow and not campaign" $(ARGS)
 
 # What Spark Connect needs is in the lock, for 4.2 newer in "pipelines", which older ones warn that
 # they lack. Not "connect": that of 3.5 takes numpy 1, which has no wheel for Python 3.13.

@@ -28,12 +28,12 @@ settings.load_profile("busy")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file on one worker of xdist, for what they share; slow ones in parts.
 
-    A campaign of some hundred slow tests would else be the work of one, while others idle.
+    A campaign of some hundred tests would else be the work of one, while others idle.
     """
     slow: Counter[str] = Counter()
     for item in items:
         file = group = item.nodeid.split("::", 1)[0]
-        if item.get_closest_marker("slow"):
+        if item.get_closest_marker("slow") or item.get_closest_marker("campaign"):
             group = f"{file}-{slow[file] // SLOW_AT_A_TIME}"
             slow[file] += 1
         item.add_marker(pytest.mark.xdist_group(group))

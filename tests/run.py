@@ -1,6 +1,6 @@
 """Run the tests: most beside each other, those marked `alone` one at a time, and say how it went.
 
-    python -m tests.run --jobs 3 --select "not slow" [arguments of pytest ...]
+    python -m tests.run --jobs 3 --select "not slow and not campaign" [arguments of pytest ...]
 
 What fails beside the others is run once more, alone. That tells a race from a fault, and excuses
 neither: what fails twice has failed, and of those that pass then one at most is let through. Each

@@ -35,10 +35,10 @@ def stage(attacked: Attacked) -> Iterator[Stage]:
 
 
 def first_and_second(points: list[str]) -> list[object]:
-    """Each point at its first occurrence, and in the slow tests at its second too."""
-    slow = pytest.mark.slow
+    """Each point at its first occurrence, and in the campaign at its second too."""
+    campaign = pytest.mark.campaign
     return [(point, 1) for point in points] + [
-        pytest.param(point, 2, marks=slow) for point in points
+        pytest.param(point, 2, marks=campaign) for point in points
     ]
 
 
@@ -144,7 +144,7 @@ FENCING_TOO = [
     ("mode", "point", "nth"),
     [
         *FENCING,
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in FENCING_TOO if one not in FENCING),
+        *(pytest.param(*one, marks=pytest.mark.campaign) for one in FENCING_TOO if one not in FENCING),
     ],
 )
 def test_held_there_in_a_mode_that_fences(
@@ -186,7 +186,7 @@ def drained(attacked: Attacked, group: str, records: int, seconds: float) -> boo
     return True
 
 
-@pytest.mark.slow  # two JVMs each; tests/listener/test_edges.py has the state after such a crash
+@pytest.mark.campaign  # two JVMs each; tests/listener/test_edges.py has the state after such a crash
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("point", "nth"),

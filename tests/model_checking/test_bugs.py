@@ -18,7 +18,7 @@ def _named(bug: Bug) -> str:
 
 
 def _when_long(bug: Bug) -> ParameterSet:
-    marks = (pytest.mark.slow,) if bug.name in LONG else ()
+    marks = (pytest.mark.campaign,) if bug.name in LONG else ()
     return pytest.param(bug, marks=marks, id=_named(bug))
 
 

@@ -19,7 +19,7 @@ def test_no_history_that_is_soon_found_breaks_a_rule(scope: Scope, tell: Tell) -
     assert outcome.moves > 20
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("scope", SMALL.values(), ids=lambda scope: scope.name)
 def test_no_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:
@@ -28,7 +28,7 @@ def test_no_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:
     assert outcome.complete
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("scope", LARGE.values(), ids=lambda scope: scope.name)
 def test_no_longer_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:

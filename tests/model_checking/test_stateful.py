@@ -113,7 +113,7 @@ def test_hypothesis_finds_no_history_that_breaks_a_rule() -> None:
     run(30, steps=50)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(7200)
 def test_hypothesis_finds_none_in_fifty_thousand() -> None:
     """Fifty thousand, or what EO_TEST_EXAMPLES says."""

@@ -19,7 +19,7 @@ MOST = 5  # the last occurrence that a random choice may hit
 @pytest.fixture(
     scope="module",
     params=[
-        name if name == "sqlite" else pytest.param(name, marks=pytest.mark.slow)
+        name if name == "sqlite" else pytest.param(name, marks=pytest.mark.campaign)
         for name in SETTINGS
     ],
 )
@@ -41,7 +41,7 @@ def fell(lives: Lives, point: str, nth: int) -> None:
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param(point, marks=pytest.mark.slow) if plan.startswith("between") else point
+        pytest.param(point, marks=pytest.mark.campaign) if plan.startswith("between") else point
         for point, plan in POINTS.items()
     ],
 )
@@ -50,14 +50,14 @@ def test_felled_there(lives: Lives, point: str) -> None:
     fell(lives, point, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("point", POINTS)
 def test_felled_there_in_a_later_batch(lives: Lives, point: str) -> None:
     """The same at the second batch of a life."""
     fell(lives, point, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("point", POINTS)
 def test_felled_there_at_random(lives: Lives, point: str) -> None:
     """The same at a batch that chance has chosen; EO_ATTACK_SEED repeats it."""

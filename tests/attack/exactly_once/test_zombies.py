@@ -11,7 +11,7 @@ from tests.attack.exactly_once.lives import END, OF_KAFKA, POINTS, Lives
 from tests.attack.exactly_once.settings import begin
 from tests.attack.zombies import Puppet
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.campaign]
 
 IN_TRANSACTION = [
     "sink.begun",

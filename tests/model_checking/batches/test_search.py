@@ -33,7 +33,7 @@ def test_no_longer_history_that_is_soon_found_breaks_a_rule(scope: Scope, tell: 
     searched(scope, SHORT, tell)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("scope", LARGE.values(), ids=lambda scope: scope.name)
 def test_no_longer_history_breaks_a_rule(scope: Scope, tell: Tell) -> None:

@@ -19,7 +19,7 @@ def test_four_thousand_batches_break_no_rule(tell: Tell) -> None:
     assert tally.steps["resume"] > 200
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("part", range(4))
 def test_a_million_batches_break_no_rule(part: int, tell: Tell) -> None:
