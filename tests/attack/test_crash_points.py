@@ -144,7 +144,11 @@ FENCING_TOO = [
     ("mode", "point", "nth"),
     [
         *FENCING,
-        *(pytest.param(*one, marks=pytest.mark.campaign) for one in FENCING_TOO if one not in FENCING),
+        *(
+            pytest.param(*one, marks=pytest.mark.campaign)
+            for one in FENCING_TOO
+            if one not in FENCING
+        ),
     ],
 )
 def test_held_there_in_a_mode_that_fences(
@@ -186,7 +190,8 @@ def drained(attacked: Attacked, group: str, records: int, seconds: float) -> boo
     return True
 
 
-@pytest.mark.campaign  # two JVMs each; tests/listener/test_edges.py has the state after such a crash
+# Two JVMs each; tests/listener/test_edges.py has the state after such a crash.
+@pytest.mark.campaign
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("point", "nth"),
