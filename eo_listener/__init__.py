@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from eo_listener.foreach_batch.exactly_once import exactly_once
     from eo_listener.foreach_batch.starting_offsets.starting_offsets import starting_offsets
     from eo_listener.listener.offset_commit_listener import OffsetCommitListener
+    from eo_listener.sinks.kafka import KafkaSink
     from eo_listener.sinks.postgres import PostgresSink
     from eo_listener.sinks.sqlite import SqliteSink
     from eo_listener.spark.session.configure import configure
 
 __all__ = [
+    "KafkaSink",
     "OffsetCommitListener",
     "PostgresSink",
     "SqliteSink",
@@ -41,6 +43,7 @@ PUBLIC: Final = frozenset(
 
 # Loaded on first use: most need pyspark, which `eo-listener jar` and the like must not.
 _HOMES = {
+    "KafkaSink": "eo_listener.sinks.kafka",
     "OffsetCommitListener": "eo_listener.listener.offset_commit_listener",
     "PostgresSink": "eo_listener.sinks.postgres",
     "SqliteSink": "eo_listener.sinks.sqlite",
@@ -48,7 +51,8 @@ _HOMES = {
     "exactly_once": "eo_listener.foreach_batch.exactly_once",
     "starting_offsets": "eo_listener.foreach_batch.starting_offsets.starting_offsets",
 }
-_EXTRAS = {"psycopg": "postgres", "pyarrow": "sqlite", "pyspark": "spark", "py4j": "spark"}
+_EXTRAS = {"psycopg": "postgres", "pyspark": "spark", "py4j": "spark"}
+_ARROW_EXTRAS = {"KafkaSink": "kafka", "PostgresSink": "postgres", "SqliteSink": "sqlite"}
 
 
 def __getattr__(name: str) -> Any:
@@ -58,9 +62,10 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_HOMES[name]), name)
     except ImportError as error:
         lacking = (error.name or "").partition(".")[0]
-        if lacking not in _EXTRAS:
+        extra = _ARROW_EXTRAS.get(name) if lacking == "pyarrow" else _EXTRAS.get(lacking)
+        if extra is None:
             raise
-        raise MissingExtraError(name, package=lacking, extra=_EXTRAS[lacking]) from error
+        raise MissingExtraError(name, package=lacking, extra=extra) from error
 
 
 def __dir__() -> list[str]:

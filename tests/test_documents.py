@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_listener import PostgresSink, SqliteSink
+from eo_listener import KafkaSink, PostgresSink, SqliteSink
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "eo_listener"
@@ -111,7 +111,8 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sink", "page"), [(PostgresSink, "postgres.md"), (SqliteSink, "sqlite.md")]
+    ("sink", "page"),
+    [(KafkaSink, "kafka_sink.md"), (PostgresSink, "postgres.md"), (SqliteSink, "sqlite.md")],
 )
 def test_a_page_of_a_sink_names_every_setting(sink: type, page: str) -> None:
     """Each argument that may be left out is on the page, as one writes it."""

@@ -38,7 +38,8 @@ Keep = Annotated[bool, typer.Option("--keep", help="Leave the broker running.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")]
 KafkaVersion = Annotated[str, typer.Option(help="The release of Kafka.")]
 Sink = Annotated[
-    DemoStore | None, typer.Option(help="Write each flight exactly once into a table there.")
+    DemoStore | None,
+    typer.Option(help="Write each flight exactly once there: into a table, or a topic."),
 ]
 Dsn = Annotated[
     str | None,
@@ -59,7 +60,7 @@ def kills_wanted(sink: DemoStore | None, *, dsn: str | None, chaos: bool, kills:
     """How often to kill; raises SettingsError for options that mean nothing together."""
     if chaos and sink is None:
         raise SettingsError(
-            "--chaos needs a sink", cause="it is about what a table holds", fix="Add --sink sqlite"
+            "--chaos needs a sink", cause="it is about what a sink holds", fix="Add --sink sqlite"
         )
     if kills is not None and not chaos:
         raise SettingsError("--kills says how often with --chaos", fix="Add --chaos")
@@ -127,7 +128,7 @@ def _print(out: Console, outcome: DemoSummary) -> None:
     out.print(Text(f"$ {outcome.command}", style="dim"), soft_wrap=True)
     out.print(Text(outcome.table), soft_wrap=True)
     if outcome.proof is not None:
-        out.print(Text(f"What is in the table ({outcome.proof.place}):", style="bold"))
+        out.print(Text(f"What is in the {_holder(outcome)} ({outcome.proof.place}):", style="bold"))
         out.print(_proof(outcome.proof))
         out.print()
     for check in outcome.verdict.checks:
@@ -152,7 +153,11 @@ def _print(out: Console, outcome: DemoSummary) -> None:
 def _moral(outcome: DemoSummary) -> str:
     if outcome.proof is None:
         return "the group stands exactly where the query stands"
-    return "each flight is in the table exactly once"
+    return f"each flight is in the {_holder(outcome)} exactly once"
+
+
+def _holder(outcome: DemoSummary) -> str:
+    return DemoStore(outcome.settings.store).holder
 
 
 def _proof(proof: Proof) -> Table:

@@ -146,13 +146,17 @@ def test_importing_the_package_loads_nothing_foreign() -> None:
         "eo_listener.model.offsets",
         "eo_listener.version",
     ]
-    assert {"PostgresSink", "OffsetCommitListener", "configure"} <= set(found["listed"])
+    assert {"KafkaSink", "PostgresSink", "OffsetCommitListener", "configure"} <= set(
+        found["listed"]
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "package", "extra"),
     [
+        ("KafkaSink", "pyarrow", "kafka"),
         ("PostgresSink", "psycopg", "postgres"),
+        ("PostgresSink", "pyarrow", "postgres"),
         ("SqliteSink", "pyarrow", "sqlite"),
     ],
 )

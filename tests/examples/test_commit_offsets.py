@@ -91,6 +91,7 @@ def test_lines_that_were_not_written_are_no_success(tmp_path: Path) -> None:
         ("plain_job.py", "localhost:9092 words"),
         ("connect_client.py", "sc://localhost:15002 localhost:9092 words"),
         ("exactly_once_postgres.py", "localhost:9092 words postgresql://"),
+        ("exactly_once_kafka.py", "localhost:9092 words words-counted"),
     ],
 )
 def test_without_arguments_an_example_says_how_to_run_it(

@@ -15,6 +15,7 @@ GROUP: Final = "flights-demo"
 QUERY: Final = "flights"
 LOG: Final = "demo.log"  # in the folder of the demo: all that Spark says
 TABLE: Final = "flights"
+TARGET: Final = "flights-copied"  # the topic that a Kafka sink writes to
 INSTALL: Final = "pip install 'eo-listener[demo]'"
 MOST: Final = 30_000  # rows in a batch, so that there is something to see on a slow machine too
 
@@ -31,6 +32,17 @@ class DemoStore(str, Enum):
 
     SQLITE = "sqlite"
     POSTGRES = "postgres"
+    KAFKA = "kafka"
+
+    @property
+    def place(self) -> str:
+        """What it is, for people."""
+        return {"sqlite": "SQLite", "postgres": "PostgreSQL", "kafka": "Kafka"}[self.value]
+
+    @property
+    def holder(self) -> str:
+        """What the rows are in, for people."""
+        return "topic" if self is DemoStore.KAFKA else "table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Where the flights are written: a table in SQLite, or in a PostgreSQL."""
+"""Where the flights are written: a table in SQLite or in a PostgreSQL, or a topic of Kafka."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eo_listener.devtools.demo.demo_settings import TABLE, DemoSettings, DemoStore
+from eo_listener.devtools.demo.demo_settings import (
+    GROUP,
+    TABLE,
+    TARGET,
+    DemoSettings,
+    DemoStore,
+)
+from eo_listener.devtools.demo.producer import create_topic
 from eo_listener.model.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -22,7 +29,7 @@ _TIMEOUT: Final = 10  # seconds for whatever is asked of a database
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoTarget:
-    """`where` is SQLite's file, or a DSN, which may hold a password; `label` is for people."""
+    """`where` is a file, a DSN, which may hold a password, or brokers; `label` is for people."""
 
     store: DemoStore
     where: str = field(repr=False)
@@ -44,24 +51,24 @@ class DemoTarget:
             from eo_listener.sinks.sqlite import SqliteSink  # noqa: PLC0415  # one of two extras
 
             return SqliteSink(self.where, table=TABLE)
+        if self.store is DemoStore.KAFKA:
+            from eo_listener.sinks.kafka import KafkaSink  # noqa: PLC0415  # needs pyarrow
+
+            options = {"kafka.bootstrap.servers": self.where}
+            return KafkaSink(options, TARGET, group=GROUP, write_method="executors")
         from eo_listener.sinks.postgres import PostgresSink  # noqa: PLC0415  # one of two extras
 
         return PostgresSink(self.where, table=TABLE)
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[Any]:
-        """A connection of one's own (DB-API), to look at what is there."""
+        """A connection of one's own (DB-API) to a database, to see what is there."""
         if self.store is DemoStore.SQLITE:
             opened: Any = sqlite3.connect(self.where, timeout=_TIMEOUT, isolation_level=None)
         else:
             opened = _connect(self.where)
         with contextlib.closing(opened):
             yield opened
-
-    @property
-    def place(self) -> str:
-        """The kind of store, for people."""
-        return "SQLite" if self.store is DemoStore.SQLITE else "PostgreSQL"
 
     @property
     def errors(self) -> type[Exception]:
@@ -85,13 +92,17 @@ def require_reachable(settings: DemoSettings) -> None:
 
 
 @contextlib.contextmanager
-def opened(settings: DemoSettings, folder: Path) -> Iterator[DemoTarget]:
+def opened(settings: DemoSettings, servers: str, folder: Path) -> Iterator[DemoTarget]:
     """The target that was asked for; what was made for it alone is gone afterwards.
 
-    In a database of the user's it is a schema, dropped at the end unless it is to be kept.
-    Raises UnavailableError.
+    In a database of the user's it is a schema, dropped at the end unless it is to be kept; the
+    topic is on the brokers of the demo, `servers`. Raises UnavailableError.
     """
-    if settings.store is not DemoStore.POSTGRES:
+    if settings.store is DemoStore.KAFKA:
+        # Another number than the source's, so that each has rows of several of its partitions.
+        create_topic(servers, TARGET, settings.partitions + 1)
+        yield DemoTarget(store=DemoStore.KAFKA, where=servers, label=f"Kafka, topic {TARGET}")
+    elif settings.store is DemoStore.SQLITE:
         file = folder / "flights.sqlite"
         yield DemoTarget(store=DemoStore.SQLITE, where=str(file), label=f"SQLite, {file}")
     elif settings.dsn is None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from eo_listener.devtools.demo.chaos import Kill
-from eo_listener.devtools.demo.table import Rows
+from eo_listener.devtools.demo.read_records import DISORDERED, TORN
+from eo_listener.devtools.demo.stored_rows import ReaderReport, Rows
 from eo_listener.devtools.demo.verdict import Check
 
 
@@ -38,13 +39,17 @@ class PartitionProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What the sink holds at the end; `strays` are rows of no record that was sent."""
+    """What the sink holds at the end; `strays` are rows of no record that was sent.
+
+    `report` is of the reader that was there all the time, where there was one.
+    """
 
     place: str
     partitions: tuple[PartitionProof, ...]
     strays: int
     kills: tuple[Kill, ...]
     kills_wanted: int
+    report: ReaderReport | None = None
 
     @property
     def doubled(self) -> int:
@@ -63,6 +68,7 @@ class Proof:
             "duplicates": self.doubled,
             "gaps": self.missing,
             "kills": [asdict(kill) for kill in self.kills],
+            "reader": self.report and asdict(self.report),
             "partitions": [asdict(one) for one in self.partitions],
         }
 
@@ -88,6 +94,8 @@ class Proof:
                 found=f"{len(agreed)} of {len(self.partitions)} partitions, at the end of the log",
             ),
         ]
+        if self.report is not None:
+            checks += _read_checks(self.report)
         if self.kills_wanted:
             checks.append(self._killed())
         return tuple(checks)
@@ -115,8 +123,9 @@ def prove(
     whole: int,
     kills: Sequence[Kill] = (),
     kills_wanted: int = 0,
+    report: ReaderReport | None = None,
 ) -> Proof:
-    """Put side by side what each says of every partition; `whole` is the table's number of rows."""
+    """Put side by side what each says of every partition; `whole` is the number of all rows."""
     partitions = tuple(
         PartitionProof(
             partition=number,
@@ -135,4 +144,24 @@ def prove(
         strays=whole - sum(one.rows for one in partitions),
         kills=tuple(kills),
         kills_wanted=kills_wanted,
+        report=report,
+    )
+
+
+def _read_checks(report: ReaderReport) -> tuple[Check, Check]:
+    """What must hold in what the reader was shown, at any time."""
+    torn, disordered = (report.faults.get(kind, 0) for kind in (TORN, DISORDERED))
+    read = f"{report.batches} batches, read in {report.rounds:,} rounds under read_committed"
+    first = "" if report.first is None else f" ({report.first})"
+    return (
+        Check(
+            name="batches whole",
+            passed=torn == 0 < report.batches,
+            found=f"{torn:,} torn of {read}{first if torn else ''}",
+        ),
+        Check(
+            name="order of each partition kept",
+            passed=disordered == 0,
+            found=f"{disordered:,} out of order{first if disordered else ''}",
+        ),
     )

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-from eo_listener.devtools.demo.demo_settings import LOG, QUERY
+from eo_listener.devtools.demo.demo_settings import LOG, QUERY, DemoStore
 from eo_listener.devtools.demo.demo_target import DemoTarget
 from eo_listener.devtools.demo.flights import Flight
 from eo_listener.devtools.demo.job_messages import News
+from eo_listener.devtools.demo.read_records import SourceRecord
 from eo_listener.devtools.demo.screen import output_to
 from eo_listener.devtools.demo.spark_session import records, require_active, session
 from eo_listener.foreach_batch.exactly_once import exactly_once
+from eo_listener.foreach_batch.transform import Batch
 from eo_listener.listener.offset_commit_listener import OffsetCommitListener
 from eo_listener.model.errors import EoListenerError
 from eo_listener.model.events import BatchApplied, Committed, Event
@@ -65,7 +67,11 @@ class RowsWritten:
     def __init__(self, target: DemoTarget, say: Callable[[News], None]) -> None:
         self._say = say
         self._rows = 0
-        self._apply = exactly_once(target.sink(), transform=flights, observers=[self._observe])
+        self._apply = exactly_once(
+            target.sink(),
+            transform=copies if target.store is DemoStore.KAFKA else flights,
+            observers=[self._observe],
+        )
 
     def batch(self, frame: DataFrame, number: int) -> None:
         """What foreachBatch calls."""
@@ -86,6 +92,16 @@ def flights(frame: DataFrame) -> DataFrame:
     return frame.select("topic", "partition", "offset", flight.alias("flight")).select(
         "topic", "partition", "offset", "flight.*"
     )
+
+
+def copies(frame: DataFrame, batch: Batch) -> DataFrame:
+    """A record for each record, which says in its headers where it is from."""
+    said = SourceRecord._make([F.col("partition"), F.col("offset"), F.lit(batch.id)])
+    headers = [
+        F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+        for name, value in said._asdict().items()
+    ]
+    return frame.select("key", "value", F.array(*headers).alias("headers"))
 
 
 def start(spark: SparkSession, job: Job, written: RowsWritten) -> StreamingQuery:

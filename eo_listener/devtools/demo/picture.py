@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.devtools.demo.demo_settings import GROUP
+from eo_listener.devtools.demo.demo_settings import GROUP, DemoStore
 from eo_listener.devtools.demo.results import Delay
 from eo_listener.devtools.demo.snapshot import Snapshot
 
@@ -44,7 +44,7 @@ def line(snapshot: Snapshot) -> str:
     text = f"{snapshot.elapsed:5.0f} s  {snapshot.step}"
     if not snapshot.produced:
         return text
-    counted = "counted by the query" if snapshot.place is None else "rows in the table"
+    counted = "counted by the query" if snapshot.store is None else _rows_in(snapshot.store)
     text += (
         f": {snapshot.produced:,} of {snapshot.wanted:,} produced"
         f", {snapshot.counted:,} {counted}, {snapshot.committed:,} committed"
@@ -65,8 +65,8 @@ def _title(snapshot: Snapshot) -> RenderableType:
     head.add_row(
         Text(
             "eo-listener commits to Kafka how far Spark has read"
-            if snapshot.place is None
-            else f"eo-listener writes each flight exactly once into {snapshot.place}",
+            if snapshot.store is None
+            else f"eo-listener writes each flight exactly once into {snapshot.store.place}",
             style="bold",
         ),
         Text(f"{snapshot.elapsed:.0f} s", style="bold"),
@@ -84,7 +84,7 @@ def _bars(snapshot: Snapshot) -> RenderableType:
     table.add_column(ratio=1)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim", no_wrap=True)
-    counted = "counted by Spark" if snapshot.place is None else "rows in the table"
+    counted = "counted by Spark" if snapshot.store is None else _rows_in(snapshot.store)
     rows = (
         ("produced", snapshot.produced, "blue", f"of {snapshot.wanted:,} flights sent"),
         ("processed", snapshot.counted, "magenta", counted),
@@ -185,6 +185,10 @@ def _halves(left: RenderableType, right: RenderableType) -> RenderableType:
     grid.add_column(ratio=1)
     grid.add_row(left, right)
     return grid
+
+
+def _rows_in(store: DemoStore) -> str:
+    return f"rows in the {store.holder}"
 
 
 def _count(number: int | None) -> str:

@@ -90,5 +90,8 @@ def prepared(
     if settings.store is None:
         yield _InMemory(servers, folder, scoreboard)
         return
-    with opened(settings, folder) as target:
-        yield IntoSink(settings, target, servers, folder, scoreboard)
+    with (
+        opened(settings, servers, folder) as target,
+        contextlib.closing(IntoSink(settings, target, servers, folder, scoreboard)) as pipeline,
+    ):
+        yield pipeline

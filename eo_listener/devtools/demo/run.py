@@ -28,7 +28,7 @@ from eo_listener.devtools.demo.snapshot import Scoreboard
 from eo_listener.devtools.demo.summary import DemoSummary
 from eo_listener.model.errors import BrokerError, EoListenerError, UnavailableError
 
-STALL: Final = 60.0  # seconds without any progress after which the wait for lag 0 is given up
+STALL: Final = 180.0  # seconds without progress; a start of Spark never takes that long
 _BREAK_OFF: Final = 5.0  # seconds for a part to end in order after a failure or Ctrl-C
 _SPARK_START: Final = 900.0  # seconds; the first time the Kafka connector is downloaded
 _POLL: Final = 0.1  # seconds between two checks of the progress

@@ -8,7 +8,7 @@ from typing import Final
 
 from eo_listener.devtools.broker import GroupRow
 from eo_listener.devtools.demo.chaos import Chaos, Kill
-from eo_listener.devtools.demo.demo_settings import MOST, QUERY, TOPIC, DemoSettings
+from eo_listener.devtools.demo.demo_settings import MOST, QUERY, TOPIC, DemoSettings, DemoStore
 from eo_listener.devtools.demo.demo_target import DemoTarget
 from eo_listener.devtools.demo.driver_process import Driver
 from eo_listener.devtools.demo.flights_check import Proof, prove
@@ -17,12 +17,13 @@ from eo_listener.devtools.demo.job import Job
 from eo_listener.devtools.demo.job_messages import News
 from eo_listener.devtools.demo.results import BatchResult
 from eo_listener.devtools.demo.snapshot import Scoreboard
+from eo_listener.devtools.demo.stored_rows import StoredRows
 from eo_listener.devtools.demo.table import Table
+from eo_listener.devtools.demo.topic_reader import TopicReader
 from eo_listener.devtools.demo.verdict import DemoVerdict, judge_group
 from eo_listener.model.offsets import Offsets
 from eo_listener.spark.checkpoint import Checkpoint
 
-_TABLE_PAUSE: Final = 1.0  # seconds between two reads of the table
 _FEWEST: Final = 100  # rows in a batch
 _BATCHES_A_LIFE: Final = 3  # at least: so that there is always one to be killed in
 
@@ -40,16 +41,18 @@ class IntoSink:
     ) -> None:
         self._target = target
         self._scoreboard = scoreboard
-        self._table = Table(target)
+        self._rows: StoredRows = (
+            TopicReader(target) if target.store is DemoStore.KAFKA else Table(target)
+        )
         self._chaos = Chaos(settings.kills, scoreboard.wanted)
         lives = settings.kills + 1
         most = min(MOST, max(_FEWEST, scoreboard.wanted // (lives * _BATCHES_A_LIFE)))
         job = Job(servers=servers, folder=str(folder), most=most)
         self._driver = Driver(job, target, self._observe)
         self._checkpoint = Checkpoint(str(self._driver.checkpoint))
-        scoreboard.results, scoreboard.place = self._table, target.place
+        scoreboard.results, scoreboard.store = self._rows, target.store
         self.readings: Sequence[Repeater] = (
-            Repeater("demo-table", self._table.read, _TABLE_PAUSE),
+            Repeater("demo-rows", self._rows.read, self._rows.pause),
         )
 
     @property
@@ -63,7 +66,7 @@ class IntoSink:
             self._scoreboard.note = ""
         batch, since = self._driver.batch()
         if batch is None or not self._chaos.due(
-            written=self._table.counted, batch=batch, since=since
+            written=self._rows.counted, batch=batch, since=since
         ):
             return
         self._driver.kill()
@@ -82,14 +85,18 @@ class IntoSink:
         checks = judge_group(rows, topic=TOPIC, partitions=partitions)
         return DemoVerdict(checks=(*checks, *proof.checks(produced))), proof
 
+    def close(self) -> None:
+        """Let go of what reads the rows."""
+        self._rows.close()
+
     def _proof(self, rows: Sequence[GroupRow], partitions: int) -> Proof:
         by_partition = {row.partition: row for row in rows if row.topic == TOPIC}
         numbers = range(partitions)
         ends = {
             n: (by_partition[n].log_end_offset or 0) if n in by_partition else 0 for n in numbers
         }
-        self._table.read()
-        counted, whole = self._table.count(ends)
+        self._rows.read()
+        counted, whole = self._rows.count(ends)
         sink = self._target.sink()
         try:
             heads = sink.applied(QUERY)
@@ -105,6 +112,7 @@ class IntoSink:
             whole=whole,
             kills=self._chaos.done,
             kills_wanted=self._chaos.wanted,
+            report=self._rows.report(),
         )
 
     def _done(self) -> Offsets:
@@ -120,4 +128,4 @@ class IntoSink:
         if news.what == "committed":
             self._scoreboard.commits += 1
         else:
-            self._table.add(BatchResult(number=news.batch, rows=news.rows, seconds=news.seconds))
+            self._rows.add(BatchResult(number=news.batch, rows=news.rows, seconds=news.seconds))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eo_listener.devtools.broker import GroupRow
+from eo_listener.devtools.demo.demo_settings import DemoStore
 from eo_listener.devtools.demo.group_readings import OurReading, ToolReading
 from eo_listener.devtools.demo.producer import Replay
 from eo_listener.devtools.demo.results import BatchResult, Delay, Results
@@ -21,14 +22,14 @@ class Snapshot:
     """The whole demo at one moment; `elapsed` and `tool_ago` are in seconds.
 
     `wanted` is how many rows will be produced, `counted` how many have come out of the query, into
-    `place` where that is a sink.
+    `store` where that is a sink.
     `partitions` is what our reader sees, `tool_rows` what kafka-consumer-groups said `tool_ago`.
     """
 
     step: str
     elapsed: float
     wanted: int
-    place: str | None = None
+    store: DemoStore | None = None
     produced: int = 0
     counted: int = 0
     batches: tuple[BatchResult, ...] = ()
@@ -68,7 +69,7 @@ class Scoreboard:
     """Where the demo is, and the parts that are there by now; each has one writer."""
 
     wanted: int
-    place: str | None = None
+    store: DemoStore | None = None
     step: str = "starting Kafka"
     note: str = ""
     results: Results = field(default_factory=Results)
@@ -91,7 +92,7 @@ class Scoreboard:
         """Take what all parts show now."""
         return Snapshot(
             step=f"{self.step} ({self.note})" if self.note else self.step,
-            place=self.place,
+            store=self.store,
             elapsed=time.monotonic() - self.begun,
             wanted=self.wanted,
             produced=self.replay.produced if self.replay else 0,

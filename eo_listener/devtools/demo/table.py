@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from eo_listener.devtools.demo.demo_settings import TABLE, TOPIC
 from eo_listener.devtools.demo.demo_target import DemoTarget
-from eo_listener.devtools.demo.results import Delay, Results
+from eo_listener.devtools.demo.results import Delay
+from eo_listener.devtools.demo.stored_rows import Rows, StoredRows
 from eo_listener.model.errors import UnavailableError
 
 _CANCELLED: Final = "sum(CASE WHEN dep_delay IS NULL THEN 1 ELSE 0 END)"
@@ -17,15 +17,7 @@ _DELAYS: Final = f"""
 """  # noqa: S608  # our own name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """The rows of one partition: how many, and of how many records below the log's end."""
-
-    found: int
-    records: int
-
-
-class Table(Results):
+class Table(StoredRows):
     """The flights in the table, as they were read last."""
 
     def __init__(self, target: DemoTarget) -> None:

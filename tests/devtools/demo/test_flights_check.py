@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from eo_listener.devtools.demo.chaos import Kill
 from eo_listener.devtools.demo.flights_check import Proof, prove
-from eo_listener.devtools.demo.table import Rows
+from eo_listener.devtools.demo.read_records import DISORDERED, TORN
+from eo_listener.devtools.demo.stored_rows import ReaderReport, Rows
 
 SOUND: dict[str, Any] = {
     "place": "SQLite",
@@ -73,6 +75,19 @@ def test_a_sound_table_passes() -> None:
 def test_what_is_wrong_is_named(wrong: dict[str, Any], names: list[str]) -> None:
     """Each kind of fault fails its own check, also where sums happen to agree."""
     assert failing(prove(**{**SOUND, **wrong})) == names
+
+
+def test_what_the_reader_was_shown_counts_too() -> None:
+    """Each kind of fault fails its own check, and is described; no batch at all proves nothing."""
+    sound = ReaderReport(rounds=9, batches=2, faults={}, first=None)
+    assert failing(prove(**SOUND, report=sound)) == []
+    torn = replace(sound, faults={TORN: 1}, first="torn: x")
+    assert failing(prove(**SOUND, report=torn)) == ["batches whole"]
+    assert "(torn: x)" in [check.found for check in prove(**SOUND, report=torn).checks(30)][4]
+    assert failing(prove(**SOUND, report=replace(sound, faults={DISORDERED: 1}))) == [
+        "order of each partition kept"
+    ]
+    assert failing(prove(**SOUND, report=replace(sound, batches=0))) == ["batches whole"]
 
 
 def test_a_driver_that_lived_too_long_fails() -> None:

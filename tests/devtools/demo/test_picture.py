@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from eo_listener.devtools.demo import picture
+from eo_listener.devtools.demo.demo_settings import DemoStore
 from eo_listener.devtools.demo.snapshot import Snapshot
 from tests.devtools.demo.snapshots import STARTING, STREAMING
 
@@ -79,6 +80,18 @@ def test_the_picture_fits(width: int, height: int, step: str) -> None:
     assert lines_with(text, "105,000", "committed")
     assert lines_with(text, "70,000", "75,000", "14,000")
     assert text.count("\N{HORIZONTAL ELLIPSIS}") == (step != "short")
+
+
+@pytest.mark.parametrize(
+    ("store", "said"), [(DemoStore.POSTGRES, "PostgreSQL"), (DemoStore.KAFKA, "Kafka")]
+)
+def test_a_sink_is_named_with_what_holds_its_rows(store: DemoStore, said: str) -> None:
+    """A table of a database, a topic of Kafka; on a terminal and in a log."""
+    snapshot = replace(STREAMING, store=store)
+    text = drawn(snapshot)
+    assert f"exactly once into {said}" in text
+    assert lines_with(text, "processed", f"rows in the {store.holder}")
+    assert f"111,000 rows in the {store.holder}" in picture.line(snapshot)
 
 
 def test_square_brackets_are_text() -> None:

@@ -56,6 +56,19 @@ def test_killed_in_mid_batch_each_flight_is_in_postgres_once() -> None:
 
 
 @pytest.mark.slow
+def test_killed_in_mid_batch_each_flight_is_in_the_topic_once() -> None:
+    """From Kafka to Kafka, beside a reader that is shown whole batches in order at any time."""
+    with demo(*SMALL, "--sink", "kafka", "--chaos", "--kills", "1") as running:
+        document = proved(running, rows=4000, kills=1)
+        reader = document["proof"]["reader"]
+        assert reader["faults"] == {}
+        assert reader["batches"] > 1
+        assert reader["rounds"] > reader["batches"]
+        names = [check["name"] for check in document["checks"]]
+        assert {"batches whole", "order of each partition kept"} <= set(names)
+
+
+@pytest.mark.slow
 def test_a_database_of_the_users_is_left_as_it_was(dsn: str) -> None:
     """The demo makes a schema, and drops it; its password is told to nobody."""
     schemas = "SELECT nspname FROM pg_namespace ORDER BY 1"

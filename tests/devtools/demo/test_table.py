@@ -11,7 +11,8 @@ import pytest
 from eo_listener.devtools.demo.demo_settings import DemoStore
 from eo_listener.devtools.demo.demo_target import DemoTarget
 from eo_listener.devtools.demo.job_messages import News
-from eo_listener.devtools.demo.table import Rows, Table
+from eo_listener.devtools.demo.stored_rows import Rows
+from eo_listener.devtools.demo.table import Table
 from eo_listener.model.errors import FormatError
 
 
