@@ -2,8 +2,9 @@
 
 python -m tests.foreach_batch.far_query REMOTE SERVERS TOPIC FOLDER MODE [SINK]
 
-SINK is a path for SQLite or a dsn of PostgreSQL; without it the rows go into files. In the mode
-quiet the query starts at the latest offsets, and its function returns by itself without rows.
+SINK is a path for SQLite, a dsn of PostgreSQL, or kafka:TARGET for a topic of SERVERS; without it
+the rows go into files. In the mode quiet the query starts at the latest offsets, and its function
+returns by itself without rows.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
-from eo_listener import PostgresSink, SqliteSink, exactly_once
+from eo_listener import KafkaSink, PostgresSink, SqliteSink, exactly_once
 from eo_listener.model.protocols import Sink
 from tests.foreach_batch.file_sink import FileSink
 
 
-def open_sink(folder: Path, where: str) -> Sink:
+def open_sink(folder: Path, servers: str, where: str) -> Sink:
     """The sink that is meant."""
     if not where:
         return FileSink(folder / "sink")
+    if where.startswith("kafka:"):
+        options = {"kafka.bootstrap.servers": servers}
+        return KafkaSink(options, where.removeprefix("kafka:"), group="far-group")
     return PostgresSink(where, "t") if "://" in where else SqliteSink(where, "t")
 
 
@@ -33,7 +37,8 @@ def main(remote: str, servers: str, topic: str, folder: str, mode: str, where: s
     given = {} if mode == "bare" else {"name": "far", "checkpoint": checkpoint}
     if mode == "asking":
         given["options"] = {"kafka.bootstrap.servers": servers}  # type: ignore[assignment]  # of another kind
-    function = exactly_once(open_sink(Path(folder), where), **given)  # type: ignore[arg-type]  # as above
+    columns = ["value"] if where.startswith("kafka:") else ["partition", "offset", "value"]
+    function = exactly_once(open_sink(Path(folder), servers, where), **given)  # type: ignore[arg-type]  # as above
 
     def with_rows(frame: DataFrame, batch_id: int) -> None:
         if not frame.isEmpty():
@@ -47,6 +52,7 @@ def main(remote: str, servers: str, topic: str, folder: str, mode: str, where: s
         .option("startingOffsets", "latest" if quiet else "earliest")
         .load()
         .selectExpr("partition", "offset", "string(value)")
+        .select(*columns)
         .writeStream.foreachBatch(with_rows if quiet else function)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)

@@ -17,6 +17,7 @@ from tests.bridge.submitted import run
 from tests.connect_server import remote
 from tests.foreach_batch.file_sink import FileSink
 from tests.postgres_server import dsn, postgres
+from tests.sinks.kafka.records import committed
 from tests.topics import Topics
 
 __all__ = ["dsn", "postgres", "remote"]  # fixtures
@@ -90,4 +91,17 @@ def test_a_far_query_into_tables(
             with psycopg.connect(where) as link:
                 found = link.execute(query.encode()).fetchall()
         assert found == [(offset, str(offset % 10)) for offset in range(count)], said
+        surgery.before_commit(tmp_path / "checkpoint")
+
+
+def test_a_far_query_into_a_topic(remote: str, topics: Topics, tmp_path: Path) -> None:
+    """Rows of Connect reach Kafka through the process of the function: once, over a replay too."""
+    topic, target = topics.create(partitions=1), topics.create("target", 2)
+    module = [sys.executable, "-m", "tests.foreach_batch.far_query"]
+    client = [*module, remote, topics.servers, topic, str(tmp_path), "asking", f"kafka:{target}"]
+    for count in (10, 20):
+        topics.fill(topic, 10)
+        said = run(client, tmp_path).stdout
+        found = [int(one.value()) for one in committed(topics.servers, target)]
+        assert sorted(found) == sorted(offset % 10 for offset in range(count)), said
         surgery.before_commit(tmp_path / "checkpoint")
