@@ -75,7 +75,7 @@ class DeadLetter:
             partition=tp,
             offset=self.offset,
             cause="the batch fails at such a row, and nothing of it was written",
-            fix='Name a table for such rows, dead_letters="...", or filter them out'
+            fix='Name a table or topic for such rows, dead_letters="...", or filter them out'
             + ("" if tp else keep),
         )
 

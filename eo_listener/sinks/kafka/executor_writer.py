@@ -14,7 +14,13 @@ from contextlib import suppress
 from typing import Any, Final
 
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
-from eo_listener.model.errors import KafkaError, PoisonRowError, SettingsError, SinkError
+from eo_listener.model.errors import (
+    JvmError,
+    KafkaError,
+    PoisonRowError,
+    SettingsError,
+    SinkError,
+)
 from eo_listener.model.fault_points import reached
 from eo_listener.sinks.arrow_rows import is_connect, schema_of
 from eo_listener.sinks.dead_letters import REASON
@@ -101,7 +107,7 @@ def joining(frame: Any, properties: Mapping[str, str]) -> JavaTransactions:
     """Return the client through which tasks of this session join a transaction.
 
     `properties` are a producer's, in Java's names. Raises SettingsError where tasks cannot join
-    one, and KafkaError where Spark's JVM does not answer.
+    one, and KafkaError for an answer that cannot be read.
     """
     if is_connect(frame):
         raise SettingsError(
@@ -120,7 +126,7 @@ def joining(frame: Any, properties: Mapping[str, str]) -> JavaTransactions:
     from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # needs Spark
 
     transactions = JavaTransactions(JvmShimClient(), properties)
-    missing = transactions.missing()
+    missing = _missing(transactions)
     if missing is not None:
         raise SettingsError(
             'write_method="executors" is not possible with the kafka-clients beside Spark\'s '
@@ -129,6 +135,21 @@ def joining(frame: Any, properties: Mapping[str, str]) -> JavaTransactions:
             fix=_INSTEAD,
         )
     return transactions
+
+
+def _missing(transactions: JavaTransactions) -> str | None:
+    """Return what kafka-clients lack. A JVM without the shim has none in a minute either."""
+    try:
+        return transactions.missing()
+    except KafkaError as error:
+        why = error.__cause__
+        if not isinstance(why, JvmError):
+            raise
+        raise SettingsError(
+            f'write_method="executors" is not possible: {why.problem}',
+            cause=why.cause,
+            fix=f"{why.fix}; or: {_INSTEAD}",
+        ) from error
 
 
 def task_reports(

@@ -12,6 +12,7 @@ from eo_listener.model.errors import JvmError, KafkaError, SettingsError, SinkEr
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.executor_writer import joining, task_reports
+from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 TP = TopicPartition("t", 0)
 
@@ -53,6 +54,19 @@ def test_speculation_is_refused() -> None:
     context = SimpleNamespace(getConf=lambda: {"spark.speculation": "True"})
     frame = SimpleNamespace(_jdf=object(), sparkSession=SimpleNamespace(sparkContext=context))
     with pytest.raises(SettingsError, match=r"spark\.speculation=true"):
+        joining(frame, {})
+
+
+def test_a_session_without_the_shim_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, with what to give Spark: it will not be there in a minute either."""
+
+    def call(self: JvmShimClient, what: str, argument: str) -> str:
+        raise JvmError("no shim", cause="no jar", fix="Give Spark the jar")
+
+    monkeypatch.setattr(JvmShimClient, "call", call)
+    context = SimpleNamespace(getConf=dict)
+    frame = SimpleNamespace(_jdf=object(), sparkSession=SimpleNamespace(sparkContext=context))
+    with pytest.raises(SettingsError, match=r"executors.*no shim.*Give Spark the jar; or: Use"):
         joining(frame, {})
 
 
