@@ -215,7 +215,7 @@ class TransactionWriter:
             reached("sink.rows-written")
             if self.target.has_ledger:
                 self.ledger.move(link, entry, rows=counts.rows)
-            commit(link, self.label, link.limit)
+            commit(link, self.label, link.limit, sent=lambda: reached("sink.commit-sent"))
         except psycopg.Error as error:
             roll_back(link, error)
             raise translated(error, self.label, "writing the batch") from None
@@ -315,8 +315,10 @@ def roll_back(link: Connection, after: psycopg.Error | None = None) -> None:
         link.close()
 
 
-def commit(link: Connection, label: str, wait: float) -> None:
-    """Send COMMIT, and read the answer within `wait` seconds.
+def commit(
+    link: Connection, label: str, wait: float, *, sent: Callable[[], None] | None = None
+) -> None:
+    """Send COMMIT, and read the answer within `wait` seconds; `sent` is called in between.
 
     Raises OutcomeUnknownError where no answer came, RetriableSinkError or SinkError where the
     server says that it has rolled back.
@@ -330,7 +332,8 @@ def commit(link: Connection, label: str, wait: float) -> None:
     try:
         wire.send_query(b"COMMIT")
         _until(lambda: wire.flush() == 0, wire, wait, writing=True)
-        reached("sink.commit-sent")
+        if sent is not None:
+            sent()
         _until(lambda: not wire.is_busy(), wire, wait)
         answer = wire.get_result()
         if answer is not None:
