@@ -30,15 +30,17 @@ class Topics:
         self.servers = servers
         self._admin = AdminClient({"bootstrap.servers": servers, "log_level": "0"})
 
-    def create(self, prefix: str = "t", partitions: int = 3) -> str:
-        """Create a topic with a name of its own."""
+    def create(self, prefix: str = "t", partitions: int = 3, **config: str) -> str:
+        """Create a topic with a name of its own; settings have a `_` for each dot."""
         name = unique(prefix)
-        self.create_as(name, partitions)
+        self.create_as(name, partitions, **config)
         return name
 
-    def create_as(self, name: str, partitions: int = 3) -> None:
+    def create_as(self, name: str, partitions: int = 3, **config: str) -> None:
         """Create a topic of this name."""
-        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(timeout=30)
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        new = NewTopic(name, partitions, 1, config=settings)
+        self._admin.create_topics([new])[name].result(timeout=30)
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until the broker no longer knows it."""
@@ -47,6 +49,10 @@ class Topics:
         while topic in self._admin.list_topics(timeout=10).topics:
             assert time.monotonic() < deadline
             time.sleep(0.1)
+
+    def exists(self, topic: str) -> bool:
+        """Whether the broker knows it."""
+        return topic in self._admin.list_topics(timeout=10).topics
 
     def widen(self, topic: str, partitions: int) -> None:
         """Give a topic so many partitions in all."""

@@ -53,12 +53,18 @@ class Cluster:
     def require_librdkafka(self, problem: str) -> None:
         """Raise SettingsError, with this `problem`, where only Java's client can log in."""
         if self.client == "java":
-            raise SettingsError(
-                problem,
-                cause=self.why_java,
-                fix="Connect to a port of the brokers that librdkafka can log in to (SCRAM, PLAIN, "
-                "mutual TLS, ...)",
-            )
+            raise only_java(problem, self.why_java)
 
     def __str__(self) -> str:
         return self.servers
+
+
+def only_java(problem: str, why: str | None) -> SettingsError:
+    """Return the error for a `problem`: librdkafka cannot log in, for the reason `why`."""
+    return SettingsError(
+        problem,
+        cause=why,
+        fix="Name a listener of the brokers that librdkafka can log in to (SASL PLAIN, SCRAM, "
+        "OAUTHBEARER with a token endpoint, mutual TLS), and its kafka.* options; for Kerberos, a "
+        "confluent-kafka that was built with it, and a keytab",
+    )

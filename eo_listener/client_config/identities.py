@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from urllib.parse import quote
+
+LEDGER_TOPIC = "eo-ledger"
+"""Where a Kafka sink's ledger is, unless it is said otherwise."""
 
 INSTANCE_ID = "eo-listener"
 """The `group.instance.id` (KIP-345) of a group's live member, in the mode "member"."""
@@ -11,6 +15,11 @@ INSTANCE_ID = "eo-listener"
 def transactional_id(group: str) -> str:
     """Return the `transactional.id` of a group's commits: always the same, so that it fences."""
     return f"eo-listener-{group}"
+
+
+def sink_key(topics: Iterable[str]) -> str:
+    """Return what a Kafka sink goes by that was given no name."""
+    return ",".join(sorted(set(topics)))
 
 
 def sink_transactional_id(sink: str, query: str) -> str:

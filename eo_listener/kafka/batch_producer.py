@@ -24,6 +24,7 @@ from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.kafka.client import (
     SILENT,
+    SOCKET_TIMEOUT,
     STABLE,
     TIMED_OUT,
     Client,
@@ -98,12 +99,15 @@ class BatchProducer:
         self._age: TransactionAge | None = None
         self._stuck = False
         self.stage = Stage.NEW
+        milliseconds = round(transaction_timeout * 1000)
         self._producer = accepted(
             Producer,
             {
                 **common({**_SETTINGS, **properties}),
                 **_FIXED,
-                "transaction.timeout.ms": str(round(transaction_timeout * 1000)),
+                "transaction.timeout.ms": str(milliseconds),
+                # librdkafka accepts none that is longer.
+                "socket.timeout.ms": str(min(1000 * SOCKET_TIMEOUT, milliseconds)),
                 "transactional.id": transactional_id,
                 # The only way to a producer's id and epoch; a text of some kilobytes each time.
                 "statistics.interval.ms": "20" if joined else "0",

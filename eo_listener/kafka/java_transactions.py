@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from eo_listener.client_config.producer_options import Partitioner
 from eo_listener.kafka.java_groups import FORMAT, NO_JVM
 from eo_listener.model.errors import JvmError, KafkaError
 from eo_listener.model.offsets import TopicPartition
@@ -69,6 +70,13 @@ class JavaTransactions:
             "missing"
         ]
         return missing
+
+    def unusable(self, partitioner: Partitioner) -> str | None:
+        """Why a partitioner cannot choose partitions, by Java's classes; None where it can."""
+        failed: str | None = self._ask(
+            "rows.partitioner", "loading the partitioner", partitioner.argument()
+        )["failed"]
+        return failed
 
     def describe(self, transactional_id: str, timeout: float) -> DescribedTransaction:
         """Ask the coordinator for a transaction."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eo_listener.client_config.producer_options import producer_properties
+from eo_listener.client_config.producer_options import (
+    Partitioner,
+    java_properties,
+    producer_properties,
+)
 from eo_listener.model.errors import SettingsError
 
 
@@ -38,7 +42,7 @@ def test_what_both_clients_have() -> None:
         ("kafka.enable.idempotence", "false"),
         ("kafka.transactional.id", "mine"),
         ("kafka.transaction.timeout.ms", "1"),
-        ("kafka.partitioner.class", "com.example.P"),
+        ("kafka.partitioner.ignore.keys", "true"),
         ("kafka.interceptor.classes", "com.example.I"),
         ("kafka.value.serializer", "com.example.S"),
         ("kafka.buffer.memory", "much"),
@@ -49,3 +53,24 @@ def test_what_is_refused(option: str, value: str) -> None:
     with pytest.raises(SettingsError, match=option) as caught:
         producer_properties({option: value})
     assert "com.example" not in str(caught.value)
+
+
+def test_a_partitioner_is_for_java_alone() -> None:
+    """It is told of the producer's other settings, but for those of the login."""
+    options = {
+        "kafka.partitioner.class": " com.example.P ",
+        "kafka.partitioner.slots": "7",
+        "kafka.linger.ms": "20",
+        "kafka.ssl.key.password": "hunter2",
+        "kafka.sasl.jaas.config": "hunter2",
+        "topic": "t",
+    }
+    assert producer_properties(options) == {"linger.ms": "20"}
+    assert "partitioner.class" not in java_properties(options)
+    found = Partitioner.of(options)
+    assert found is not None
+    assert found.argument() == {
+        "partitioner": "com.example.P",
+        "partitionerProperties": {"partitioner.slots": "7", "linger.ms": "20"},
+    }
+    assert Partitioner.of({"kafka.linger.ms": "20"}) is None

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from eo_listener.model.errors import RetriableSinkError, SettingsError, few
+from eo_listener.model.errors import (
+    RetriableSinkError,
+    SettingsError,
+    TopicRecreatedError,
+    few,
+)
+from eo_listener.model.ledger import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +24,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """The topics of a sink by name, as Kafka described them at one moment."""
+    """Topics of a sink by name, as Kafka described them at one moment."""
 
     topics: Mapping[str, Target]
 
@@ -26,7 +32,7 @@ class Targets:
     def of(
         cls, found: Mapping[str, Target], wanted: Collection[str], *, label: str, servers: str
     ) -> Targets:
-        """Choose the `wanted` topics; raises SettingsError where one is not among those `found`."""
+        """Return all `found`; raises SettingsError where one of the `wanted` is not among them."""
         missing = sorted(set(wanted) - found.keys())
         if missing:
             raise SettingsError(
@@ -36,12 +42,39 @@ class Targets:
                 fix=f"kafka-topics --bootstrap-server {servers} --create --topic {missing[0]} "
                 "--partitions N",
             )
-        return cls(topics={name: found[name] for name in wanted})
+        return cls(topics=found)
+
+    def of_rows(self, names: Collection[str]) -> Targets:
+        """Those of them that rows go to."""
+        return Targets(topics={name: self.topics[name] for name in names})
 
     @property
     def only(self) -> str | None:
         """The name of the topic where there is only one, so that rows need not name it."""
         return next(iter(self.topics)) if len(self.topics) == 1 else None
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """The ids of the topics, by name, of those that have one."""
+        return {name: one.id for name, one in self.topics.items() if one.id is not None}
+
+    def refuse_recreated(self, known: Mapping[str, str], entry: Entry, *, label: str) -> None:
+        """Raise TopicRecreatedError where the ledger speaks of an older topic of the same name.
+
+        What it says is applied went to that one, and was deleted with it.
+        """
+        for name, now in self.ids.items():
+            if known.get(name, now) != now:
+                raise TopicRecreatedError(
+                    f"batch {entry.batch_id} of {entry.query!r} was not written to {label}: topic "
+                    f"{name} was deleted and created again since the last batch",
+                    ranges={tp: move.range for tp, move in entry.moves.items()},
+                    cause="all that the ledger says is applied went to the older topic, and was "
+                    "deleted with it",
+                    fix='Give the sink another name, KafkaSink(..., name="..."). To go on after '
+                    'the last batch, also exactly_once(..., on_first="accept"); to write '
+                    "everything again, also a new checkpoint",
+                )
 
     def refuse_changed(self, now: Targets, *, label: str) -> None:
         """Raise RetriableSinkError where a topic has changed since the batch was begun.
@@ -50,14 +83,15 @@ class Targets:
         lost, and with more partitions a key belongs to another one.
         """
         for name, before in self.topics.items():
-            after = now.topics[name]
+            after = now.topics.get(name)
             if before == after:
                 continue
-            change = (
-                f"has {after.partitions} partitions now and had {before.partitions}"
-                if before.id == after.id
-                else "was deleted and created again"
-            )
+            if after is None:
+                change = "was deleted"
+            elif before.id == after.id:
+                change = f"has {after.partitions} partitions now and had {before.partitions}"
+            else:
+                change = "was deleted and created again"
             raise RetriableSinkError(
                 f"{label}: topic {name} {change} while the batch was being written; nothing of it "
                 "was written",

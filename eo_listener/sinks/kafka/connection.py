@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.client_config.cluster import Cluster
-from eo_listener.client_config.kafka_options import PREFIX
-from eo_listener.client_config.producer_options import producer_properties
+from eo_listener.client_config.cluster import Cluster, only_java
+from eo_listener.client_config.kafka_options import PREFIX, PROTOCOL
+from eo_listener.client_config.producer_options import (
+    Partitioner,
+    java_properties,
+    producer_properties,
+)
+from eo_listener.client_config.sasl import JAAS
 from eo_listener.client_config.translate import translate
 from eo_listener.client_config.validation import SERVERS, require_ports
 from eo_listener.kafka.group_stores import has_gssapi, librdkafka_properties
@@ -18,6 +23,10 @@ if TYPE_CHECKING:
     from eo_listener.model.protocols import ShimClient
 
 _SERVERS: Final = PREFIX + SERVERS
+_NO_LOGIN: Final = (
+    "KafkaSink, which begins and commits transactions through librdkafka, cannot log in to the "
+    "cluster at {}"
+)
 _LONGEST: Final = 7 * 24 * 3600
 
 
@@ -26,8 +35,10 @@ class ConnectionSettings:
     """A cluster, and the properties of this sink's producers. Times in seconds.
 
     `tuning` are the user's producer properties in librdkafka's names, for the driver's producer;
-    `java` all of its options in Java's names, for the executors' producers. `timeout` bounds each
-    request to Kafka; `transaction_timeout` is how long the broker leaves a batch's transaction
+    `java` all of its options in Java's names, for the executors' producers, and `partitioner` the
+    class of Java that chooses partitions there, if one is named. `has_login` says whether the
+    options name a login; where they do not, Spark may put a delegation token in. `timeout` bounds
+    each request to Kafka; `transaction_timeout` is how long the broker leaves a batch's transaction
     open.
     """
 
@@ -36,6 +47,8 @@ class ConnectionSettings:
     java: Mapping[str, str] = field(repr=False)
     timeout: float
     transaction_timeout: float
+    partitioner: Partitioner | None = None
+    has_login: bool = False
 
     @classmethod
     def of(
@@ -62,19 +75,38 @@ class ConnectionSettings:
                     fix="Give seconds in this range",
                 )
         cluster = Cluster.of({SERVERS: servers}, translate(given, gssapi=has_gssapi()))
-        cluster.require_librdkafka(f"the cluster at {cluster} cannot be written to from Python")
+        cluster.require_librdkafka(_NO_LOGIN.format(cluster))
         return cls(
             cluster=cluster,
             tuning=producer_properties(given),
-            java=_of_java(given, transaction_timeout),
+            java={
+                **java_properties(given),
+                "transaction.timeout.ms": str(round(transaction_timeout * 1000)),
+            },
             timeout=timeout,
             transaction_timeout=transaction_timeout,
+            partitioner=Partitioner.of(given),
+            has_login=any(PREFIX + name in given for name in (PROTOCOL, JAAS)),
         )
 
     @property
     def servers(self) -> str:
         """The bootstrap servers, as messages name the cluster."""
         return self.cluster.servers
+
+    def refuse_delegation_tokens(self) -> None:
+        """Raise SettingsError where Spark would log in by a token, with options that name no login.
+
+        Asks the JVM for its settings, so once is enough.
+        """
+        from eo_listener.spark.session.delegation_tokens import (  # noqa: PLC0415  # needs Spark
+            are_configured,
+        )
+
+        if not self.has_login and are_configured(self.servers):
+            raise only_java(
+                _NO_LOGIN.format(self.cluster), "Spark has delegation tokens for this cluster"
+            )
 
     def properties(self) -> dict[str, str]:
         """Return librdkafka's properties to connect with; they hold secrets.
@@ -89,10 +121,3 @@ class ConnectionSettings:
 
             shim_client = JvmShimClient()
         return librdkafka_properties(self.cluster, shim_client)
-
-
-def _of_java(given: Mapping[str, str], transaction_timeout: float) -> dict[str, str]:
-    properties = {
-        name.removeprefix(PREFIX): text for name, text in given.items() if name.startswith(PREFIX)
-    }
-    return {**properties, "transaction.timeout.ms": str(round(transaction_timeout * 1000))}

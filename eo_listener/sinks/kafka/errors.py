@@ -17,7 +17,7 @@ from eo_listener.model.errors import (
     SinkError,
     SinkLockedError,
 )
-from eo_listener.model.kafka_errors import NO_TOPIC, PASSING
+from eo_listener.model.kafka_errors import NO_STORE, NO_TOPIC, PASSING
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.foreign_writer import foreign_writer
 
@@ -46,7 +46,10 @@ _RIGHTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What the errors of one sink and query speak about."""
+    """What the errors of one sink and query speak about.
+
+    `sources` are the topics of the batch's offsets, where a group is moved with it.
+    """
 
     label: str
     servers: str
@@ -56,6 +59,7 @@ class Explanation:
     ledger: str
     group: str | None
     transaction_timeout: float
+    sources: tuple[str, ...] = ()
 
     def translated(self, error: KafkaError) -> EoListenerError:
         """Return the error to raise where nothing was written."""
@@ -71,6 +75,12 @@ class Explanation:
                 "brokers' transaction.max.timeout.ms allows (15 minutes by default)",
                 fix="Give less, or have the brokers' setting raised",
             )
+        if code == "INVALID_RECORD":
+            return SettingsError(
+                f"{self.label}: the brokers refuse a record ({code})",
+                cause="the topic is compacted, and a row has no key",
+                fix="Give each row a key, or have the topic's cleanup.policy changed to delete",
+            )
         if code in {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}:
             return SettingsError(
                 f"{self.label}: a record is larger than its topic's max.message.bytes",
@@ -79,6 +89,13 @@ class Explanation:
                 fix=f"Raise max.message.bytes of {', '.join(self.topics)}; or set "
                 "kafka.max.request.size in the sink's options to it: then such a row is refused "
                 "alone, and can be a dead letter",
+            )
+        if code == NO_STORE:
+            return SinkError(
+                problem,
+                cause=error.cause,
+                fix="Check kafka.ssl.keystore.* and kafka.ssl.truststore.* of the sink's options; "
+                "or give PEM (kafka.ssl.keystore.type=PEM), which needs no Java",
             )
         if code in _PASSING or (code.startswith("_") and code not in _LASTING):
             return RetriableSinkError(problem, cause=error.cause, fix=error.fix)
@@ -131,7 +148,8 @@ class Explanation:
     def _of_topics(self) -> str:
         read = self._acl(("Read", "Write", "Create", "Describe_Configs"), "--topic", self.ledger)
         write = (self._acl(("Write",), "--topic", topic) for topic in self.topics)
-        return "As an administrator of the cluster: " + "; ".join((read, *write))
+        sources = (self._acl(("Read",), "--topic", topic) for topic in self.sources)
+        return "As an administrator of the cluster: " + "; ".join((read, *write, *sources))
 
     def _right(self, code: str) -> str:
         operations, kind = _RIGHTS[code]

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from eo_listener.client_config.producer_options import Partitioner
 from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows, failure
 from eo_listener.model.errors import (
     JvmError,
@@ -34,9 +35,10 @@ _INSTEAD: Final = 'Use write_method="driver"'
 _REASONS: Final = {
     -1: "its topic is null",
     -2: "its topic is none of those that the sink was given",
-    -3: "its partition is none of its topic's",
+    -3: "its partition, or the one that kafka.partitioner.class chose, is none of its topic's",
     -4: "a header of it is null, or has no key",
     -5: f"the transform has marked it by {REASON}",
+    -6: "it is larger than kafka.max.request.size (1,048,576 bytes by default)",
 }
 
 
@@ -46,7 +48,13 @@ class ExecutorWriter:
     joined = True
 
     def __init__(
-        self, frame: Any, transactions: JavaTransactions, *, one_topic: bool, timeout: float
+        self,
+        frame: Any,
+        transactions: JavaTransactions,
+        *,
+        one_topic: bool,
+        timeout: float,
+        partitioner: Partitioner | None,
     ) -> None:
         schema = schema_of(frame)
         self._frame = frame
@@ -54,6 +62,7 @@ class ExecutorWriter:
         self._mark = REASON if REASON in schema.names else None
         self._transactions = transactions
         self._timeout = timeout
+        self._partitioner = partitioner
         self._tasks = max(1, int(frame.sparkSession.sparkContext.defaultParallelism))
 
     def prepare(self) -> int:
@@ -82,6 +91,7 @@ class ExecutorWriter:
                 tasks=self._tasks,
                 columns=self._columns.names,
                 mark=self._mark,
+                partitioner=self._partitioner,
             )
             planned, reports = self._transactions.reports(batch)
         finally:
@@ -106,8 +116,8 @@ class ExecutorWriter:
 def joining(frame: Any, properties: Mapping[str, str]) -> JavaTransactions:
     """Return the client through which tasks of this session join a transaction.
 
-    `properties` are a producer's, in Java's names. Raises SettingsError where tasks cannot join
-    one, and KafkaError for an answer that cannot be read.
+    `properties` are a producer's, in Java's names. Raises SettingsError where the user's settings
+    forbid it; `missing_members` says what kafka-clients lacks for it.
     """
     if is_connect(frame):
         raise SettingsError(
@@ -125,20 +135,14 @@ def joining(frame: Any, properties: Mapping[str, str]) -> JavaTransactions:
         )
     from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # needs Spark
 
-    transactions = JavaTransactions(JvmShimClient(), properties)
-    missing = _missing(transactions)
-    if missing is not None:
-        raise SettingsError(
-            'write_method="executors" is not possible with the kafka-clients beside Spark\'s '
-            f"connector ({missing})",
-            cause="its producers have no members of these names, by which they join a transaction",
-            fix=_INSTEAD,
-        )
-    return transactions
+    return JavaTransactions(JvmShimClient(), properties)
 
 
-def _missing(transactions: JavaTransactions) -> str | None:
-    """Return what kafka-clients lack. A JVM without the shim has none in a minute either."""
+def missing_members(transactions: JavaTransactions) -> str | None:
+    """Return what kafka-clients lacks for tasks that join; None where it has all.
+
+    Raises SettingsError where the JVM has no shim: it will have none in a minute either.
+    """
     try:
         return transactions.missing()
     except KafkaError as error:

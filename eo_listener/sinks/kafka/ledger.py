@@ -20,7 +20,6 @@ from eo_listener.model.errors import FormatError, SettingsError
 from eo_listener.model.ledger import FORMAT, Entry, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
-TOPIC: Final = "eo-ledger"
 PER_RECORD: Final = 500
 PARTITIONS: Final = 16
 """Of a topic that is created here. Only queries with a partition in common wait for each other."""
@@ -65,10 +64,14 @@ class LedgerRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record that was read: its heads, and in which partition of the ledger it lies."""
+    """A record that was read: its heads, and in which partition of the ledger it lies.
+
+    `targets` are the ids of the topics that the rows went to, by name.
+    """
 
     heads: Heads
     partition: int
+    targets: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,15 @@ class LedgerRecords:
                     found[LedgerKey(key.sink, key.query)][tp] = head
         return dict(found)
 
+    def targets(self, sink: str, query: str) -> dict[str, str]:
+        """The ids of the topics that hold what the heads say, by name."""
+        return {
+            topic: topic_id
+            for key, record in self.records.items()
+            if key[:2] == (sink, query)
+            for topic, topic_id in record.targets.items()
+        }
+
     def partition(self, sink: str, query: str, partitions: int) -> int:
         """Choose the ledger's partition for a sink and query, out of so many `partitions`.
 
@@ -106,8 +118,13 @@ class LedgerRecords:
         return crc32(_text([sink, query])) % partitions
 
 
-def records_of(sink: str, entry: Entry, before: Heads) -> Iterator[LedgerRecord]:
-    """Yield the records that `entry` changes; `before` are all heads of its sink and query."""
+def records_of(
+    sink: str, entry: Entry, before: Heads, targets: Mapping[str, str]
+) -> Iterator[LedgerRecord]:
+    """Yield the records that `entry` changes; `before` are all heads of its sink and query.
+
+    `targets` are the ids of the topics that its rows go to, by name.
+    """
     changed: defaultdict[RecordKey, dict[TopicPartition, Head]] = defaultdict(dict)
     for tp in entry.moves:
         changed[_key(sink, entry.query, tp)][tp] = entry.head(tp)
@@ -116,17 +133,20 @@ def records_of(sink: str, entry: Entry, before: Heads) -> Iterator[LedgerRecord]
         if key in changed:
             changed[key].setdefault(tp, head)
     for key, heads in changed.items():
-        yield LedgerRecord(key.encode(), encode_heads(heads))
+        yield LedgerRecord(key.encode(), encode_heads(heads, targets))
 
 
-def encode_heads(heads: Heads) -> bytes:
-    """Encode heads of one topic; each mover (query, run, batch and topic id) stands there once."""
+def encode_heads(heads: Heads, targets: Mapping[str, str]) -> bytes:
+    """Encode heads of one topic, and the ids of the sink's topics.
+
+    Each mover (query, run, batch and topic id) stands there once.
+    """
     movers: dict[tuple[str, str, int, str | None], int] = {}
     rows = []
     for tp, head in sorted(heads.items()):
         mover = (head.query_id, head.run_id, head.batch_id, head.topic_id)
         rows.append([tp.partition, *head.range, movers.setdefault(mover, len(movers))])
-    return _text({"v": FORMAT, "moved": list(movers), "heads": rows})
+    return _text({"v": FORMAT, "moved": list(movers), "heads": rows, "targets": dict(targets)})
 
 
 def decode_heads(topic: str, text: bytes) -> dict[TopicPartition, Head]:
@@ -139,6 +159,14 @@ def decode_heads(topic: str, text: bytes) -> dict[TopicPartition, Head]:
             for number, start, until, mover in given["heads"]
         }
     except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise _foreign(f"a value cannot be read: {type(error).__name__}") from error
+
+
+def decode_targets(text: bytes) -> dict[str, str]:
+    """Read the ids of the target's topics. Raises FormatError."""
+    try:
+        return {str(topic): str(topic_id) for topic, topic_id in _parsed(text)["targets"].items()}
+    except (KeyError, AttributeError) as error:
         raise _foreign(f"a value cannot be read: {type(error).__name__}") from error
 
 
@@ -155,7 +183,8 @@ class Decoder:
             had = known.get(key)
             if had is None or had[0] != value or had[2].partition != partition:
                 of = RecordKey.decode(key)
-                had = value, of, StoredRecord(decode_heads(of.topic, value), partition)
+                heads = decode_heads(of.topic, value)
+                had = value, of, StoredRecord(heads, partition, decode_targets(value))
             self._known[key] = had
         return LedgerRecords({of: record for _, of, record in self._known.values()})
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any
 
-from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.kafka.java_transactions import JavaTransactions
+from eo_listener.client_config.identities import LEDGER_TOPIC, sink_key, sink_transactional_id
+from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
 from eo_listener.kafka.logs import Logs
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.dead_letter_limit import SHARE, DeadLetterLimit, Refusals
-from eo_listener.sinks.kafka import ledger
 from eo_listener.sinks.kafka.arguments import (
     require_method,
     require_names,
@@ -23,14 +22,10 @@ from eo_listener.sinks.kafka.arguments import (
 )
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.dead_letters import DeadLetters
-from eo_listener.sinks.kafka.driver_writer import DriverWriter
 from eo_listener.sinks.kafka.errors import Explanation
-from eo_listener.sinks.kafka.executor_writer import ExecutorWriter, joining
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
+from eo_listener.sinks.kafka.method_choice import MethodChoice, WriteMethod
 from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction
-from eo_listener.sinks.kafka.write_methods import RowWriter
-
-_TRANSACTION: Final = 600.0
 
 
 class KafkaSink:
@@ -45,9 +40,11 @@ class KafkaSink:
     ledger is in the topic `ledger_topic`, which is made when absent, unless `create` is False.
 
     `write_method="driver"` brings rows through the driver; with "executors" tasks send them, by
-    Spark's own kafka-clients, and there are no dead letters. Time-outs are in seconds: `timeout`
-    for each question to Kafka, `transaction_timeout` for a batch's transaction, while which is open
-    its rows are computed and sent. Raises SettingsError.
+    Spark's own kafka-clients, a `kafka.partitioner.class` of Java can choose partitions, and there
+    are no dead letters. Where these kafka-clients lack what it takes, rows go through the driver,
+    which is logged. Time-outs are in seconds: `timeout` for each question to Kafka,
+    `transaction_timeout` for a batch's transaction, while which is open its rows are computed and
+    sent. Raises SettingsError, also for a cluster that only Java's client can log in to.
     """
 
     per_partition = False
@@ -61,11 +58,11 @@ class KafkaSink:
         group: str | None = None,
         dead_letters: str | None = None,
         max_dead_letters: float = SHARE,
-        ledger_topic: str = ledger.TOPIC,
+        ledger_topic: str = LEDGER_TOPIC,
         create: bool = True,
-        write_method: Literal["driver", "executors"] = "driver",
+        write_method: WriteMethod = "driver",
         timeout: float = 30.0,
-        transaction_timeout: float = _TRANSACTION,
+        transaction_timeout: float = TRANSACTION_TIMEOUT,
     ) -> None:
         self._topics = topics_of(topic, dead_letters, ledger_topic)
         require_options(options, self._topics)
@@ -74,15 +71,16 @@ class KafkaSink:
         self._access = ConnectionSettings.of(
             options, timeout=timeout, transaction_timeout=transaction_timeout
         )
-        self._name = name or ",".join(sorted(self._topics))
+        self._name = name or sink_key(self._topics)
         self._group = group
         self._dead_letters = dead_letters
         self._limit = DeadLetterLimit(max_dead_letters)
         self._ledger_topic = ledger_topic
         self._create = create
-        self._write_method = write_method
+        self._choice = MethodChoice(
+            write_method, self._access, label=self.label, one_topic=len(self._topics) == 1
+        )
         self._opened: tuple[int, LedgerTopic, Logs] | None = None
-        self._joined: JavaTransactions | None = None
 
     def __repr__(self) -> str:
         return f"<KafkaSink {self.label}>"
@@ -115,10 +113,11 @@ class KafkaSink:
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` and `entry` in one transaction."""
-        explain = self._explanation(entry.query)
+        sources = () if self._group is None else sorted({tp.topic for tp in entry.moves})
+        explain = self._explanation(entry.query, sources)
         try:
             heads, logs = self._connected()
-            writer = self._writer(frame, plan)
+            writer = self._choice.writer(frame, plan)
         except KafkaError as error:
             raise explain.translated(error) from error
         transaction = BatchTransaction(
@@ -148,31 +147,20 @@ class KafkaSink:
             _, heads, logs = self._opened
             heads.close()
             logs.close()
-        if self._joined is not None:
-            self._joined.close()
-            self._joined = None
+        self._choice.close()
         self._opened = None  # a fork leaves its parent's connections alone
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None, "_joined": None}
-
-    def _writer(self, frame: Any, plan: PlannedBatch) -> RowWriter:
-        one_topic = len(self._topics) == 1
-        if self._write_method == "driver":
-            return DriverWriter(frame, plan, one_topic=one_topic)
-        if self._joined is None:
-            self._joined = joining(frame, self._access.java)
-        return ExecutorWriter(
-            frame, self._joined, one_topic=one_topic, timeout=self._access.timeout
-        )
+        return {**self.__dict__, "_opened": None}
 
     def _connected(self) -> tuple[LedgerTopic, Logs]:
         if self._opened is None or self._opened[0] != os.getpid():
+            self._access.refuse_delegation_tokens()
             heads = LedgerTopic(self._access, self._ledger_topic, self.key, create=self._create)
             self._opened = os.getpid(), heads, Logs(self._access.properties())
         return self._opened[1], self._opened[2]
 
-    def _explanation(self, query: str) -> Explanation:
+    def _explanation(self, query: str, sources: Sequence[str] = ()) -> Explanation:
         letters = () if self._dead_letters is None else (self._dead_letters,)
         return Explanation(
             label=self.label,
@@ -183,4 +171,5 @@ class KafkaSink:
             ledger=self._ledger_topic,
             group=self._group,
             transaction_timeout=self._access.transaction_timeout,
+            sources=tuple(sources),
         )

@@ -17,6 +17,7 @@ from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.sinks.kafka import ledger
 from eo_listener.sinks.kafka.batch_transaction import (
+    ONGOING,
     OpenTransaction,
     ProducerEpoch,
     TaskReport,
@@ -58,6 +59,7 @@ class BatchTransaction:
     entry: Entry
     _producer: BatchProducer | None = None
     _begun: BegunTransaction | None = None
+    _found: Targets = field(default_factory=lambda: Targets(topics={}))
     _before: Mapping[TopicPartition, Head] = field(default_factory=dict)
     _records: Sequence[TaskReport] = ()
     _committing: bool = False
@@ -104,7 +106,10 @@ class BatchTransaction:
 
     def write_rows(self, producer: ProducerEpoch) -> Sequence[TaskReport]:
         """Begin, and have the rows sent."""
-        targets = self._targets()
+        self._found = self._topics()
+        targets = self._found.of_rows(self.target.topics)
+        known = self.heads.records.targets(self.target.sink, self.entry.query)
+        targets.refuse_recreated(known, self.entry, label=self.target.explain.label)
         self._refuse_other_cluster()
         own = self._own()
         own.begin()
@@ -123,8 +128,9 @@ class BatchTransaction:
     def write_ledger(self, entry: Entry) -> Collection[TopicPartition]:
         """Send the heads, and the offsets of the group."""
         own, sink = self._own(), self.target.sink
+        ids = {} if self._begun is None else self._begun.targets.ids
         partition = self.heads.records.partition(sink, entry.query, self.heads.partitions)
-        records = list(ledger.records_of(sink, entry, self._before))
+        records = list(ledger.records_of(sink, entry, self._before, ids))
         for record in records:
             own.send(self.heads.name, record.value, key=record.key, partition=partition)
         own.flush(self.target.access.timeout)
@@ -135,12 +141,15 @@ class BatchTransaction:
         return {TopicPartition(self.heads.name, partition)}
 
     def describe(self) -> OpenTransaction | None:
-        """Ask for the transaction, and for the topics that its rows went to."""
+        """Ask for the transaction, and for the topics that its records went to."""
         begun = self._begun
         if begun is None:
             return None
-        begun.targets.refuse_changed(self._targets(), label=self.target.explain.label)
-        return self.writer.describe(begun)
+        self._found.refuse_changed(self._topics(), label=self.target.explain.label)
+        found = self.writer.describe(begun)
+        if found is not None and found.state != ONGOING and self._own().outlived:
+            raise self.target.explain.outlived()
+        return found
 
     def commit(self) -> None:
         """Commit."""
@@ -202,17 +211,17 @@ class BatchTransaction:
             raise explain.unknown(error) from unread
         return all(heads.get(tp) == entry.head(tp) for tp in entry.moves)
 
-    def _targets(self) -> Targets:
+    def _topics(self) -> Targets:
+        """All topics that records of a batch go to, as they are now."""
         wanted = [*self.target.topics]
         if self.dead_letters.topic is not None:
             wanted.append(self.dead_letters.topic)
-        found = self.logs.topics(wanted, self._deadline())
+        found = self.logs.topics([*wanted, self.heads.name], self._deadline())
         topics = {
             name: Target(id=one.id, partitions=len(one.partitions)) for name, one in found.items()
         }
         label, servers = self.target.explain.label, self.target.explain.servers
-        Targets.of(topics, wanted, label=label, servers=servers)
-        return Targets.of(topics, self.target.topics, label=label, servers=servers)
+        return Targets.of(topics, wanted, label=label, servers=servers)
 
     def _refuse_other_cluster(self) -> None:
         """Offsets of another cluster's topics mean nothing in a group of this one."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection
 from typing import Any, Final
 
+from eo_listener.client_config.producer_options import Partitioner
 from eo_listener.model.errors import JvmError
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import SHIM_ROOT, class_of
@@ -21,18 +22,21 @@ def write_rows(
     tasks: int,
     columns: Collection[str],
     mark: str | None,
+    partitioner: Partitioner | None = None,
 ) -> None:
     """Write the rows of `frame`, a classic DataFrame, as was prepared in the shim for `batch`.
 
     `topics` are pairs of a topic and its number of partitions, `columns` which of a record's
-    columns are used, `mark` the column that is not null in rows that are not to be sent. Raises
-    JvmError, and what Spark raises.
+    columns are used, `mark` the column that is not null in rows that are not to be sent;
+    `partitioner` is asked for rows that name no partition, instead of Kafka's own. Raises JvmError,
+    and what Spark raises.
     """
     argument = {
         "topics": list(topics),
         "tasks": tasks,
         "columns": dict.fromkeys(columns, True),
         **({} if mark is None else {"mark": mark}),
+        **({} if partitioner is None else partitioner.argument()),
     }
     session = frame.sparkSession
     with asking("arrange the rows of a batch"):

@@ -50,7 +50,7 @@ def stored(*written: LedgerRecord, partition: int = 3) -> dict[bytes, tuple[byte
 def test_heads_come_back(topic: str, by_number: dict[int, Head]) -> None:
     """Heads with any values are decoded as they were encoded."""
     wanted = {TopicPartition(topic, number): head for number, head in by_number.items()}
-    assert decode_heads(topic, encode_heads(wanted)) == wanted
+    assert decode_heads(topic, encode_heads(wanted, {})) == wanted
 
 
 @given(st.text(), st.text(), st.text(), st.integers(0, FAR))
@@ -65,7 +65,7 @@ def test_ten_thousand_partitions_fit() -> None:
     """Their heads are 20 records, each far below a megabyte, even if each was moved by another."""
     ranges = {TopicPartition("flights", at): OffsetRange(FAR, FAR + 1) for at in range(10_000)}
     entry = entry_of({}, ranges, batch_id=FAR, run_id="0" * 36)
-    records = list(records_of("delays", entry, {}))
+    records = list(records_of("delays", entry, {}, {}))
     assert len(records) == 20
     assert max(len(record.value) for record in records) < 30_000
     others = {
@@ -78,18 +78,18 @@ def test_ten_thousand_partitions_fit() -> None:
         )
         for at in range(PER_RECORD)
     }
-    assert len(encode_heads(others)) < MEGABYTE / 5
+    assert len(encode_heads(others, {})) < MEGABYTE / 5
 
 
 def test_a_head_stays_in_its_record() -> None:
     """A record that is written again has the heads that the batch does not move."""
     first = entry_of({}, {TopicPartition("t", at): OffsetRange(0, 1) for at in range(1200)})
-    there = Decoder().decode(stored(*records_of("s", first, {}))).heads("s", QUERY)
+    there = Decoder().decode(stored(*records_of("s", first, {}, {}))).heads("s", QUERY)
     assert there == heads_of(first)
     second = entry_of(there, {TopicPartition("t", 501): OffsetRange(1, 9)}, batch_id=1)
-    (only,) = records_of("s", second, there)
+    (only,) = records_of("s", second, there, {})
     assert RecordKey.decode(only.key).first == PER_RECORD
-    whole = stored(*records_of("s", first, {})) | stored(only)
+    whole = stored(*records_of("s", first, {}, {})) | stored(only)
     assert Decoder().decode(whole).heads("s", QUERY) == {**there, **heads_of(second)}
 
 
@@ -100,7 +100,7 @@ def test_queries_and_sinks_have_records_of_their_own() -> None:
     for sink in HOSTILE:
         for query in HOSTILE:
             entry = entry_of({}, ranges, query=query, run_id=sink + query)
-            (record,) = records_of(sink, entry, {})
+            (record,) = records_of(sink, entry, {}, {})
             written[sink, query] = entry, record
     records = Decoder().decode(stored(*(record for _, record in written.values())))
     for (sink, query), (entry, record) in written.items():
@@ -113,12 +113,12 @@ def test_what_a_query_id_has_moved() -> None:
     """Exactly the heads that a query id has moved last are found, by sink and query."""
     tps = TopicPartition("t", 0), TopicPartition("t", 1)
     first = entry_of({}, {tp: OffsetRange(0, 1) for tp in tps})
-    (record,) = records_of("s", first, {})
+    (record,) = records_of("s", first, {}, {})
     taken: Entry = entry_of(heads_of(first), {tps[0]: OffsetRange(1, 2)})
     taken = Entry(
         query=taken.query, query_id='other "one"', run_id="r", batch_id=1, moves=taken.moves
     )
-    (after,) = records_of("s", taken, heads_of(first))
+    (after,) = records_of("s", taken, heads_of(first), {})
     found = Decoder().decode(stored(record) | stored(after))
     assert found.moved_by("query-1") == {("s", QUERY): {tps[1]: first.head(tps[1])}}
     assert found.moved_by('other "one"') == {("s", QUERY): {tps[0]: taken.head(tps[0])}}
@@ -127,13 +127,23 @@ def test_what_a_query_id_has_moved() -> None:
     assert not concerns_mover("query-1")(record.key, None)
 
 
+def test_targets_are_those_of_the_sink_and_query() -> None:
+    """The topics that hold what its heads say are applied."""
+    entry = entry_of({}, {TopicPartition("t", 0): OffsetRange(0, 1)})
+    mine = records_of("s", entry, {}, {"delays": "A", "rest": "B"})
+    other = records_of("s2", entry, {}, {"delays": "C"})
+    records = Decoder().decode(stored(*mine, *other))
+    assert records.targets("s", QUERY) == {"delays": "A", "rest": "B"}
+    assert records.targets("s", "other") == {}
+
+
 def test_records_stay_in_the_partition_where_they_are() -> None:
     """More partitions of the ledger's topic do not lead to a second set of records."""
     entry = entry_of({}, {TopicPartition("t", 0): OffsetRange(0, 1)})
     none = Decoder().decode({})
     places = {none.partition("s", str(number), 16) for number in range(200)}
     assert places == set(range(16))
-    records = Decoder().decode(stored(*records_of("s", entry, {}), partition=11))
+    records = Decoder().decode(stored(*records_of("s", entry, {}, {}), partition=11))
     assert records.partition("s", QUERY, 16) == records.partition("s", QUERY, 64) == 11
 
 
@@ -149,9 +159,9 @@ def test_only_what_is_new_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ours, decode)
     first, second = (entry_of({}, {TopicPartition(t, 0): OffsetRange(0, 1)}) for t in "ab")
     decoder = Decoder()
-    values = stored(*records_of("s", first, {}))
+    values = stored(*records_of("s", first, {}, {}))
     decoder.decode(values)
-    found = decoder.decode(values | stored(*records_of("s", second, {})))
+    found = decoder.decode(values | stored(*records_of("s", second, {}, {})))
     assert decoded == ["a", "b"]
     assert found.heads("s", QUERY) == {**heads_of(first), **heads_of(second)}
     decoder.decode({})
@@ -170,6 +180,8 @@ def test_only_what_is_new_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
         b'{"v":1,"moved":[],"heads":[[0,0,1,0]]}',
         b'{"v":1,"moved":[["q","r",0]],"heads":[[0,0,1,0]]}',
         b'{"v":1,"moved":[["q","r",0,null]],"heads":[[0,0,1]]}',
+        b'{"v":1,"moved":[],"heads":[]}',
+        b'{"v":1,"moved":[],"heads":[],"targets":[]}',
     ],
 )
 def test_what_no_ledger_has_written(value: bytes) -> None:
@@ -208,7 +220,7 @@ def test_transactional_ids_differ() -> None:
 def test_a_record_is_plain_json() -> None:
     """People read it with any consumer."""
     entry = entry_of({}, {TopicPartition("t", 7): OffsetRange(5, 8)})
-    (record,) = records_of("delays", entry, {})
+    (record,) = records_of("delays", entry, {}, {"delays": "A"})
     assert json.loads(record.key) == {
         "v": 1,
         "sink": "delays",
@@ -220,4 +232,5 @@ def test_a_record_is_plain_json() -> None:
         "v": 1,
         "moved": [["query-1", "run-1", 0, "tv9Lg1mUQ5mX5yWk4vcVXA"]],
         "heads": [[7, 5, 8, 0]],
+        "targets": {"delays": "A"},
     }

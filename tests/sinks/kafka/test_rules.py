@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pickle
 import shlex
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from eo_listener.model.errors import (
     EoListenerError,
@@ -17,8 +19,9 @@ from eo_listener.model.errors import (
     SinkError,
     SinkLockedError,
 )
-from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.sinks.kafka import KafkaSink, connection
 from eo_listener.sinks.kafka.errors import Explanation
+from eo_listener.spark.session import delegation_tokens
 
 SERVERS = {"kafka.bootstrap.servers": "host:9092"}
 SECRET = "planted-secret"  # noqa: S105  # to be looked for where it may not be
@@ -32,6 +35,7 @@ EXPLAIN = Explanation(
     ledger="eo-ledger",
     group="flights-group",
     transaction_timeout=600,
+    sources=("flights",),
 )
 
 
@@ -60,6 +64,7 @@ def test_a_sink_has_a_key_and_a_label() -> None:
         (SERVERS, "t", {"transaction_timeout": float("nan")}, "transaction_timeout must be"),
         (SERVERS, "t", {"max_dead_letters": -1}, "max_dead_letters"),
         ({**SERVERS, "kafka.acks": "1"}, "t", {}, r"kafka\.acks"),
+        ({**SERVERS, "kafka.partitioner.class": "P"}, "t", {}, r"kafka\.partitioner\.class"),
         ("host:9092", "t", {}, "are a str, and must be a dict"),
         ({**SERVERS, "security.protocol": "SSL"}, "t", {}, r"Write 'kafka\.security\.protocol'"),
         ({**SERVERS, "topic": "u"}, "t", {}, "option 'topic' is not the topic of the sink"),
@@ -101,16 +106,97 @@ def test_secrets_are_not_shown() -> None:
     assert SECRET not in str(caught.value) + repr(caught.value)
 
 
-def test_what_only_java_can_log_in_to() -> None:
-    """A cluster that only Java's client can log in to is refused with the reason."""
+JAAS = "kafka.sasl.jaas.config"
+KERBEROS = 'com.sun.security.auth.module.Krb5LoginModule required useKeyTab="true" keyTab="/k"'
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            {
+                "kafka.sasl.mechanism": "AWS_MSK_IAM",
+                JAAS: "software.amazon.msk.auth.iam.IAMLoginModule required;",
+            },
+            r"does not know this kafka\.sasl\.mechanism",
+        ),
+        (
+            {"kafka.sasl.kerberos.service.name": "kafka", JAAS: f'{KERBEROS} principal="al@X";'},
+            "built without Kerberos",
+        ),
+        ({}, "set for the JVM as a whole"),
+        (
+            {"kafka.sasl.mechanism": "PLAIN", JAAS: "com.example.Login required a=b;"},
+            "login module .* is not Kafka's own",
+        ),
+        (
+            {
+                "kafka.sasl.mechanism": "SCRAM-SHA-256",
+                JAAS: "org.apache.kafka.common.security.scram.ScramLoginModule required "
+                f'username="t" password="{SECRET}" tokenauth="true";',
+            },
+            "delegation token",
+        ),
+        (
+            {
+                "kafka.security.protocol": "SSL",
+                "kafka.ssl.truststore.location": "/trust",
+                "kafka.ssl.truststore.type": "BCFKS",
+            },
+            r"does not know this kafka\.ssl\.truststore\.type",
+        ),
+        ({"kafka.config.providers": "vault"}, "classes of Java that put values in"),
+    ],
+)
+@pytest.mark.parametrize("write_method", ["driver", "executors"])
+def test_what_only_java_can_log_in_to(
+    options: dict[str, str], why: str, write_method: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster that only Java's client can log in to is refused at once, with the reason."""
+    monkeypatch.setattr(connection, "has_gssapi", lambda: False)
+    given = {**SERVERS, "kafka.security.protocol": "SASL_SSL", **options}
+    with pytest.raises(SettingsError, match=why) as caught:
+        KafkaSink(given, "delays", write_method=write_method)
+    assert "cannot log in to the cluster at host:9092" in str(caught.value)
+    assert "listener of the brokers that librdkafka can log in to" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_cluster_that_spark_has_tokens_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sink is refused before Kafka is asked, unless the options name a login themselves."""
+    token = {"spark.kafka.clusters.a.auth.bootstrap.servers": "broker:9092"}
+    elsewhere = {**token, "spark.kafka.clusters.a.target.bootstrap.servers.regex": "broker:.*"}
+    settings: dict[str, str] = {}
+    conf = SimpleNamespace(getAll=lambda: [*settings.items()])
+    context = SimpleNamespace(getConf=lambda: conf)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+    assert not delegation_tokens.are_configured("host:9092")
+    settings.update(elsewhere)
+    assert not delegation_tokens.are_configured("host:9092")
+    assert delegation_tokens.are_configured("host:9092, broker:1")
+    settings.clear()
+    settings.update(token)
+    with pytest.raises(SettingsError, match="Spark has delegation tokens for this cluster"):
+        KafkaSink(SERVERS, "delays").applied("flights")
+    named = KafkaSink({**SERVERS, "kafka.security.protocol": "PLAINTEXT"}, "delays")
+    named._access.refuse_delegation_tokens()
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    assert not delegation_tokens.are_configured("host:9092")
+
+
+def test_a_key_store_that_cannot_be_read() -> None:
+    """Without a JVM to read it, the sink fails at once, and the error says what to give instead."""
     options = {
         **SERVERS,
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.sasl.mechanism": "AWS_MSK_IAM",
-        "kafka.sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.truststore.location": "/nowhere/trust.jks",
+        "kafka.ssl.truststore.password": SECRET,
     }
-    with pytest.raises(SettingsError, match="cannot be written to from Python"):
-        KafkaSink(options, "delays")
+    with pytest.raises(SinkError, match=r"/nowhere/trust\.jks could not be read") as caught:
+        KafkaSink(options, "delays").applied("flights")
+    assert type(caught.value) is SinkError
+    assert "kafka.ssl.keystore.type=PEM" in str(caught.value)
+    assert SECRET not in str(caught.value)
 
 
 def test_a_sink_travels() -> None:
@@ -138,6 +224,8 @@ def error(code: str) -> KafkaError:
         ("INVALID_TRANSACTION_TIMEOUT", SettingsError, "transaction_timeout=600"),
         ("MSG_SIZE_TOO_LARGE", SettingsError, "max.message.bytes of delays, dead"),
         ("TOPIC_AUTHORIZATION_FAILED", SinkError, "--operation Write --topic delays"),
+        ("TOPIC_AUTHORIZATION_FAILED", SinkError, "--operation Read --topic flights"),
+        ("INVALID_RECORD", SettingsError, "a row has no key"),
         ("GROUP_AUTHORIZATION_FAILED", SinkError, "--operation Read --group flights-group"),
         (
             "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",

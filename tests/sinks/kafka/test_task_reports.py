@@ -11,7 +11,7 @@ from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows
 from eo_listener.model.errors import JvmError, KafkaError, SettingsError, SinkError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
-from eo_listener.sinks.kafka.executor_writer import joining, task_reports
+from eo_listener.sinks.kafka.executor_writer import joining, missing_members, task_reports
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 TP = TopicPartition("t", 0)
@@ -67,7 +67,7 @@ def test_a_session_without_the_shim_is_refused(monkeypatch: pytest.MonkeyPatch) 
     context = SimpleNamespace(getConf=dict)
     frame = SimpleNamespace(_jdf=object(), sparkSession=SimpleNamespace(sparkContext=context))
     with pytest.raises(SettingsError, match=r"executors.*no shim.*Give Spark the jar; or: Use"):
-        joining(frame, {})
+        missing_members(joining(frame, {}))
 
 
 def test_spark_connect_is_refused() -> None:

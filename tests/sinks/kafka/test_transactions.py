@@ -15,15 +15,15 @@ from eo_listener.model.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
     PoisonRowError,
-    RetriableSinkError,
     SettingsError,
     SinkError,
     SinkLockedError,
 )
 from eo_listener.model.ledger import Applied
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka import KafkaSink, ledger
+from eo_listener.sinks.kafka import ledger
 from eo_listener.sinks.kafka.batch_transaction import TaskReport
+from eo_listener.sinks.kafka.method_choice import MethodChoice
 from eo_listener.sinks.kafka.transaction import BatchTransaction
 from eo_listener.sinks.kafka.write_methods import BegunTransaction
 from eo_listener.testing.faults import Killed, broken_off, hooked
@@ -139,7 +139,7 @@ def test_no_reader_waits_for_a_try_that_has_failed(
     """Its transaction is ended at once, whoever may send in it, and not by its time-out."""
     sink = place.sink()
     write(sink)
-    monkeypatch.setattr(KafkaSink, "_writer", lambda self, frame, plan: Joined(place.target))
+    monkeypatch.setattr(MethodChoice, "writer", lambda self, frame, plan: Joined(place.target))
     with pytest.raises(PoisonRowError):
         write(sink, 1)
     assert is_settled(place.servers, place.target)
@@ -229,73 +229,6 @@ def test_a_foreign_record_in_the_ledger(place: Place) -> None:
     producer.flush(10)
     with pytest.raises(SinkError, match="something else than a ledger"):
         sink.applied(QUERY)
-
-
-def test_a_topic_that_is_missing(place: Place) -> None:
-    """A missing target topic is refused at once, and not created."""
-    sink = place.sink("nosuch")
-    with pytest.raises(SettingsError, match="no topic nosuch"):
-        write(sink)
-    assert sink.applied(QUERY) == {}
-
-
-@pytest.mark.parametrize("change", ["recreated", "widened"])
-def test_a_topic_that_changes_in_the_middle(place: Place, change: str) -> None:
-    """The batch is not committed: records went to a topic, or partitions, of another layout."""
-    sink = place.sink()
-    entry = batch(sink.applied(QUERY))
-
-    def alter(name: str) -> None:
-        if name == "sink.rows-written" and change == "widened":
-            place.topics.widen(place.target, 5)
-        elif name == "sink.rows-written":
-            place.topics.delete(place.target)
-            place.topics.create_as(place.target, 2)
-
-    with (
-        hooked(alter),
-        pytest.raises(RetriableSinkError, match="while the batch was being written"),
-    ):
-        put(sink, entry, table("a"))
-    put(sink, entry, table("again"))
-    assert place.values() == ["again"]
-
-
-def test_a_record_that_is_too_large(place: Place) -> None:
-    """The client refuses it alone, the broker the whole batch; both name what is to be set."""
-    rows = table("x" * 1_100_000, "b")
-    with pytest.raises(PoisonRowError, match=r"kafka\.max\.request\.size"):
-        write(place.sink(), rows=rows)
-    sink = place.sink(options={"kafka.max.request.size": "3000000"})
-    with pytest.raises(SettingsError, match=r"max\.message\.bytes"):
-        write(sink, rows=rows)
-    assert (place.values(), sink.applied(QUERY)) == ([], {})
-    write(sink)
-    assert place.values() == ["row 0"]
-
-
-def test_a_transaction_timeout_that_brokers_refuse(place: Place) -> None:
-    """The error names the argument and the brokers' setting."""
-    with pytest.raises(SettingsError, match="transaction_timeout=100000") as caught:
-        write(place.sink(transaction_timeout=100_000))
-    assert "transaction.max.timeout.ms" in str(caught.value)
-
-
-def test_a_transaction_that_was_outlived(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka answers as if a successor had come; what is named is the time-out."""
-    sink = place.sink(transaction_timeout=20)
-    entry = batch(sink.applied(QUERY))
-
-    def overtake(name: str) -> None:
-        if name == "sink.ledger-moved":
-            settings = {"bootstrap.servers": place.servers, "log_level": 0}
-            transactional_id = f"eo-listener/{place.target}/{QUERY}"
-            Producer({**settings, "transactional.id": transactional_id}).init_transactions(30)
-            monkeypatch.setattr(batch_producer.BatchProducer, "outlived", True)
-
-    with hooked(overtake), pytest.raises(SinkError, match="longer than transaction_timeout=20 s"):
-        put(sink, entry, table("a"))
-    assert (place.values(), sink.applied(QUERY)) == ([], {})
 
 
 def test_dead_letters(place: Place) -> None:

@@ -105,7 +105,7 @@ def test_a_missing_topic_is_refused() -> None:
     with pytest.raises(SettingsError, match="no topic gone") as caught:
         Targets.of(ONE.topics, ["delays", "gone"], label="sink", servers="host:1")
     assert "--create --topic gone" in str(caught.value)
-    assert Targets.of(TWO.topics, ["rest"], label="sink", servers="host:1").only == "rest"
+    assert TWO.of_rows(["rest"]).only == "rest"
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,12 @@ def test_a_missing_topic_is_refused() -> None:
     [
         (Target(id="C", partitions=3), "was deleted and created again"),
         (Target(id="A", partitions=4), "has 4 partitions now and had 3"),
+        (None, "was deleted while"),
     ],
 )
-def test_a_topic_that_has_changed(now: Target, says: str) -> None:
+def test_a_topic_that_has_changed(now: Target | None, says: str) -> None:
     """A topic that was changed during a batch has the batch repeated."""
     ONE.refuse_changed(ONE, label="sink")
+    changed = Targets(topics={} if now is None else {"delays": now})
     with pytest.raises(RetriableSinkError, match=says):
-        ONE.refuse_changed(Targets(topics={"delays": now}), label="sink")
+        ONE.refuse_changed(changed, label="sink")

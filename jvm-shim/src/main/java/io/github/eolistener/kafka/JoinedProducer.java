@@ -12,6 +12,7 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.errors.InterruptException;
+import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -25,6 +26,7 @@ public final class JoinedProducer implements AutoCloseable {
   private final KafkaProducer<byte[], byte[]> producer;
   private final AtomicReference<Exception> failure = new AtomicReference<>();
   private final Map<TopicPartition, Long> sent = new HashMap<>();
+  private boolean hasTooLarge;
 
   /** Opens it; the name is that of the client, and must be another one for each. */
   public JoinedProducer(JoinedTransaction transaction, String name) {
@@ -50,22 +52,33 @@ public final class JoinedProducer implements AutoCloseable {
     return described(thrown);
   }
 
-  /** Whether nothing has failed yet. */
+  /** Whether nothing has failed yet, and no record was too large. */
   public boolean sends() {
-    return failure.get() == null;
+    return failure.get() == null && !hasTooLarge;
+  }
+
+  /** Whether the last record was larger than this client sends; what a broker refuses is a failure. */
+  public boolean hasTooLarge() {
+    return hasTooLarge;
   }
 
   /** Sends a record, sooner or later; the headers may be null. */
   public void send(TopicPartition target, byte[] key, byte[] value, RecordHeaders headers) {
+    Thread own = Thread.currentThread();
     try {
       producer.send(
           new ProducerRecord<>(target.topic(), target.partition(), key, value, headers),
           (written, error) -> {
-            if (error != null) {
+            // The client's own answer comes at once; that of a broker on the client's thread.
+            if (error instanceof RecordTooLargeException && Thread.currentThread() == own) {
+              hasTooLarge = true;
+            } else if (error != null) {
               failure.compareAndSet(null, error);
             }
           });
-      sent.merge(target, 1L, Long::sum);
+      if (!hasTooLarge) {
+        sent.merge(target, 1L, Long::sum);
+      }
     } catch (InterruptException killed) {
       throw killed;
     } catch (KafkaException refused) {

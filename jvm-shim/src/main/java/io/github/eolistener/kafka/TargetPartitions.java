@@ -13,7 +13,8 @@ import org.apache.kafka.common.utils.Utils;
  * The partitions of a sink's topics, numbered through, and which of them a row goes to.
  *
  * <p>As Kafka's default partitioner: where the row names a partition, that one; else by its key. A
- * row without a key goes by its place, so that the rows of a batch are spread evenly.
+ * row without a key goes by its place, so that the rows of a batch are spread evenly. What {@link
+ * UserPartitioner} chooses counts as named by the row.
  */
 public final class TargetPartitions implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -67,6 +68,14 @@ public final class TargetPartitions implements Serializable {
           : NO_SUCH_PARTITION;
     }
     return starts.get(index) + (key == null ? spread(place, count) : byKey(key, count));
+  }
+
+  /** The topic of a row that names this one; null where it is none of those here. */
+  String topic(String named) {
+    if (topics.size() == 1) {
+      return topics.get(0);
+    }
+    return topics.contains(named) ? named : null;
   }
 
   /** The partition of that number. */

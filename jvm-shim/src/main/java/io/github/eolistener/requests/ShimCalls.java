@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.github.eolistener.kafka.GroupCalls;
 import io.github.eolistener.kafka.TransactionCalls;
+import io.github.eolistener.kafka.UserPartitioner;
 import io.github.eolistener.protocol.CallArguments;
 import io.github.eolistener.protocol.ErrorClasses;
 import io.github.eolistener.protocol.RefusedException;
@@ -19,7 +20,9 @@ import java.util.Map;
  * groups.snapshot}, {@code groups.close}: consumer groups through Spark's own kafka-clients ({@link
  * GroupCalls}). {@code transactions.missing}, {@code transactions.describe}: what is known of
  * transactions ({@link TransactionCalls}). {@code rows.open}, {@code rows.reports}, {@code
- * rows.close}: a batch whose tasks write into one ({@link BatchWrites}). An answer is an object that begins with {@code "v":1}.
+ * rows.close}: a batch whose tasks write into one ({@link BatchWrites}). {@code rows.partitioner}:
+ * whether a partitioner can be used ({@link UserPartitioner}). An answer is an object that begins
+ * with {@code "v":1}.
  */
 public final class ShimCalls {
   private static final int FORMAT = 1;
@@ -67,6 +70,8 @@ public final class ShimCalls {
         return TransactionCalls.missing();
       case "transactions.describe":
         return TransactionCalls.describe(arguments);
+      case "rows.partitioner":
+        return UserPartitioner.check(arguments);
       case "rows.open":
         return BatchWrites.open(arguments);
       case "rows.reports":

@@ -5,6 +5,7 @@ import static org.apache.spark.sql.functions.expr;
 import static org.apache.spark.sql.functions.lit;
 
 import io.github.eolistener.kafka.TargetPartitions;
+import io.github.eolistener.kafka.UserPartitioner;
 import io.github.eolistener.protocol.CallArguments;
 import java.util.Arrays;
 import java.util.Set;
@@ -12,7 +13,8 @@ import java.util.TreeSet;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.api.java.UDF4;
+import org.apache.spark.sql.api.java.UDF5;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
@@ -41,6 +43,9 @@ public final class RowColumns {
 
   static final int MARKED = -5;
 
+  /** What a row is counted under that Kafka's client does not take for its size. */
+  static final int TOO_LARGE = -6;
+
   private static final String HEADERS_TYPE = "array<struct<key:string,value:binary>>";
   // By their names: a cast would take them by their order.
   private static final String NAMED_HEADERS =
@@ -56,7 +61,7 @@ public final class RowColumns {
   /**
    * {@code {"topics","tasks","columns":{column:true},"mark"}}: the targets, the number of tasks,
    * which of a record's columns the frame has, and, if it has one, the column that marks rows which
-   * are not to be sent.
+   * are not to be sent; and those of {@link UserPartitioner}.
    */
   public static Dataset<Row> arranged(Dataset<Row> frame, String argument) {
     CallArguments arguments = CallArguments.of(argument);
@@ -69,10 +74,15 @@ public final class RowColumns {
             .find("mark")
             .map(name -> col("`" + name + "`").isNotNull())
             .orElseGet(() -> lit(false));
+    UserPartitioner user = UserPartitioner.find(arguments).orElse(null);
+    UserDefinedFunction choice =
+        functions.udf(new Choice(targets, user), DataTypes.IntegerType);
+    if (user != null) {
+      choice = choice.asNondeterministic(); // else Spark may ask twice, and get two answers
+    }
+    Column value = user == null ? lit(null).cast("binary") : col(VALUE);
     Column target =
-        functions
-            .udf(new Choice(targets), DataTypes.IntegerType)
-            .apply(col("topic"), col(KEY), col("partition"), col(PLACE));
+        choice.apply(col("topic"), col(KEY), value, col("partition"), col(PLACE));
     return frame
         .select(
             column(given, "topic", "string"),
@@ -112,18 +122,25 @@ public final class RowColumns {
   }
 
   /** A class of its own: a lambda is not found by every class loader that executors have. */
-  private static final class Choice implements UDF4<String, byte[], Integer, Long, Integer> {
+  private static final class Choice
+      implements UDF5<String, byte[], byte[], Integer, Long, Integer> {
     private static final long serialVersionUID = 1L;
 
     private final TargetPartitions targets;
+    private final UserPartitioner user;
 
-    Choice(TargetPartitions targets) {
+    Choice(TargetPartitions targets, UserPartitioner user) {
       this.targets = targets;
+      this.user = user;
     }
 
     @Override
-    public Integer call(String topic, byte[] key, Integer partition, Long place) {
-      return targets.choose(topic, key, partition, place);
+    public Integer call(String topic, byte[] key, byte[] value, Integer partition, Long place) {
+      Integer named = partition;
+      if (named == null && user != null) {
+        named = user.choose(targets, topic, key, value);
+      }
+      return targets.choose(topic, key, named, place);
     }
   }
 

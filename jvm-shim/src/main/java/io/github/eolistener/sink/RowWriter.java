@@ -53,13 +53,16 @@ final class RowWriter implements DataWriter<InternalRow> {
           row.isNullAt(RowColumns.AT_KEY) ? null : row.getBinary(RowColumns.AT_KEY),
           row.isNullAt(RowColumns.AT_VALUE) ? null : row.getBinary(RowColumns.AT_VALUE),
           row.isNullAt(RowColumns.AT_HEADERS) ? null : headers(row.getArray(RowColumns.AT_HEADERS)));
+      if (producer.hasTooLarge()) {
+        refused.merge(RowColumns.TOO_LARGE, 1L, Long::sum); // and it sends no other
+      }
     }
   }
 
   @Override
   public WriterCommitMessage commit() {
     Map<TopicPartition, Long> sent = Map.of();
-    if (producer != null) {
+    if (producer != null && !producer.hasTooLarge()) {
       FaultPoint.reached("sink.rows-sent");
       producer.flush();
       FaultPoint.reached("sink.rows-flushed");

@@ -1,0 +1,104 @@
+"""How the rows of each batch go: by the executors where that is wanted, else through the driver."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Literal
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.sinks.kafka.driver_writer import DriverWriter
+from eo_listener.sinks.kafka.executor_writer import ExecutorWriter, joining, missing_members
+
+if TYPE_CHECKING:
+    from eo_listener.kafka.java_transactions import JavaTransactions
+    from eo_listener.model.planned_batch import PlannedBatch
+    from eo_listener.sinks.kafka.connection import ConnectionSettings
+    from eo_listener.sinks.kafka.write_methods import RowWriter
+
+WriteMethod = Literal["driver", "executors"]
+
+logger = logging.getLogger("eo_listener")
+
+
+class MethodChoice:
+    """For the batches of one sink. Raises SettingsError for options that a method cannot use."""
+
+    def __init__(
+        self, write_method: WriteMethod, access: ConnectionSettings, *, label: str, one_topic: bool
+    ) -> None:
+        self._by_executors = write_method == "executors"
+        self._access = access
+        if not self._by_executors:
+            self._refuse_partitioner(
+                'with write_method="driver"', instead='Use write_method="executors"'
+            )
+        self._label = label
+        self._one_topic = one_topic
+        self._joined: JavaTransactions | None = None
+
+    def writer(self, frame: Any, plan: PlannedBatch) -> RowWriter:
+        """Return what brings the rows of `frame` into a transaction; for one try.
+
+        Raises SettingsError, and KafkaError for an answer of the JVM that cannot be read.
+        """
+        joined = self._transactions(frame) if self._by_executors else None
+        if joined is None:
+            return DriverWriter(frame, plan, one_topic=self._one_topic)
+        return ExecutorWriter(
+            frame,
+            joined,
+            one_topic=self._one_topic,
+            timeout=self._access.timeout,
+            partitioner=self._access.partitioner,
+        )
+
+    def close(self) -> None:
+        """Let go of Java's connections."""
+        if self._joined is not None:
+            self._joined.close()
+            self._joined = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_joined": None}
+
+    def _transactions(self, frame: Any) -> JavaTransactions | None:
+        """What tasks join transactions by; None where this kafka-clients has no way to it."""
+        if self._joined is not None:
+            return self._joined
+        transactions = joining(frame, self._access.java)
+        missing = missing_members(transactions)
+        unusable = None if missing else self._unusable(transactions)
+        if unusable is not None:
+            raise SettingsError(
+                f"kafka.partitioner.class cannot be used: {unusable}",
+                cause="it must be a Partitioner of Kafka with a public constructor without "
+                "arguments, in a jar that Spark was given by spark.jars or --jars",
+                fix="Give Spark its jar; or leave the option out, and give rows a column partition",
+            )
+        if missing is None:
+            self._joined = transactions
+            return transactions
+        self._refuse_partitioner(
+            f"with the kafka-clients beside Spark's connector ({missing})",
+            instead="Use a connector whose kafka-clients fits",
+        )
+        self._by_executors = False
+        logger.warning(
+            "%s: rows go through the driver: the kafka-clients beside Spark's connector lack what "
+            "a task's producer joins a transaction by (%s)",
+            self._label,
+            missing,
+        )
+        return None
+
+    def _unusable(self, transactions: JavaTransactions) -> str | None:
+        partitioner = self._access.partitioner
+        return None if partitioner is None else transactions.unusable(partitioner)
+
+    def _refuse_partitioner(self, where: str, *, instead: str) -> None:
+        if self._access.partitioner is not None:
+            raise SettingsError(
+                f"kafka.partitioner.class cannot be used {where}",
+                cause="rows go through the driver, whose client knows no class of Java",
+                fix=f"{instead}; or leave the option out, and give rows a column partition",
+            )

@@ -1,0 +1,29 @@
+"""Whether Spark is configured to log in to a Kafka cluster by delegation tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyspark import SparkContext
+
+_CLUSTER: Final = re.compile(r"spark\.kafka\.clusters\.(.+)\.auth\.bootstrap\.servers")
+
+
+def are_configured(servers: str) -> bool:
+    """Whether Spark's own clients put a token in for one of these brokers.
+
+    As KafkaTokenUtil.findMatchingTokenClusterConfig matches them. False in a client of Spark
+    Connect, where the settings of the driver are not known.
+    """
+    context = SparkContext._active_spark_context  # noqa: SLF001  # getOrCreate would start one
+    if context is None:
+        return False
+    settings = dict(context.getConf().getAll())
+    targets = (
+        settings.get(f"spark.kafka.clusters.{found[1]}.target.bootstrap.servers.regex", ".*")
+        for found in map(_CLUSTER.fullmatch, settings)
+        if found is not None
+    )
+    each = [server.strip() for server in servers.split(",")]
+    return any(re.fullmatch(target, server) for target in targets for server in each)
