@@ -10,13 +10,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from eo_listener.cli import sink_options
 from eo_listener.cli.options import KafkaProperties, as_properties, console, print_json, seconds
+from eo_listener.client_config.identities import LEDGER_TOPIC
+from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
 from eo_listener.client_config.validation import require_name
 from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.group_stores import check
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.preflight import child_process
+from eo_listener.preflight.facts import SinkPlan
 from eo_listener.preflight.findings import CheckFinding, Level, problem, to_act_on
 from eo_listener.preflight.local_checks import judge_local
 from eo_listener.preflight.request import Request
@@ -50,6 +54,15 @@ def preflight(
         float, typer.Option(help="Seconds between two commits of all offsets.")
     ] = RECOMMIT_INTERVAL,
     properties: KafkaProperties = None,
+    sink_topics: sink_options.Topics = None,
+    sink_query: sink_options.Query = None,
+    sink_name: sink_options.Name = None,
+    sink_ledger_topic: sink_options.LedgerTopic = LEDGER_TOPIC,
+    sink_create: sink_options.Create = True,
+    sink_dead_letters: sink_options.DeadLetters = None,
+    sink_group: sink_options.Group = None,
+    sink_write_method: sink_options.Method = "driver",
+    sink_transaction_timeout: sink_options.Timeout = TRANSACTION_TIMEOUT,
     stdin: Annotated[bool, typer.Option("--stdin", hidden=True)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -58,7 +71,23 @@ def preflight(
     Changes nothing. Clocks are not compared: Kafka does not report its own.
     """
     recommit_interval = seconds("recommit-interval", recommit_interval, least=1.0)
-    request = _request(servers, groups, topics, mode, recommit_interval, properties)
+    sink = sink_options.sink_plan(
+        sink_topics,
+        query=sink_query,
+        name=sink_name,
+        ledger_topic=sink_ledger_topic,
+        create=sink_create,
+        dead_letters=sink_dead_letters,
+        group=sink_group,
+        write_method=sink_write_method,
+        transaction_timeout=sink_transaction_timeout,
+    )
+    request = _request(servers, groups, topics, mode, recommit_interval, properties, sink)
+    _report(request, as_json=as_json, stdin=stdin)
+
+
+def _report(request: Request | None, *, as_json: bool, stdin: bool) -> None:
+    """Check, print, and end with the exit code."""
     if stdin:  # the child of such a command, or of a driver, where Spark and Java are there anyhow
         answer = _check(Request.parse(sys.stdin.read()))
         findings, reached = list(answer.findings), answer.reached
@@ -85,9 +114,10 @@ def _request(
     mode: str,
     recommit_interval: float,
     properties: list[str] | None,
+    sink: SinkPlan | None,
 ) -> Request | None:
     if servers is None:
-        if groups or topics or properties:
+        if groups or topics or properties or sink:
             raise SettingsError(
                 "groups, topics and properties need a cluster, and none is named",
                 fix="Add -b HOST:PORT",
@@ -106,6 +136,7 @@ def _request(
         topics=tuple(topics or ()),
         mode=mode,
         recommit_interval=recommit_interval,
+        sink=sink,
     )
 
 

@@ -26,19 +26,29 @@ from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     AdminClient,
     ConfigResource,
+    NewTopic,
 )
 
 from eo_listener.client_config.validation import require_name
+from eo_listener.kafka.batch_producer import BatchProducer
 from eo_listener.kafka.client import TIMED_OUT, answer_of, open_admin
 from eo_listener.kafka.logs import NOTHING_HELD, Logs, metadata_of
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.model.offsets import Position, TopicPartition
-from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Member, TopicFacts
+from eo_listener.preflight.facts import (
+    LONGEST_MS,
+    ClusterFacts,
+    GroupFacts,
+    Member,
+    TopicFacts,
+    Tried,
+)
 
 _REACH = 6.0  # a little more than a connection may take to be made
 _REQUEST = 5.0
 _PAUSE = 0.2
+_NO_TIMEOUT = "INVALID_TRANSACTION_TIMEOUT"
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
 _UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 _CONSUMERS = frozenset({"", "consumer"})
@@ -61,6 +71,7 @@ class ClusterDescriber:
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float = 10.0) -> None:
+        self._properties = dict(properties)
         self._servers = properties.get("bootstrap.servers", "")
         self._timeout = timeout
         self._logs = Logs(properties)
@@ -76,12 +87,10 @@ class ClusterDescriber:
             raise KafkaError(
                 f"asking {self._servers} for its brokers failed", code=answer.name()
             ) from error
-        resource = ConfigResource(ConfigResource.Type.BROKER, str(brokers[0]))
         try:
-            entries = self._settled(lambda: self._admin.describe_configs([resource])[resource])
+            settings = self._settings(ConfigResource.Type.BROKER, str(brokers[0]))
         except KafkaError as error:
             return ClusterFacts(servers=self._servers, brokers=len(brokers), refused=error.code)
-        settings = {name: entry.value for name, entry in entries.items() if entry.value is not None}
         return ClusterFacts(servers=self._servers, brokers=len(brokers), settings=settings)
 
     def group(self, name: str) -> GroupFacts:
@@ -128,9 +137,55 @@ class ClusterDescriber:
         """These topics, with the ends of their logs where the client may see them."""
         return {name: self._topic(name) for name in sorted(names)}
 
+    def settings(self, topic: str) -> Mapping[str, str] | None:
+        """The settings of a topic; None where they cannot be read."""
+        try:
+            return self._settings(ConfigResource.Type.TOPIC, topic)
+        except KafkaError:
+            return None
+
+    def try_creating(self, topic: str) -> Tried:
+        """Ask whether the client may create this topic; the brokers only check the request."""
+        new = NewTopic(topic, 1)
+
+        def ask() -> Future[Any]:
+            futures = self._admin.create_topics([new], validate_only=True, request_timeout=_REQUEST)
+            return futures[topic]
+
+        try:
+            self._settled(ask)
+        except KafkaError as error:
+            return Tried(error=error.code)
+        return Tried()
+
+    def try_transactional_id(self, transactional_id: str) -> Tried:
+        """Ask whether the client may write with it, without taking it from whoever has it.
+
+        By a time-out that is more than any broker allows: a broker looks at the right, then at the
+        time-out, and then at the id (KafkaApis, TransactionCoordinator.handleInitProducerId). Not
+        where `transaction.max.timeout.ms` is the greatest number there is.
+        """
+        producer = BatchProducer(
+            self._properties, transactional_id, transaction_timeout=LONGEST_MS / 1000
+        )
+        try:
+            producer.take_over(self._timeout)
+        except KafkaError as error:
+            return Tried() if error.code == _NO_TIMEOUT else Tried(error=error.code)
+        finally:
+            producer.leave()
+        return Tried()
+
     def close(self) -> None:
         """Let go of the connections."""
         self._logs.close()
+
+    def _settings(self, kind: Any, name: str) -> dict[str, str]:
+        resource = ConfigResource(kind, name)
+        entries = self._settled(
+            lambda: self._admin.describe_configs([resource], request_timeout=_REQUEST)[resource]
+        )
+        return {key: entry.value for key, entry in entries.items() if entry.value is not None}
 
     def _describe(self, name: str) -> Future[Any]:
         futures = self._admin.describe_consumer_groups(
@@ -202,6 +257,7 @@ class ClusterDescriber:
             name=name,
             has_id=name in snapshot.topic_ids,
             operations=_names(described.authorized_operations),
+            replicas=min((len(one.replicas) for one in described.partitions), default=0),
             starts={tp.partition: start for tp, start in snapshot.starts.items()},
             ends={tp.partition: end for tp, end in snapshot.ends.items()},
         )

@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
+from eo_listener.client_config.identities import LEDGER_TOPIC
+from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
 from eo_listener.model.offsets import Position, TopicPartition
+
+LONGEST_MS: Final = 2**31 - 1 - 100
+"""The longest transaction that librdkafka can ask for: it adds 100 ms, in 32 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +68,16 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """One topic. `error` is Kafka's, also for one that does not exist."""
+    """One topic. `error` is Kafka's, also for one that does not exist.
+
+    `replicas` are those of the partition that has fewest.
+    """
 
     name: str
     error: str | None = None
     has_id: bool = False
     operations: frozenset[str] | None = None
+    replicas: int = 0
     starts: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     ends: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -84,3 +94,28 @@ class CheckPlan:
     protocol: str = "classic"
     principal: str | None = None
     running: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkPlan:
+    """What a KafkaSink is to do with the cluster; its arguments, by their names.
+
+    `key` is its name, and `query` that of the query, None where it was not said.
+    """
+
+    topics: tuple[str, ...]
+    key: str
+    query: str | None = None
+    ledger_topic: str = LEDGER_TOPIC
+    create: bool = True
+    dead_letters: str | None = None
+    group: str | None = None
+    write_method: str = "driver"
+    transaction_timeout: float = TRANSACTION_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """The outcome of a trial that changes nothing; `error` is None where Kafka allows it."""
+
+    error: str | None = None

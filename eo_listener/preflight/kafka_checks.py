@@ -36,7 +36,7 @@ def refused(
     resource: Collection[str],
 ) -> CheckFinding:
     """Say which right is missing on a `resource`, which is an option of kafka-acls and a name."""
-    words = [operation.title() for operation in operations]
+    words = [operation.title().replace("_", "") for operation in operations]
     return problem(
         about,
         f"{principal or 'this client'} may not {' and '.join(words)}",
@@ -44,7 +44,8 @@ def refused(
     )
 
 
-_UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PARTITION"})
+UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PARTITION"})
+"""Errors of a topic that does not exist."""
 # Commits need Read; where the logs start and end, which each commit is held against, Describe.
 _NEEDED = ("READ", "DESCRIBE")
 
@@ -56,7 +57,7 @@ def judge_topic(topic: TopicFacts, servers: str, plan: CheckPlan) -> Iterator[Ch
     if topic.error == "TOPIC_AUTHORIZATION_FAILED":
         yield refused(about, servers, plan.principal, _NEEDED, resource)
         return
-    if topic.error in _UNKNOWN:
+    if topic.error in UNKNOWN:
         yield problem(
             about,
             "it does not exist, or the client may not see it",
@@ -92,7 +93,7 @@ def judge_group(
 ) -> Iterator[CheckFinding]:
     """Say what is right and wrong with it; `topics` are those that it holds offsets of."""
     about = f"group {group.name}"
-    yield from _rights(about, group, servers, plan)
+    yield from judge_group_rights(about, group, servers, plan)
     if group.protocol is not None:
         yield problem(about, f"it is a {group.protocol} group, not a consumer group", _OWN_GROUP)
         return
@@ -120,7 +121,10 @@ def judge_group(
         yield _transactional_id(about, group.name, servers, plan)
 
 
-def _rights(about: str, group: GroupFacts, servers: str, plan: CheckPlan) -> Iterator[CheckFinding]:
+def judge_group_rights(
+    about: str, group: GroupFacts, servers: str, plan: CheckPlan
+) -> Iterator[CheckFinding]:
+    """Say whether the client may commit to it."""
     resource = ["--group", group.name]
     if _NO_RIGHT in (group.error, group.held_error):
         yield refused(about, servers, plan.principal, ["READ"], resource)

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.client_config.translate import principal
 from eo_listener.model.errors import SettingsError
 from eo_listener.preflight.cluster_checks import judge_cluster
-from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, TopicFacts
+from eo_listener.preflight.facts import (
+    CheckPlan,
+    ClusterFacts,
+    GroupFacts,
+    SinkPlan,
+    TopicFacts,
+    Tried,
+)
 from eo_listener.preflight.findings import CheckFinding
-from eo_listener.preflight.kafka_checks import judge_group, judge_topic
+from eo_listener.preflight.kafka_checks import UNKNOWN, judge_group, judge_topic
+from eo_listener.preflight.sink_checks import (
+    TRANSACTIONS,
+    judge_ledger,
+    judge_sink_group,
+    judge_target,
+    judge_transactional_id,
+    judge_transactions,
+    may_try,
+)
 
 
 class Cluster(Protocol):
@@ -30,12 +47,25 @@ class Cluster(Protocol):
         """Topics, and the ends of their logs."""
         ...
 
+    def settings(self, topic: str) -> Mapping[str, str] | None:
+        """The settings of a topic; None where they cannot be read."""
+        ...
+
+    def try_creating(self, topic: str) -> Tried:
+        """Whether it could be made; makes nothing."""
+        ...
+
+    def try_transactional_id(self, transactional_id: str) -> Tried:
+        """Whether it may be written with; takes it from nobody, where `may_try`."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A cluster's properties (librdkafka's), and the groups and topics to check there.
 
-    `running` says that a committer of ours is at work on them already.
+    `running` says that a committer of ours is at work on them already; `sink` what a KafkaSink is
+    to do there, if one is asked about.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -44,6 +74,7 @@ class Request:
     mode: str = "simple"
     recommit_interval: float = 3600.0
     running: bool = False
+    sink: SinkPlan | None = None
 
     @property
     def plan(self) -> CheckPlan:
@@ -68,6 +99,8 @@ class Request:
             held = frozenset(tp.topic for tp in group.held or ())
             topics = {**named, **cluster.topics(held.difference(named))}
             yield from judge_group(group, topics, facts.servers, plan)
+        if self.sink is not None:
+            yield from _sink_findings(self.sink, cluster, facts, plan)
 
     def text(self) -> str:
         """Its form in JSON, with what is secret in it."""
@@ -79,6 +112,7 @@ class Request:
                 "mode": self.mode,
                 "recommit_interval": self.recommit_interval,
                 "running": self.running,
+                "sink": None if self.sink is None else asdict(self.sink),
             }
         )
 
@@ -94,9 +128,37 @@ class Request:
                 mode=str(fields["mode"]),
                 recommit_interval=float(fields["recommit_interval"]),
                 running=fields["running"] is True,
+                sink=_parsed_sink(fields["sink"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SettingsError(
                 f"standard input is not a request ({type(error).__name__})",
                 fix="--stdin is for eo_listener itself; give the options instead",
             ) from None
+
+
+def _sink_findings(
+    sink: SinkPlan, cluster: Cluster, facts: ClusterFacts, plan: CheckPlan
+) -> Iterator[CheckFinding]:
+    targets = (*sink.topics, *(() if sink.dead_letters is None else (sink.dead_letters,)))
+    topics = cluster.topics(frozenset({*targets, sink.ledger_topic, TRANSACTIONS}))
+    there = (name for name in (*targets, sink.ledger_topic) if topics[name].error is None)
+    settings = {name: cluster.settings(name) for name in there}
+    yield from judge_transactions(facts, topics[TRANSACTIONS], sink)
+    for name in targets:
+        yield from judge_target(topics[name], settings.get(name), facts.servers, sink, plan)
+    ledger = topics[sink.ledger_topic]
+    creation = None
+    if sink.create and ledger.error in UNKNOWN:
+        creation = cluster.try_creating(ledger.name)
+    yield from judge_ledger(ledger, settings.get(ledger.name), creation, facts, sink, plan)
+    tried = None
+    if sink.query is not None and may_try(facts):
+        tried = cluster.try_transactional_id(sink_transactional_id(sink.key, sink.query))
+    yield judge_transactional_id(sink, tried, facts.servers, plan)
+    if sink.group is not None:
+        yield from judge_sink_group(cluster.group(sink.group), facts.servers, plan)
+
+
+def _parsed_sink(fields: dict[str, Any] | None) -> SinkPlan | None:
+    return None if fields is None else SinkPlan(**{**fields, "topics": tuple(fields["topics"])})

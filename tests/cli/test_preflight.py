@@ -42,6 +42,28 @@ def test_programs_get_a_document(broker: Broker) -> None:
     } in findings
 
 
+@pytest.mark.kafka
+def test_a_sink_is_asked_about_by_its_arguments(broker: Broker) -> None:
+    """Its topics, ledger, time-out and transactional id; what is wrong has a line to be copied."""
+    servers, ledger = broker.bootstrap_servers, unique("ledger")
+    topics = Topics(servers)
+    first, second = topics.create("b", 1), topics.create("a", 1)
+    sink = ["--sink-topic", first, "--sink-topic", second, "--sink-ledger-topic", ledger]
+    answer = run("preflight", "-b", servers, *sink, "--sink-query", "q", "--json")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    abouts = {one["about"] for one in json.loads(answer.stdout)["findings"]}
+    own = f"transactional id eo-listener/{second}%2C{first}/q"
+    assert abouts >= {f"topic {first}", f"topic {second}", f"ledger {ledger}", own}
+    topics.create_as(ledger, 1)
+    answer = run("preflight", "-b", servers, *sink, "--sink-transaction-timeout", "1000")
+    assert answer.returncode == 1
+    lines = answer.stdout.splitlines()
+    alter = f"--alter --topic {ledger} --add-config cleanup.policy=compact"
+    assert any(alter in line for line in lines)
+    assert any("transaction_timeout=900" in line for line in lines)
+    assert lines[-1] == "to act on: 2"
+
+
 def test_a_cluster_that_is_away() -> None:
     """It is said in the table, beside what is known of this machine, and exits with 3."""
     answer = run("preflight", "-b", "127.0.0.1:1", "--json")
@@ -87,6 +109,15 @@ def test_a_machine_without_spark_can_be_all_right(
         (["-b", "127.0.0.1:1", "-t", ""], ["a topic is empty"]),
         (["-b", "127.0.0.1:1", "--mode", "fast"], ["fast", "transactional"]),
         (["-b", "127.0.0.1:1", "-X", "nosuch=1"], ["nosuch"]),
+        (["--sink-topic", "t"], ["-b HOST:PORT"]),
+        (["-b", "127.0.0.1:1", "--sink-query", "q"], ["--sink-topic TOPIC"]),
+        (["-b", "127.0.0.1:1", "--sink-topic", ""], ["a topic is empty"]),
+        (["-b", "127.0.0.1:1", "--sink-topic", "t", "--sink-group", " g"], ["blank"]),
+        (["-b", "127.0.0.1:1", "--sink-topic", "t", "--sink-write-method", "x"], ["executors"]),
+        (
+            ["-b", "127.0.0.1:1", "--sink-topic", "t", "--sink-transaction-timeout", "0"],
+            ["--sink-transaction-timeout"],
+        ),
         (["--recommit-interval", "inf"], ["--recommit-interval", "at least 1, got inf"]),
     ],
 )

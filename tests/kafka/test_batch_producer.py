@@ -8,6 +8,7 @@ import pytest
 
 from eo_listener.kafka.batch_producer import BatchProducer
 from eo_listener.model.errors import KafkaError, SettingsError
+from eo_listener.preflight.facts import LONGEST_MS
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -36,3 +37,9 @@ def test_settings_that_cannot_be() -> None:
     """Settings that librdkafka does not accept are refused when the producer is made."""
     with pytest.raises(SettingsError, match="transaction"):
         BatchProducer({**NOWHERE, "message.timeout.ms": "90000"}, "tx", transaction_timeout=60)
+
+
+@pytest.mark.parametrize("timeout", [1, 2, LONGEST_MS / 1000])
+def test_transactions_of_any_length(timeout: float) -> None:
+    """From a second to the longest that librdkafka can ask for."""
+    BatchProducer(NOWHERE, "tx", transaction_timeout=timeout).leave()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
+from eo_listener.client_config.identities import sink_key
 from eo_listener.devtools.broker import Broker
 from eo_listener.preflight import child_process
+from eo_listener.preflight.facts import SinkPlan
 from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
 
@@ -26,5 +29,21 @@ def check(
         topics=topics,
         mode=mode,
         recommit_interval=recommit_interval,
+    )
+    return list(child_process.run(request).findings)
+
+
+def check_sink(
+    servers: str,
+    *topics: str,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    reads: tuple[str, ...] = (),
+    **more: Any,
+) -> list[CheckFinding]:
+    """All findings about a KafkaSink that writes to these topics."""
+    request = Request(
+        properties={"bootstrap.servers": servers, **properties},
+        topics=reads,
+        sink=SinkPlan(topics=topics, key=sink_key(topics), **more),
     )
     return list(child_process.run(request).findings)

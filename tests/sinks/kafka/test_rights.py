@@ -2,111 +2,137 @@
 
 from __future__ import annotations
 
-import re
-import shlex
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from pyspark.sql import SparkSession
 
-from eo_listener.devtools.broker import Listener
 from eo_listener.model.errors import SinkError
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
-from eo_listener.testing.made_up_entries import QUERY
+from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.conftest import StartBroker
+from tests.preflight.checking import check_sink
 from tests.secured import log_lines
-from tests.sinks.kafka.conftest import Place, batch, put, table
+from tests.sinks.kafka.conftest import Place, put, table
 from tests.sinks.kafka.frames import without_spark
+from tests.sinks.kafka.locked import OPTIONS, PASSWORD, PROPERTIES, Locked, start_locked
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-PASSWORD = "planted-secret"  # noqa: S105  # of a broker that lives for this test
-MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
+class Asked:
+    """A sink with a group, and topics of its own on a locked broker."""
 
-def grant(admin: AdminClient, command: str) -> tuple[str, str]:
-    """Do what a command of kafka-acls says; return what it is about."""
-    words = shlex.split(command)
-    assert words[:1] == ["kafka-acls"]
-    assert words[words.index("--allow-principal") + 1] == "User:al"
-    kind = words[-1] if words[-1] == "--cluster" else words[-2]
-    name = "kafka-cluster" if kind == "--cluster" else words[-1]
-    resource = {"--cluster": "BROKER"}.get(kind, kind[2:].replace("-", "_").upper())
-    for at, word in enumerate(words):
-        if word == "--operation":
-            operation = re.sub(r"(?<!^)(?=[A-Z])", "_", words[at + 1]).upper()
-            binding = AclBinding(
-                ResourceType[resource], name, ResourcePatternType.LITERAL, "User:al", "*",
-                AclOperation[operation], AclPermissionType.ALLOW,
-            )  # fmt: skip
-            for done in admin.create_acls([binding]).values():
-                done.result(30)
-    return kind, name
+    def __init__(self, locked: Locked, **more: Any) -> None:
+        topics = Topics(locked.inside)
+        self.locked = locked
+        self.source = topics.create("source", 1)
+        self.group = unique("group")
+        self.place = Place(
+            servers=locked.servers,
+            topics=topics,
+            target=topics.create("target"),
+            ledger=unique("ledger"),
+        )
+        self.more = {"group": self.group, "options": OPTIONS, **more}
 
+    def sink(self) -> KafkaSink:
+        """A sink with new connections."""
+        return self.place.sink(**self.more)
 
-def lacking(sink: KafkaSink) -> str | None:
-    """What is said when a batch is refused; None where it is written."""
-    try:
-        sink.applied(QUERY)
-        put(sink, batch({}), table("a"))
-    except SinkError as error:
-        return f"{error}"
-    return None
+    def lacking(self, frame: Any) -> str | None:
+        """What is said when a batch is refused; None where it is written."""
+        sink = self.sink()
+        entry = entry_of({}, {TopicPartition(self.source, 0): OffsetRange(0, 3)}, topic_id=None)
+        try:
+            sink.applied(QUERY)
+            put(sink, entry, frame)
+        except SinkError as error:
+            return f"{error}"
+        return None
+
+    def granted(self, says: Callable[[], str | None]) -> set[tuple[str, str]]:
+        """Do what is said until nothing is; return what the rights are about."""
+        given: list[tuple[str, str]] = []
+        while (text := says()) is not None:
+            commands = text.partition("administrator")[2].partition(": ")[2]
+            given += [self.locked.grant(command) for command in commands.split("; ")]
+            assert PASSWORD not in text
+            assert len(given) < 20, given
+        return set(given)
+
+    @property
+    def needed(self) -> set[tuple[str, str]]:
+        """What rights are needed for, and no other."""
+        return {
+            ("--topic", self.place.ledger),
+            ("--topic", self.place.target),
+            ("--topic", self.source),
+            ("--group", self.group),
+            ("--transactional-id", f"eo-listener/{self.place.target}/{QUERY}"),
+        }
 
 
 def test_each_missing_right_is_named(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who types what each error says can write in the end, and has no right that is not needed."""
-    broker = start_broker(
-        listeners=[
-            Listener(
-                name="PLAIN",
-                security_protocol="SASL_PLAINTEXT",
-                properties={
-                    "sasl.enabled.mechanisms": "PLAIN",
-                    "plain.sasl.jaas.config": f'{MODULE} required user_al="{PASSWORD}";',
-                },
-            )
-        ],
-        properties={
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
-        },
-    )
-    topics = Topics(broker.bootstrap_servers)
-    target = topics.create("target")
-    place = Place(
-        servers=broker.addresses("PLAIN"), topics=topics, target=target, ledger=unique("ledger")
-    )
     without_spark(monkeypatch)
-    options = {
-        "kafka.security.protocol": "SASL_PLAINTEXT",
-        "kafka.sasl.mechanism": "PLAIN",
-        "kafka.sasl.jaas.config": f'{MODULE} required username="al" password="{PASSWORD}";',
-    }
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-    given: list[tuple[str, str]] = []
-    with place.opened, log_lines() as lines:
-        while True:
-            sink = place.sink(options=options)
-            says = lacking(sink)
-            if says is None:
-                break
-            commands = says.partition("cluster: ")[2]
-            given += [grant(admin, command) for command in commands.split("; ")]
-            assert PASSWORD not in says
-            assert len(given) < 10, given
+    asked = Asked(start_locked(start_broker))
+    with asked.place.opened, log_lines() as lines:
+        assert asked.granted(lambda: asked.lacking(table("a"))) == asked.needed
     assert PASSWORD not in "".join(lines)
-    assert set(given) == {
-        ("--topic", place.ledger),
-        ("--topic", target),
-        ("--transactional-id", f"eo-listener/{target}/{QUERY}"),
-    }
+
+
+@pytest.mark.spark
+def test_the_executors_need_the_same_rights(start_broker: StartBroker, spark: SparkSession) -> None:
+    """Their producers and the driver's questions are covered by what the errors say."""
+    asked = Asked(start_locked(start_broker), write_method="executors")
+    frame = spark.sql("SELECT string(id) AS value FROM range(3)")
+    with asked.place.opened:
+        assert asked.granted(lambda: asked.lacking(frame)) == asked.needed
+        outside = Place(
+            servers=asked.locked.inside,
+            topics=asked.place.topics,
+            target=asked.place.target,
+            ledger=asked.place.ledger,
+        )
+        assert outside.values() == [*"012"]
+
+
+def test_the_preflight_names_them_before_a_batch_does(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who types what it says can write the first batch; what it could not try, it says."""
+    without_spark(monkeypatch)
+    locked = start_locked(start_broker)
+    asked = Asked(locked)
+
+    def says() -> str | None:
+        found = check_sink(
+            locked.servers,
+            asked.place.target,
+            ledger_topic=asked.place.ledger,
+            group=asked.group,
+            query=QUERY,
+            reads=(asked.source,),
+            properties=PROPERTIES,
+        )
+        problems = [one.advice for one in found if one.level.value == "problem"]
+        return (
+            None
+            if not problems
+            else "administrator: " + "; ".join(advice.partition(": ")[2] for advice in problems)
+        )
+
+    with asked.place.opened:
+        before = asked.granted(says)
+        untried = ("--transactional-id", f"eo-listener/{asked.place.target}/{QUERY}")
+        assert before == asked.needed - {untried}
+        # The right to the id is tried where it is known how long a transaction may be.
+        locked.grant("kafka-acls --allow-principal User:al --operation DescribeConfigs --cluster")
+        assert asked.granted(says) == {untried}
+        assert asked.lacking(table("a")) is None

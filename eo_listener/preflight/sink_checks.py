@@ -1,0 +1,273 @@
+"""Whether a KafkaSink can write, with the rights of the client and the brokers' settings. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Generator, Iterator, Mapping
+
+from eo_listener.client_config import acls
+from eo_listener.client_config.identities import sink_transactional_id
+from eo_listener.model.errors import few
+from eo_listener.preflight.facts import (
+    LONGEST_MS,
+    CheckPlan,
+    ClusterFacts,
+    GroupFacts,
+    SinkPlan,
+    TopicFacts,
+    Tried,
+)
+from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
+from eo_listener.preflight.kafka_checks import UNKNOWN, judge_group_rights, missing, refused
+
+Settings = Mapping[str, str] | None
+
+TRANSACTIONS = "__transaction_state"
+_MOST = "transaction.max.timeout.ms"
+_REPLICAS = "transaction.state.log.replication.factor"
+_IN_SYNC = "transaction.state.log.min.isr"
+_POLICY = "cleanup.policy"
+_RECORD = "max.message.bytes"
+_LARGEST = 1_000_000  # of a record that librdkafka sends, unless kafka.max.request.size is given
+_SAFE = 3
+_NO_RIGHT = frozenset({"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"})
+_NO_ID = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
+
+def judge_target(
+    topic: TopicFacts, settings: Settings, servers: str, sink: SinkPlan, plan: CheckPlan
+) -> Iterator[CheckFinding]:
+    """Judge a topic that rows, or dead letters, are written to."""
+    about = f"topic {topic.name}"
+    needed = ("WRITE",)
+    if topic.error in UNKNOWN:
+        yield problem(
+            about,
+            "it does not exist, and a sink makes no topic that rows go to",
+            shlex.join(["kafka-topics", "--bootstrap-server", servers, "--create", "--topic"])
+            + f" {shlex.quote(topic.name)} --partitions N",
+        )
+        return
+    lacking = yield from _described(about, topic, needed, servers, plan)
+    if lacking:
+        return
+    yield fine(about, f"{len(topic.ends)} partitions; the client may write to it (Write)")
+    is_letters = topic.name == sink.dead_letters
+    if sink.write_method == "executors" and len(topic.ends) == 1 and not is_letters:
+        yield note(
+            about,
+            "it has 1 partition, so one task writes all rows: nothing is gained over the driver",
+            'give it more partitions; or write_method="driver"',
+        )
+    if "compact" in (settings or {}).get(_POLICY, "") and is_letters:
+        yield problem(
+            about,
+            f"its {_POLICY} has compact, and dead letters have no key: brokers refuse them",
+            _alter(servers, topic.name, f"{_POLICY}=delete"),
+        )
+    elif "compact" in (settings or {}).get(_POLICY, ""):
+        yield note(about, "it is compacted: brokers refuse a batch that has a row without a key")
+    largest = _number(settings, _RECORD)
+    if largest is not None and largest < _LARGEST:
+        yield warning(
+            about,
+            f"its {_RECORD} is {largest}: a larger row fails its batch, and is not refused alone",
+            f'{{"kafka.max.request.size": "{largest}"}} in the sink\'s options; or '
+            + _alter(servers, topic.name, f"{_RECORD}={_LARGEST}"),
+        )
+
+
+def judge_ledger(
+    topic: TopicFacts,
+    settings: Settings,
+    creation: Tried | None,
+    cluster: ClusterFacts,
+    sink: SinkPlan,
+    plan: CheckPlan,
+) -> Iterator[CheckFinding]:
+    """Judge the ledger's topic; `creation` is the trial of making it, where it is not."""
+    about, servers = f"ledger {topic.name}", cluster.servers
+    if topic.error in UNKNOWN:
+        yield _absent(about, topic.name, creation, servers, sink, plan)
+        return
+    needed = ["READ", "WRITE", "DESCRIBE_CONFIGS"]
+    if topic.error in _NO_RIGHT and sink.create:  # whether it exists is not said
+        needed.append("CREATE")
+    lacking = yield from _described(about, topic, needed, servers, plan)
+    if lacking:
+        return
+    policy = (settings or {}).get(_POLICY)
+    if policy is None:
+        yield note(about, f"its {_POLICY} could not be read")
+    elif policy != "compact":
+        yield problem(
+            about,
+            f"its {_POLICY} is {policy}: heads would be deleted when they are old",
+            _alter(servers, topic.name, f"{_POLICY}=compact") + "; or name another, ledger_topic=",
+        )
+    else:
+        yield fine(about, "it is compacted; the client may read and write it")
+    if topic.replicas < min(_SAFE, cluster.brokers):
+        yield warning(
+            about,
+            f"it has {topic.replicas} replicas, on {cluster.brokers} brokers: with a broker that "
+            "is lost, so is the proof of what was written",
+            "give it more, by kafka-reassign-partitions",
+        )
+
+
+def judge_transactions(
+    cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan
+) -> Iterator[CheckFinding]:
+    """Judge what the brokers allow; `log` is the topic that they keep transactions in."""
+    about = f"cluster {cluster.servers}"
+    longest = cluster.number(_MOST)
+    asked = round(sink.transaction_timeout * 1000)
+    if longest is not None and asked > longest:
+        yield problem(
+            about,
+            f"{_MOST} is {longest}, below transaction_timeout={sink.transaction_timeout:g} s",
+            f"transaction_timeout={longest // 1000}; or raise {_MOST} on every broker",
+        )
+    elif longest is not None:
+        yield fine(about, f"{_MOST} is {longest}: transaction_timeout fits")
+    wanted, in_sync = cluster.number(_REPLICAS), cluster.number(_IN_SYNC)
+    replicas = topic_replicas(log)
+    if replicas is None and wanted is not None and wanted > cluster.brokers:
+        yield warning(
+            about,
+            f"{_REPLICAS} is {wanted}, and there are {cluster.brokers} brokers: unless "
+            f"{TRANSACTIONS} exists already, no transaction can begin",
+            f"start more brokers; or {_REPLICAS}={cluster.brokers} on every broker",
+        )
+        return
+    kept = wanted if replicas is None else replicas
+    if kept is not None and in_sync is not None and in_sync > kept:
+        yield problem(
+            about,
+            f"{_IN_SYNC} is {in_sync}, and {TRANSACTIONS} has {kept} replicas: no transaction can "
+            "be written",
+            f"{_IN_SYNC}={kept} or less on every broker, or more replicas of {TRANSACTIONS}",
+        )
+    elif kept is not None and kept < min(_SAFE, cluster.brokers):
+        yield warning(
+            about,
+            f"{TRANSACTIONS} has {kept} replicas, on {cluster.brokers} brokers: while one of them "
+            "is away, queries whose transactions it keeps stand still",
+            f"{_REPLICAS}={_SAFE} on every broker before the first transaction; later, "
+            "kafka-reassign-partitions",
+        )
+
+
+def judge_transactional_id(
+    sink: SinkPlan, tried: Tried | None, servers: str, plan: CheckPlan
+) -> CheckFinding:
+    """Judge the right to the id; `tried` is None where that would have fenced whoever has it."""
+    if sink.query is None:
+        some = sink_transactional_id(sink.key, "")
+        resource = ["--resource-pattern-type", "prefixed", "--transactional-id", some]
+        return note(
+            f"transactional id {some}...",
+            "the right to it was not tried: it ends with the query's name, which was not given",
+            "name the query; where the cluster has ACLs: "
+            + acls.command(servers, plan.principal, ["WRITE", "DESCRIBE"], resource),
+        )
+    own = sink_transactional_id(sink.key, sink.query)
+    about, resource = f"transactional id {own}", ["--transactional-id", own]
+    if tried is None:
+        return note(
+            about,
+            f"the right to it was not tried: without {_MOST} that might fence whoever has it",
+            "where the cluster has ACLs: "
+            + acls.command(servers, plan.principal, ["WRITE", "DESCRIBE"], resource),
+        )
+    if tried.error is None:
+        return fine(about, "the client may write with it (Write)")
+    if tried.error == _NO_ID:
+        return refused(about, servers, plan.principal, ["WRITE", "DESCRIBE"], resource)
+    return note(about, f"the right to it could not be tried ({tried.error})")
+
+
+def judge_sink_group(group: GroupFacts, servers: str, plan: CheckPlan) -> Iterator[CheckFinding]:
+    """Judge the group that a sink moves with its batches."""
+    about = f"group {group.name}"
+    yield from judge_group_rights(about, group, servers, plan)
+    if group.protocol is not None:
+        yield problem(
+            about,
+            f"it is a {group.protocol} group, not a consumer group",
+            "name another, group=",
+        )
+    elif group.members:
+        who = few(f"{member.client} at {member.host}" for member in group.members)
+        yield warning(
+            about,
+            f"it has {len(group.members)} members ({who}), which may commit too: the last one wins",
+            "give the sink a group of its own, group=",
+        )
+
+
+def may_try(cluster: ClusterFacts) -> bool:
+    """Whether there is a time-out that this cluster refuses."""
+    longest = cluster.number(_MOST)
+    return longest is not None and longest < LONGEST_MS
+
+
+def topic_replicas(log: TopicFacts) -> int | None:
+    """How many replicas it has; None where the client may not see it, or it is not there."""
+    return None if log.error is not None else log.replicas
+
+
+def _absent(
+    about: str,
+    name: str,
+    creation: Tried | None,
+    servers: str,
+    sink: SinkPlan,
+    plan: CheckPlan,
+) -> CheckFinding:
+    create = (
+        f"kafka-topics --bootstrap-server {servers} --create --topic {shlex.quote(name)} "
+        f"--config {_POLICY}=compact --partitions 16"
+    )
+    if not sink.create or creation is None:
+        return problem(about, "it does not exist, and create=False", create)
+    if creation.error is None:
+        return fine(about, "it does not exist yet: the first batch makes it")
+    if creation.error in _NO_RIGHT:
+        return refused(about, servers, plan.principal, ["CREATE"], ["--topic", name])
+    return problem(
+        about, f"it does not exist, and Kafka refuses to make it ({creation.error})", create
+    )
+
+
+def _described(
+    about: str, topic: TopicFacts, needed: Collection[str], servers: str, plan: CheckPlan
+) -> Generator[CheckFinding, None, bool]:
+    """Judge what may be done with a topic; returns whether a right, or an answer, is missing."""
+    resource = ["--topic", topic.name]
+    lacking = missing(needed, topic.operations or ())
+    if topic.error in _NO_RIGHT:
+        yield refused(about, servers, plan.principal, needed, resource)
+    elif topic.error is not None:
+        yield note(about, f"it could not be described ({topic.error})")
+    elif topic.operations is None:
+        yield note(about, "Kafka does not report what the client may do with it")
+        return False
+    elif lacking:
+        yield refused(about, servers, plan.principal, lacking, resource)
+    else:
+        return False
+    return True
+
+
+def _alter(servers: str, topic: str, setting: str) -> str:
+    return (
+        f"kafka-configs --bootstrap-server {servers} --alter --topic {shlex.quote(topic)} "
+        f"--add-config {setting}"
+    )
+
+
+def _number(settings: Settings, name: str) -> int | None:
+    text = (settings or {}).get(name, "")
+    return int(text) if text.isdigit() else None
