@@ -8,6 +8,7 @@ from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader
 from eo_listener.audit.intervals import Intervals, common, union, without
 from eo_listener.audit.result import AuditFinding, AuditFindingKind
 from eo_listener.audit.table_rows import RowFacts, read_rows
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 
@@ -33,10 +34,12 @@ def prove(
     since: its offsets are all there, of other records. A claim without topic ids says nothing of a
     recreated topic either.
 
+    A claim of BATCHES, for sources that are not Kafka, is not proved, and one finding says so.
+
     Raises FormatError for rows out of order, KafkaError.
     """
     facts = read_rows(claims, rows)
-    logs = log.facts(sorted(facts.keys() | claims.keys()))
+    logs = log.facts(sorted((facts.keys() | claims.keys()) - {BATCHES}))
     found: list[AuditFinding] = []
     for tp in sorted(facts):
         kept, claim, there = facts[tp], claims.get(tp), logs.get(tp)
@@ -85,6 +88,9 @@ def explain(
     yield from findings(AuditFindingKind.DUPLICATE, rows.repeated)
     yield from findings(AuditFindingKind.UNCLAIMED, rows.unclaimed)
     if claim is None:
+        return
+    if tp == BATCHES:
+        yield from findings(AuditFindingKind.COUNTED, union([claim.range]))
         return
     if log is None:
         yield from findings(AuditFindingKind.GONE, rows.absent)

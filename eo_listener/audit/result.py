@@ -36,6 +36,7 @@ class AuditFindingKind(Enum):
     TAIL = "in Kafka and not in the store, up to the ledger's head"
     UNEXPLAINED = "not in Kafka, though nothing deletes single records there"
     DUPLICATE = "in the store more than once"
+    COUNTED = "batches with sources that are not Kafka, whose records nothing can be compared with"
     UNCLAIMED = "in the store, and not in the ledger"
     RECREATED = "of an older topic of the same name"
     MOVED_BACK = "beyond the end of Kafka's log, which has moved back"
@@ -57,6 +58,7 @@ _UNPROVABLE = frozenset(
         AuditFindingKind.GONE,
         AuditFindingKind.COMPACTED,
         AuditFindingKind.MARKER_OR_COMPACTED,
+        AuditFindingKind.COUNTED,
     }
 )
 

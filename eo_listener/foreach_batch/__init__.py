@@ -38,9 +38,15 @@ A partition without a head (`first_batch`):
 
 What counts, and what does not:
 
-- A batch's number is not used, with one exception. A batch without any new offset still has rows
+- A batch's number is not used, with two exceptions. A batch without any new offset still has rows
   when the watermark of a stateful query moves. Its ranges say nothing, so there, and only there,
   the query's id and the batch's number in the heads decide whether it was applied.
+- And sources that are not Kafka are counted (`counted_guard`): all of a query's are one partition,
+  whose offset is the number of the batch. A number alone would take a batch that was planned again
+  for a replay: after the loss of `offsets/N`, or in a copy of the checkpoint. The files that such a
+  batch reads are others then, and Spark's text for them may be the same (`{"logOffset":7}`). But
+  the time in `offsets/N` is another, since it is written when the batch is planned, and read at a
+  restart. So the head has a digest of that file, and each batch is compared with the one before.
 - Topic ids have no order. Where the ledger has another id than the plan, Kafka is asked again
   after the ledger was read (`on_recreated="restart"` only), so that the plan's id is the newer
   one. Otherwise a driver that was suspended while its topic was recreated would take its old topic

@@ -9,6 +9,7 @@ from enum import Enum
 from eo_listener.model.errors import (
     GapError,
     GuardError,
+    NewCheckpointError,
     NotInLedgerError,
     OverlapError,
     PartialReplayError,
@@ -37,6 +38,16 @@ _WITH_NEW_CHECKPOINT = (
     'bootstrap_servers="...", recreated="earliest")) on the source, and '
     'exactly_once(sink, on_recreated="restart")'
 )
+_WITH_ITS_CHECKPOINT = (
+    "Start with the newest checkpoint of the query. If that is lost, nothing shows what of the "
+    "sources that are not Kafka is in the sink already: take a new checkpointLocation, let these "
+    "sources begin after that (or empty the table), and confirm it as the next error says: "
+    'exactly_once(sink, new_checkpoint="...")'
+)
+_BESIDE_KAFKA = (
+    ". The query has sources that are not Kafka, too: a new checkpoint reads these from their own "
+    "beginning, and must be confirmed as the next error says"
+)
 _ALONE = "read that topic in a separate query, with a name and a table of its own"
 
 
@@ -44,7 +55,8 @@ _ALONE = "read that topic in a separate query, with a name and a table of its ow
 class _Words:
     """The error of a kind, and its text; `{name}` is the query's name, `{old}` a former one.
 
-    `{table}` and `{old_table}` are the keys of the sink and of a former one, as SQL has texts.
+    `{checkpoint}` is its query id; `{table}` and `{old_table}` are the keys of the sink and of a
+    former one, as SQL has texts.
     """
 
     error: type[GuardError]
@@ -61,6 +73,17 @@ class BatchErrorKind(Enum):
         "the topic was deleted and recreated since the sink got its last rows",
         "the same offsets now belong to other records, and Spark does not notice it",
         f"To read the new topic from its beginning, start {_WITH_NEW_CHECKPOINT}",
+    )
+    OTHER_CHECKPOINT = _Words(
+        NewCheckpointError,
+        "the sink has batches of another checkpoint",
+        "the checkpoint was deleted or replaced, or another query has this name. Of sources that "
+        "are not Kafka only the batches of one checkpoint are known, so nothing shows which of "
+        "these records the sink has already",
+        "Start with the old checkpoint. If that is lost, let the sources that are not Kafka begin "
+        "after what is in the sink (or empty the table), and confirm this checkpoint: "
+        "exactly_once(sink, new_checkpoint={checkpoint}). If it is another query, give it a name "
+        'of its own: exactly_once(..., name="...")',
     )
     VANISHED = _Words(
         PartitionVanishedError,
@@ -111,6 +134,12 @@ class BatchErrorKind(Enum):
         "the checkpoint is older than the sink: it was restored from a copy",
         _FROM_LEDGER,
     )
+    BATCH_BEHIND = _Words(
+        RegressionError,
+        "it goes back to batches that the sink already has",
+        "the checkpoint is older than the sink: it was restored from a copy",
+        _WITH_ITS_CHECKPOINT,
+    )
     APPLIED = _Words(
         OverlapError,
         "another query, or an older checkpoint of this one, has applied it under this name",
@@ -125,6 +154,13 @@ class BatchErrorKind(Enum):
         "the checkpoint lost its newest offsets/N and Spark planned that batch again with another "
         "end, or another query has this name",
         _FROM_LEDGER,
+    )
+    REPLANNED = _Words(
+        OverlapError,
+        "the sink has a batch of this number that was planned at another time",
+        "the checkpoint lost its newest offsets/N, or a copy of it was started beside it, and "
+        "Spark planned the batch again, perhaps with other records",
+        _WITH_ITS_CHECKPOINT,
     )
     UNDER_OLD_NAME = _Words(
         NotInLedgerError,
@@ -168,6 +204,18 @@ class BatchErrorKind(Enum):
         'exactly_once(..., on_first="accept") begins at this batch, and records that the offsets '
         "before it are not in the ledger",
     )
+    UNCOUNTED = _Words(
+        NotInLedgerError,
+        "earlier batches of the query have read sources that are not Kafka, and the ledger does "
+        "not have them",
+        "the store was emptied or restored from a copy, or the query's rows in eo_ledger were "
+        "deleted; or the sink is new to a query that has run without it; or the function did not "
+        "call exactly_once(...) for batches without rows",
+        "If the store has lost rows, restore it, or fill it again: with a new checkpointLocation "
+        "and an empty table all is read once more. If the sink is new to the query, or those "
+        'batches had no rows: exactly_once(..., on_first="accept") begins at this batch, and '
+        "records that those before it are not in the ledger",
+    )
     GAP = _Words(
         GapError,
         "offsets before it are not in the sink",
@@ -183,6 +231,15 @@ class BatchErrorKind(Enum):
         "the loss",
         "Raise retention.ms of the topic, or make the query faster. To go on without these "
         'records, and have the gap recorded: exactly_once(..., on_gap="accept")',
+    )
+    BATCH_GAP = _Words(
+        GapError,
+        "batches before it are not in the sink",
+        "the checkpoint is ahead of the sink: the sink was restored from a copy; or the function "
+        "did not call exactly_once(...) for each batch",
+        "Restore the sink, or start with a copy of the checkpoint that is as old as the sink. To "
+        "go on without these batches, and have the gap recorded: "
+        'exactly_once(..., on_gap="accept")',
     )
     MIXED = _Words(
         PartialReplayError,
@@ -224,6 +281,8 @@ class BatchErrors:
         same = (other for other in BatchErrorKind if other.value.error is words.error)
         found = {tp: one for other in same for tp, one in self._found.get(other, {}).items()}
         loses = _STATE if plan.stateful and "checkpointLocation" in words.fix else ""
+        if plan.counted is not None and "startingOffsets" in words.fix:
+            loses = _BESIDE_KAFKA + loses
         raise words.error(
             f"batch {plan.batch_id} of query {name!r} was not written to {sink}: {words.what}: "
             f"{_few(found)}",
@@ -231,6 +290,7 @@ class BatchErrors:
             cause=words.cause,
             fix=words.fix.format(
                 name=_literal(name),
+                checkpoint=_literal(plan.query_id),
                 old=_literal(self._old.query),
                 old_text=sql_literal(self._old.query),
                 table=sql_literal(self._ours),

@@ -1,8 +1,9 @@
 """Whether a planned batch is the next one for a sink, or one that the sink has already. Pure.
 
 Decided by the ranges of offsets, partition by partition, and never by the batch's number: a new
-checkpoint counts from 0 again. The one exception is a batch without any new offsets, whose rows
-come from Spark's state alone: only its number shows whether it was applied.
+checkpoint counts from 0 again. There are two exceptions. Of a batch without any new offsets, whose
+rows come from Spark's state alone, only its number shows whether it was applied. And of sources
+that are not Kafka only the number of the batch is known (`counted_guard`).
 
 A range that was applied is repeated by its own query only, whose id lives as long as its checkpoint
 and is in every copy of it. Under another id the same range may have other rows.
@@ -14,8 +15,10 @@ from collections.abc import Mapping
 from typing import Literal
 
 from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
+from eo_listener.foreach_batch.counted_guard import is_applied, next_move
 from eo_listener.foreach_batch.first_batch import OtherHeads, doubt, has_doubled, is_late
 from eo_listener.foreach_batch.judgement import Judgement
+from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import BatchVerdict, Entry, Head, Move
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -40,6 +43,7 @@ def judge_batch(
     on_gap: OnGap = "fail",
     on_first: OnFirst = "fail",
     on_recreated: OnRecreated = "fail",
+    new_checkpoint: str | None = None,
     per_partition: bool = False,
     other_heads: OtherHeads | None = None,
 ) -> Judgement:
@@ -50,12 +54,14 @@ def judge_batch(
     in a sink without a ledger. With `on_recreated="restart"` a partition of a topic that was
     recreated counts as never applied, and must be read from its log's start; where
     `is_of_another_topic`, Kafka must then have been asked for the plan after `applied` was read.
+    `new_checkpoint` is the query id of the checkpoint that counted sources may go on by; with such
+    sources `per_partition` does not count.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
-    of those that apply, with all its partitions: TopicRecreatedError, PartitionVanishedError,
-    RegressionError, OverlapError, NotInLedgerError, GapError, PartialReplayError.
+    of those that apply, with all its partitions: TopicRecreatedError, NewCheckpointError,
+    PartitionVanishedError, RegressionError, OverlapError, NotInLedgerError, GapError,
+    PartialReplayError.
     """
-    _refuse_what_cannot_be_judged(plan, name)
     ranges = plan.ranges()
     check = _BatchCheck(
         plan,
@@ -66,13 +72,9 @@ def judge_batch(
         restart=on_recreated == "restart",
     )
     check.find_vanished(ranges)
-    if plan.stateful and not ranges:
-        check.find_unmarkable()
-    elif any(start != until for start, until in ranges.values()):
-        check.judge_ranges(ranges)
-    else:
-        check.judge_number(ranges)
+    check.judge(ranges, new_checkpoint)
     check.find_doubled()
+    per_partition = per_partition and plan.counted is None
     if not per_partition and check.continues:
         for tp, offset_range in check.replayed.items():
             check.errors.add(BatchErrorKind.MIXED, tp, offset_range)
@@ -123,7 +125,7 @@ class _BatchCheck:
         self._adopt = adopt
         self._restart = restart
         self._sources = _by_partition(plan)
-        self._only = next(iter(plan.sources))
+        self._only = next(iter(plan.sources), 0)
         self.errors = BatchErrors()
         self.moves: dict[TopicPartition, Move] = {}
         self.replayed: dict[TopicPartition, OffsetRange] = {}
@@ -138,6 +140,20 @@ class _BatchCheck:
             for move in moves.values()
         )
         return BatchVerdict.NEXT if known or self.replayed else BatchVerdict.FIRST
+
+    def judge(
+        self, ranges: Mapping[TopicPartition, OffsetRange], new_checkpoint: str | None
+    ) -> None:
+        """Judge the batch by what it has."""
+        if self._plan.counted is not None:
+            self.judge_count(self._plan.counted, new_checkpoint)
+            self.judge_ranges(ranges)
+        elif self._plan.stateful and not ranges:
+            self.find_unmarkable()
+        elif any(start != until for start, until in ranges.values()):
+            self.judge_ranges(ranges)
+        else:
+            self.judge_number(ranges)
 
     def find_vanished(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Find partitions of the ledger that are not read, of topics that are."""
@@ -177,6 +193,25 @@ class _BatchCheck:
                 "could not be recorded as applied",
                 fix="Create the topic before the query starts",
             )
+
+    def judge_count(self, counted: CountedSources, new_checkpoint: str | None) -> None:
+        """Judge what is not Kafka, by the number of the batch."""
+        head = self._applied.get(BATCHES)
+        if is_applied(self._plan, counted, head):
+            self.replayed[BATCHES] = self._plan.count
+            return
+        move = next_move(
+            self._plan,
+            counted,
+            head,
+            self._other_heads,
+            self.errors,
+            accept=self._accept,
+            adopt=self._adopt,
+            new_checkpoint=new_checkpoint,
+        )
+        if move is not None:
+            self.moves[BATCHES] = move
 
     def judge_ranges(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Judge each range by its offsets; an empty one only makes a missing head.
@@ -361,19 +396,3 @@ def _by_partition(plan: PlannedBatch) -> dict[TopicPartition, int]:
     if len(plan.sources) == 1:
         return {}
     return {tp: index for index, offset_ranges in plan.sources.items() for tp in offset_ranges}
-
-
-def _refuse_what_cannot_be_judged(plan: PlannedBatch, name: str) -> None:
-    if plan.others:
-        named = ", ".join(map(str, plan.others))
-        raise SettingsError(
-            f"query {name!r} reads a source that is not Kafka (source {named})",
-            cause="exactly_once can prove only for Kafka's offsets that each was applied once",
-            fix="Read that source in a query of its own, or as a static DataFrame",
-        )
-    if not plan.sources:
-        raise SettingsError(
-            f"query {name!r} reads no Kafka source",
-            cause="exactly_once judges a batch by its Kafka offsets, and there are none",
-            fix='Read the stream with spark.readStream.format("kafka")',
-        )

@@ -73,6 +73,7 @@ class BatchRunner:
         on_gap: OnGap = "fail",
         on_first: OnFirst = "fail",
         on_recreated: OnRecreated = "fail",
+        new_checkpoint: str | None = None,
         observers: Observers | None = None,
         retry: RetryLimits | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -89,6 +90,7 @@ class BatchRunner:
         self._on_gap: OnGap = on_gap
         self._on_first: OnFirst = on_first
         self._on_recreated: OnRecreated = on_recreated
+        self._new_checkpoint = new_checkpoint
         self._observers = observers or Observers()
         self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
         self._ledger_names = ledger_names
@@ -200,6 +202,7 @@ class BatchRunner:
             on_gap=self._on_gap,
             on_first=self._on_first,
             on_recreated=self._on_recreated,
+            new_checkpoint=self._new_checkpoint,
             per_partition=sink.per_partition,
             other_heads=other_heads,
         )

@@ -36,6 +36,7 @@ def exactly_once(
     on_gap: OnGap = "fail",
     on_first: OnFirst = "fail",
     on_recreated: OnRecreated = "fail",
+    new_checkpoint: str | None = None,
     checkpoint: str | None = None,
     options: Mapping[str, str] = _NONE,
     observers: Iterable[Observer] = (),
@@ -49,10 +50,12 @@ def exactly_once(
     `on_first="accept"` takes up a query that has run before without this sink or under another
     name, at its next batch, and records the offsets before it as not in the ledger.
     `on_recreated="restart"` takes a topic that was deleted and recreated from its log's start, as
-    a new checkpoint from `starting_offsets(..., recreated="earliest")` reads it. Nothing else is
-    accepted. `observers` get events, after the log; a listener of this process that serves
-    metrics counts them by itself. `retry_timeout` is for how many seconds a batch is repeated
-    while a store is away, locked or in conflict with others, before the query fails.
+    a new checkpoint from `starting_offsets(..., recreated="earliest")` reads it. `new_checkpoint`
+    is the query id of a checkpoint, as its NewCheckpointError gives it: sources that are not Kafka
+    may go on by this one. Nothing else is accepted. `observers` get events, after the log; a
+    listener of this process that serves metrics counts them by itself. `retry_timeout` is for how
+    many seconds a batch is repeated while a store is away, locked or in conflict with others,
+    before the query fails.
 
     Under Spark Connect the query cannot be asked: there `name` and `checkpoint`, the query's
     checkpointLocation, must be given; `options`, the reader's, are then what Kafka is asked with
@@ -68,6 +71,7 @@ def exactly_once(
         on_gap=on_gap,
         on_first=on_first,
         on_recreated=on_recreated,
+        new_checkpoint=new_checkpoint,
         checkpoint=checkpoint,
         options=options,
         observers=tuple(observers),
@@ -96,6 +100,7 @@ class ExactlyOnce:
             on_gap=given["on_gap"],
             on_first=given["on_first"],
             on_recreated=given["on_recreated"],
+            new_checkpoint=given["new_checkpoint"],
             retry=RetryLimits(timeout=given["retry_timeout"]),
             observers=Observers(
                 EventLogger(), CountWhereServed(given["observers"]), *given["observers"]
@@ -134,6 +139,7 @@ def _check(
     *,
     sinks: tuple[Any, ...],
     name: object,
+    new_checkpoint: object,
     checkpoint: object,
     options: object,
     observers: tuple[object, ...],
@@ -148,7 +154,8 @@ def _check(
                 f"{type(sink).__name__} is not a sink: it has no {lacks[0]}",
                 fix="Pass one, such as SqliteSink(path, table=...) or PostgresSink(dsn, table=...)",
             )
-    for what, given in (("name", name), ("checkpoint", checkpoint)):
+    texts = {"name": name, "checkpoint": checkpoint, "new_checkpoint": new_checkpoint}
+    for what, given in texts.items():
         if given is not None and (not isinstance(given, str) or not given.strip()):
             raise SettingsError(
                 f"{what} is {given!r}, not a non-empty string",

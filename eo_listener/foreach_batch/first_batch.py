@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eo_listener.foreach_batch.batch_errors import BatchErrorKind, BatchErrors
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
@@ -36,13 +37,13 @@ class OtherHeads:
 
 def is_unknown(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
     """Whether the plan reads a partition that has no head, or the ledger has no head at all."""
-    return not applied or any(
-        tp not in applied for offset_ranges in plan.sources.values() for tp in offset_ranges
-    )
+    if not applied or (plan.counted is not None and BATCHES not in applied):
+        return True
+    return any(tp not in applied for offset_ranges in plan.sources.values() for tp in offset_ranges)
 
 
 def is_doubtful(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
-    """Whether a partition without a head is one that earlier batches may have read of."""
+    """Whether a partition of Kafka without a head is one that earlier batches may have read of."""
     return any(
         tp not in applied and is_late(plan, tp, offset_range)
         for offset_ranges in plan.sources.values()
@@ -78,7 +79,8 @@ def doubt(
         errors.name_old(BatchErrorKind.RENAMED, tp, *found, other_heads.sink)
         return True
     if lost and not accept:
-        errors.add(BatchErrorKind.UNKNOWN, tp, OffsetRange(0, offset_range.start))
+        kind = BatchErrorKind.UNCOUNTED if tp == BATCHES else BatchErrorKind.UNKNOWN
+        errors.add(kind, tp, OffsetRange(0, offset_range.start))
         return True
     return False
 

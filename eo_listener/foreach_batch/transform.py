@@ -26,7 +26,7 @@ Returns the DataFrame to write, or a list with one for each sink.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What a transform may know of the batch it is given: its number and its offsets.
+    """What a transform may know of the batch it is given: its number and its offsets of Kafka.
 
     The number is Spark's; a new checkpoint counts from 0 again, and the same offsets may come
     under another number.

@@ -12,6 +12,7 @@ EoListenerError
 │   ├── NotInLedgerError           read before, but not in the ledger under this name
 │   ├── PartialReplayError         some partitions were already applied, others not
 │   ├── TopicRecreatedError        the ledger belongs to an older topic of the same name
+│   ├── NewCheckpointError         what is not Kafka was read under another checkpoint
 │   ├── PartitionVanishedError     a partition in the ledger is no longer read
 │   └── ForeignWriterError         another driver has written to the ledger
 ├── PoisonRowError             the store or the transform refuses a row     exit 1
@@ -127,6 +128,13 @@ class PartialReplayError(GuardError):
 
 class TopicRecreatedError(GuardError):
     """The ledger belongs to an older topic of the same name. `ranges`: the batch's offsets."""
+
+
+class NewCheckpointError(GuardError):
+    """What is not Kafka was read under another checkpoint, whose batches mean nothing in this one.
+
+    `ranges`: the number of the batch.
+    """
 
 
 class PartitionVanishedError(GuardError):

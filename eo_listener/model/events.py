@@ -320,10 +320,10 @@ class BatchApplied(Event):
     `query` is the name in the ledger, `sink` the sink's label. `rows` and `dead_letters` are None
     when the answer to COMMIT was lost and the outcome was read from the ledger; with a transaction
     for each partition they lack the rows of a task that Spark repeated for that reason. `ranges`
-    are the offsets applied; `replayed` those that the sink already had; `gaps` lost offsets that
-    `on_gap="accept"` accepted; `skipped` the offsets before the start of a ledger that
-    `on_first="accept"` let begin in mid-stream, lost or not. `seconds` is the time since the start
-    of the batch, `attempts` the number of writes.
+    are the offsets applied (of BATCHES what is not Kafka); `replayed` those that the sink already
+    had; `gaps` lost offsets that `on_gap="accept"` accepted; `skipped` the offsets before the start
+    of a ledger that `on_first="accept"` let begin in mid-stream, lost or not. `seconds` is the time
+    since the start of the batch, `attempts` the number of writes.
     """
 
     query: str

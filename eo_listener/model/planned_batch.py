@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from eo_listener.model.counted_sources import CountedSources
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
@@ -13,14 +14,15 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 class PlannedBatch:
     """The offset ranges of one batch, by the index of the source, empty ones included.
 
-    `query` is the query's name, None when it has none; `others` are the indices of sources that are
-    not Kafka. `stateful` marks a query whose output is not a function of the batch's own rows
-    (aggregation, stream-stream join, deduplication): it must run each batch, also one whose rows
-    are discarded (SPARK-52008). `topic_ids`, `log_starts` and `log_ends` are Kafka's answers from
-    before any task could read. Where Kafka was `asked`, they leave out what does not exist, else
-    they are empty. Without `deterministic` the rows may be others when they are computed again, as
-    Spark says of the plan before foreachBatch. `continued` are the partitions that an earlier batch
-    of the checkpoint has read: they start where that one ended.
+    `query` is the query's name, None when it has none; `sources` are those that read Kafka,
+    `counted` all others that have an offset, None where there are none. `stateful` marks a query
+    whose output is not a function of the batch's own rows (aggregation, stream-stream join,
+    deduplication): it must run each batch, also one whose rows are discarded (SPARK-52008).
+    `topic_ids`, `log_starts` and `log_ends` are Kafka's answers from before any task could read.
+    Where Kafka was `asked`, they leave out what does not exist, else they are empty. Without
+    `deterministic` the rows may be others when they are computed again, as Spark says of the plan
+    before foreachBatch. `continued` are the partitions that an earlier batch of the checkpoint has
+    read: they start where that one ended; BATCHES is one of them.
     """
 
     query_id: str
@@ -28,7 +30,7 @@ class PlannedBatch:
     query: str | None
     batch_id: int
     sources: Mapping[int, Mapping[TopicPartition, OffsetRange]]
-    others: tuple[int, ...] = ()
+    counted: CountedSources | None = None
     stateful: bool = False
     topic_ids: Mapping[str, str]
     log_starts: Mapping[TopicPartition, int]
@@ -46,12 +48,23 @@ class PlannedBatch:
         unread = {tp for tp in self.continued if tp in initial and initial[tp] == starts.get(tp)}
         return replace(self, continued=self.continued - unread)
 
+    @property
+    def count(self) -> OffsetRange:
+        """The range of BATCHES, where there are counted sources."""
+        return OffsetRange(self.batch_id, self.batch_id + 1)
+
     def ranges(self) -> dict[TopicPartition, OffsetRange]:
-        """All partitions of all sources, in order.
+        """All partitions of Kafka, of all sources, in order.
 
         Raises SettingsError where two sources read the same partition: a ledger has one head for
-        it.
+        it; and where nothing at all is read.
         """
+        if not self.sources and self.counted is None:
+            raise SettingsError(
+                f"batch {self.batch_id} has no source",
+                cause="a batch is judged by the offsets of its sources, and there are none",
+                fix="Give the function to the foreachBatch of a query that reads a stream",
+            )
         found: dict[TopicPartition, OffsetRange] = {}
         for index, ranges in self.sources.items():
             twice = sorted(found.keys() & ranges.keys())

@@ -198,7 +198,8 @@ def _explained(error: Exception) -> SinkError | None:
         return TooManyBytesError(
             "a task of the batch has more rows than Spark brings to the driver",
             cause=f"its rows are larger than {_TOO_MANY} allows",
-            fix=f"The batch is repeated with smaller tasks; if this goes on, raise {_TOO_MANY}",
+            fix=f"The batch is repeated with smaller tasks; if this goes on, raise {_TOO_MANY}, or "
+            "have a task read less (minPartitions; of files spark.sql.files.maxPartitionBytes)",
         )
     return None
 
@@ -243,14 +244,16 @@ class TaskSize:
                     raise RetriableSinkError(
                         error.problem, cause=error.cause, fix=error.fix
                     ) from error
-        self.learn(planned, size)
+        if plan.counted is None:
+            self.learn(planned, size)
 
     def at_once(self, plan: PlannedBatch) -> bool:
         """Whether the rows of a batch are surely few enough to come together.
 
-        What a query keeps in its state may become many rows in any batch.
+        What a query keeps in its state, or reads beside Kafka, may be many rows in any batch.
         """
         known = self._last is not None and self._last <= TASK_BYTES
+        known = known and plan.counted is None
         return known and not plan.stateful and planned_rows(plan) <= self.rows
 
     def learn(self, planned: int, size: int) -> None:

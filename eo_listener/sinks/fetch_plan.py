@@ -70,7 +70,10 @@ def tasks_wanted(plan: PlannedBatch, partitions: int, task_rows: int) -> int | N
 
 
 def planned_rows(plan: PlannedBatch) -> int:
-    """Return how many offsets a batch has; transaction markers and gaps count too."""
+    """Return how many offsets of Kafka a batch has; transaction markers and gaps count too.
+
+    Nothing says how many rows there are of other sources.
+    """
     return sum(_lengths(plan))
 
 

@@ -189,10 +189,10 @@ class MemorySink:
         """Read what a query id has moved."""
         return self.store.moved_by(query_id)
 
-    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # the protocol's
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows and the entry, in one transaction or one a partition."""
         rows = frame.collect() if hasattr(frame, "collect") else list(frame)
-        if not self._per_partition:
+        if not self._per_partition or plan.counted is not None:
             return self._transact(rows, entry)
         written = 0
         for tp, move in entry.moves.items():

@@ -18,6 +18,7 @@ from eo_listener.audit import (
     read_rows,
 )
 from eo_listener.audit.intervals import Intervals, of_offsets
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import FormatError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
@@ -266,3 +267,20 @@ def test_gravity() -> None:
         AuditFindingKind.RECREATED,
         AuditFindingKind.MOVED_BACK,
     }
+
+
+def test_batches_of_other_sources_are_not_proved() -> None:
+    """Kafka is not asked for them, and one finding says that nothing was compared."""
+
+    class KafkaAlone(Log):
+        def facts(
+            self, partitions: Collection[TopicPartition]
+        ) -> Mapping[TopicPartition, LogFacts]:
+            assert list(partitions) == [TP]
+            return super().facts(partitions)
+
+    claims = {TP: CLAIM, BATCHES: AppliedRange(range=OffsetRange(0, 7), topic_id="plan")}
+    (finding,) = prove(claims, [(*TP, offset) for offset in range(10)], KafkaAlone(LOG))
+    assert (finding.kind, finding.partition) == (AuditFindingKind.COUNTED, BATCHES)
+    assert finding.range == OffsetRange(0, 7)
+    assert finding.gravity is Gravity.UNPROVABLE

@@ -4,13 +4,15 @@ python -m tests.foreach_batch.far_query REMOTE SERVERS TOPIC FOLDER MODE [SINK]
 
 SINK is a path for SQLite, a dsn of PostgreSQL, or kafka:TARGET for a topic of SERVERS; without it
 the rows go into files. In the mode quiet the query starts at the latest offsets, and its function
-returns by itself without rows.
+returns by itself without rows. In the mode files TOPIC is a folder of text files, which is read in
+the place of Kafka, one a batch.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -31,13 +33,28 @@ def open_sink(folder: Path, servers: str, where: str) -> Sink:
     return PostgresSink(where, "t") if "://" in where else SqliteSink(where, "t")
 
 
+def read(spark: SparkSession, servers: str, topic: str, mode: str) -> Any:
+    """The stream that is meant."""
+    if mode == "files":
+        return spark.readStream.option("maxFilesPerTrigger", 1).text(topic)
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "latest" if mode == "quiet" else "earliest")
+        .load()
+        .selectExpr("partition", "offset", "string(value)")
+    )
+
+
 def main(remote: str, servers: str, topic: str, folder: str, mode: str, where: str = "") -> None:
     spark = SparkSession.builder.remote(remote).getOrCreate()
     checkpoint = f"{folder}/checkpoint"
     given = {} if mode == "bare" else {"name": "far", "checkpoint": checkpoint}
     if mode == "asking":
         given["options"] = {"kafka.bootstrap.servers": servers}  # type: ignore[assignment]  # of another kind
-    columns = ["value"] if where.startswith("kafka:") else ["partition", "offset", "value"]
+    alone = mode == "files" or where.startswith("kafka:")
+    columns = ["value"] if alone else ["partition", "offset", "value"]
     function = exactly_once(open_sink(Path(folder), servers, where), **given)  # type: ignore[arg-type]  # as above
 
     def with_rows(frame: DataFrame, batch_id: int) -> None:
@@ -46,12 +63,7 @@ def main(remote: str, servers: str, topic: str, folder: str, mode: str, where: s
 
     quiet = mode == "quiet"
     query = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", topic)
-        .option("startingOffsets", "latest" if quiet else "earliest")
-        .load()
-        .selectExpr("partition", "offset", "string(value)")
+        read(spark, servers, topic, mode)
         .select(*columns)
         .writeStream.foreachBatch(with_rows if quiet else function)
         .option("checkpointLocation", checkpoint)

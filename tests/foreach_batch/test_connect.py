@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 import sys
 from pathlib import Path
@@ -68,6 +69,27 @@ def test_a_far_function_that_leaves_out_empty_batches(
     topics.fill(topic, 5)
     said = run(client, tmp_path).stdout
     assert [row[1] for row in sink.read()[0]] == list(range(10, 15)), said
+
+
+def test_a_far_query_of_files(remote: str, tmp_path: Path) -> None:
+    """Counted by the checkpoint: each row once, over replays; a new checkpoint is refused."""
+    source, file = tmp_path / "in", tmp_path / "t.sqlite"
+    source.mkdir()
+    module = [sys.executable, "-m", "tests.foreach_batch.far_query"]
+    client = [*module, remote, "none", str(source), str(tmp_path), "files", str(file)]
+
+    def rows() -> list[str]:
+        with contextlib.closing(sqlite3.connect(file)) as link:
+            return [value for (value,) in link.execute("SELECT value FROM t ORDER BY 1")]
+
+    for count in (1, 2, 3):
+        (source / f"{count}.txt").write_text(f"{count}\n")
+        said = run(client, tmp_path).stdout
+        assert rows() == [str(number + 1) for number in range(count)], said
+        surgery.before_commit(tmp_path / "checkpoint")
+    shutil.rmtree(tmp_path / "checkpoint")
+    assert "NewCheckpointError" in run(client, tmp_path).stdout
+    assert rows() == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])

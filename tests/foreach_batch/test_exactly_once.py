@@ -248,7 +248,6 @@ def test_lost_records(jobs: Jobs, topics: Topics) -> None:
 @pytest.mark.parametrize(
     ("shape", "name", "text"),
     [
-        ("rate", "q", "reads a source that is not Kafka"),
         ("kafka", None, "queryName"),
         ("twice", "q", "two sources of the query read"),
     ],
@@ -256,13 +255,10 @@ def test_lost_records(jobs: Jobs, topics: Topics) -> None:
 def test_queries_that_cannot_be_proved(
     jobs: Jobs, topics: Topics, shape: str, name: str | None, text: str
 ) -> None:
-    """A foreign source, no name, one partition in two sources: refused, and nothing written."""
+    """No name, one partition in two sources: refused, and nothing written."""
     topic = topics.create(partitions=1)
     topics.fill(topic, 5)
     data = jobs.read(topic).select("value")
-    if shape == "rate":
-        rate = jobs.spark.readStream.format("rate").option("rowsPerSecond", 100).load()
-        data = data.union(rate.selectExpr("string(value)"))
     if shape == "twice":
         data = data.union(jobs.read(topic).select("value"))
     sink = MemorySink()

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from eo_listener.commit.tracking.routing import TOKENS
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.kafka.source_logs import SourceLogs
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import JvmError, KafkaError, SettingsError
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
@@ -83,7 +84,7 @@ def test_the_plan_of_each_batch(jobs: Jobs, topics: Topics, recorder: Recorder) 
     assert first.log_starts == {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 2}
     assert second.log_ends == {tp: span.until for tp, span in second.sources[0].items()}
     assert first.topic_ids.keys() == {topic}
-    assert not first.others
+    assert first.counted is None
     assert not first.stateful
     assert [dict(plan.sources) for plan in recorder.files] == [
         dict(plan.sources) for plan in recorder.plans
@@ -155,18 +156,32 @@ def test_several_sources(jobs: Jobs, topics: Topics, recorder: Recorder) -> None
 
 
 def test_other_sources_are_named(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
-    """A source that is not Kafka is told by its index, live and from the checkpoint."""
+    """A source that is not Kafka is counted, live and by the files alike, over a restart too."""
     topic = topics.create(partitions=1)
     topics.fill(topic, 5)
     rate = jobs.spark.readStream.format("rate").option("rowsPerSecond", 100).load()
     kafka = jobs.read(topic).select("value")
     data = rate.selectExpr("string(value) AS value").union(kafka)
-    query = jobs.start(data, recorder, drain=False)
-    query.processAllAvailable()
-    query.stop()
-    assert recorder.plans[-1].others == (0,)
-    assert recorder.plans[-1].sources.keys() == {1}
-    assert recorder.files[-1].others == (0,)
+    for _ in range(2):
+        query = jobs.start(data, recorder, drain=False)
+        query.processAllAvailable()
+        query.stop()
+        if len(surgery.batches(jobs.checkpoint(), "commits")) == len(recorder.plans):
+            surgery.before_commit(jobs.checkpoint())
+    assert len(recorder.plans) > 2
+    for live, files in zip(recorder.plans, recorder.files, strict=True):
+        assert live.counted == files.counted
+        assert live.continued == files.continued
+        assert live.sources.keys() == files.sources.keys() == {1}
+    known: dict[int, str] = {}
+    for plan in recorder.plans:
+        counted = plan.counted
+        assert counted is not None
+        assert counted.indices == (0,)
+        assert (BATCHES in plan.continued) is (plan.batch_id > 0)
+        assert counted.plan_id == known.setdefault(plan.batch_id, counted.plan_id)
+        assert counted.before == known.get(plan.batch_id - 1)
+    assert len(set(known.values())) == len(known)
 
 
 def test_each_query_finds_itself(jobs: Jobs, topics: Topics) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from eo_listener.model.counted_sources import CountedSources
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch, offset_ranges
@@ -30,7 +31,15 @@ def test_ranges_are_those_of_all_sources() -> None:
         (B, OffsetRange(2, 2)),
         (C, OffsetRange(0, 1)),
     ]
-    assert replace(PLAN, sources={}).ranges() == {}
+
+
+def test_what_reads_nothing_of_kafka_has_no_ranges() -> None:
+    """A batch of counted sources has a number alone; one without any source cannot be judged."""
+    files = replace(PLAN, sources={}, counted=CountedSources(indices=(0,), plan_id="b", before="a"))
+    assert files.ranges() == {}
+    assert files.count == OffsetRange(1, 2)
+    with pytest.raises(SettingsError, match="batch 1 has no source"):
+        replace(PLAN, sources={}).ranges()
 
 
 def test_a_partition_that_two_sources_read_is_refused() -> None:

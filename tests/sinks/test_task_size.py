@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from eo_listener.model.counted_sources import CountedSources
 from eo_listener.model.errors import RetriableSinkError
 from eo_listener.sinks import arrow_rows
 from eo_listener.sinks.arrow_rows import TaskSize, TooManyBytesError
@@ -50,6 +51,16 @@ def test_the_first_batch_of_a_process_comes_task_by_task(monkeypatch: pytest.Mon
         assert len(list(size.stream(None, plan))) == 1
     list(size.stream(None, replace(planned(10), stateful=True)))
     assert [at_once for _, at_once in script.asked] == [False, True, True, False, False]
+
+
+def test_nobody_knows_how_many_rows_files_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come task by task whatever was before, and teach nothing about Kafka's rows."""
+    script = scripted(monkeypatch, 1, 1, 1)
+    size = TaskSize(100)
+    files = CountedSources(indices=(0,), plan_id="a", before=None)
+    for counted in (None, files, None):
+        list(size.stream(None, replace(planned(10), counted=counted)))
+    assert [at_once for _, at_once in script.asked] == [False, False, True]
 
 
 def test_after_a_task_that_was_too_large_the_next_batch_comes_task_by_task() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import Sink
@@ -21,8 +22,9 @@ from eo_listener.spark.checkpoint import (
 def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
     """How far a query was applied, by the heads of its sinks.
 
-    Raises SinkError when a store cannot be asked, and SettingsError where it holds nothing of the
-    query, or where several sinks do not agree: no start would fit them all.
+    What is not Kafka has no part in it. Raises SinkError when a store cannot be asked, and
+    SettingsError where it holds nothing of the query, or nothing of Kafka, or where several sinks
+    do not agree: no start would fit them all.
     """
     sinks = list(ledger) if isinstance(ledger, Sequence) else [ledger]
     if not query or not sinks:
@@ -42,8 +44,15 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
                 fix="Give the name that the ledger has; for a first start, no startingOffsets; "
                 "without a ledger, begin from checkpoint= or group=",
             )
-        found = {tp: head.range.until for tp, head in heads.items()}
-        ids = {tp: head.topic_id for tp, head in heads.items() if head.topic_id is not None}
+        if not heads.keys() - {BATCHES}:
+            raise SettingsError(
+                f"the ledger of {sink.label} holds no offsets of Kafka for query {query!r}",
+                cause="the query reads other sources alone, of which it has the number of batches",
+                fix="Let such a source begin by its own options",
+            )
+        kafka = {tp: head for tp, head in heads.items() if tp != BATCHES}
+        found = {tp: head.range.until for tp, head in kafka.items()}
+        ids = {tp: head.topic_id for tp, head in kafka.items() if head.topic_id is not None}
         _refuse_disagreement(sinks[0], offsets, sink, found)
         _refuse_two_topics(sinks[0], topic_ids, sink, ids)
         offsets, topic_ids = found, topic_ids | ids

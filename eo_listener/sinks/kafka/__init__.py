@@ -1,7 +1,7 @@
 """Kafka: rows and ledger in one transaction of one cluster.
 
-Not there yet: dead letters with `write_method="executors"`, `transactions=False`, sources that are
-not Kafka, and clusters that only Java's client can log in to.
+Not there yet: dead letters with `write_method="executors"`, `transactions=False`, and clusters that
+only Java's client can log in to.
 
 - A transaction has the id of its sink and query, always the same. Its producer is made for one try
   of one batch: `init_transactions` ends whatever an earlier one left open, and fences it. Only then

@@ -9,7 +9,8 @@ from typing import Any
 from eo_listener.client_config.identities import LEDGER_TOPIC, sink_key, sink_transactional_id
 from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
 from eo_listener.kafka.logs import Logs
-from eo_listener.model.errors import KafkaError
+from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
@@ -113,8 +114,14 @@ class KafkaSink:
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` and `entry` in one transaction."""
-        sources = () if self._group is None else sorted({tp.topic for tp in entry.moves})
-        explain = self._explanation(entry.query, sources)
+        read = {tp.topic for tp in entry.moves if tp != BATCHES}
+        explain = self._explanation(entry.query, () if self._group is None else sorted(read))
+        if self._group is not None and not plan.sources:
+            raise SettingsError(
+                f"{self.label}: group={self._group!r} cannot be moved with the batch",
+                cause="a group holds offsets of Kafka, and the query reads nothing from there",
+                fix="Leave group= out",
+            )
         try:
             heads, logs = self._connected()
             writer = self._choice.writer(frame, plan)

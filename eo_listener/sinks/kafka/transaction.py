@@ -11,6 +11,7 @@ from typing import Final
 from eo_listener.kafka.batch_producer import BatchProducer, Stage
 from eo_listener.kafka.logs import Logs
 from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import KafkaError, SettingsError, SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head
@@ -135,8 +136,9 @@ class BatchTransaction:
             own.send(self.heads.name, record.value, key=record.key, partition=partition)
         own.flush(self.target.access.timeout)
         self.heads.check_written(entry.query, partition, len(records))
-        if self.target.group is not None:
-            own.send_offsets(self.target.group, _positions(entry), self.target.access.timeout)
+        positions = _positions(entry)
+        if self.target.group is not None and positions:
+            own.send_offsets(self.target.group, positions, self.target.access.timeout)
         reached("sink.ledger-moved")
         return {TopicPartition(self.heads.name, partition)}
 
@@ -227,7 +229,8 @@ class BatchTransaction:
         """Offsets of another cluster's topics mean nothing in a group of this one."""
         if self.target.group is None:
             return
-        wanted = {tp.topic: move.topic_id for tp, move in self.entry.moves.items()}
+        moves = self.entry.moves.items()
+        wanted = {tp.topic: move.topic_id for tp, move in moves if tp != BATCHES}
         found = self.logs.topics(wanted, self._deadline())
         for topic, known in wanted.items():
             here = found.get(topic)
@@ -250,5 +253,7 @@ def _positions(entry: Entry) -> dict[TopicPartition, Position]:
         name=entry.query, query_id=entry.query_id, run_id=entry.run_id, batch_id=entry.batch_id
     ).text()
     return {
-        tp: Position(offset=move.range.until, metadata=metadata) for tp, move in entry.moves.items()
+        tp: Position(offset=move.range.until, metadata=metadata)
+        for tp, move in entry.moves.items()
+        if tp != BATCHES
     }

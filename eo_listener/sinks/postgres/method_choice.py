@@ -148,7 +148,7 @@ class MethodChoice:
             ranges = task_ranges(frame)
             if fit(ranges, plan):
                 return ranges
-            why = "the tasks read other offsets than are planned"
+            why = "the tasks read other offsets than are planned, or not only Kafka"
         except SettingsError as error:
             why = f"{error.problem} ({error.cause})"
         if rest:

@@ -118,12 +118,15 @@ def missing(plan: PlannedBatch, entry: Entry) -> bool:
 
 
 def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
-    """Whether each task reads what is planned of one partition, and all of them all of it."""
+    """Whether each task reads what is planned of one partition, and all of them all of it.
+
+    What is not Kafka has a head that belongs to no task, even in a batch for which it has nothing.
+    """
     read, planned = (
         {tp: offset_range for tp, offset_range in given if offset_range.start != offset_range.until}
         for given in (ranges, plan.ranges().items())
     )
-    return read == planned
+    return plan.counted is None and read == planned
 
 
 def of_each_task(ranges: Ranges, entry: Entry) -> Mapping[int, TopicPartition]:

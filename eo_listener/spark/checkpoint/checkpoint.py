@@ -89,6 +89,10 @@ class Checkpoint:
         """The end offsets of one batch, whether it is done or not."""
         return self._parsed(f"offsets/{batch}", lambda held: _batch(batch, held))
 
+    def plan_id(self, batch: int) -> str:
+        """What tells the plan of a batch from any other plan of a batch of this number."""
+        return self._parsed(f"offsets/{batch}", lambda held: log_files.plan_id(_text(held)))
+
     def committed(self) -> Durable:
         """The newest batch that is in `commits/` and whose offsets can be read.
 

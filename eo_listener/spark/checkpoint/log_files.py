@@ -6,6 +6,7 @@ to 4.2), OffsetMap (4.2, opt-in by `spark.sql.streaming.offsetLog.formatVersion=
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -165,6 +166,7 @@ NEWEST_OFFSETS = 2
 _NOTHING = "-"
 _WATERMARK = "batchWatermarkMs"
 _TIMESTAMP = "batchTimestampMs"
+_PLAN_ID = 32  # hexadecimal digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +214,14 @@ class BatchOffsets:
         """The offsets of the Kafka sources, by the id of the source."""
         return {source.id: source.offsets for source in self.sources if source.offsets is not None}
 
+    def others(self) -> tuple[str, ...]:
+        """The ids of the sources that are not Kafka and have an offset."""
+        return tuple(
+            source.id
+            for source in self.sources
+            if source.offsets is None and source.text is not None
+        )
+
     @classmethod
     def parse(cls, batch: int, text: str) -> BatchOffsets:
         """Read the content of `offsets/<batch>`. Raises Unreadable."""
@@ -227,6 +237,23 @@ class BatchOffsets:
         if len({source.id for source in sources}) < len(sources):
             raise Unreadable(FileFindingKind.GARBLED, "a source stands there twice")
         return cls(batch=batch, version=version, metadata=metadata, sources=sources)
+
+
+def plan_id(text: str) -> str:
+    """What tells a plan of a batch from another one, by `offsets/<batch>`. Raises Unreadable.
+
+    The file is written once, when the batch is planned, and has the time of that to the
+    millisecond. Nothing else of its second line counts.
+    """
+    first, *rest = text.removesuffix("\n").split("\n")
+    check_version(first, newest=NEWEST_OFFSETS, whole=bool(rest))
+    metadata, *lines = rest
+    planned_at = decode_object(metadata).get(_TIMESTAMP)
+    if planned_at is None:
+        raise Unreadable(FileFindingKind.GARBLED, "it does not say when the batch was planned")
+    # Version 2 keeps the sources in no order.
+    held = "\n".join([str(planned_at), *sorted(line.removesuffix("\r") for line in lines)])
+    return hashlib.sha256(held.encode()).hexdigest()[:_PLAN_ID]
 
 
 def _split(line: str) -> tuple[str, str]:

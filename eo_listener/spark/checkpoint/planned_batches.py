@@ -5,17 +5,18 @@ Spark writes `offsets/N` before it begins batch N, and never deletes `offsets/N-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch, offset_ranges
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
-from eo_listener.spark.checkpoint.log_files import SourceOffsets
+from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
 
 _NO_LOGS = GroupSnapshot(held={}, starts={}, ends={}, topic_ids={})
 
@@ -46,7 +47,8 @@ class CheckpointPlans:
         raises.
         """
         self._check_batch(batch_id)
-        before = self._before(batch_id)
+        last = self._last(batch_id)
+        before = {} if last is None else last.kafka()
         sources: dict[int, dict[TopicPartition, OffsetRange]] = {}
         others = []
         for index, line in self._lines(batch_id, before):
@@ -66,18 +68,20 @@ class CheckpointPlans:
             query=None,
             batch_id=batch_id,
             sources=MappingProxyType(sources),
-            others=tuple(others),
+            counted=self._counted(batch_id, others),
             stateful=bool(self._folders("state")),
             topic_ids=logs.topic_ids,
             log_starts=logs.starts,
             log_ends=logs.ends,
             asked=self._read_logs is not None,
-            continued=frozenset(tp for offsets in before.values() for tp in offsets),
+            continued=frozenset(tp for offsets in before.values() for tp in offsets)
+            | ({BATCHES} if last is not None and last.others() else frozenset()),
         )
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         """Where the sources began to read. Raises StorageError, CheckpointError."""
-        lines = self._lines(plan.batch_id, self._before(plan.batch_id))
+        last = self._last(plan.batch_id)
+        lines = self._lines(plan.batch_id, {} if last is None else last.kafka())
         return {
             tp: offset
             for index, line in lines
@@ -116,9 +120,18 @@ class CheckpointPlans:
                 "the function to DataStreamWriter.foreachBatch alone",
             )
 
-    def _before(self, batch_id: int) -> Mapping[str, Offsets]:
-        """Where the sources start, by the id of their line; none for the first batch."""
-        return self._checkpoint.offsets(batch_id - 1).kafka() if batch_id else {}
+    def _last(self, batch_id: int) -> BatchOffsets | None:
+        """The batch before, which ended where the sources start; None for the first batch."""
+        return self._checkpoint.offsets(batch_id - 1) if batch_id else None
+
+    def _counted(self, batch_id: int, others: Sequence[int]) -> CountedSources | None:
+        if not others:
+            return None
+        return CountedSources(
+            indices=tuple(others),
+            plan_id=self._checkpoint.plan_id(batch_id),
+            before=self._checkpoint.plan_id(batch_id - 1) if batch_id else None,
+        )
 
     def _first(self, index: int, line: SourceOffsets) -> Offsets:
         found = self._checkpoint.initial(index)

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import JvmError
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch, offset_ranges
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.jvm.calls import FAILURES, asking, call
+from eo_listener.spark.jvm.counted_streams import counted_sources, has_offset, refuse_forgetful
 from eo_listener.spark.jvm.running_query import RunningQuery, distinct_streams, elements, is_kafka
 from eo_listener.spark.jvm.source_options import source_options
 from eo_listener.spark.shim import position_of
@@ -35,11 +37,14 @@ _QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """What does not change while a query runs. `streams` and `options` go by the source's index."""
+    """What does not change while a query runs.
+
+    `streams` (those of Kafka), `others` and `options` go by the source's index.
+    """
 
     query: RunningQuery
     streams: Mapping[int, Any]
-    others: tuple[int, ...]
+    others: Mapping[int, Any]
     options: Mapping[int, Mapping[str, str]] = field(repr=False)
     stateful: bool
     deterministic: bool
@@ -63,13 +68,14 @@ class LivePlans:
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """Read what Spark has planned, and where Kafka's logs stand.
 
-        Raises JvmError when the query cannot be asked or found, KafkaError and SettingsError as
-        `read_logs` does.
+        Raises JvmError when the query cannot be asked or found, SettingsError for a source that
+        cannot be read twice, KafkaError and SettingsError as `read_logs` does.
         """
         with asking(_WHAT):
             run = self._run_of(frame)
             _check_batch(run.query, batch_id)
             sources, continued = self._sources(run, batch_id)
+            counted = counted_sources(run.query, run.others, batch_id)
         found = [
             self._read_logs(run.options[index], ranges.keys()) for index, ranges in sources.items()
         ]
@@ -79,7 +85,7 @@ class LivePlans:
             query=run.query.name,
             batch_id=batch_id,
             sources=MappingProxyType(sources),
-            others=run.others,
+            counted=counted,
             stateful=run.stateful,
             deterministic=run.deterministic,
             topic_ids={topic: one for logs in found for topic, one in logs.topic_ids.items()},
@@ -98,11 +104,12 @@ class LivePlans:
         if run is None:
             return {}
         with asking("read where the query began to read"):
-            noted, sources = _noted(run), len(run.streams) + len(run.others)
-            if noted < sources:
+            noted = _noted(run)
+            if noted < len(run.streams):
                 raise JvmError(
                     "where the query began to read is not known",
-                    cause=f"{run.checkpoint}/sources has it of {noted} of {sources} sources",
+                    cause=f"{run.checkpoint}/sources has it of {noted} of {len(run.streams)} "
+                    "sources of Kafka",
                 )
             return {
                 tp: offset
@@ -123,7 +130,10 @@ class LivePlans:
             )
             for index, until in ends.items()
         }
-        return sources, frozenset(tp for offsets in starts.values() for tp in offsets)
+        read = {tp for offsets in starts.values() for tp in offsets}
+        if has_offset(execution.committedOffsets(), run.others):
+            read.add(BATCHES)
+        return sources, frozenset(read)
 
     def _first(self, run: _Run, index: int, batch_id: int) -> Offsets:
         """Where a source began to read: what Spark itself starts from where it has no start."""
@@ -149,10 +159,10 @@ class LivePlans:
 
 
 def _noted(run: _Run) -> int:
-    """Of how many sources the checkpoint has `sources/<source>/0`.
+    """Of how many sources of Kafka the checkpoint has `sources/<source>/0`.
 
     Where it is missing Spark must not be asked: it would take the offsets of now, and write them
-    down.
+    down. Other sources keep there what they want.
     """
     hadoop = run.query.jvm.org.apache.hadoop.fs
     folder = hadoop.Path(run.checkpoint, "sources")
@@ -160,8 +170,10 @@ def _noted(run: _Run) -> int:
     files = folder.getFileSystem(session.sessionState().newHadoopConf())
     if not files.exists(folder):
         return 0
+    others = set(map(str, run.others))
     found = files.listStatus(folder)
-    return sum(1 for one in found if files.exists(hadoop.Path(one.getPath(), "0")))
+    kept = (one.getPath() for one in found if str(one.getPath().getName()) not in others)
+    return sum(1 for path in kept if files.exists(hadoop.Path(path, "0")))
 
 
 def _is_of(execution: Any, session: Any) -> bool:
@@ -193,11 +205,13 @@ def _described(query: RunningQuery) -> _Run:
     execution = query.execution
     streams = distinct_streams(execution)
     kafka = {index: stream for index, stream in enumerate(streams) if is_kafka(stream)}
+    others = {index: stream for index, stream in enumerate(streams) if index not in kafka}
+    refuse_forgetful(others)
     found = source_options(query)
     return _Run(
         query=query,
         streams=kafka,
-        others=tuple(index for index in range(len(streams)) if index not in kafka),
+        others=others,
         options={source.index: source.options for source in found if source.kafka},
         stateful=_is_stateful(execution.lastExecution().executedPlan()),
         deterministic=bool(execution.lastExecution().optimizedPlan().deterministic()),

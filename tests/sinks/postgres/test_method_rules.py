@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eo_listener.model.counted_sources import CountedSources
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Entry
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -106,6 +107,8 @@ def test_tasks_fit_where_each_reads_all_of_one_partition() -> None:
     assert not fit([(A, SPANS[A]), (B, SPANS[B]), (C, OffsetRange(7, 8))], plan)
     assert fit([(A, SPANS[A]), (C, SPANS[C]), (B, SPANS[B])], plan)
     assert fit([], plan_of(entry(C)))
+    beside = CountedSources(indices=(1,), plan_id="a", before=None)
+    assert not fit([(A, SPANS[A]), (B, SPANS[B])], replace(plan, counted=beside))
 
 
 def test_the_number_of_a_task_names_its_partition() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Collection
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.spark.checkpoint import CheckpointError, CheckpointPlans
+from eo_listener.spark.checkpoint.errors import Unreadable
+from eo_listener.spark.checkpoint.log_files import plan_id
 from tests.spark.checkpoint.recorded import VERSIONS, unpack
 
 Ranges = dict[int, dict[TopicPartition, OffsetRange]]
@@ -128,12 +133,39 @@ def test_no_beginning_is_taken_from_the_folder_of_another_number(tmp_path: Path)
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_other_sources(version: str, tmp_path: Path) -> None:
-    """A source that is not Kafka is named by its index, once it has an offset."""
-    plan = CheckpointPlans(str(written(version, "mixed", tmp_path, 2)), "run").plan(None, 2)
-    assert plan.others == (0,)
-    assert plan.sources.keys() == {1}
-    plan = CheckpointPlans(str(written(version, "mixed", tmp_path, 0)), "run").plan(None, 0)
-    assert plan.others == ()
+    """A source that is not Kafka is counted once it has an offset, by the plans of its batches."""
+    plans = [
+        CheckpointPlans(str(written(version, "mixed", tmp_path, batch)), "run").plan(None, batch)
+        for batch in (2, 1, 0)
+    ]
+    last, first = plans[0], plans[-1]
+    assert first.counted is None
+    assert last.counted is not None
+    assert last.counted.indices == (0,)
+    assert last.sources.keys() == {1}
+    for plan, before in pairwise(plans):
+        assert plan.counted is not None
+        assert (BATCHES in plan.continued) is (before.counted is not None)
+        assert plan.counted.plan_id != plan.counted.before
+        if before.counted is None:
+            break
+        assert plan.counted.before == before.counted.plan_id
+
+
+def test_a_plan_of_the_same_offsets_is_another_one(tmp_path: Path) -> None:
+    """Where a batch was planned a second time, its file has another time, if nothing else."""
+    file = written("4.0.0", "mixed", tmp_path, 2) / "offsets" / "2"
+    text = file.read_text()
+    time = re.search(r'"batchTimestampMs":([0-9]+)', text)
+    assert time is not None
+    later = text.replace(time[1], str(int(time[1]) + 1))
+    settings = text.replace('"batchWatermarkMs":0', '"batchWatermarkMs":7')
+    assert settings != text
+    assert plan_id(text) == plan_id(settings) == plan_id(text + "\n")
+    assert len({plan_id(text), plan_id(later), plan_id(text + "0")}) == 3
+    for torn in ("v1", "v1\n{}", "v1\n"):
+        with pytest.raises(Unreadable):
+            plan_id(torn)
 
 
 def test_state_and_logs(tmp_path: Path) -> None:

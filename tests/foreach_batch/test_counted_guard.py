@@ -1,0 +1,283 @@
+"""The judgement of batches with sources that are not Kafka, by the number of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eo_listener.foreach_batch.first_batch import OtherHeads
+from eo_listener.foreach_batch.judgement import Judgement
+from eo_listener.model.counted_sources import BATCHES, CountedSources
+from eo_listener.model.errors import (
+    GapError,
+    GuardError,
+    NewCheckpointError,
+    NotInLedgerError,
+    OverlapError,
+    PartialReplayError,
+    RegressionError,
+)
+from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.planned_batch import PlannedBatch
+from tests.foreach_batch.plans import P0, P1, Ranges, head_of, judged, plan_of
+
+NO_OTHERS = OtherHeads(sink="table delays", heads={})
+
+
+def counted_plan(
+    number: int, ranges: Ranges | None = None, *, life: str = "", **how: Any
+) -> PlannedBatch:
+    """Batch `number` of a query that reads a counted source, and `ranges` of Kafka.
+
+    Another `life` has planned its batches at other times.
+    """
+    return plan_of(
+        ranges or {},
+        batch_id=number,
+        sources={} if ranges is None else {1: {tp: OffsetRange(*r) for tp, r in ranges.items()}},
+        counted=CountedSources(
+            indices=(0,),
+            plan_id=f"{life}{number}",
+            before=f"{life}{number - 1}" if number else None,
+        ),
+        continued=frozenset({BATCHES} if number else ()),
+        **how,
+    )
+
+
+def count_head(number: int, *, life: str = "", **how: Any) -> Head:
+    """The head that batch `number` has left."""
+    return head_of(number, number + 1, batch_id=number, topic_id=f"{life}{number}", **how)
+
+
+def test_its_name_is_none_of_a_topic() -> None:
+    """Kafka has no topic of that name, so no partition of Kafka's can be taken for it."""
+    legal = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+    assert set(BATCHES.topic) - legal
+
+
+@pytest.mark.parametrize("number", [0, 1, 7])
+def test_a_batch_follows_the_one_before_it(number: int) -> None:
+    """The first makes the head; each next one moves it by one, and records its own plan."""
+    heads = {BATCHES: count_head(number - 1)} if number else {}
+    found = judged(counted_plan(number), heads, other_heads=NO_OTHERS)
+    assert found.verdict is (BatchVerdict.NEXT if number else BatchVerdict.FIRST)
+    assert found.entry.head(BATCHES) == Head(
+        range=OffsetRange(number, number + 1),
+        topic_id=str(number),
+        query_id="q",
+        run_id="r2",
+        batch_id=number,
+    )
+    assert found.entry.moves[BATCHES].found == heads.get(BATCHES)
+    assert not found.gaps
+    assert not found.skipped
+
+
+def test_the_same_plan_is_a_replay() -> None:
+    """A batch of the same number, checkpoint and plan was applied, whichever run did it."""
+    found = judged(counted_plan(7), {BATCHES: count_head(7)})
+    assert found.verdict is BatchVerdict.REPLAY
+    assert not found.entry.moves
+    assert found.replayed == {BATCHES: OffsetRange(7, 8)}
+
+
+@pytest.mark.parametrize(
+    ("number", "life", "head", "error", "batches"),
+    [
+        (7, "again", count_head(7), OverlapError, (7, 8)),  # planned a second time
+        (8, "again", count_head(7), OverlapError, (7, 8)),  # follows one that was
+        (6, "", count_head(7), RegressionError, (6, 8)),
+        (0, "", count_head(7), RegressionError, (0, 8)),
+        (9, "", count_head(7), GapError, (8, 9)),
+        (7, "", count_head(7, query_id="old"), NewCheckpointError, (7, 8)),
+        (0, "", count_head(7, query_id="old"), NewCheckpointError, (0, 1)),
+        (8, "", count_head(7, query_id="old"), NewCheckpointError, (8, 9)),
+        (3, "", None, NotInLedgerError, (0, 3)),
+    ],
+)
+def test_whatever_does_not_follow_is_an_error_of_its_kind(
+    number: int, life: str, head: Head | None, error: type[GuardError], batches: tuple[int, int]
+) -> None:
+    """Nothing is guessed of another checkpoint, another plan, or a batch that is missing."""
+    heads = {} if head is None else {BATCHES: head}
+    with pytest.raises(error) as raised:
+        judged(counted_plan(number, life=life), heads, other_heads=NO_OTHERS)
+    assert raised.value.ranges == {BATCHES: OffsetRange(*batches)}
+    assert f"checkpoint:batches-0 {OffsetRange(*batches)}" in str(raised.value)
+    assert raised.value.fix
+
+
+def test_a_new_checkpoint_is_accepted_by_its_query_id_alone() -> None:
+    """Consent holds for the one that was named: what is deleted later is not read twice by it."""
+    old = {BATCHES: count_head(7, query_id="old")}
+    first = counted_plan(0)
+    for wrong in (None, "old", "another"):
+        with pytest.raises(NewCheckpointError, match=r'exactly_once\(sink, new_checkpoint="q"\)'):
+            judged(first, old, other_heads=NO_OTHERS, new_checkpoint=wrong, on_first="accept")
+    found = judged(first, old, other_heads=NO_OTHERS, new_checkpoint="q")
+    assert found.verdict is BatchVerdict.FIRST
+    assert found.entry.moves[BATCHES].found == old[BATCHES]
+    heads = {BATCHES: found.entry.head(BATCHES)}
+    assert judged(first, heads, new_checkpoint="q").verdict is BatchVerdict.REPLAY
+    assert judged(counted_plan(1), heads, new_checkpoint="q").verdict is BatchVerdict.NEXT
+    with pytest.raises(NewCheckpointError):  # a driver of the old one, that still runs
+        judged(counted_plan(8, query_id="old"), heads, new_checkpoint="q")
+
+
+def test_a_new_checkpoint_that_is_under_way_has_batches_that_the_sink_lacks() -> None:
+    """Accepted by its id, its earlier batches are a gap, unless they read nothing of this kind."""
+    old = {BATCHES: count_head(7, query_id="old")}
+    with pytest.raises(GapError) as raised:
+        judged(counted_plan(3), old, new_checkpoint="q")
+    assert raised.value.ranges == {BATCHES: OffsetRange(0, 3)}
+    found = judged(counted_plan(3), old, new_checkpoint="q", on_gap="accept")
+    assert found.gaps == {BATCHES: OffsetRange(0, 3)}
+    late = plan_of(
+        {},
+        batch_id=3,
+        sources={},
+        counted=CountedSources(indices=(0,), plan_id="3", before="2"),
+    )
+    assert not judged(late, old, new_checkpoint="q").gaps
+
+
+@pytest.mark.parametrize(
+    ("head", "consent", "batches"),
+    [(count_head(4), {"on_gap": "accept"}, (5, 7)), (None, {"on_first": "accept"}, (0, 7))],
+)
+def test_what_is_missing_may_be_accepted_and_is_recorded(
+    head: Head | None, consent: Mapping[str, Any], batches: tuple[int, int]
+) -> None:
+    """Batches that are not in the sink are recorded with the move that goes on without them."""
+    heads = {} if head is None else {BATCHES: head}
+    found = judged(counted_plan(7), heads, other_heads=NO_OTHERS, **consent)
+    assert found.entry.moves[BATCHES].gap == OffsetRange(*batches)
+    assert (found.gaps if head else found.skipped) == {BATCHES: OffsetRange(*batches)}
+
+
+def test_rows_under_an_old_name_are_not_written_again() -> None:
+    """The same checkpoint under another name of the sink: its batches are known by its query id."""
+    key = LedgerKey("table delays", "old name")
+    others = OtherHeads(sink="table delays", heads={key: {BATCHES: count_head(7)}})
+    with pytest.raises(NotInLedgerError, match="already, under another name"):
+        judged(counted_plan(7), {}, other_heads=others, on_first="accept")
+    with pytest.raises(NotInLedgerError, match="has the query under another name"):
+        judged(counted_plan(8), {}, other_heads=others)
+    found = judged(counted_plan(8), {}, other_heads=others, on_first="accept")
+    assert found.skipped == {BATCHES: OffsetRange(0, 8)}
+
+
+def judged_both(
+    number: int, ranges: Ranges, heads: Mapping[TopicPartition, Head], **how: Any
+) -> Judgement:
+    return judged(counted_plan(number, ranges), heads, other_heads=NO_OTHERS, **how)
+
+
+def test_kafka_beside_it_is_judged_by_its_offsets() -> None:
+    """A batch in which only one of them moves is next; a replay has both, or what moved."""
+    heads = {BATCHES: count_head(6), P0: head_of(0, 5)}
+    only_files = judged_both(7, {P0: (5, 5)}, heads)
+    assert set(only_files.entry.moves) == {BATCHES}
+    both = judged_both(7, {P0: (5, 9)}, heads)
+    assert set(both.entry.moves) == {BATCHES, P0}
+    assert [move.source for move in both.entry.moves.values()] == [0, 1]
+    after = {tp: both.entry.head(tp) for tp in both.entry.moves}
+    assert judged_both(7, {P0: (5, 9)}, after).verdict is BatchVerdict.REPLAY
+    files_after = {**heads, BATCHES: count_head(7)}
+    assert judged_both(7, {P0: (5, 5)}, files_after).verdict is BatchVerdict.REPLAY
+    with pytest.raises(GapError):
+        judged_both(7, {P0: (6, 9)}, heads)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_half_of_a_batch_is_never_taken_for_a_replay(alone: bool) -> None:
+    """All of it is one transaction, also for a sink with one for each partition of Kafka."""
+    ranges = {P0: (5, 9), P1: (2, 3)}
+    before = {BATCHES: count_head(6), P0: head_of(0, 5), P1: head_of(0, 2)}
+    for done in (
+        {BATCHES: count_head(7)},
+        {P0: head_of(5, 9, batch_id=7)},
+    ):
+        with pytest.raises(PartialReplayError) as raised:
+            judged_both(7, ranges, {**before, **done}, per_partition=alone)
+        assert "a new checkpoint reads these from their own beginning" in str(raised.value)
+    assert set(judged_both(7, ranges, before, per_partition=alone).entry.moves) == set(before)
+
+
+def test_a_batch_of_state_alone_is_known_by_its_number_too() -> None:
+    """No new file and no new offset: the batch counts all the same."""
+    heads = {BATCHES: count_head(6), P0: head_of(0, 5)}
+    plan = counted_plan(7, {P0: (5, 5)}, stateful=True)
+    found = judged(plan, heads)
+    assert found.verdict is BatchVerdict.NEXT
+    heads[BATCHES] = found.entry.head(BATCHES)
+    assert judged(plan, heads).verdict is BatchVerdict.REPLAY
+    assert judged(counted_plan(0, stateful=True), {}).verdict is BatchVerdict.FIRST
+
+
+@dataclass
+class Life:
+    """A checkpoint, or a copy of one: its query id, the plans of its batches, how many are done."""
+
+    query_id: str
+    plans: list[str]
+    done: int = 0
+
+    def plan(self, number: int) -> PlannedBatch:
+        before = self.plans[number - 1] if number else None
+        counted = CountedSources(indices=(0,), plan_id=self.plans[number], before=before)
+        return replace(counted_plan(number), counted=counted, query_id=self.query_id)
+
+
+STEPS = ("run", "crash", "aside", "forget", "uncommit", "restore", "copy", "new")
+
+
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2)), max_size=40))
+def test_a_batch_that_is_let_through_is_there_once_with_all_before_it(
+    steps: list[tuple[str, int]],
+) -> None:
+    """Crashes, lost files, restored, copied and new checkpoints, in any order: or it is an error.
+
+    A batch "aside" is done without the sink.
+
+    The table holds the plans of the batches that were written. Whenever the guard takes a batch for
+    written, by this try or an earlier one, it is that batch and those before it in its checkpoint.
+    """
+    lives, table, heads = [Life("0", [])], list[str](), dict[TopicPartition, Head]()
+    planned = 0
+    for step, which in steps:
+        life = lives[which % len(lives)]
+        if step == "copy":
+            lives.append(Life(life.query_id, list(life.plans), life.done))
+        elif step == "new":
+            lives.append(Life(str(len(lives)), []))
+        elif step == "restore":  # of the state that it had before its newest batch
+            del life.plans[max(0, len(life.plans) - 1) :]
+            life.done = min(life.done, len(life.plans))
+        elif step in ("forget", "uncommit"):
+            life.done = max(0, life.done - 1)
+            del life.plans[life.done + (step == "uncommit") :]
+        else:
+            number = life.done
+            if len(life.plans) == number:
+                life.plans.append(f"plan {planned}")
+                planned += 1
+            if step == "aside":
+                life.done += 1
+                continue
+            try:
+                found = judged(life.plan(number), heads, other_heads=NO_OTHERS)
+            except GuardError:
+                continue
+            if found.verdict is not BatchVerdict.REPLAY:
+                table.append(life.plans[number])
+                heads = {BATCHES: found.entry.head(BATCHES)}
+            life.done += step == "run"
+            assert table == life.plans[: number + 1]
