@@ -22,7 +22,8 @@ class CommitMetadata:
     `query_id` and `run_id` are the first eight hex digits of Spark's UUIDs: enough to distinguish
     two queries, or two runs, on one group. `name` may have been cut (it ends with `~`).
     `rewound_from` is the offset that the group held before a rewind that was asked for.
-    `withheld` marks a partition whose newer offsets the guard did not let through.
+    `withheld` marks a partition whose newer offsets the guard did not let through. `by_sink`: it
+    was committed with the rows of its batch, in the transaction of a sink.
     """
 
     name: str
@@ -31,6 +32,7 @@ class CommitMetadata:
     batch_id: int
     rewound_from: int | None = None
     withheld: bool = False
+    by_sink: bool = False
 
     @classmethod
     def of(cls, *, name: str | None, query_id: str, run_id: str, batch_id: int) -> CommitMetadata:
@@ -54,6 +56,10 @@ class CommitMetadata:
     def withholding(self) -> CommitMetadata:
         """The same, with the guard's mark."""
         return replace(self, withheld=True)
+
+    def of_sink(self) -> CommitMetadata:
+        """The same, for a commit in the transaction of a sink."""
+        return replace(self, by_sink=True)
 
     def same_writer(self, other: CommitMetadata | None) -> bool:
         """Whether the same run of the same query wrote both."""
@@ -81,6 +87,8 @@ class CommitMetadata:
             fields["w"] = self.rewound_from
         if self.withheld:
             fields["g"] = 1
+        if self.by_sink:
+            fields["t"] = 1
         fields["q"] = name
         return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 
@@ -104,6 +112,7 @@ class CommitMetadata:
                     batch_id=batch,
                     rewound_from=rewound if isinstance(rewound, int) else None,
                     withheld=fields.get("g") == 1,
+                    by_sink=fields.get("t") == 1,
                 )
             case _:
                 return None

@@ -22,7 +22,8 @@ class Event:
 class Committed(Event):
     """The group coordinator confirmed these offsets.
 
-    `seconds` is the time from the request to its answer.
+    `seconds` is the time from the request to its answer; 0 where none was sent, because a sink had
+    committed them in the transaction of their batch.
     """
 
     cluster: str

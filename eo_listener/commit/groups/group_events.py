@@ -128,6 +128,8 @@ class GroupEvents:
         if discrepancy is Discrepancy.VANISHED:
             lost = Offsets({tp: ours[tp].offset for tp in partitions})
             yield GroupOffsetsMissing(cluster=self.cluster, group=self.group, offsets=lost)
+        elif discrepancy is Discrepancy.BY_SINK:
+            yield self.committed({tp: snapshot.held[tp] for tp in partitions}, 0.0)
         elif discrepancy is Discrepancy.FOREIGN:
             yield from self._foreign_commits(partitions, snapshot, ours)
         else:

@@ -26,6 +26,7 @@ class Discrepancy(Enum):
     WITHHELD_BEFORE = auto()
     BEYOND_LOG_END = auto()
     BELOW_GROUP = auto()
+    BY_SINK = auto()
 
 
 @dataclass(slots=True)
@@ -65,6 +66,8 @@ class PartitionState:
     `snapshot_at` is when the group and the log were last read, `log_starts` what the log began
     with and by when that was known, the newest last; `needs_snapshot` asks for a snapshot though
     there is nothing to commit. `reported_foreign` is a foreign commit that was reported.
+    `by_sink`: a sink moves the group, in the transactions of its batches. Then the group is read
+    before each commit, and what it holds already is not sent, but where it `renews` that.
     """
 
     confirmed: Position | None = None
@@ -79,6 +82,8 @@ class PartitionState:
     log_starts: tuple[tuple[int, float], ...] = ()
     reported_foreign: Position | None = None
     retry_state: RetryState | None = None
+    by_sink: bool = False
+    renews: bool = False
 
     @property
     def wanted(self) -> Position | None:
@@ -131,6 +136,15 @@ class PartitionState:
 
         With `rivals` another live run may have committed what it is below: no rewind is allowed.
         """
+        below = self._offer(position, policy, recommit=recommit, rivals=rivals)
+        if self.by_sink and self.wanted is not None:
+            self.renews = self.renews or recommit
+            self.snapshot_at = None
+        return below
+
+    def _offer(
+        self, position: Position, policy: Policy, *, recommit: bool, rivals: bool
+    ) -> int | None:
         if self.withheld:
             if recommit and self.pending is None:
                 self.pending = self.confirmed
@@ -172,13 +186,13 @@ class PartitionState:
 
     def confirm(self, position: Position, now: float, repeat_after: float) -> None:
         """Record that Kafka confirmed a position."""
-        first = self.confirmed is None
+        first = self.confirmed is None and not self.by_sink
         if first or (self.retry_state is not None and self.retry_state.unknown):
             self.repeat = now + repeat_after
         elif self.repeat is not None and self.repeat <= now:
             self.repeat = None
-        self.confirmed = position
-        self.retry_state = None
+        self.confirmed = None if self.by_sink else position
+        self.retry_state, self.renews = None, False
         if self.pending == position:
             self.pending = None
 
@@ -189,11 +203,29 @@ class PartitionState:
 
     def compare(self, found: Position | None, end: int, policy: Policy) -> Iterator[Discrepancy]:
         """Take in what the group holds and where the log ends; return the discrepancies."""
+        waiting = self.wanted
+        if self._is_moved_by_sink(found):
+            if waiting is not None:
+                yield Discrepancy.BY_SINK
+            return
         yield from self._compare(found)
         yield from self._check_mark(found, policy)
         yield from self._compare_wanted(found, end, policy)
         if self.retry_state is not None and self.pending is None and self.mark is None:
             self.retry_state.persistent = None  # Kafka has answered, and nothing is to be sent
+
+    def _is_moved_by_sink(self, found: Position | None) -> bool:
+        """Whether a sink has brought the group to where it is wanted, or beyond."""
+        metadata = _parse(found) if found else None
+        if found is None or metadata is None or not metadata.by_sink or self.withheld:
+            return False
+        ours = self.wanted or self.confirmed
+        if ours is not None and (found.offset < ours.offset or _differ(found, ours)):
+            return False
+        self.by_sink = True
+        self.confirmed = self.refused = self.obstacle = self.repeat = self.retry_state = None
+        self.pending = found if self.renews else None
+        return True
 
     def _compare_wanted(
         self, found: Position | None, end: int, policy: Policy

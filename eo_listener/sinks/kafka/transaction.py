@@ -248,12 +248,13 @@ class BatchTransaction:
 
 
 def _positions(entry: Entry) -> dict[TopicPartition, Position]:
-    """Where the group is to stand, with what the listener writes beside it."""
+    """Where the group is to stand; a listener finds out by what is written beside it."""
     metadata = CommitMetadata.of(
         name=entry.query, query_id=entry.query_id, run_id=entry.run_id, batch_id=entry.batch_id
-    ).text()
+    )
+    text = metadata.of_sink().text()
     return {
-        tp: Position(offset=move.range.until, metadata=metadata)
+        tp: Position(offset=move.range.until, metadata=text)
         for tp, move in entry.moves.items()
         if tp != BATCHES
     }

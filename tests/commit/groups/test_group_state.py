@@ -17,6 +17,7 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.events import (
     CommitFailed,
     CommitRefused,
+    Committed,
     CommitterFenced,
     Event,
     ForeignCommit,
@@ -787,3 +788,18 @@ def test_repeats_come_in_the_order_of_their_times() -> None:
     assert group_state.next_try() == 70.0
     group_state.compare(80.0)
     assert group_state.send(80.0).positions.keys() == {P0, P1}
+
+
+def test_observers_hear_what_a_sink_has_committed() -> None:
+    """The group holds it, so it counts as committed; nothing is sent."""
+    kafka = Kafka()
+    group_state = GroupWithKafka(kafka)
+    written = CommitMetadata(name="q", query_id="q1", run_id="r1", batch_id=0).of_sink()
+    kafka.held[P0] = Position(offset=5, metadata=written.text())
+    assert group_state.offer({P0: by(5)}) is None
+    group_state.compare(0.0)
+    (event,) = group_state.reported
+    assert isinstance(event, Committed)
+    assert event.offsets == {P0: 5}
+    assert group_state.next(0.0) is None
+    assert group_state.complete()

@@ -280,3 +280,67 @@ def test_what_somebody_else_moved_on_is_no_rewind() -> None:
     assert state.offer(by(7), ALLOW, recommit=False) is None
     assert Discrepancy.BELOW_GROUP in list(state.compare(by(9, run="r2"), END, ALLOW))
     assert state.sendable(0.0) is None
+
+
+def by_sink(offset: int, run: str = "r1", query: str = "q1") -> Position:
+    """What a sink has committed in the transaction of a batch."""
+    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=0).of_sink()
+    return Position(offset=offset, metadata=metadata.text())
+
+
+@pytest.mark.parametrize("found", [by_sink(5), by_sink(6), by_sink(6, run="r0")])
+def test_what_a_sink_has_committed_is_not_sent(found: Position) -> None:
+    """Nor refused where the sink is further; and the next offer asks the group first."""
+    state = fresh(5)
+    assert [*state.compare(found, END, REFUSE)] == [Discrepancy.BY_SINK]
+    assert state.sendable(1.0) is None
+    assert state.next_try(REFUSE) is None
+    state.snapshot_at = 1.0
+    assert state.offer(by(7), REFUSE, recommit=False) is None
+    assert state.snapshot_due(REFUSE) <= 1.0
+    assert [*state.compare(by_sink(7), END, REFUSE)] == [Discrepancy.BY_SINK]
+    assert state.sendable(1.0) is None
+
+
+def test_what_a_sink_has_not_committed_is_sent() -> None:
+    """As when it was given the group only now, or the group was deleted."""
+    state = fresh(5)
+    assert [*state.compare(by_sink(4), END, REFUSE)] == []
+    assert state.sendable(1.0) == by(5)
+    state = fresh(5)
+    assert [*state.compare(by_sink(5), END, REFUSE)] == [Discrepancy.BY_SINK]
+    assert state.offer(by(6), REFUSE, recommit=False) is None
+    assert [*state.compare(None, END, REFUSE)] == []
+    assert state.sendable(1.0) == by(6)
+
+
+def test_what_a_sink_has_committed_is_renewed_as_it_is() -> None:
+    """So that it does not expire: the same position, once."""
+    state = fresh(5)
+    assert [*state.compare(by_sink(6), END, REFUSE)] == [Discrepancy.BY_SINK]
+    assert state.offer(by(6), REFUSE, recommit=True) is None
+    assert [*state.compare(by_sink(6), END, REFUSE)] == [Discrepancy.BY_SINK]
+    assert state.sendable(1.0) == by_sink(6)
+    state.confirm(by_sink(6), 1.0, 60.0)
+    assert state.sendable(100.0) is None
+    assert state.next_try(REFUSE) is None
+
+
+def test_a_sink_of_another_query_is_foreign() -> None:
+    """One group, two queries: named as ever."""
+    state = settled(5)
+    found = by_sink(6, query="q2")
+    assert [*state.compare(found, END, REFUSE)] == [Discrepancy.FOREIGN]
+    state = fresh(5)
+    assert [*state.compare(found, END, REFUSE)] == [Discrepancy.BELOW_GROUP]
+
+
+def test_the_guards_mark_goes_over_what_a_sink_has_committed() -> None:
+    """The guard withholds what it must, whoever commits."""
+    state = PartitionState()
+    state.withhold(by(9).metadata)
+    assert [*state.compare(by_sink(5), END, REFUSE)] == []
+    sent = state.sendable(1.0)
+    assert sent is not None
+    assert sent.offset == 5
+    assert '"g":1' in sent.metadata
