@@ -10,16 +10,23 @@ from tests.attack.messages import Fields, Messages
 # A few of org.apache.kafka.common.protocol.Errors, by the names that it gives them.
 ERRORS: Final = {
     "UNKNOWN_SERVER_ERROR": -1,
+    "OFFSET_OUT_OF_RANGE": 1,
     "REQUEST_TIMED_OUT": 7,
     "COORDINATOR_LOAD_IN_PROGRESS": 14,
     "COORDINATOR_NOT_AVAILABLE": 15,
     "NOT_COORDINATOR": 16,
+    "NOT_ENOUGH_REPLICAS": 19,
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": 20,
     "ILLEGAL_GENERATION": 22,
     "UNKNOWN_MEMBER_ID": 25,
     "GROUP_AUTHORIZATION_FAILED": 30,
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": 45,
+    "INVALID_PRODUCER_EPOCH": 47,
     "INVALID_TXN_STATE": 48,
     "INVALID_PRODUCER_ID_MAPPING": 49,
     "CONCURRENT_TRANSACTIONS": 51,
+    "KAFKA_STORAGE_ERROR": 56,
+    "UNKNOWN_PRODUCER_ID": 59,
     "UNKNOWN_TOPIC_OR_PARTITION": 3,
     "LEADER_NOT_AVAILABLE": 5,
     "NOT_LEADER_OR_FOLLOWER": 6,
@@ -56,16 +63,62 @@ class Refusals:
         return head + self._messages.reply(api).encode(version, fields)
 
 
+def _topic(topic: Fields) -> Fields:
+    """What names it, which depends on the version."""
+    return {key: topic[key] for key in ("Name", "Topic", "TopicId") if key in topic}
+
+
 def _partitions(asked: Fields, code: int) -> Fields:
     topics = []
     for topic in asked["Topics"]:
-        name = {key: topic[key] for key in ("Name", "TopicId") if key in topic}
         parts = [
             {"PartitionIndex": part["PartitionIndex"], "ErrorCode": code}
             for part in topic["Partitions"]
         ]
-        topics.append({**name, "Partitions": parts})
+        topics.append({**_topic(topic), "Partitions": parts})
     return {"Topics": topics}
+
+
+def _added(asked: Fields, code: int) -> Fields:
+    """Of a version that clients ask in: those after 3 are between brokers."""
+    topics = [
+        {
+            "Name": topic["Name"],
+            "ResultsByPartition": [
+                {"PartitionIndex": number, "PartitionErrorCode": code}
+                for number in topic["Partitions"]
+            ],
+        }
+        for topic in asked["V3AndBelowTopics"]
+    ]
+    return {"ResultsByTopicV3AndBelow": topics}
+
+
+def _produced(asked: Fields, code: int) -> Fields:
+    responses = []
+    for topic in asked["TopicData"]:
+        parts = [
+            {"Index": part["Index"], "ErrorCode": code, "BaseOffset": -1, "LogAppendTimeMs": -1}
+            for part in topic["PartitionData"]
+        ]
+        responses.append({**_topic(topic), "PartitionResponses": parts})
+    return {"Responses": responses}
+
+
+def _fetched(asked: Fields, code: int) -> Fields:
+    responses = []
+    for topic in asked["Topics"]:
+        parts = [
+            {
+                "PartitionIndex": part["Partition"],
+                "ErrorCode": code,
+                "HighWatermark": -1,
+                "PreferredReadReplica": -1,
+            }
+            for part in topic["Partitions"]
+        ]
+        responses.append({**_topic(topic), "Partitions": parts})
+    return {"Responses": responses}
 
 
 def _coordinator(asked: Fields, code: int) -> Fields:
@@ -83,8 +136,11 @@ _BUILT: Final[dict[str, Callable[[Fields, int], Fields]]] = {
     "TxnOffsetCommit": _partitions,
     "FindCoordinator": _coordinator,
     "InitProducerId": _code,
+    "AddPartitionsToTxn": _added,
     "AddOffsetsToTxn": _code,
     "EndTxn": _code,
+    "Produce": _produced,
+    "Fetch": _fetched,
     "Heartbeat": _code,
 }
 

@@ -87,6 +87,13 @@ def test_ranges_of_versions() -> None:
         ("InitProducerId", range(6), {"TransactionalId": "x", "TransactionTimeoutMs": 1}),
         ("EndTxn", range(5), {"TransactionalId": "x"}),
         ("AddOffsetsToTxn", range(5), {"TransactionalId": "x", "GroupId": "g"}),
+        ("AddPartitionsToTxn", range(4), {"V3AndBelowTopics": [{"Name": "t", "Partitions": [0]}]}),
+        (
+            "Produce",
+            range(3, 12),
+            {"TopicData": [{"Name": "t", "PartitionData": [{"Index": 0, "Records": b""}]}]},
+        ),
+        ("Fetch", range(4, 16), {"Topics": [{"Topic": "t", "Partitions": [{"Partition": 0}]}]}),
     ],
 )
 def test_refusals_carry_the_code_in_every_version(
