@@ -1,0 +1,179 @@
+"""A sink that stood still until Kafka forgot it, and one whose epochs are used up."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from eo_listener.client_config.identities import sink_transactional_id
+from eo_listener.devtools.broker import Broker
+from eo_listener.kafka.batch_producer import BatchProducer
+from eo_listener.model.errors import KafkaError
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
+from tests.attack.messages import Messages
+from tests.conftest import StartBroker, kafka_version
+from tests.groups import positions
+from tests.sinks.kafka.conftest import Place, put, table, write
+from tests.sinks.kafka.frames import without_spark
+from tests.sinks.kafka.records import is_settled
+from tests.topics import Topics, unique
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+LONGEST = 2**15 - 1  # an epoch is a short of Java's
+FORGETS = {
+    "offsets.retention.minutes": "1",
+    "offsets.retention.check.interval.ms": "1000",
+    "transactional.id.expiration.ms": "3000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
+    "producer.id.expiration.ms": "3000",
+    "producer.id.expiration.check.interval.ms": "1000",
+}
+
+
+@contextmanager
+def place_on(broker: Broker) -> Iterator[Place]:
+    """A target of two partitions there."""
+    topics = Topics(broker.bootstrap_servers)
+    made = Place(
+        servers=broker.bootstrap_servers,
+        topics=topics,
+        target=topics.create("target", 2),
+        ledger=unique("ledger"),
+    )
+    with made.opened:
+        yield made
+
+
+@pytest.fixture
+def fresh(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """A place on the shared broker."""
+    without_spark(monkeypatch)
+    with place_on(broker) as made:
+        yield made
+
+
+def identity(place: Place) -> tuple[int, int]:
+    """Take the sink's transactional id over; return the producer id and the epoch."""
+    properties = {"bootstrap.servers": place.servers}
+    name = sink_transactional_id(place.target, QUERY)
+    producer = BatchProducer(properties, name, transaction_timeout=60, joined=True)
+    producer.take_over(30)
+    try:
+        return producer.identity(30)
+    finally:
+        producer.leave()
+
+
+def test_kafka_has_forgotten_the_group_and_the_transactional_id(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger has forgotten nothing: the next batch follows the last, and the group is back."""
+    without_spark(monkeypatch)
+    with place_on(start_broker(properties=FORGETS)) as place:
+        source = TopicPartition(place.topics.create("source", 1), 0)
+        group = unique("group")
+        sink = place.sink(group=group)
+        first = entry_of({}, {source: OffsetRange(0, 3)}, topic_id=None)
+        put(sink, first, table("row 0"))
+        before, _ = identity(place)
+        assert held(place, group) == {source: 3}
+        deadline = time.monotonic() + 180
+        while held(place, group):
+            assert time.monotonic() < deadline, "the group is remembered"
+            time.sleep(1)
+        time.sleep(5)  # beyond the transactional id's expiration, too
+        heads = sink.applied(QUERY)
+        assert heads == heads_of(first)
+        second = entry_of(heads, {source: OffsetRange(3, 6)}, batch_id=1, topic_id=None)
+        put(sink, second, table("row 1"))
+        assert place.values() == ["row 0", "row 1"]
+        assert sink.applied(QUERY) == heads_of(second)
+        assert held(place, group) == {source: 6}
+        after, _ = identity(place)
+        assert after != before, "the transactional id was remembered"
+
+
+def held(place: Place, group: str) -> dict[TopicPartition, int]:
+    """What a group holds; a coordinator that is only being made is waited for."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return {tp: one.offset for tp, one in positions(place.servers, group).items()}
+        except KafkaError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+def test_the_epochs_of_a_producer_id_run_out(fresh: Place) -> None:
+    """33,000 times one transactional id is taken over: batches before and after are there once."""
+    sink = fresh.sink()
+    write(sink)
+    producer, epoch = identity(fresh)
+    taken = _take_over(fresh, until=LONGEST - 60)
+    assert taken > LONGEST - 70 - epoch
+    for number in range(1, 101):
+        write(sink, number)
+    after, _ = identity(fresh)
+    assert after != producer, "the epochs did not run out"
+    assert fresh.values() == sorted(f"row {number}" for number in range(101))
+    assert is_settled(fresh.servers, fresh.target)
+    assert is_settled(fresh.servers, fresh.ledger)
+
+
+@pytest.mark.timeout(7200)
+def test_very_many_transactions_of_one_id(fresh: Place) -> None:
+    """33,000 batches, each in a transaction of its own, without a shortcut."""
+    sink = fresh.sink()
+    producer, _ = identity(fresh)
+    for number in range(33_000):
+        write(sink, number)
+    after, _ = identity(fresh)
+    assert after != producer, "the epochs did not run out"
+    assert fresh.values() == sorted(f"row {number}" for number in range(33_000))
+
+
+def _take_over(place: Place, *, until: int) -> int:
+    """Ask for producer ids, as fast as the broker answers, up to an epoch; return how often."""
+    messages = Messages(kafka_version())
+    api, version = messages.api("InitProducerId"), 2
+    name = sink_transactional_id(place.target, QUERY)
+    body = messages.request(api).encode(
+        version,
+        {
+            "TransactionalId": name,
+            "TransactionTimeoutMs": 60_000,
+            "ProducerId": -1,
+            "ProducerEpoch": -1,
+        },
+    )
+    host, _, port = place.servers.partition(":")
+    count = 0
+    with closing(socket.create_connection((host, int(port)), 30)) as link:
+        while True:
+            head = b"".join(
+                (number).to_bytes(size, "big")
+                for number, size in ((api, 2), (version, 2), (count, 4))
+            )
+            frame = head + b"\xff\xff\x00" + body  # no client id, no tagged fields
+            link.sendall(len(frame).to_bytes(4, "big") + frame)
+            answer = _read(link, int.from_bytes(_read(link, 4), "big"))
+            fields = messages.reply(api).decode(version, answer[5:])
+            count += 1
+            assert fields["ErrorCode"] in (0, 51), fields  # 51: the last one's end is not written
+            if fields["ErrorCode"] == 0 and fields["ProducerEpoch"] >= until:
+                return count
+
+
+def _read(link: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        part = link.recv(size - len(found))
+        assert part, "the broker has closed the connection"
+        found += part
+    return found
