@@ -169,6 +169,7 @@ def test_a_fetch_fails(cluster: Cluster, shape: str) -> None:
     cluster.check()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("case", TASKS, ids=str)
 def test_a_request_of_a_task_meets_a_fault(cluster: Cluster, case: Case) -> None:
     """Nothing is lost or doubled, no transaction stays open, and the query goes on by itself."""

@@ -39,7 +39,7 @@ def rows(batch: int, count: int) -> pa.Table:
 
 @pytest.mark.parametrize(
     "case",
-    [case if str(case) in FEW else pytest.param(case, marks=pytest.mark.slow) for case in ALL],
+    [case if str(case) in FEW else pytest.param(case, marks=pytest.mark.campaign) for case in ALL],
     ids=str,
 )
 def test_a_request_that_meets_a_fault(course: Course, case: Case) -> None:

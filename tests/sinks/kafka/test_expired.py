@@ -126,6 +126,7 @@ def test_the_epochs_of_a_producer_id_run_out(fresh: Place) -> None:
     assert is_settled(fresh.servers, fresh.ledger)
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(7200)
 def test_very_many_transactions_of_one_id(fresh: Place) -> None:
     """33,000 batches, each in a transaction of its own, without a shortcut."""
