@@ -30,6 +30,9 @@ _PASSING: Final = (
         "INVALID_TXN_STATE",
         "NOT_ENOUGH_REPLICAS",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",  # sequence numbers begin anew with the next try's epoch
+        "UNKNOWN",  # librdkafka's name for the next, by which a broker reports a failure of its own
+        "UNKNOWN_SERVER_ERROR",
         "UNKNOWN_PRODUCER_ID",
         "UNSTABLE_OFFSET_COMMIT",
     }

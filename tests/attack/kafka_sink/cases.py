@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from eo_listener.model.errors import EoListenerError, ForeignWriterError, SinkError
+from eo_listener.model.errors import EoListenerError, ForeignWriterError
 from tests.attack.replies import ERRORS
 from tests.attack.wire_faults import Action, Cut, Drop, Duplicate, Hold, Moment, Refuse, Way
 
@@ -96,7 +96,7 @@ class Case:
         """
         if self.fault in FENCING or (self.api, self.fault) in _FENCE:
             return ForeignWriterError
-        return SinkError if self.fault == "UNKNOWN_SERVER_ERROR" else None
+        return None
 
     @property
     def action(self) -> Action:

@@ -218,6 +218,8 @@ def error(code: str) -> KafkaError:
         ("NOT_COORDINATOR", RetriableSinkError, "NOT_COORDINATOR"),
         ("CONCURRENT_TRANSACTIONS", RetriableSinkError, "CONCURRENT"),
         ("NOT_ENOUGH_REPLICAS", RetriableSinkError, "REPLICAS"),
+        ("OUT_OF_ORDER_SEQUENCE_NUMBER", RetriableSinkError, "SEQUENCE"),
+        ("UNKNOWN", RetriableSinkError, "UNKNOWN"),
         ("_AUTHENTICATION", SinkError, "_AUTHENTICATION"),
         ("_SSL", SinkError, "_SSL"),
         ("POLICY_VIOLATION", SinkError, "POLICY_VIOLATION"),
