@@ -72,7 +72,8 @@ class CommitRefused(Event):
 
     `offered` are the offsets that were refused. `held` has the offset that each conflicts with: the
     group's own, or the end of the log. `writer` committed the first of these, None when that is
-    unknown or was not eo_listener.
+    unknown or was not eo_listener. With `BEYOND_LOG_END`, `offered` may have been committed before
+    the log was truncated: it is not sent again until the log reaches it.
     """
 
     cluster: str

@@ -269,7 +269,7 @@ BUGS = (
     Bug(
         "what a look showed is forgotten",
         "standstill",
-        ((PartitionState, "_cancel_repeat", _nothing),),
+        ((PartitionState, "_compare_confirmed", _nothing),),
     ),
     Bug("looks outlive a standstill", "zombie", ((GroupState, "invalidate_snapshots", _nothing),)),
     Bug("an event counts each time", "twice", ((SequenceGuard, "follow", _unforgetting),)),

@@ -403,6 +403,8 @@ class World:
     def _do_send(self, driver: str) -> None:
         its = self.drivers[driver]
         its.outstanding = out = its.request(self.now)
+        if isinstance(out, SnapshotRequest):
+            self.truth.ask(driver, its.front.offered)
         require(out is None or not its.fenced, f"{driver} goes on, though another has taken over")
 
     def _do_answer(self, driver: str, how: str) -> None:

@@ -12,9 +12,9 @@ What is read before anything is written:
   minute old, after every failure, and when the process stood still for 15 s (SIGSTOP, a suspended
   machine), because a successor may be running by then.
 - A snapshot decides: an offset below the group is refused, unless the rewind is allowed; an offset
-  beyond the log's end is refused; a topic with another id is no longer committed; what was
-  confirmed before and is not there any more is reported (`ForeignCommit`, `GroupOffsetsMissing`)
-  and committed again.
+  beyond the log's end is refused, and reported where it was confirmed before; a topic with another
+  id is no longer committed; what was confirmed before and is not there any more is reported
+  (`ForeignCommit`, `GroupOffsetsMissing`) and committed again.
 - What is refused is compared with a new snapshot each minute, so it recovers by itself when the
   cause is gone. A topic that is gone for good stays unconfirmed until the driver ends: its
   partitions are retried each minute, and named at the end.

@@ -232,7 +232,7 @@ class PartitionState:
     ) -> Iterator[Discrepancy]:
         wanted = self.wanted
         if wanted is None:
-            self._cancel_repeat(found, end)
+            yield from self._compare_confirmed(found, end)
             return
         if wanted.offset > end:
             yield from self._refuse(wanted, None, Discrepancy.BEYOND_LOG_END)
@@ -253,13 +253,17 @@ class PartitionState:
         """Where the log was known to begin by then; None where it was not known."""
         return next((start for start, known in reversed(self.log_starts) if known <= by), None)
 
-    def _cancel_repeat(self, found: Position | None, end: int) -> None:
-        """Send no repeat before the next snapshot where the group or the log has changed."""
+    def _compare_confirmed(self, found: Position | None, end: int) -> Iterator[Discrepancy]:
+        """With nothing to send: do not repeat what the group, or the log's end, has overtaken.
+
+        A log that ends below what was confirmed was truncated, before that commit or after it.
+        """
         if self.confirmed is None:
             return
-        over = found is not None and found.offset > self.confirmed.offset
-        if over or self.confirmed.offset > end:
+        if found is not None and found.offset > self.confirmed.offset:
             self.repeat = self.snapshot_at = None
+        elif self.confirmed.offset > end:
+            yield from self._refuse(self.confirmed, None, Discrepancy.BEYOND_LOG_END)
 
     def _compare(self, found: Position | None) -> Iterator[Discrepancy]:
         """Have confirmed offsets sent again that the group has lost; report another writer."""

@@ -271,6 +271,25 @@ def test_a_repeat_never_goes_beyond_the_log_end() -> None:
     assert group_state.next(60.0) is None
 
 
+def test_a_log_truncated_under_a_confirmed_offset_is_reported() -> None:
+    """By the next snapshot, once; it is committed again when the log has grown to it."""
+    group_state = GroupWithKafka(Kafka())
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.kafka.ends[P0] = 2
+    group_state.compare(60.0)  # to repeat it
+    (refused,) = [event for event in group_state.take() if isinstance(event, CommitRefused)]
+    assert refused.refusal is Refusal.BEYOND_LOG_END
+    assert (refused.offered, refused.held) == (Offsets({P0: 5}), Offsets({P0: 2}))
+    assert not group_state.complete()
+    group_state.offer({P0: by(6)})
+    assert group_state.next(119.0) is None
+    group_state.compare(120.0)
+    assert group_state.take() == []
+    group_state.kafka.ends[P0] = 6
+    group_state.compare(180.0)
+    assert group_state.send(180.0).positions == {P0: by(6)}
+
+
 def test_what_a_snapshot_showed_counts_for_offers_after_it() -> None:
     """A recommit, or a small step, is compared again where somebody else is further already."""
     group_state = GroupWithKafka(Kafka())

@@ -85,6 +85,16 @@ def test_later_snapshots_compare_with_what_was_confirmed(
     assert state.pending == pending
 
 
+def test_a_log_that_ends_below_what_was_confirmed_is_noticed_without_an_offer() -> None:
+    """It was truncated; where another writer has gone further, that one is reported."""
+    state = settled(5)
+    assert list(state.compare(by(5), 4, REFUSE)) == [Discrepancy.BEYOND_LOG_END]
+    assert list(state.compare(by(5), 4, REFUSE)) == []
+    assert state.sendable(0.0) is None
+    assert list(settled(5).compare(by(5), 5, REFUSE)) == []
+    assert list(settled(5).compare(by(7, run="r2"), 4, REFUSE)) == [Discrepancy.FOREIGN]
+
+
 def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
     """Reported once, however often it is read; committed once the query has passed the group."""
     state = fresh(5)
