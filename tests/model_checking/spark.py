@@ -109,6 +109,10 @@ class QueryRun:
         self.current = batch
         self.phase = Phase.PLANNED
 
+    def replan(self, batch: Batch) -> None:
+        """Put this in the place of the batch that the checkpoint has planned."""
+        self.checkpoint.batches[self.batch] = self.current = batch
+
     def finish(self) -> bool:
         """Write `commits/N`; False, and the end of the run, when another run has."""
         if self.checkpoint.done != self.batch or self.checkpoint.batches[self.batch :] != [

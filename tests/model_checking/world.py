@@ -299,8 +299,10 @@ class World:
         return self.drivers[driver], self.drivers[driver].runs[query]
 
     def _do_restore(self, driver: str, query: str) -> None:
-        _, run = self._at(driver, query)
+        owner, run = self._at(driver, query)
         run.restore()
+        if run.current is not None:  # what was deleted since is lost to whoever reads it now
+            run.replan(self._with_losses(owner, run.current))
         run.planned = self.now if self.scope.lossy else None
         self.truth.durable(run.run, run.committed)
 
