@@ -245,6 +245,7 @@ class BatchRunner:
                 skipped=due.judgement.skipped,
                 attempts=written.attempts,
                 seconds=time.monotonic() - batch.began,
+                unexpected=() if written.applied is None else written.applied.unexpected,
             )
         )
         batch.sink = None

@@ -14,7 +14,9 @@ EoListenerError
 │   ├── TopicRecreatedError        the ledger belongs to an older topic of the same name
 │   ├── NewCheckpointError         what is not Kafka was read under another checkpoint
 │   ├── PartitionVanishedError     a partition in the ledger is no longer read
-│   └── ForeignWriterError         another driver has written to the ledger
+│   ├── ForeignWriterError         another driver has written to the ledger
+│   ├── TargetRecordsError         a target holds rows twice, or has lost some
+│   └── UnfinishedBatchError       it does not continue the one that was begun before it
 ├── PoisonRowError             the store or the transform refuses a row     exit 1
 └── UnavailableError           something required is not available          exit 3
     ├── JavaError                  no Java, or an unsupported version
@@ -145,6 +147,20 @@ class ForeignWriterError(GuardError):
     """Another driver, a successor or a zombie, has written to the ledger since it was read.
 
     `ranges`: the batch's offsets. Raised by the compare-and-set inside the sink's transaction.
+    """
+
+
+class TargetRecordsError(GuardError):
+    """A target holds rows twice, or has lost some, which a sink without transactions cannot undo.
+
+    `ranges`: the offsets of the target's partitions between which they are.
+    """
+
+
+class UnfinishedBatchError(GuardError):
+    """A batch was begun without transactions and not finished, and this one does not continue it.
+
+    `ranges`: the source's offsets that were begun.
     """
 
 

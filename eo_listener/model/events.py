@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.ledger import UnexpectedRecords
 from eo_listener.model.offsets import OffsetRange, Offsets, TopicPartition
 
 
@@ -324,8 +325,9 @@ class BatchApplied(Event):
     for each partition they lack the rows of a task that Spark repeated for that reason. `ranges`
     are the offsets applied (of BATCHES what is not Kafka); `replayed` those that the sink already
     had; `gaps` lost offsets that `on_gap="accept"` accepted; `skipped` the offsets before the start
-    of a ledger that `on_first="accept"` let begin in mid-stream, lost or not. `seconds` is the time
-    since the start of the batch, `attempts` the number of writes.
+    of a ledger that `on_first="accept"` let begin in mid-stream, lost or not. `unexpected` is what
+    a sink without transactions has found in its target, and which stopped no batch. `seconds` is
+    the time since the start of the batch, `attempts` the number of writes.
     """
 
     query: str
@@ -340,6 +342,7 @@ class BatchApplied(Event):
     skipped: Mapping[TopicPartition, OffsetRange]
     attempts: int
     seconds: float
+    unexpected: tuple[UnexpectedRecords, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,9 +96,35 @@ class Entry:
         )
 
 
+class Unexpected(Enum):
+    """What the logs of a sink without transactions hold and should not, or lack."""
+
+    FOREIGN = "records of other producers"
+    LATE = "rows of a batch that was over"
+    REPEATED = "rows that were there before"
+    UNKNOWN = "rows that their batch no longer has"
+    LOST = "offsets that are no longer there"
+
+
+@dataclass(frozen=True, slots=True)
+class UnexpectedRecords:
+    """How many there are, and between which offsets of a target's partitions; others lie there too.
+
+    Of LOST ones, `count` is that of offsets.
+    """
+
+    kind: Unexpected
+    count: int
+    ranges: Mapping[TopicPartition, OffsetRange]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What a sink has written for one batch: rows of data, and dead letters."""
+    """What a sink has written for one batch: rows of data, and dead letters.
+
+    `unexpected` is what a sink that fences nobody has found in its target meanwhile.
+    """
 
     rows: int
     dead_letters: int = 0
+    unexpected: tuple[UnexpectedRecords, ...] = ()

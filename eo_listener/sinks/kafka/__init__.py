@@ -1,7 +1,7 @@
 """Kafka: rows and ledger in one transaction of one cluster.
 
-Not there yet: dead letters with `write_method="executors"`, `transactions=False`, and clusters that
-only Java's client can log in to.
+Not there yet: dead letters with `write_method="executors"`, executors with `transactions=False`,
+and clusters that only Java's client can log in to.
 
 - A transaction has the id of its sink and query, always the same. Its producer is made for one try
   of one batch: `init_transactions` ends whatever an earlier one left open, and fences it. Only then
@@ -19,6 +19,22 @@ only Java's client can log in to.
   where a request to add one of them arrives twice, once after that. So no task may abort.
 - The ledger is a compacted topic on the same cluster, read to the high watermark of the moment.
 - `applied` never fences: it is asked while another driver may be at work.
+
+Without transactions:
+
+- `unfenced_batch` has the order of the steps and all decisions, `tail` and `batch_records` what
+  they are made of, without I/O; `unfenced` speaks to Kafka for it, and the models run both.
+- All that a batch lacks after a crash is known from the identities behind the ends that were stored
+  when it began. A count would be wrong: partitions are written side by side, and others may write.
+- A finished batch is checked by a count all the same. Each row that was acknowledged has an offset
+  behind those ends; where there are no more offsets than rows, there can be nothing else. Only
+  where there are more is the target read back.
+- The producer stops at the first record that it cannot deliver (`enable.gapless.guarantee`): else
+  what is behind it would be there before it, and a replay could not put it in its place.
+- A row without a key goes to a partition by its identity. Kafka's own choice is another each time,
+  so what a replay adds could come before rows that were there, and its order would be another.
+- Rows are sorted by Spark, over the whole batch. For that Spark computes the batch twice where it
+  is not small: once to find the bounds of its tasks.
 """
 
 from __future__ import annotations

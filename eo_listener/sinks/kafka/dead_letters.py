@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from eo_listener.kafka.batch_producer import TooLargeError
+from eo_listener.kafka.record_producer import TooLargeError
 from eo_listener.sinks.ledger_sql import now_text
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from eo_listener.kafka.batch_producer import BatchProducer, TooLargeError
+from eo_listener.kafka.batch_producer import BatchProducer
+from eo_listener.kafka.record_producer import TooLargeError
 from eo_listener.model.errors import SinkError
 from eo_listener.model.fault_points import reached
 from eo_listener.model.offsets import TopicPartition
@@ -39,7 +40,7 @@ class DriverWriter:
         schema = schema_of(frame)
         self._columns = RecordColumns.of(schema, one_topic=one_topic)
         self._filter = RowFilter(columns=tuple(schema.names), marked=REASON in schema.names)
-        self._batches = _explained(stream(frame, plan, task_rows=sys.maxsize))
+        self._batches = explained(stream(frame, plan, task_rows=sys.maxsize))
         self._rows: Iterator[pa.RecordBatch] = self._batches
 
     def prepare(self) -> int:
@@ -100,7 +101,7 @@ def _sent(producer: BatchProducer, record: Record) -> str | None:
     return None
 
 
-def _explained(
+def explained(
     batches: Generator[pa.RecordBatch, None, None],
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the batches; raises SinkError, with a fix, where a task has too many bytes."""

@@ -51,7 +51,8 @@ _RIGHTS: Final = {
 class Explanation:
     """What the errors of one sink and query speak about.
 
-    `sources` are the topics of the batch's offsets, where a group is moved with it.
+    `sources` are the topics of the batch's offsets, where a group is moved with it; `fences` says
+    whether the sink has transactions.
     """
 
     label: str
@@ -63,6 +64,7 @@ class Explanation:
     group: str | None
     transaction_timeout: float
     sources: tuple[str, ...] = ()
+    fences: bool = True
 
     def translated(self, error: KafkaError) -> EoListenerError:
         """Return the error to raise where nothing was written."""
@@ -87,8 +89,8 @@ class Explanation:
         if code in {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}:
             return SettingsError(
                 f"{self.label}: a record is larger than its topic's max.message.bytes",
-                cause="the broker refuses it when the batch is under way, so that the whole "
-                "transaction is aborted",
+                cause="the broker refuses it when the batch is under way"
+                + (", so that the whole transaction is aborted" if self.fences else ""),
                 fix=f"Raise max.message.bytes of {', '.join(self.topics)}; or set "
                 "kafka.max.request.size in the sink's options to it: then such a row is refused "
                 "alone, and can be a dead letter",
@@ -121,9 +123,10 @@ class Explanation:
 
     def unknown(self, error: KafkaError) -> OutcomeUnknownError:
         """The commit was not confirmed."""
+        what = "the commit of the transaction" if self.fences else "the ledger's record of a batch"
         return OutcomeUnknownError(
-            f"{self.label}: the commit of the transaction was not confirmed ({error.code}), so the "
-            "batch may have been written or not",
+            f"{self.label}: {what} was not confirmed ({error.code}), so the batch may have been "
+            "written or not",
             cause=error.cause,
             fix="Start the query again: a batch that was written is not doubled by that",
         )
@@ -150,7 +153,8 @@ class Explanation:
 
     def _of_topics(self) -> str:
         read = self._acl(("Read", "Write", "Create", "Describe_Configs"), "--topic", self.ledger)
-        write = (self._acl(("Write",), "--topic", topic) for topic in self.topics)
+        needed = ("Write",) if self.fences else ("Read", "Write", "Describe_Configs")
+        write = (self._acl(needed, "--topic", topic) for topic in self.topics)
         sources = (self._acl(("Read",), "--topic", topic) for topic in self.sources)
         return "As an administrator of the cluster: " + "; ".join((read, *write, *sources))
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from eo_listener.model.errors import FormatError, SettingsError
 from eo_listener.model.ledger import FORMAT, Entry, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord, newest
 
 PER_RECORD: Final = 500
 PARTITIONS: Final = 16
@@ -47,12 +48,20 @@ class RecordKey(NamedTuple):
 
     @classmethod
     def decode(cls, text: bytes) -> RecordKey:
-        """Read a key. Raises FormatError for what is no key of this format."""
-        given = _parsed(text)
-        try:
-            return cls(**{name: given[name] for name in cls._fields})
-        except KeyError as error:
-            raise _foreign(f"a key has no {error}") from None
+        """Raise FormatError for what is no key of heads."""
+        key = decode_key(text)
+        if not isinstance(key, cls):
+            raise _foreign("a key of another kind")
+        return key
+
+
+def decode_key(text: bytes) -> RecordKey | BatchKey:
+    """Read the key of any record. Raises FormatError for what no ledger has written."""
+    given = _parsed(text)
+    for kind in (RecordKey, BatchKey):
+        if given.keys() == {"v", *kind._fields}:
+            return kind(**{name: given[name] for name in kind._fields})
+    raise _foreign(f"a key has the parts {', '.join(map(str, given))}")
 
 
 class LedgerRecord(NamedTuple):
@@ -75,13 +84,27 @@ class StoredRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """A batch without transactions that was read, and in which partition of the ledger it lies."""
+
+    batch: BatchRecord
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerRecords:
     """The newest record of each key in the ledger's topic, at one moment."""
 
     records: Mapping[RecordKey, StoredRecord]
+    batches: Mapping[BatchKey, StoredBatch] = field(default_factory=dict)
 
     def heads(self, sink: str, query: str) -> dict[TopicPartition, Head]:
         """Return all heads of a sink and query."""
+        batch = self.batch(sink, query)
+        return self.written_heads(sink, query) | ({} if batch is None else batch.heads())
+
+    def written_heads(self, sink: str, query: str) -> dict[TopicPartition, Head]:
+        """Those that are in records of heads: the last batch's may not be there yet."""
         return {
             tp: head
             for key, record in self.records.items()
@@ -89,14 +112,27 @@ class LedgerRecords:
             for tp, head in record.heads.items()
         }
 
+    def batch(self, sink: str, query: str) -> BatchRecord | None:
+        """The last batch without transactions that was begun."""
+        return newest(self.batches[key].batch for key in self.batch_keys(sink, query))
+
+    def batch_keys(self, sink: str, query: str) -> list[BatchKey]:
+        """Of the runs that have begun batches."""
+        return [key for key in self.batches if key[:2] == (sink, query)]
+
     def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
         """Return all heads that a query id has moved last, of any sink and query."""
-        found: defaultdict[LedgerKey, dict[TopicPartition, Head]] = defaultdict(dict)
+        heads: defaultdict[LedgerKey, dict[TopicPartition, Head]] = defaultdict(dict)
         for key, record in self.records.items():
-            for tp, head in record.heads.items():
-                if head.query_id == query_id:
-                    found[LedgerKey(key.sink, key.query)][tp] = head
-        return dict(found)
+            heads[LedgerKey(key.sink, key.query)].update(record.heads)
+        for owner in {LedgerKey(key.sink, key.query) for key in self.batches}:
+            batch = self.batch(*owner)
+            heads[owner].update({} if batch is None else batch.heads())
+        found = {
+            owner: {tp: head for tp, head in theirs.items() if head.query_id == query_id}
+            for owner, theirs in heads.items()
+        }
+        return {owner: moved for owner, moved in found.items() if moved}
 
     def targets(self, sink: str, query: str) -> dict[str, str]:
         """The ids of the topics that hold what the heads say, by name."""
@@ -115,6 +151,8 @@ class LedgerRecords:
         for key, record in self.records.items():
             if key[:2] == (sink, query):
                 return record.partition
+        for batch_key in self.batch_keys(sink, query):
+            return self.batches[batch_key].partition
         return crc32(_text([sink, query])) % partitions
 
 
@@ -125,15 +163,23 @@ def records_of(
 
     `targets` are the ids of the topics that its rows go to, by name.
     """
+    heads = {tp: entry.head(tp) for tp in entry.moves}
+    return records_of_heads(sink, entry.query, heads, before, targets)
+
+
+def records_of_heads(
+    sink: str, query: str, heads: Heads, before: Heads, targets: Mapping[str, str]
+) -> Iterator[LedgerRecord]:
+    """Yield the records that these heads change; the others as in `records_of`."""
     changed: defaultdict[RecordKey, dict[TopicPartition, Head]] = defaultdict(dict)
-    for tp in entry.moves:
-        changed[_key(sink, entry.query, tp)][tp] = entry.head(tp)
+    for tp, head in heads.items():
+        changed[_key(sink, query, tp)][tp] = head
     for tp, head in before.items():
-        key = _key(sink, entry.query, tp)
+        key = _key(sink, query, tp)
         if key in changed:
             changed[key].setdefault(tp, head)
-    for key, heads in changed.items():
-        yield LedgerRecord(key.encode(), encode_heads(heads, targets))
+    for key, of_key in changed.items():
+        yield LedgerRecord(key.encode(), encode_heads(of_key, targets))
 
 
 def encode_heads(heads: Heads, targets: Mapping[str, str]) -> bytes:
@@ -174,25 +220,41 @@ class Decoder:
     """Decodes the records of a topic again and again; those that are unchanged only once."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bytes, RecordKey, StoredRecord]] = {}
+        self._known: dict[bytes, tuple[bytes, _Decoded]] = {}
 
     def decode(self, values: Mapping[bytes, tuple[bytes, int]]) -> LedgerRecords:
         """Decode `values`, by key the value and its partition. Raises FormatError."""
         known, self._known = self._known, {}
         for key, (value, partition) in values.items():
             had = known.get(key)
-            if had is None or had[0] != value or had[2].partition != partition:
-                of = RecordKey.decode(key)
-                heads = decode_heads(of.topic, value)
-                had = value, of, StoredRecord(heads, partition, decode_targets(value))
+            if had is None or had[0] != value or had[1][1].partition != partition:
+                had = value, _decoded(key, value, partition)
             self._known[key] = had
-        return LedgerRecords({of: record for _, of, record in self._known.values()})
+        heads: dict[RecordKey, StoredRecord] = {}
+        batches: dict[BatchKey, StoredBatch] = {}
+        for _, decoded in self._known.values():
+            of, record = decoded
+            if isinstance(of, BatchKey) and isinstance(record, StoredBatch):
+                batches[of] = record
+            elif isinstance(of, RecordKey) and isinstance(record, StoredRecord):
+                heads[of] = record
+        return LedgerRecords(heads, batches)
+
+
+_Decoded = tuple["RecordKey | BatchKey", "StoredRecord | StoredBatch"]
+
+
+def _decoded(key: bytes, value: bytes, partition: int) -> _Decoded:
+    of = decode_key(key)
+    if isinstance(of, BatchKey):
+        return of, StoredBatch(BatchRecord.decode(_parsed(value)), partition)
+    return of, StoredRecord(decode_heads(of.topic, value), partition, decode_targets(value))
 
 
 def owner(text: bytes) -> LedgerKey | None:
     """Return the sink and query of a record's key; None for what is no key of this format."""
     try:
-        return LedgerKey(*RecordKey.decode(text)[:2])
+        return LedgerKey(*decode_key(text)[:2])
     except FormatError:
         return None
 

@@ -69,7 +69,7 @@ class LedgerTopic:
         The log's end may have come from a broker that was no longer the partition's leader. The
         leader that has acknowledged these records is the right one, so the log is read again.
         """
-        found = self._topic.count_after(ledger.concerns(self._sink, query), partition)
+        found = self.count_written(query, partition)
         if found != count:
             raise RetriableSinkError(
                 f"partition {partition} of the ledger's topic {self.name} has {found} new records "
@@ -77,6 +77,10 @@ class LedgerTopic:
                 cause="the partition's leader has changed, and its log was read from the old one",
                 fix="Nothing to do: the batch is repeated",
             )
+
+    def count_written(self, query: str, partition: int) -> int:
+        """How many records of `query` were appended since the heads were read, by anybody."""
+        return self._topic.count_after(ledger.concerns(self._sink, query), partition)
 
     def close(self) -> None:
         """Let go of the connections."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from eo_listener.client_config.identities import LEDGER_TOPIC, sink_key, sink_transactional_id
 from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
 from eo_listener.kafka.logs import Logs
+from eo_listener.kafka.target_logs import TargetLogs
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
@@ -26,7 +27,20 @@ from eo_listener.sinks.kafka.dead_letters import DeadLetters
 from eo_listener.sinks.kafka.errors import Explanation
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.kafka.method_choice import MethodChoice, WriteMethod
+from eo_listener.sinks.kafka.ordered_rows import OrderedRows
 from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction
+from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
+from eo_listener.sinks.kafka.unfenced_settings import OnRepeated, UnfencedSettings
+from eo_listener.sinks.kafka.write_methods import BatchTry
+
+
+class _Connections(NamedTuple):
+    """What a process has open; it connects at first use."""
+
+    process: int
+    heads: LedgerTopic
+    logs: Logs
+    targets: TargetLogs
 
 
 class KafkaSink:
@@ -46,6 +60,20 @@ class KafkaSink:
     which is logged. Time-outs are in seconds: `timeout` for each question to Kafka,
     `transaction_timeout` for a batch's transaction, while which is open its rows are computed and
     sent. Raises SettingsError, also for a cluster that only Java's client can log in to.
+
+    With `transactions=False` the cluster, and this user's rights, need not have them. What each
+    batch lacks after a crash is found by reading the target back from where it ended when the batch
+    began: `id` names the columns by which rows are known again, by default the source's topic,
+    partition and offset. No two rows of a batch may share them; each record carries them in the
+    header `eo-identity`, and rows are written in their order. Named so, the columns topic and
+    partition do not say where a row goes. A row without a key goes to a partition by its identity.
+
+    Its limit: Kafka keeps nobody out. Readers see rows before the batch is whole. Where a second
+    driver of the query runs, a suspended one goes on, or what was sent arrives after it was given
+    up, rows are there twice. That is found with the next batch, which is not written
+    (TargetRecordsError), unless `on_repeated="accept"`. Records of other producers are named in the
+    log and in `BatchApplied.unexpected`. The targets must not be compacted. `group`, `dead_letters`
+    and `write_method="executors"` need transactions.
     """
 
     per_partition = False
@@ -62,6 +90,9 @@ class KafkaSink:
         ledger_topic: str = LEDGER_TOPIC,
         create: bool = True,
         write_method: WriteMethod = "driver",
+        transactions: bool = True,
+        id: str | Sequence[str] | None = None,  # noqa: A002  # what identifies a row
+        on_repeated: OnRepeated = "fail",
         timeout: float = 30.0,
         transaction_timeout: float = TRANSACTION_TIMEOUT,
     ) -> None:
@@ -69,6 +100,14 @@ class KafkaSink:
         require_options(options, self._topics)
         require_method(write_method, dead_letters)
         require_names(name=name, group=group)
+        self._unfenced = UnfencedSettings.of(
+            transactions=transactions,
+            identity=id,
+            on_repeated=on_repeated,
+            group=group,
+            dead_letters=dead_letters,
+            write_method=write_method,
+        )
         self._access = ConnectionSettings.of(
             options, timeout=timeout, transaction_timeout=transaction_timeout
         )
@@ -81,7 +120,7 @@ class KafkaSink:
         self._choice = MethodChoice(
             write_method, self._access, label=self.label, one_topic=len(self._topics) == 1
         )
-        self._opened: tuple[int, LedgerTopic, Logs] | None = None
+        self._opened: _Connections | None = None
 
     def __repr__(self) -> str:
         return f"<KafkaSink {self.label}>"
@@ -100,7 +139,7 @@ class KafkaSink:
         """Read the heads of `query`. Fences nobody: another driver may be at work."""
         explain = self._explanation(query)
         try:
-            return self._connected()[0].heads(query, explain, fenced=False)
+            return self._connected().heads.heads(query, explain, fenced=False)
         except KafkaError as error:
             raise explain.translated(error) from error
 
@@ -108,12 +147,12 @@ class KafkaSink:
         """Read the heads that `query_id` has moved in this ledger."""
         explain = self._explanation("")
         try:
-            return self._connected()[0].moved_by(query_id, explain)
+            return self._connected().heads.moved_by(query_id, explain)
         except KafkaError as error:
             raise explain.translated(error) from error
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
-        """Write the rows of `frame` and `entry` in one transaction."""
+        """Write the rows of `frame` and `entry`: in one transaction, where the sink has them."""
         read = {tp.topic for tp in entry.moves if tp != BATCHES}
         explain = self._explanation(entry.query, () if self._group is None else sorted(read))
         if self._group is not None and not plan.sources:
@@ -123,11 +162,38 @@ class KafkaSink:
                 fix="Leave group= out",
             )
         try:
-            heads, logs = self._connected()
-            writer = self._choice.writer(frame, plan)
+            opened = self._connected()
+            if self._unfenced is not None:
+                batch: BatchTry = self._unfenced_batch(
+                    self._unfenced, opened, explain, frame, entry, plan
+                )
+            else:
+                batch = self._transaction(opened, explain, frame, entry, plan)
         except KafkaError as error:
             raise explain.translated(error) from error
-        transaction = BatchTransaction(
+        return batch.write()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._opened is not None and self._opened.process == os.getpid():
+            self._opened.heads.close()
+            self._opened.logs.close()
+            self._opened.targets.close()
+        self._choice.close()
+        self._opened = None  # a fork leaves its parent's connections alone
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+    def _transaction(
+        self,
+        opened: _Connections,
+        explain: Explanation,
+        frame: Any,
+        entry: Entry,
+        plan: PlannedBatch,
+    ) -> BatchTransaction:
+        return BatchTransaction(
             target=BatchTarget(
                 sink=self.key,
                 topics=self._topics,
@@ -135,9 +201,9 @@ class KafkaSink:
                 access=self._access,
                 explain=explain,
             ),
-            heads=heads,
-            logs=logs,
-            writer=writer,
+            heads=opened.heads,
+            logs=opened.logs,
+            writer=self._choice.writer(frame, plan),
             dead_letters=DeadLetters(
                 label=self.label,
                 topic=self._dead_letters,
@@ -146,26 +212,48 @@ class KafkaSink:
             ),
             entry=entry,
         )
-        return transaction.write()
 
-    def close(self) -> None:
-        """Let go of the connections."""
-        if self._opened is not None and self._opened[0] == os.getpid():
-            _, heads, logs = self._opened
-            heads.close()
-            logs.close()
-        self._choice.close()
-        self._opened = None  # a fork leaves its parent's connections alone
+    def _unfenced_batch(
+        self,
+        settings: UnfencedSettings,
+        opened: _Connections,
+        explain: Explanation,
+        frame: Any,
+        entry: Entry,
+        plan: PlannedBatch,
+    ) -> UnfencedBatch:
+        return UnfencedBatch(
+            target=UnfencedTarget(
+                sink=self.key,
+                topics=self._topics,
+                access=self._access,
+                explain=explain,
+                accept=settings.accept,
+            ),
+            heads=opened.heads,
+            logs=opened.targets,
+            rows=OrderedRows(
+                frame,
+                plan,
+                label=self.label,
+                one_topic=len(self._topics) == 1,
+                identity=settings.identity,
+            ),
+            entry=entry,
+        )
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
-
-    def _connected(self) -> tuple[LedgerTopic, Logs]:
-        if self._opened is None or self._opened[0] != os.getpid():
-            self._access.refuse_delegation_tokens()
-            heads = LedgerTopic(self._access, self._ledger_topic, self.key, create=self._create)
-            self._opened = os.getpid(), heads, Logs(self._access.properties())
-        return self._opened[1], self._opened[2]
+    def _connected(self) -> _Connections:
+        if self._opened is None or self._opened.process != os.getpid():
+            access = self._access
+            access.refuse_delegation_tokens()
+            properties = access.properties()
+            self._opened = _Connections(
+                process=os.getpid(),
+                heads=LedgerTopic(access, self._ledger_topic, self.key, create=self._create),
+                logs=Logs(properties),
+                targets=TargetLogs(properties, timeout=access.timeout),
+            )
+        return self._opened
 
     def _explanation(self, query: str, sources: Sequence[str] = ()) -> Explanation:
         letters = () if self._dead_letters is None else (self._dead_letters,)
@@ -179,4 +267,5 @@ class KafkaSink:
             group=self._group,
             transaction_timeout=self._access.transaction_timeout,
             sources=tuple(sources),
+            fences=self._unfenced is None,
         )

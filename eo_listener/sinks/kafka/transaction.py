@@ -12,7 +12,12 @@ from eo_listener.kafka.batch_producer import BatchProducer, Stage
 from eo_listener.kafka.logs import Logs
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.errors import KafkaError, SettingsError, SinkError
+from eo_listener.model.errors import (
+    KafkaError,
+    SettingsError,
+    SinkError,
+    UnfinishedBatchError,
+)
 from eo_listener.model.fault_points import reached
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.model.offsets import Position, TopicPartition
@@ -102,6 +107,7 @@ class BatchTransaction:
     def read_ledger(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads, now that nobody else can move them."""
         self._before = self.heads.heads(query, self.target.explain, fenced=True)
+        self._refuse_unfinished(query)
         reached("sink.ledger-read")
         return self._before
 
@@ -134,8 +140,12 @@ class BatchTransaction:
         records = list(ledger.records_of(sink, entry, self._before, ids))
         for record in records:
             own.send(self.heads.name, record.value, key=record.key, partition=partition)
+        # What the sink left there while it had no transactions would hide the new heads.
+        unfenced = self.heads.records.batch_keys(sink, entry.query)
+        for key in unfenced:
+            own.send(self.heads.name, None, key=key.encode(), partition=partition)
         own.flush(self.target.access.timeout)
-        self.heads.check_written(entry.query, partition, len(records))
+        self.heads.check_written(entry.query, partition, len(records) + len(unfenced))
         positions = _positions(entry)
         if self.target.group is not None and positions:
             own.send_offsets(self.target.group, positions, self.target.access.timeout)
@@ -242,6 +252,19 @@ class BatchTransaction:
                     fix="Leave group= out, and have the listener commit: option eo.commit.group at "
                     "the reader",
                 )
+
+    def _refuse_unfinished(self, query: str) -> None:
+        """Raise UnfinishedBatchError where rows of a batch may be there already."""
+        batch = self.heads.records.batch(self.target.sink, query)
+        if batch is not None and not batch.is_finished:
+            raise UnfinishedBatchError(
+                f"{self.target.explain.label}: batch {batch.batch_id} of query id "
+                f"{batch.query_id} was begun with transactions=False, and is not finished",
+                ranges=batch.left,
+                cause="its driver died in it; some of its rows may be there",
+                fix="Start the query with transactions=False once more, until that batch is "
+                "applied",
+            )
 
     def _deadline(self) -> float:
         return time.monotonic() + self.target.access.timeout

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from eo_listener.model.ledger import Applied
 from eo_listener.sinks.kafka.batch_transaction import OpenTransaction, ProducerEpoch, TaskReport
 from eo_listener.sinks.kafka.catalog import Targets
 
@@ -29,6 +30,14 @@ class BegunTransaction:
     producer: BatchProducer
     targets: Targets
     dead_letters: DeadLetters
+
+
+class BatchTry(Protocol):
+    """One try to write one batch: a transaction of Kafka, or without one."""
+
+    def write(self) -> Applied:
+        """Write the batch, once. Raises what a sink's `apply` raises."""
+        ...
 
 
 class RowWriter(Protocol):

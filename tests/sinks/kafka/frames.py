@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 import pyarrow as pa
 import pytest
 
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.sinks.kafka import driver_writer
+from eo_listener.sinks.kafka import driver_writer, ordered_rows
 
 _PART = 10_000
 
@@ -21,5 +21,10 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Generator[pa.RecordBatch, None, None]:
         yield from frame.to_batches(max_chunksize=_PART)
 
-    monkeypatch.setattr(driver_writer, "schema_of", lambda frame: frame.schema)
-    monkeypatch.setattr(driver_writer, "stream", stream)
+    def in_order(frame: pa.Table, names: Sequence[str]) -> pa.Table:
+        return frame.sort_by([(name, "ascending") for name in names])
+
+    for module in (driver_writer, ordered_rows):
+        monkeypatch.setattr(module, "schema_of", lambda frame: frame.schema)
+        monkeypatch.setattr(module, "stream", stream)
+    monkeypatch.setattr(ordered_rows, "in_order", in_order)

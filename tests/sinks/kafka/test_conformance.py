@@ -10,13 +10,16 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.devtools.broker import Broker
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.conformance import SinkConformance
-from eo_listener.testing.made_up_entries import FRAME, Row
+from eo_listener.testing.faults import hooked
+from eo_listener.testing.made_up_entries import FRAME, QUERY, Row, entry_of, heads_of, rows_of
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.records import committed
 from tests.topics import Topics, unique
 
+_TP = TopicPartition("flights", 0)
 _NAMES = [field.split()[0] for field in FRAME.split(", ")]
 
 pytestmark = pytest.mark.kafka
@@ -26,8 +29,9 @@ class TestThroughTheDriver(SinkConformance):
     """With write_method="driver", but for how rows come from Spark."""
 
     write_method: Literal["driver", "executors"] = "driver"
+    transactions = True
     # At "sink.commit-sent" the answer is on its way: what is durable then, nobody can say.
-    fault_points = (
+    fault_points: Sequence[str] = (
         "sink.fenced",
         "sink.ledger-read",
         "sink.begun",
@@ -53,6 +57,7 @@ class TestThroughTheDriver(SinkConformance):
             self.topics[target],
             ledger_topic=self.ledger,
             write_method=self.write_method,
+            transactions=self.transactions,
         )
 
     def read_rows(self, target: str) -> list[Row]:
@@ -70,6 +75,83 @@ class TestThroughTheDriver(SinkConformance):
         """Each row as JSON, a record's value."""
         values = [json.dumps(dict(zip(_NAMES, row, strict=True))) for row in rows]
         return pa.table({"value": pa.array(values, pa.string())})
+
+
+class TestWithoutTransactions(TestThroughTheDriver):
+    """With transactions=False: three tests of the suite cannot hold, and say here what does.
+
+    Kafka shows each row at once and fences nobody. So a batch is not whole or not there at all,
+    neither for readers nor after a crash, and of two drivers at the same time both may write.
+    """
+
+    transactions = False
+    fault_points = (
+        "sink.ledger-read",
+        "sink.begun",
+        "sink.copying",
+        "sink.rows-written",
+    )
+
+    def make_frame(self, rows: Sequence[Row]) -> Any:
+        """The same with the source's columns, by which rows are known."""
+        names = _NAMES[:3]
+        kinds = (pa.string(), pa.int32(), pa.int64())
+        columns = {
+            name: pa.array([row[at] for row in rows], kind)
+            for at, (name, kind) in enumerate(zip(names, kinds, strict=True))
+        }
+        value = super().make_frame(rows)["value"]
+        return pa.table({**columns, "value": value})
+
+    def test_a_crash_before_the_commit_leaves_nothing(self) -> None:
+        """It leaves no heads, and rows of which none is there twice after the batch is repeated."""
+        first = entry_of({}, {_TP: OffsetRange(0, 2)})
+        second = entry_of(heads_of(first), {_TP: OffsetRange(2, 6)}, batch_id=1)
+        with self.opened() as sink:
+            self.write(sink, first)
+        for point in self.fault_points:
+            with self.opened() as sink:
+                sink.applied(QUERY)
+                self.break_off(sink, second, point)
+            with self.opened() as fresh:
+                assert dict(fresh.applied(QUERY)) == heads_of(first)
+            found = self.read_rows("words")
+            assert len(found) == len(set(found))
+            assert set(rows_of(first)) <= set(found) <= {*rows_of(first), *rows_of(second)}
+        with self.opened() as sink:
+            self.write(sink, second)
+        self.check([*rows_of(first), *rows_of(second)], heads_of(second))
+
+    def test_a_reader_sees_all_or_nothing(self) -> None:
+        """It sees rows before the heads, and never heads before their rows."""
+        first = entry_of({}, {_TP: OffsetRange(0, 2)})
+        second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
+        checked: dict[str, tuple[bool, bool]] = {}
+        with self.opened() as sink, self.opened() as reader:
+            self.write(sink, first)
+
+            def snapshot(point: str) -> None:
+                whole = len(self.read_rows("words")) == 4
+                checked[point] = whole, dict(reader.applied(QUERY)) == heads_of(second)
+
+            with hooked(snapshot):
+                self.write(sink, second)
+        assert checked.pop("sink.committed") == (True, True)
+        checked.pop("sink.ledger-moved")  # on its way
+        assert not any(moved for _, moved in checked.values())
+        assert checked["sink.rows-written"] == (True, False)
+
+    def test_of_two_writers_one_wins(self) -> None:
+        """One that comes second finds the ledger moved, or the other's batch begun; see also
+        `test_unfenced`."""
+        entry = entry_of({}, {_TP: OffsetRange(0, 2)}, run_id="one")
+        other = entry_of({}, {_TP: OffsetRange(0, 2)}, run_id="two")
+        with self.opened() as one, self.opened() as two:
+            one.applied(QUERY)
+            two.applied(QUERY)
+            self.write(one, entry)
+            self.check_refused(two, other)
+        self.check(rows_of(entry), heads_of(entry))
 
 
 @pytest.mark.spark

@@ -24,6 +24,7 @@ from eo_listener.sinks.kafka.errors import Explanation
 from eo_listener.spark.session import delegation_tokens
 
 SERVERS = {"kafka.bootstrap.servers": "host:9092"}
+PLAIN = {"transactions": False}
 SECRET = "planted-secret"  # noqa: S105  # to be looked for where it may not be
 
 EXPLAIN = Explanation(
@@ -74,6 +75,15 @@ def test_a_sink_has_a_key_and_a_label() -> None:
         (SERVERS, "t", {"name": 5}, "name=5 cannot be"),
         (SERVERS, "t", {"group": ""}, "group='' cannot be"),
         (SERVERS, "t", {"timeout": "30"}, "timeout must be"),
+        (SERVERS, "t", {"transactions": 0}, "True or False"),
+        (SERVERS, "t", {"id": "a"}, "id= has no meaning with transactions"),
+        (SERVERS, "t", {"on_repeated": "accept"}, "no meaning with transactions"),
+        (SERVERS, "t", {**PLAIN, "on_repeated": "warn"}, "on_repeated must be"),
+        (SERVERS, "t", {**PLAIN, "group": "g"}, r"group=.*eo\.commit\.group=g"),
+        (SERVERS, "t", {**PLAIN, "dead_letters": "d"}, "dead_letters= is not possible"),
+        (SERVERS, "t", {**PLAIN, "write_method": "executors"}, "write_method='executors'"),
+        (SERVERS, "t", {**PLAIN, "id": ()}, "one or more columns"),
+        (SERVERS, "t", {**PLAIN, "id": ("a", "a")}, "a column twice"),
     ],
 )
 def test_arguments_that_cannot_be(

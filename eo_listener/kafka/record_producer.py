@@ -1,0 +1,172 @@
+"""Producers for one batch: idempotent, acknowledged by all in-sync replicas, let go of after it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import KafkaException, Producer
+
+from eo_listener.kafka.client import (
+    SILENT,
+    TIMED_OUT,
+    ConnectionErrors,
+    accepted,
+    answer_of,
+    common,
+)
+from eo_listener.model.errors import KafkaError
+
+_SETTINGS: Final = {
+    "retry.backoff.ms": "10",  # how soon CONCURRENT_TRANSACTIONS is asked about again
+    "linger.ms": "5",
+    "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default is another
+    "queue.buffering.max.messages": "1000000",
+    "queue.buffering.max.kbytes": "65536",  # of the driver's memory; librdkafka's default is 1 GB
+}
+_FIXED: Final = {
+    "enable.idempotence": "true",
+    "acks": "all",
+    "delivery.report.only.error": True,  # else a call of Python for each record
+}
+_DELIVERY: Final = {"delivery.timeout.ms": "120000"}  # Java's default; librdkafka's is 5 minutes
+_CLOSE: Final = 2.0  # seconds to wait for a producer to close
+_FULL: Final = 0.05  # seconds to wait for room where the queue is full
+_LOCAL_SIZE: Final = "MSG_SIZE_TOO_LARGE"
+
+
+class TooLargeError(Exception):
+    """The client refuses a record for its size; what was sent before is not affected."""
+
+
+class RecordProducer:
+    """Sends records. To be used by one thread; every method but `leave` raises KafkaError.
+
+    A record that was not delivered is an error of a later call. `fixed` are settings that replace
+    the user's `properties`. Raises SettingsError for what librdkafka does not accept.
+    """
+
+    def __init__(self, properties: Mapping[str, str], fixed: Mapping[str, Any]) -> None:
+        self._errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
+        self._failed: Answer | None = None
+        self._producer = accepted(
+            Producer,
+            {
+                **common({**_SETTINGS, **properties}),
+                **_FIXED,
+                **fixed,
+                "on_delivery": self._delivered,
+                "error_cb": self._errors.record,
+                "logger": SILENT,
+            },
+        )
+
+    @property
+    def outlived(self) -> bool:
+        """Whether it took longer than it may."""
+        return False
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        headers: list[tuple[str, str | bytes | None]] | None = None,
+        partition: int = -1,
+    ) -> None:
+        """Queue a record, waiting while the queue is full. Raises TooLargeError, and KafkaError."""
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, headers=headers)
+            except BufferError:
+                self._poll()
+                self._require_none_failed()
+                if self.outlived:  # no room in all that time: nobody takes the records
+                    raise self._failure("sending records", Answer(TIMED_OUT)) from None
+            except KafkaException as error:
+                answer = answer_of(error)
+                if answer.name() == _LOCAL_SIZE:
+                    raise TooLargeError(answer.str()) from None
+                raise self._failure("sending records", answer) from error
+            else:
+                return
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every record is acknowledged, or has failed; at most `timeout` seconds."""
+        left = self._left() if timeout is None else min(timeout, self._left())
+        deadline = time.monotonic() + left
+        while len(self._producer):
+            # Not by flush(): when the producer is fenced meanwhile, it returns nothing at all.
+            self._poll()
+            self._require_none_failed()
+            if time.monotonic() >= deadline:
+                raise self._failure("sending records", Answer(TIMED_OUT))
+        self._require_none_failed()
+
+    def leave(self) -> None:
+        """Let go of the connections, within a few seconds."""
+        thread = threading.Thread(target=_close, args=(self._producer,), daemon=True)
+        thread.start()
+        thread.join(_CLOSE)
+
+    def _left(self) -> float:
+        """For how many seconds what was sent may be waited for: each record has a time-out."""
+        return math.inf
+
+    def _poll(self) -> None:
+        """Serve callbacks, which makes room in the queue; waits a moment for one."""
+        try:
+            self._producer.poll(_FULL)
+        except KafkaException as error:
+            raise self._failure("sending records", answer_of(error)) from error
+
+    def _require_none_failed(self) -> None:
+        if self._failed is not None:
+            raise self._failure("sending records", self._failed)
+
+    def _failure(self, what: str, answer: Answer) -> KafkaError:
+        if self._failed is not None and answer.name() in {"_STATE", "_PURGE_QUEUE"}:
+            answer = self._failed  # later errors only say that there was an earlier one
+        try:
+            self._producer.poll(0)
+        except KafkaException as error:  # one that is fatal comes out of here every time
+            self._errors.record(answer_of(error))
+        if answer.fatal():  # what a connection has reported before is not the reason
+            self._errors.fatal = answer
+        return self._errors.failure(what, answer)
+
+    def _delivered(self, error: Answer | None, _: object) -> None:
+        if error is not None and self._failed is None:
+            self._failed = error
+
+
+class IdempotentProducer(RecordProducer):
+    """A producer without transactions: what it has sent stays, and nobody can be fenced by it.
+
+    Where a record was not delivered, none behind it is, so what is written later is in its order.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__({**_DELIVERY, **properties}, {"enable.gapless.guarantee": "true"})
+
+    def leave(self) -> None:
+        """Let go of the connections. What was not sent yet is not sent any more."""
+        with suppress(KafkaException):
+            self._producer.purge()
+        super().leave()
+
+
+def _close(producer: Producer) -> None:
+    with warnings.catch_warnings():
+        # It warns where a call is under way, and fails where the producer was fenced: it is closed
+        # in either case.
+        warnings.simplefilter("ignore")
+        with suppress(KafkaException, SystemError):
+            producer.close()

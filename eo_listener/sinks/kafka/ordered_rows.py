@@ -1,0 +1,173 @@
+"""The rows of a batch without transactions: in the order of their identities, each but once.
+
+They come through the driver, sorted by Spark, so two rows of one identity are neighbours.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+
+from eo_listener.kafka.record_producer import RecordProducer, TooLargeError
+from eo_listener.model.errors import PoisonRowError, SettingsError
+from eo_listener.model.fault_points import reached
+from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.sinks.arrow_rows import schema_of, stream
+from eo_listener.sinks.dead_letters import REASON, RowFilter
+from eo_listener.sinks.kafka.catalog import Targets
+from eo_listener.sinks.kafka.driver_writer import explained
+from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, RowIdentity
+from eo_listener.sinks.kafka.types import PARTITION, TOPIC, Record, RecordColumns
+from eo_listener.sinks.kafka.unfenced_batch import Places
+
+
+class RowsTarget(NamedTuple):
+    """Where rows go: through which producer, to which topics; and whose they are."""
+
+    producer: RecordProducer
+    targets: Targets
+    writer: str
+    batch: int
+
+
+class OrderedRows:
+    """The rows of one try of a batch. Raises SettingsError for columns.
+
+    Columns that are part of the identity do not say where a row goes.
+    """
+
+    def __init__(
+        self,
+        frame: Any,
+        plan: PlannedBatch,
+        *,
+        label: str,
+        one_topic: bool,
+        identity: Sequence[str] | None,
+    ) -> None:
+        schema = schema_of(frame)
+        self._label = label
+        self._identity = IdentityColumns.of(schema, identity)
+        self._columns = RecordColumns.of(
+            self._without_origin(schema, one_topic=one_topic), one_topic=one_topic
+        )
+        self._filter = RowFilter(columns=tuple(schema.names), marked=REASON in schema.names)
+        ordered = in_order(frame, self._identity.names)
+        self._batches = explained(stream(ordered, plan, task_rows=sys.maxsize))
+        self._rows: Iterator[pa.RecordBatch] = self._batches
+        self._last: str | None = None
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns by which rows are known."""
+        return self._identity.names
+
+    def prepare(self) -> None:
+        """Have Spark compute the first rows, which may be all of the work."""
+        first = next(self._batches, None)
+        self._rows = chain(() if first is None else (first,), self._batches)
+
+    def write(self, target: RowsTarget, there: Places) -> int:
+        """Send each row that is not `there`; returns how many. What it meets is taken out of it.
+
+        On return each row is acknowledged.
+        """
+        sent = 0
+        for number, batch in enumerate(self._rows):
+            sent += self._send(batch, target, there)
+            if number == 0:
+                reached("sink.copying")
+        target.producer.flush()
+        return sent
+
+    def close(self) -> None:
+        """Have Spark stop, where rows were not all fetched."""
+        self._batches.close()
+
+    def _send(self, batch: pa.RecordBatch, target: RowsTarget, there: Places) -> int:
+        rows, letters = self._filter.sift(batch)
+        if letters:
+            raise _stays(letters[0].error(self._label))
+        sent = 0
+        records = self._columns.records(rows, target.targets)
+        for index, (values, record) in enumerate(
+            zip(self._identity.values(rows), records, strict=True)
+        ):
+            if values == self._last:
+                raise self._twice(values)
+            self._last = values
+            why = record if isinstance(record, str) else None
+            if isinstance(record, Record) and there.pop(values, None) is None:
+                why = _sent(record, values, target)
+                sent += 1
+            if why is not None:
+                raise _stays(self._filter.letter(rows, index, why).error(self._label))
+        return sent
+
+    def _twice(self, values: str) -> PoisonRowError:
+        return PoisonRowError(
+            f"{self._label}: the batch has two rows of one identity, {values}",
+            cause=f"the columns {', '.join(self._identity.names)} are equal in both; after a crash "
+            "it could not be said which of them is there. Rows before it were written already, and "
+            "are not written again",
+            fix="Drop one of them in the transform; for a next start with other columns, that no "
+            'two rows share: id=("column", ...)',
+        )
+
+    def _without_origin(self, schema: pa.Schema, *, one_topic: bool) -> pa.Schema:
+        """The columns that say what a record is, and where it goes."""
+        taken = {TOPIC, PARTITION} & set(self._identity.names)
+        if TOPIC in taken and not one_topic:
+            raise SettingsError(
+                "the sink has several topics, and the column 'topic' is part of the rows' identity",
+                cause="it would have to be the topic that a row is from, and the one it goes to",
+                fix="Rename the source's columns in the transform, and name them: "
+                'id=("source_topic", "source_partition", "source_offset")',
+            )
+        return pa.schema([field for field in schema if field.name not in taken])
+
+
+def in_order(frame: Any, names: Sequence[str]) -> Any:
+    """The rows of a DataFrame in the order of these columns."""
+    return frame.sort(*("`" + name.replace("`", "``") + "`" for name in names))
+
+
+def place_of(values: str, partitions: int) -> int:
+    """The partition of a row without a key: by its identity, so always the same."""
+    return crc32(values.encode()) % partitions
+
+
+def _sent(record: Record, values: str, target: RowsTarget) -> str | None:
+    """Send it; or say why the client does not take it."""
+    partition = record.partition
+    if partition < 0 and record.key is None:
+        partition = place_of(values, target.targets.topics[record.topic].partitions)
+    identity = RowIdentity(target.writer, target.batch, values).encode()
+    try:
+        target.producer.send(
+            record.topic,
+            record.value,
+            key=record.key,
+            headers=[*(record.headers or ()), (HEADER, identity)],
+            partition=partition,
+        )
+    except TooLargeError:
+        return "it is larger than kafka.max.request.size (1,000,000 bytes by default)"
+    return None
+
+
+def _stays(error: PoisonRowError) -> PoisonRowError:
+    """Say of it what is true without transactions."""
+    return PoisonRowError(
+        error.problem,
+        partition=error.partition,
+        offset=error.offset,
+        cause="the batch fails at such a row; what was written of it before stays, and is not "
+        "written again",
+        fix="Filter such rows out in the transform",
+    )

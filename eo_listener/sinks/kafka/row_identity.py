@@ -1,0 +1,137 @@
+"""What tells a row of one batch from every other: the header that its record has. No I/O.
+
+Format 1, without transactions only. The header `eo-identity` is JSON:
+
+    {"v":1,"w":"4ad1…","n":17,"id":["flights",0,5]}
+
+`w` stands for the sink and the query, `n` is the number of the batch in their ledger, and `id` has
+the values of the identity's columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from eo_listener.model.errors import FormatError, SettingsError
+from eo_listener.sinks.newest_row import ORIGIN
+
+HEADER: Final = "eo-identity"
+FORMAT: Final = 1
+_DIGITS: Final = 16  # 64 bits
+
+
+class RowIdentity(NamedTuple):
+    """Which row a record is: of which writer, of which of its batches; `values` is JSON."""
+
+    writer: str
+    batch: int
+    values: str
+
+    def encode(self) -> str:
+        """As it stands in the header."""
+        return f'{{"v":{FORMAT},"w":"{self.writer}","n":{self.batch},"id":{self.values}}}'
+
+    @classmethod
+    def of(cls, headers: Sequence[tuple[str, str | bytes | None]]) -> RowIdentity | None:
+        """Read it; None for a record that no sink of ours has written.
+
+        Raises FormatError for one of a newer release: it may be a row of the batch in question.
+        """
+        # The last: rows that were read from such a topic may bring one along.
+        text = next((value for name, value in reversed(headers) if name == HEADER), None)
+        given = None if text is None else _parsed(text)
+        if given is None:
+            return None
+        if given["v"] != FORMAT:
+            raise FormatError(
+                f"a record's header {HEADER} is of format {given['v']!r}, not of format {FORMAT}",
+                cause="a newer release of eo_listener writes to this topic",
+                fix="Use that release",
+            )
+        try:
+            return cls(str(given["w"]), int(given["n"]), _json(given["id"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def writer_of(sink: str, query: str) -> str:
+    """Return what stands for a sink and query in the headers of their records."""
+    return hashlib.sha256(_json([sink, query]).encode()).hexdigest()[:_DIGITS]
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityColumns:
+    """The columns whose values are the identity of a row."""
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: pa.Schema, names: Sequence[str] | None) -> IdentityColumns:
+        """Find those of these names, or the source's own; raises SettingsError."""
+        wanted = tuple(ORIGIN if names is None else names)
+        missing = [name for name in wanted if schema.names.count(name) != 1]
+        if missing:
+            raise SettingsError(
+                f"the rows have no column {missing[0]!r}, only {', '.join(schema.names)}",
+                cause="with transactions=False a row is known again by its identity, which is "
+                + (
+                    "the source's topic, partition and offset where id= names no other columns"
+                    if names is None
+                    else f"id={wanted!r}"
+                ),
+                fix="Keep these columns in the transform; or name others that no two rows share, "
+                'id=("column", ...)',
+            )
+        for name in wanted:
+            kind = schema.field(name).type
+            if not _is_exact(kind):
+                raise SettingsError(
+                    f"the column {name!r} is of type {kind}, which cannot be part of an identity",
+                    cause="its values have no form that is always the same",
+                    fix="Cast it to a string or a whole number in the transform",
+                )
+        return cls(wanted)
+
+    def values(self, rows: pa.RecordBatch) -> Iterator[str]:
+        """The identity of each row, as JSON."""
+        for cells in zip(*(rows.column(name).to_pylist() for name in self.names), strict=True):
+            yield _json(cells)
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    kinds = pa.types
+    exact = (
+        kinds.is_string,
+        kinds.is_large_string,
+        kinds.is_binary,
+        kinds.is_large_binary,
+        kinds.is_integer,
+        kinds.is_boolean,
+        kinds.is_decimal,
+        kinds.is_date,
+        kinds.is_timestamp,
+    )
+    return any(is_kind(kind) for is_kind in exact)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), default=_text)
+
+
+def _text(value: Any) -> str:
+    """Write what JSON has no form for: bytes, decimals, dates and timestamps."""
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _parsed(text: str | bytes) -> dict[str, Any] | None:
+    try:
+        given = json.loads(text)
+    except ValueError:
+        return None
+    return given if isinstance(given, dict) and "v" in given else None

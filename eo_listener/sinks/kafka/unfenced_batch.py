@@ -1,0 +1,359 @@
+"""One batch without transactions: the order of its steps, and what is decided between them. No I/O.
+
+1. The ledger is read, and compared with what the batch was judged by.
+2. Where the batch before it is finished, its targets are checked: as many offsets as were written
+   means that nothing else was. Otherwise they are read, and what should not be there is named.
+3. The targets' ends are made durable in the ledger: the batch is begun. Where one was begun and is
+   not finished, its ends stay, for all rows that are there lie behind them.
+4. A batch that had begun reads its targets from those ends on, and leaves out each row that is
+   there, by its identity.
+5. The rows are written, always in the same order, so that what an earlier try has written is the
+   beginning of each partition's rows.
+6. The batch is marked as applied, by a single record, which moves its heads.
+
+Nobody is fenced. What a driver writes that was replaced is found by step 2 of the next batch, or
+by step 4.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from eo_listener.model.errors import (
+    RetriableSinkError,
+    TargetRecordsError,
+    UnfinishedBatchError,
+    few,
+)
+from eo_listener.model.ledger import Applied, Entry, Head, Unexpected, UnexpectedRecords
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.kafka.batch_records import BatchRecord, Ranges, TargetEnds
+from eo_listener.sinks.kafka.batch_transaction import refuse_moved
+from eo_listener.sinks.kafka.tail import Findings, Tail, TailRecord, judge_tail, size_of
+from eo_listener.sinks.newest_row import ORIGIN
+
+if TYPE_CHECKING:
+    from eo_listener.kafka.target_logs import TargetLog
+
+Logs = Mapping[str, "TargetLog"]
+Places = dict[str, tuple[TopicPartition, int]]
+"""Where rows lie, by their identity."""
+
+_ACCEPT = 'on_repeated="accept"'
+
+logger = logging.getLogger("eo_listener")
+
+
+class StoredState(NamedTuple):
+    """What the ledger holds of a sink and query; `batch` is the last that was begun, if any."""
+
+    heads: Mapping[TopicPartition, Head]
+    batch: BatchRecord | None
+
+
+class UnfencedClient(Protocol):
+    """A try to write a batch, with a producer of its own. Its methods raise RetriableSinkError.
+
+    Whatever Kafka answers or does not answer, what was sent may be there, or still come.
+    """
+
+    def read_ledger(self, query: str) -> StoredState:
+        """Read it to its high watermark of this moment."""
+        ...
+
+    def read_targets(self) -> Logs:
+        """Ask for each target: its id, and where its logs begin and end."""
+        ...
+
+    def write_begun(self, record: BatchRecord) -> None:
+        """Make it durable. Raises ForeignWriterError where another driver has begun meanwhile."""
+        ...
+
+    def read_records(self, ranges: Ranges) -> Iterable[TailRecord]:
+        """The records between these offsets, of no transaction or of any."""
+        ...
+
+    def write_rows(self, batch: int, there: Places) -> int:
+        """Write the rows that are not `there`, acknowledged; returns how many.
+
+        Those that it meets are taken out of `there`.
+        """
+        ...
+
+    def write_applied(self, record: BatchRecord) -> None:
+        """Make it durable.
+
+        Raises ForeignWriterError where another driver has begun meanwhile, and OutcomeUnknownError
+        where Kafka does not answer.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfencedHow:
+    """What the steps need to know of a sink and query.
+
+    `writer` is what stands for both in records, `identity` the columns of a row's. `accept`: what
+    is there twice, or is lost, is named and no error.
+    """
+
+    label: str
+    writer: str
+    identity: tuple[str, ...]
+    accept: bool
+
+
+def write_unfenced(client: UnfencedClient, entry: Entry, how: UnfencedHow) -> Applied:
+    """Write the batch of `entry`, or what is missing of it.
+
+    Raises what `client` raises, ForeignWriterError, TargetRecordsError and UnfinishedBatchError.
+    """
+    state = client.read_ledger(entry.query)
+    refuse_moved(entry, state.heads, label=how.label)
+    logs = client.read_targets()
+    before, found = state.batch, Findings()
+    if before is not None and before.is_finished:
+        found = check_finished(client, before, logs, how)
+        refuse_found(found, entry, how, f"behind batch {before.batch_id}")
+    elif before is not None:
+        refuse_other(before, entry, logs, how)
+    record = begin(entry, before, logs, how.identity)
+    client.write_begun(record)
+    tail, size = Tail(rows={}, findings=Findings()), 0
+    if before is not None and before.number == record.number:
+        logs = client.read_targets()
+        tail, size = read_tail(client, record, logs, how)
+        refuse_found(tail.findings, entry, how, "by an earlier try of this batch")
+    there = dict(tail.rows)
+    written = client.write_rows(record.number, there)
+    refuse_changed(logs, client.read_targets(), how)
+    applied = finish(record, size + written)
+    if not applied.left:  # else they may be of the rest, which the next batch has
+        unknown = not_of_batch(there, state.heads, how)
+        refuse_found(unknown, entry, how, "by an earlier try of this batch")
+        tail = replace(tail, findings=tail.findings.with_those_of(unknown))
+    client.write_applied(applied)
+    return Applied(
+        rows=written + len(tail.rows) - len(there),
+        unexpected=(*found.records(), *tail.findings.records()),
+    )
+
+
+def not_of_batch(there: Places, heads: Mapping[TopicPartition, Head], how: UnfencedHow) -> Findings:
+    """What of a tail the batch does not have, nor one before it that has finished a part of it."""
+    unknown = Findings()
+    for values, (tp, offset) in there.items():
+        if how.identity != ORIGIN or not _is_below(values, heads):
+            unknown.add(Unexpected.UNKNOWN, tp, OffsetRange(offset, offset + 1))
+    return unknown
+
+
+def begin(
+    entry: Entry, before: BatchRecord | None, logs: Logs, identity: tuple[str, ...]
+) -> BatchRecord:
+    """The record of a batch that begins now, or goes on with what `before` had begun."""
+    moves = {tp: move.range for tp, move in entry.moves.items()}
+    record = BatchRecord(
+        number=1 if before is None else before.number + 1,
+        query_id=entry.query_id,
+        run_id=entry.run_id,
+        batch_id=entry.batch_id,
+        identity=identity,
+        moves=moves,
+        topic_ids={tp.topic: move.topic_id for tp, move in entry.moves.items()},
+        left=moves,
+        since={name: _ends(log) for name, log in logs.items()},
+    )
+    if before is None or before.is_finished:
+        return record
+    since = {name: before.since.get(name, ends) for name, ends in record.since.items()}
+    # All that a topic holds which was made since was written since.
+    kept = {
+        name: ends if ends.id == logs[name].id else TargetEnds(logs[name].id, {})
+        for name, ends in since.items()
+    }
+    return replace(record, number=before.number, left=_around((before.left, moves)), since=kept)
+
+
+def finish(record: BatchRecord, size: int) -> BatchRecord:
+    """The record of a batch whose rows are all there; `size` offsets are behind its ends."""
+    left = {tp: _rest(one, record.moves.get(tp)) for tp, one in record.left.items()}
+    return replace(
+        record, size=size, left={tp: one for tp, one in left.items() if one.start < one.until}
+    )
+
+
+def check_finished(
+    client: UnfencedClient, before: BatchRecord, logs: Logs, how: UnfencedHow
+) -> Findings:
+    """What is behind the ends that a finished batch has stored, and is not its rows.
+
+    Every row was acknowledged, so each has an offset there. If there are no more offsets than that,
+    nobody else has written. A topic that was made again since is another.
+    """
+    since = {name: one for name, one in before.since.items() if _is_same(one, logs.get(name))}
+    ranges, gone = tail_ranges(since, logs)
+    size, is_whole = size_of(ranges), since.keys() == before.since.keys()
+    if size == before.size and is_whole and not gone:
+        return Findings()
+    kept = {tp: _still_there(one, tp, logs) for tp, one in ranges.items()}
+    found = judge(client, kept, how, before.number).findings
+    lost = (before.size or 0) - size if is_whole else 0
+    if lost > 0 or gone:
+        places = gone or ranges or {tp: OffsetRange(end, end) for tp, end in _places(since)}
+        for number, (tp, one) in enumerate(places.items()):  # of each partition nobody knows
+            count = 0 if number else max(lost, 0) + size_of(gone)
+            found.add(Unexpected.LOST, tp, one, count)
+    return found
+
+
+def read_tail(
+    client: UnfencedClient, record: BatchRecord, logs: Logs, how: UnfencedHow
+) -> tuple[Tail, int]:
+    """What there is of a batch that had begun, and how many offsets its tails have."""
+    ranges, gone = tail_ranges(record.since, logs)
+    kept = {tp: _still_there(one, tp, logs) for tp, one in ranges.items()}
+    tail = judge(client, kept, how, record.number)
+    # What Kafka has deleted may have been rows of the batch: which, nobody knows.
+    gone.update({tp: OffsetRange(one.start, kept[tp].start) for tp, one in ranges.items()})
+    for tp, one in gone.items():
+        if one.start < one.until:
+            tail.findings.add(Unexpected.LOST, tp, one, one.until - one.start)
+    return tail, size_of(ranges)
+
+
+def tail_ranges(
+    since: Mapping[str, TargetEnds], logs: Logs
+) -> tuple[dict[TopicPartition, OffsetRange], dict[TopicPartition, OffsetRange]]:
+    """The offsets behind these ends, and those below them that the logs do not reach any more."""
+    ranges, gone = {}, {}
+    for name, stored in since.items():
+        for number, log in logs[name].ranges.items():
+            tp, start = TopicPartition(name, number), stored.ends.get(number, 0)
+            if log.until < start:
+                gone[tp] = OffsetRange(log.until, start)
+            elif log.until > start:
+                ranges[tp] = OffsetRange(start, log.until)
+    return ranges, gone
+
+
+def judge(client: UnfencedClient, ranges: Ranges, how: UnfencedHow, batch: int) -> Tail:
+    """Read these ranges, as far as there is anything in them."""
+    wanted = {tp: one for tp, one in ranges.items() if one.start < one.until}
+    records = client.read_records(wanted) if wanted else ()
+    return judge_tail(records, writer=how.writer, batch=batch)
+
+
+def refuse_found(found: Findings, entry: Entry, how: UnfencedHow, where: str) -> None:
+    """Raise TargetRecordsError for what makes the target wrong; say what else was found.
+
+    It is said at once: when the batch is over, it may not be found any more.
+    """
+    wrong = [one for one in found.records() if one.kind is not Unexpected.FOREIGN]
+    for one in found.records():
+        if one not in wrong or how.accept:
+            logger.warning("%s: %s there are %s", how.label, where, describe(one))
+    if not wrong or how.accept:
+        return
+    lost = any(one.kind is Unexpected.LOST for one in wrong)
+    raise TargetRecordsError(
+        f"{how.label}: batch {entry.batch_id} is not written, since {where} there are "
+        + "; ".join(describe(one) for one in wrong),
+        ranges=_around(one.ranges for one in wrong),
+        cause="a broker lost what it had acknowledged, Kafka deleted records before they were read "
+        "back, or somebody truncated the log"
+        if lost
+        else "another driver of this query wrote at the same time, or what a driver or a task sent "
+        "came after it was given up. Without transactions nobody can be fenced",
+        fix="See to it that a single driver runs, and make the target right, by the header "
+        f"eo-identity; then start with {_ACCEPT}, once",
+    )
+
+
+def describe(found: UnexpectedRecords) -> str:
+    """Say what it is, and where."""
+    where = few(f"{tp} {one}" for tp, one in sorted(found.ranges.items()))
+    return f"{found.count} {found.kind.value} (within {where})"
+
+
+def refuse_other(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedHow) -> None:
+    """Raise UnfinishedBatchError where a batch that was begun cannot be finished by this one."""
+    moves = {tp: move.range for tp, move in entry.moves.items()}
+    if before.identity != how.identity:
+        why = f"its rows are known by {before.identity}, and those of this batch by {how.identity}"
+    elif before.since.keys() - logs.keys():
+        why = f"its rows went to {few(sorted(before.since))} too, which the sink has no more"
+    elif before.identity != ORIGIN and before.left != moves:
+        why = (
+            f"it has {few(f'{tp} {one}' for tp, one in before.left.items())}, and this batch "
+            f"{few(f'{tp} {one}' for tp, one in moves.items())}: rows of one identity may differ"
+        )
+    else:
+        return
+    if how.accept:
+        logger.warning("%s: batch %d is not finished: %s", how.label, before.batch_id, why)
+        return
+    raise UnfinishedBatchError(
+        f"{how.label}: batch {before.batch_id} of query id {before.query_id} was begun, and is not "
+        f"finished; batch {entry.batch_id} cannot finish it: {why}",
+        ranges=before.left,
+        cause="the query was started with another checkpoint, or the sink with other arguments",
+        fix="Start it as it was started before, until that batch is applied; or accept that some "
+        f"rows may be there twice: {_ACCEPT}, once",
+    )
+
+
+def refuse_changed(before: Logs, now: Logs, how: UnfencedHow) -> None:
+    """Raise RetriableSinkError where a topic was made again, or got partitions, meanwhile."""
+    for name, log in before.items():
+        after = now.get(name)
+        if after is None or after.id != log.id or after.ranges.keys() != log.ranges.keys():
+            raise RetriableSinkError(
+                f"{how.label}: topic {name} was created again, or got more partitions, while the "
+                "batch was being written",
+                cause="somebody has changed the topic",
+                fix="Nothing to do: what is missing is written again",
+            )
+
+
+def _is_below(values: str, heads: Mapping[TopicPartition, Head]) -> bool:
+    topic, partition, offset = json.loads(values)
+    head = heads.get(TopicPartition(topic, partition))
+    return head is not None and offset < head.range.until
+
+
+def _ends(log: TargetLog) -> TargetEnds:
+    return TargetEnds(log.id, {number: one.until for number, one in log.ranges.items()})
+
+
+def _places(since: Mapping[str, TargetEnds]) -> Iterator[tuple[TopicPartition, int]]:
+    for name, stored in since.items():
+        for number, end in stored.ends.items():
+            yield TopicPartition(name, number), end
+
+
+def _is_same(stored: TargetEnds, log: TargetLog | None) -> bool:
+    return log is not None and log.id == stored.id
+
+
+def _still_there(one: OffsetRange, tp: TopicPartition, logs: Logs) -> OffsetRange:
+    first = logs[tp.topic].ranges[tp.partition].start
+    return OffsetRange(min(max(one.start, first), one.until), one.until)
+
+
+def _around(many: Iterable[Ranges]) -> dict[TopicPartition, OffsetRange]:
+    """One range for each partition, around all of its ranges."""
+    found: dict[TopicPartition, OffsetRange] = {}
+    for ranges in many:
+        for tp, one in ranges.items():
+            before = found.get(tp, one)
+            found[tp] = OffsetRange(min(before.start, one.start), max(before.until, one.until))
+    return found
+
+
+def _rest(left: OffsetRange, moved: OffsetRange | None) -> OffsetRange:
+    return left if moved is None else OffsetRange(max(left.start, moved.until), left.until)

@@ -1,0 +1,97 @@
+"""What a user says of a sink without transactions, and what cannot be said with it. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from eo_listener.model.errors import SettingsError
+
+OnRepeated = Literal["fail", "accept"]
+
+_WHY: Final = "without a transaction"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfencedSettings:
+    """The columns of a row's identity, None for the source's own; and whether to go on where rows
+    are there twice, or were lost.
+    """
+
+    identity: tuple[str, ...] | None
+    accept: bool
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        transactions: bool,
+        identity: str | Sequence[str] | None,
+        on_repeated: str,
+        group: str | None,
+        dead_letters: str | None,
+        write_method: str,
+    ) -> UnfencedSettings | None:
+        """Check the arguments of a sink; None where it has transactions. Raises SettingsError."""
+        if not isinstance(transactions, bool):
+            raise SettingsError(
+                f"transactions must be True or False, got {transactions!r}", fix="Give one of them"
+            )
+        if on_repeated not in ("fail", "accept"):
+            raise SettingsError(
+                f'on_repeated must be "fail" or "accept", got {on_repeated!r}',
+                fix="Give one of them",
+            )
+        if transactions:
+            _refuse_alone("id", identity is not None)
+            _refuse_alone("on_repeated", on_repeated != "fail")
+            return None
+        _refuse_together(group, dead_letters, write_method)
+        return cls(identity=_names(identity), accept=on_repeated == "accept")
+
+
+def _refuse_alone(name: str, given: bool) -> None:
+    if given:
+        raise SettingsError(
+            f"{name}= has no meaning with transactions",
+            cause="in a transaction rows cannot be there twice",
+            fix=f"Drop {name}=, or add transactions=False",
+        )
+
+
+def _refuse_together(group: str | None, dead_letters: str | None, write_method: str) -> None:
+    if group is not None:
+        raise SettingsError(
+            "group= is not possible with transactions=False",
+            cause=f"{_WHY} the group's offsets and the rows cannot be committed together",
+            fix="Drop group=, and have the listener commit what the checkpoint has: the reader's "
+            f"option eo.commit.group={group}, and OffsetCommitListener",
+        )
+    if dead_letters is not None:
+        raise SettingsError(
+            "dead_letters= is not possible with transactions=False",
+            cause=f"{_WHY} a batch that is refused for too many of them would leave rows behind",
+            fix="Filter such rows in the transform, and write them by a sink of their own: "
+            "return [good, bad] for two sinks",
+        )
+    if write_method != "driver":
+        raise SettingsError(
+            f"write_method={write_method!r} is not possible with transactions=False",
+            cause="the executors' producers take part in a transaction",
+            fix='Use write_method="driver"',
+        )
+
+
+def _names(identity: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if identity is None:
+        return None
+    names = (identity,) if isinstance(identity, str) else tuple(identity)
+    if not names or not all(names):
+        raise SettingsError(
+            f"id= must name one or more columns, got {identity!r}",
+            fix='Name those that no two rows share: id=("column", ...)',
+        )
+    if len(set(names)) < len(names):
+        raise SettingsError(f"id= names a column twice: {names!r}", fix="Name each once")
+    return names

@@ -1,0 +1,159 @@
+"""What is read back from a target, and whose it is. No broker."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eo_listener.model.errors import FormatError, SettingsError
+from eo_listener.model.ledger import Unexpected
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.kafka.ordered_rows import place_of
+from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, RowIdentity, writer_of
+from eo_listener.sinks.kafka.tail import TailRecord, judge_tail
+from eo_listener.testing.made_up_entries import HOSTILE
+
+OURS = writer_of("sink", "query")
+BATCH = 7
+PLACES = st.builds(TopicPartition, st.just("out"), st.integers(0, 2))
+IDENTITIES = st.one_of(
+    st.none(),
+    st.builds(
+        RowIdentity,
+        st.sampled_from([OURS, writer_of("sink", "another")]),
+        st.sampled_from([BATCH - 1, BATCH]),
+        st.sampled_from(["[0]", "[1]", "[2]", "[3]"]),
+    ),
+)
+
+
+@st.composite
+def tails(draw: st.DrawFn) -> list[TailRecord]:
+    """Records of three partitions, each at the next offset of its own."""
+    ends: dict[TopicPartition, int] = {}
+    records = []
+    for tp, identity in draw(st.lists(st.tuples(PLACES, IDENTITIES), max_size=30)):
+        records.append(TailRecord(tp, ends.get(tp, 5), identity))
+        ends[tp] = records[-1].offset + 1
+    return records
+
+
+@given(tails())
+def test_each_record_is_of_one_kind(records: list[TailRecord]) -> None:
+    """A row of the batch at its first place, or something unexpected, whose place is named."""
+    tail = judge_tail(records, writer=OURS, batch=BATCH)
+    found = {one.kind: one for one in tail.findings.records()}
+    assert len(tail.rows) + sum(one.count for one in found.values()) == len(records)
+    met: set[str] = set()
+    for tp, offset, identity in records:
+        if identity is None or identity.writer != OURS:
+            kind = Unexpected.FOREIGN
+        elif identity.batch != BATCH:
+            kind = Unexpected.LATE
+        elif identity.values in met:
+            kind = Unexpected.REPEATED
+        else:
+            met.add(identity.values)
+            assert tail.rows[identity.values] == (tp, offset)
+            continue
+        assert offset in range(*found[kind].ranges[tp])
+    assert met == tail.rows.keys()
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 20))
+def test_what_is_missing_is_known_by_identity(rows: int, first: int, others: int) -> None:
+    """However many records of others lie between those of the batch."""
+    there = [TailRecord(TopicPartition("out", 0), at, None) for at in range(others)]
+    there += [
+        TailRecord(TopicPartition("out", 0), others + at, RowIdentity(OURS, BATCH, f"[{at}]"))
+        for at in range(min(first, rows))
+    ]
+    tail = judge_tail(there, writer=OURS, batch=BATCH)
+    missing = [at for at in range(rows) if f"[{at}]" not in tail.rows]
+    assert missing == list(range(min(first, rows), rows))
+
+
+@given(st.text(), st.text(), st.integers(1, 2**62), st.lists(st.integers() | st.text() | st.none()))
+def test_a_header_comes_back(sink: str, query: str, batch: int, values: list[Any]) -> None:
+    """Whatever is in it, and whatever an upstream sink has left before it."""
+    text = json.dumps(values, separators=(",", ":"))
+    identity = RowIdentity(writer_of(sink, query), batch, text)
+    before = RowIdentity(writer_of("upstream", query), 1, "[0]")
+    headers = [("h", None), (HEADER, before.encode()), (HEADER, identity.encode().encode())]
+    assert RowIdentity.of(headers) == identity
+
+
+def test_writers_differ() -> None:
+    """Also where names are alike but for where they are cut."""
+    names = [*HOSTILE, "", "a", "aa"]
+    assert len({writer_of(sink, query) for sink in names for query in names}) == len(names) ** 2
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff", b"[]", b'"x"', b'{"w":"a"}', b'{"v":1,"w":"a"}'])
+def test_a_header_of_others(value: bytes) -> None:
+    """Is none of ours."""
+    assert RowIdentity.of([(HEADER, value)]) is None
+    assert RowIdentity.of([("other", b"x")]) is None
+
+
+def test_a_header_of_a_newer_release() -> None:
+    """Is an error: it may be a row of the batch."""
+    with pytest.raises(FormatError, match="not of format 1"):
+        RowIdentity.of([(HEADER, b'{"v":2,"w":"a","n":1,"id":[0]}')])
+
+
+def test_values_of_any_exact_type() -> None:
+    """Texts, numbers, bytes, dates and decimals have one form each."""
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "s": pa.array(["a\u017e", None]),
+            "n": pa.array([2**62, 0], pa.int64()),
+            "b": pa.array([b"\xff", b""], pa.binary()),
+            "d": pa.array([date(2026, 1, 2), None]),
+            "m": pa.array([Decimal("1.10"), Decimal("0.00")]),
+        }
+    )
+    columns = IdentityColumns.of(rows.schema, rows.schema.names)
+    assert list(columns.values(rows)) == [
+        f'["a\\u017e",{2**62},"ff","2026-01-02","1.10"]',
+        '[null,0,"",null,"0.00"]',
+    ]
+
+
+def test_columns_that_cannot_identify() -> None:
+    """Those that are missing, and those whose values have no form that is always the same."""
+    schema = pa.schema([("value", pa.string()), ("ratio", pa.float64())])
+    with pytest.raises(SettingsError, match="no column 'topic'") as caught:
+        IdentityColumns.of(schema, None)
+    assert "transactions=False" in str(caught.value)
+    with pytest.raises(SettingsError, match="of type double"):
+        IdentityColumns.of(schema, ("ratio",))
+    assert IdentityColumns.of(schema, ("value",)).names == ("value",)
+
+
+@given(st.text(), st.integers(1, 1000))
+def test_a_row_without_a_key_has_a_place(values: str, partitions: int) -> None:
+    """Always the same one of the partitions there are."""
+    assert place_of(values, partitions) == place_of(values, partitions)
+    assert 0 <= place_of(values, partitions) < partitions
+
+
+def test_places_are_spread() -> None:
+    """Over all partitions."""
+    places = [place_of(f'["t",0,{offset}]', 8) for offset in range(8000)]
+    assert min(places.count(number) for number in range(8)) > 700
+
+
+def test_a_range_covers_what_it_names() -> None:
+    """The first and the last of a kind; others may lie between."""
+    tp = TopicPartition("out", 0)
+    records = [TailRecord(tp, 3, None), TailRecord(tp, 9, None)]
+    (found,) = judge_tail(records, writer=OURS, batch=BATCH).findings.records()
+    assert (found.count, found.ranges) == (2, {tp: OffsetRange(3, 10)})
