@@ -66,6 +66,11 @@ class Job:
     sink: Mapping[str, Any] = field(default_factory=dict)
     strike: Strike | None = None
 
+    @property
+    def unfenced(self) -> bool:
+        """Whether Kafka fences nobody, and shows rows before their batch is whole."""
+        return self.sink.get("transactions") is False
+
     def text(self) -> str:
         return json.dumps(asdict(self))
 
@@ -109,7 +114,10 @@ def stream(spark: SparkSession, job: Job) -> DataFrame:
     if job.strike is not None:
         records = records.withColumn("offset", _struck(job.strike)("partition", "offset"))
     rows = _shaped(job, records)
-    return rows.selectExpr("to_json(struct(*)) as value") if job.store == "kafka" else rows
+    if job.store != "kafka":
+        return rows
+    identity = ("topic", "partition", "offset") if job.unfenced else ()
+    return rows.selectExpr(*identity, "to_json(struct(*)) as value")
 
 
 def _shaped(job: Job, records: DataFrame) -> DataFrame:

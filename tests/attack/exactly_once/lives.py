@@ -37,9 +37,10 @@ POINTS = {
     "sink.staged": "between C06 and C24",
     "sink.fenced": "between C06 and C24",
     "sink.ledger-read": "between C06 and C24",
-    "sink.begun": "between C06 and C24",
-    "sink.copying": "C24",
-    "sink.rows-written": "C07, C25",
+    "sink.begun": "between C06 and C24, C16",
+    "sink.copying": "C18, C24",
+    "sink.rows-written": "C07, C19, C25",
+    "sink.tail-read": "C17",
     "sink.ledger-moved": "C26",
     "sink.commit-sent": "C27",
     "sink.committed": "C28",
@@ -78,6 +79,10 @@ class Lives:
 
     def reaches(self, point: str) -> bool:
         """Whether its driver comes by there at all."""
+        if point == "sink.tail-read":
+            return self.job.unfenced
+        if self.job.unfenced and point in ("sink.fenced", "sink.commit-sent"):
+            return False
         if point in OF_KAFKA:
             return self.job.store == "kafka"
         return point != "sink.staged" or self.job.sink.get("write_method") == "staging"
@@ -112,6 +117,9 @@ class Lives:
 
     def fell(self, point: str, nth: int = 1) -> None:
         """One life that ends there, and a check of what it has left behind."""
+        if point == "sink.tail-read":  # there must have been a try before
+            self.fell("sink.rows-written", nth)
+            nth = 1
         log = f"{point}-{nth}-{unique('log')}"
         with self.armed(point, nth, "fell", log=log) as victim:
             code = victim.wait(END)
@@ -144,7 +152,11 @@ class Lives:
         """Judge the store as it lies there, and return what it holds."""
         holding = self.read()
         wrong = (
-            judge.at_rest(holding, by_partition=self.job.sink.get("atomicity") == "partition")
+            judge.at_rest(
+                holding,
+                by_partition=self.job.sink.get("atomicity") == "partition",
+                ahead=self.job.unfenced,
+            )
             if self.job.shape == "rows"
             else judge.windows_at_rest(holding, PARTITIONS)
         )

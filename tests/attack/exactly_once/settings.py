@@ -23,6 +23,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {},
     "sqlite windows": {"shape": "windows"},
     "kafka driver": {"store": "kafka", "sink": {"write_method": "driver"}},
+    "kafka without transactions": {"store": "kafka", "sink": {"transactions": False}},
     "kafka windows": {"store": "kafka", "shape": "windows"},
     "postgres driver": {"store": "postgres", "sink": {"write_method": "driver"}},
     "postgres staging": {"store": "postgres", "sink": {"write_method": "staging"}},

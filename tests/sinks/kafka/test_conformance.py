@@ -172,6 +172,23 @@ class TestWithSpark(TestThroughTheDriver):
 
 @pytest.mark.spark
 @pytest.mark.slow
+class TestWithoutTransactionsWithSpark(TestWithoutTransactions):
+    """With transactions=False, and rows that Spark sorts."""
+
+    @pytest.fixture(autouse=True)
+    def _rows(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+        self.spark = request.getfixturevalue("spark")
+
+    def make_frame(self, rows: Sequence[Row]) -> Any:
+        """The same as a DataFrame that the JVM makes by itself."""
+        given = json.dumps([dict(zip(_NAMES, row, strict=True)) for row in rows])
+        sql = f"SELECT inline(from_json(:rows, 'array<struct<{FRAME}>>'))"
+        made = self.spark.sql(sql, args={"rows": given})
+        return made.selectExpr(*_NAMES[:3], "to_json(struct(*)) AS value")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
 class TestByTheExecutors(TestWithSpark):
     """With write_method="executors"."""
 
