@@ -58,7 +58,8 @@ class PartitionState:
     """State of one partition.
 
     A position goes from `pending` to `confirmed`. `refused` is one that must not be sent while
-    the group (at `obstacle`) or the log's end stands in its way. `withheld`: the guard lets
+    the group (at `obstacle`) or the log's end stands in its way; while that is the log's end, a
+    confirmed offset that the group has lost may be `pending` beside it. `withheld`: the guard lets
     nothing newer through; `mark` is then the metadata to leave its mark with, where the group
     stands. `repeat` is when a confirmed position is to be sent once more, because an earlier
     request may have been on its way still, and have arrived after it: one of unknown outcome, or
@@ -87,7 +88,9 @@ class PartitionState:
 
     @property
     def wanted(self) -> Position | None:
-        """What is to be committed, whether it may or not."""
+        """What is to be committed, whether it may or not; of two the newer one, if not withheld."""
+        if self.pending is not None and self.refused is not None and not self.withheld:
+            return max(self.pending, self.refused, key=lambda one: one.offset)
         return self.pending or self.refused
 
     @property
@@ -180,8 +183,7 @@ class PartitionState:
 
     def admit(self) -> None:
         """Let what was refused be sent after all."""
-        if self.pending is None:
-            self.pending = self.refused
+        self.pending = self.wanted
         self.refused = self.obstacle = None
 
     def confirm(self, position: Position, now: float, repeat_after: float) -> None:
@@ -236,6 +238,7 @@ class PartitionState:
             return
         if wanted.offset > end:
             yield from self._refuse(wanted, None, Discrepancy.BEYOND_LOG_END)
+            self.pending = self._lost(found, end)
         elif found is None or found.offset <= wanted.offset:
             self.admit()
         elif self._may_rewind(policy):
@@ -243,6 +246,13 @@ class PartitionState:
             self.pending = _rewinding(wanted, found.offset)
         else:
             yield from self._refuse(wanted, found.offset, Discrepancy.BELOW_GROUP)
+
+    def _lost(self, found: Position | None, end: int) -> Position | None:
+        """What was confirmed, where the group holds less by now, and the log still reaches it."""
+        last = self.confirmed
+        if last is None or last.offset > end:
+            return None
+        return last if found is None or found.offset < last.offset else None
 
     def record_log_start(self, start: int, now: float) -> None:
         """Take in where the log begins; a batch that lasts long is judged by earlier ones."""
@@ -302,7 +312,8 @@ class PartitionState:
         return wanted.offset > found.offset if self.withheld else True
 
     def _may_rewind(self, policy: Policy) -> bool:
-        metadata = _parse(self.pending) if self.pending else None
+        newest = self.pending if self.pending is self.wanted else None
+        metadata = _parse(newest) if newest else None
         declared = metadata is not None and metadata.rewound_from is not None
         first = self.confirmed is None
         return policy.on_rewind is OnRewind.ALLOW and (first or declared)

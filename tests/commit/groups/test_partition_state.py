@@ -143,6 +143,42 @@ def test_what_is_lower_or_lost_does_not_displace_what_waits() -> None:
         assert state.sendable(0.0) == by(7)
 
 
+@pytest.mark.parametrize("found", [None, by(3), by(3, run="r0"), Position(offset=3)])
+def test_what_is_lost_does_not_displace_what_is_beyond_the_log_end(found: Position | None) -> None:
+    """What was confirmed goes at once, and the newer offset when the log has reached it."""
+    state = settled(5)
+    assert state.offer(by(8), REFUSE, recommit=False) is None
+    assert list(state.compare(by(5), 6, REFUSE)) == [Discrepancy.BEYOND_LOG_END]
+    for _ in range(2):  # the first commit may fail
+        assert Discrepancy.BEYOND_LOG_END not in set(state.compare(found, 6, REFUSE))
+        assert (state.sendable(0.0), state.refused) == (by(5), by(8))
+    state.confirm(by(5), 0.0, 60.0)
+    assert list(state.compare(by(5), 6, REFUSE)) == []
+    assert (state.sendable(0.0), state.refused) == (None, by(8))
+    assert list(state.compare(by(5), 8, REFUSE)) == []
+    assert (state.sendable(0.0), state.refused) == (by(8), None)
+
+
+def test_what_is_lost_lets_the_newer_offset_through_that_was_below_the_group() -> None:
+    """The group was at 10, and is nowhere now: the newest offset goes, not the one before."""
+    for found in (None, Position(offset=3)):
+        state = settled(5)
+        assert state.offer(by(8), REFUSE, recommit=False) is None
+        assert Discrepancy.BELOW_GROUP in set(state.compare(by(10, run="r2"), END, REFUSE))
+        list(state.compare(found, END, REFUSE))
+        assert (state.sendable(0.0), state.refused) == (by(8), None)
+
+
+def test_a_truncation_below_both_keeps_the_newer_offset() -> None:
+    """Of two that lie beyond the log end the newer one waits."""
+    state = settled(5)
+    assert state.offer(by(8), REFUSE, recommit=False) is None
+    list(state.compare(by(5), 6, REFUSE))
+    list(state.compare(None, 6, REFUSE))
+    list(state.compare(None, 4, REFUSE))
+    assert (state.sendable(0.0), state.refused) == (None, by(8))
+
+
 def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
     """When the log has grown, or somebody has reset the group, the next snapshot admits it."""
     state = fresh(5)
