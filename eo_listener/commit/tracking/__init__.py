@@ -2,7 +2,8 @@
 
 - `EventBuffer` stands between Spark's thread and ours. It keeps the newest event of each run,
   which holds all offsets. Every event is judged (`SequenceGuard`) before it may be replaced:
-  otherwise a gap between two events would be lost where only the second one is kept.
+  otherwise a gap between two events would be lost where only the second one is kept. Losses are
+  judged later (`RunGuard`): for that the first events before the newest are kept with it.
 - A listener that was added twice is called twice for each event, because Spark's bus keeps both.
   An event with the batch and the offsets of the one before it is left out, and so is an event of a
   lower batch.

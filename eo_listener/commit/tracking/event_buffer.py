@@ -15,6 +15,9 @@ from eo_listener.model.progress import Progress
 
 # A bound for runs whose end was never reported: Spark drops events when its bus is full.
 RUNS_KEPT = 10_000
+# Events of one run before its newest. The first are what matters: a log's start is read after
+# each offer, and nothing is offered while events wait.
+_EARLIER_KEPT = 20
 _FINDINGS_KEPT = 20  # events of one run that wait with something wrong; the first are what matters
 
 
@@ -32,11 +35,13 @@ class RunEvents:
     """The events of one run since they were last taken: the newest, and what was wrong.
 
     The newest holds the whole of the offsets. `first` is the first event of the run, where it is
-    among these. `wrong` holds batch, source and violations; `missed` the batches around a gap.
+    among these. `earlier` are those before the newest, the oldest first, as far as they are kept.
+    `wrong` holds batch, source and violations; `missed` the batches around a gap.
     """
 
     newest: Progress
     first: Progress | None = None
+    earlier: list[Progress] = field(default_factory=list)
     wrong: list[tuple[int, int, tuple[Violation, ...]]] = field(default_factory=list)
     missed: list[tuple[int, int]] = field(default_factory=list)
 
@@ -86,6 +91,8 @@ class EventBuffer:
         events = self._runs.get(progress.run_id)
         if events is None:
             events = self._runs[progress.run_id] = RunEvents(newest=progress, first=first)
+        elif len(events.earlier) < _EARLIER_KEPT:
+            events.earlier.append(events.newest)
         events.newest = progress
         if verdict.missed_after is not None and len(events.missed) < _FINDINGS_KEPT:
             events.missed.append((verdict.missed_after, progress.batch_id))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.tracking.event_buffer import RunEvents
 from eo_listener.commit.tracking.query_run import QueryRun
@@ -26,12 +28,16 @@ class RunGuard:
         self._observers = observers
 
     def judge(
-        self, run: QueryRun, events: RunEvents, routed: RoutedOffsets, planned: float | None
+        self,
+        run: QueryRun,
+        events: RunEvents,
+        routed: RoutedOffsets,
+        monotonic: Callable[[float], float],
     ) -> None:
         """Report missed events and violations; withhold the sources, where the mode says so.
 
-        `routed` is what the newest event was routed to, and `planned` when its batch was planned,
-        on the monotonic clock.
+        `routed` is what the newest event was routed to; `monotonic` takes a time of an event to
+        the monotonic clock.
         """
         if self._mode is GuardMode.OFF:
             return
@@ -46,16 +52,17 @@ class RunGuard:
             first = events.first
             found = run.judge_first(first).items()
             wrong += [(first.batch_id, source, violations) for source, violations in found]
-        if planned is not None:
-            found = self._losses(events.newest, routed, planned).items()
-            wrong += [(events.newest.batch_id, source, losses) for source, losses in found]
+        for event in (*events.earlier, events.newest):
+            if event.planned is not None:
+                found = self._losses(event, routed, monotonic(event.planned)).items()
+                wrong += [(event.batch_id, source, losses) for source, losses in found]
         for batch_id, source, violations in wrong:
             self._violated(run, routed, batch_id, source, violations)
 
     def _losses(
         self, progress: Progress, routed: RoutedOffsets, planned: float
     ) -> dict[int, tuple[Violation, ...]]:
-        """Records that Kafka had deleted before the newest batch could read them, by source."""
+        """Records that Kafka had deleted before a batch could read them, by source."""
         losses = {}
         for source in progress.sources:
             starts = {

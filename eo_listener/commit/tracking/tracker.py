@@ -215,8 +215,7 @@ class QueryTracker:
         if progress.sources:
             self._read_options(run)
         routed = self._routing.route(progress, run.options)
-        planned = None if progress.planned is None else moment.monotonic(progress.planned)
-        self._guard.judge(run, events, routed, planned)
+        self._guard.judge(run, events, routed, moment.monotonic)
         if run.follows_checkpoint:
             run.due = min(run.due, moment.now + _SOON)
         elif offered:

@@ -20,3 +20,12 @@ def tracking(queries: MemoryQueries) -> Iterator[MemoryTracking]:
     made = MemoryTracking(queries)
     yield made
     made.committer.close(2.0)
+
+
+@pytest.fixture
+def opened() -> Iterator[list[MemoryTracking]]:
+    """Desks that are closed again."""
+    offices: list[MemoryTracking] = []
+    yield offices
+    for tracking in offices:
+        tracking.committer.close(2.0)

@@ -11,7 +11,7 @@ from eo_listener.commit.tracking.event_buffer import EventBuffer
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
-from eo_listener.model.events import Event
+from eo_listener.model.events import Event, GuardViolation, ViolationKind
 from eo_listener.model.observers import Observers
 from eo_listener.model.offsets import Offsets, TopicPartition
 from eo_listener.model.progress import Progress, SourceProgress
@@ -92,6 +92,25 @@ class MemoryTracking:
         offset = self.at()
         assert offset is not None
         return offset
+
+
+def tracker(
+    opened: list[MemoryTracking],
+    guard: GuardMode = GuardMode.WITHHOLD,
+    options: Mapping[int, Mapping[str, str]] = OPTIONS,
+) -> MemoryTracking:
+    """A tracker in memory, which is closed when the test has ended."""
+    opened.append(MemoryTracking(MemoryQueries(options), guard=guard))
+    return opened[-1]
+
+
+def kinds(tracking: MemoryTracking) -> list[tuple[int, ViolationKind]]:
+    """The batches that were complained of, and why."""
+    return [
+        (reported.batch_id, one.kind)
+        for reported in tracking.of(GuardViolation)
+        for one in reported.violations
+    ]
 
 
 def offsets(at: int | Mapping[TopicPartition, int] | None) -> Offsets | None:

@@ -41,6 +41,19 @@ def test_the_newest_event_of_each_run_waits_and_the_first_is_known() -> None:
     assert (events.newest, events.first) == (event(6, 20, 25), None)
 
 
+def test_the_first_of_those_before_the_newest_are_kept_too() -> None:
+    """They are judged for losses with it; a thread that stands still does not fill the memory."""
+    buffer = EventBuffer()
+    for batch in range(100):
+        buffer.progressed(event(batch, 5 * batch, 5 * batch + 5))
+    (events,) = buffer.take().runs
+    assert [one.batch_id for one in events.earlier] == list(range(20))
+    assert events.newest.batch_id == 99
+    buffer.progressed(event(100, 500, 505))
+    (events,) = buffer.take().runs
+    assert events.earlier == []
+
+
 def test_nothing_is_taken_twice() -> None:
     """What was taken from the buffer is no longer in it, and an empty buffer says so."""
     buffer = EventBuffer()

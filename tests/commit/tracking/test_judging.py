@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
 
 from eo_listener.commit.tracking.event_buffer import Started
 from eo_listener.commit.tracking.sequence_guard import GuardMode
-from eo_listener.commit.tracking.tracker import Moment
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import FormatError
 from eo_listener.model.events import (
@@ -23,7 +21,6 @@ from eo_listener.model.events import (
     ViolationKind,
 )
 from eo_listener.model.progress import Progress
-from eo_listener.testing import MemoryQueries
 from tests.commit.tracking.memory_tracking import (
     HOUR,
     OPTIONS,
@@ -32,39 +29,13 @@ from tests.commit.tracking.memory_tracking import (
     U0,
     MemoryTracking,
     event,
+    kinds,
     position,
     source,
+    tracker,
 )
 
-LOSSY = {0: {**OPTIONS[0], "failondataloss": "false"}}
 TWO = {0: OPTIONS[0], 1: OPTIONS[0]}
-
-
-@pytest.fixture
-def opened() -> Iterator[list[MemoryTracking]]:
-    """Desks that are closed again."""
-    offices: list[MemoryTracking] = []
-    yield offices
-    for tracking in offices:
-        tracking.committer.close(2.0)
-
-
-def tracker(
-    opened: list[MemoryTracking],
-    guard: GuardMode = GuardMode.WITHHOLD,
-    options: Mapping[int, Mapping[str, str]] = OPTIONS,
-) -> MemoryTracking:
-    opened.append(MemoryTracking(MemoryQueries(options), guard=guard))
-    return opened[-1]
-
-
-def kinds(tracking: MemoryTracking) -> list[tuple[int, ViolationKind]]:
-    """The batches that were complained of, and why."""
-    return [
-        (reported.batch_id, one.kind)
-        for reported in tracking.of(GuardViolation)
-        for one in reported.violations
-    ]
 
 
 def marked(tracking: MemoryTracking) -> bool:
@@ -265,77 +236,6 @@ def test_a_source_that_was_withheld_before_its_group_was_known_stays_withheld(
     tracking.pass_until(1.5 * HOUR, since=1.0)
     assert (tracking.at(P0), tracking.at(U0)) == (None, 12)
     assert [why.source for why in tracking.of(SourceIgnored)] == [1]
-
-
-# Records that Kafka deleted before they were read
-
-
-@pytest.mark.parametrize(
-    ("planned", "start", "end", "options", "reported"),
-    [
-        (0.5, 10, 40, LOSSY, [(1, ViolationKind.LOST)]),
-        (-1e9, 10, 40, LOSSY, []),  # nobody had looked by then
-        (None, 10, 40, LOSSY, []),
-        (0.5, 10, 10, LOSSY, []),  # nothing was read
-        (0.5, 10, 40, OPTIONS, []),  # Spark itself fails the query then
-    ],
-)
-def test_records_that_were_gone_when_a_batch_was_planned(
-    opened: list[MemoryTracking],
-    monkeypatch: pytest.MonkeyPatch,
-    planned: float | None,
-    start: int,
-    end: int,
-    options: Mapping[int, Mapping[str, str]],
-    reported: list[tuple[int, ViolationKind]],
-) -> None:
-    """With failOnDataLoss=false Spark skips them in silence; what was known before counts."""
-    tracking = tracker(opened, options=options)
-    tracking.store.starts[P0] = 25
-    tracking.buffer.progressed(event(0, None, 10))
-    tracking.serve(0.0)
-    known = tracking.committer.log_starts
-    monkeypatch.setattr(
-        tracking.committer, "log_starts", lambda commit, by: known(commit, by + 1e9)
-    )  # the worker's clock is the real one
-    tracking.buffer.progressed(event(1, start, end, planned=planned))
-    tracking.serve(1.0)
-    assert kinds(tracking) == reported
-    assert tracking.held == (10 if reported else end)
-
-
-def test_where_a_log_begins_is_asked_of_the_cluster_that_the_source_reads(
-    opened: list[MemoryTracking], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A topic of that name elsewhere says nothing, though records were deleted there."""
-    other = {**LOSSY[0], "kafka.bootstrap.servers": "other:9092", "eo.commit.group": "h"}
-    tracking = tracker(opened, options={0: LOSSY[0], 1: other})
-    starts = {"k:9092": 0, "other:9092": 25}
-    monkeypatch.setattr(
-        tracking.committer, "log_starts", lambda commit, by: {P0: starts[str(commit.cluster)]}
-    )
-    more = (source(1, 10, 40),)
-    tracking.buffer.progressed(event(0, 10, 40, more=more, planned=0.0))
-    tracking.serve(0.0)
-    assert [reported.source for reported in tracking.of(GuardViolation)] == [1]
-    assert (tracking.held, tracking.at(P0, "h")) == (40, None)
-
-
-def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
-    opened: list[MemoryTracking], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spark gives that time by the wall clock; snapshots are timed by the monotonic one."""
-    tracking = tracker(opened, options=LOSSY)
-    asked: list[float] = []
-
-    def starts(commit: object, by: float) -> Mapping[object, int]:
-        asked.append(by)
-        return {}
-
-    monkeypatch.setattr(tracking.committer, "log_starts", starts)
-    tracking.buffer.progressed(event(0, None, 10, planned=1_000_040.0))
-    tracking.tracker.serve(tracking.buffer.take(), Moment(now=50.0, wall=1_000_047.0))
-    assert asked == [43.0]
 
 
 # What the query itself says
