@@ -196,6 +196,11 @@ def _no_losses(self: RunGuard, *about: Any) -> Any:
     return {}
 
 
+def _newest_alone(self: RunGuard, run: QueryRun, events: Any, *about: Any) -> None:
+    """The newest event holds all offsets, so no other is looked at."""
+    _judge(self, run, replace(events, earlier=[]), *about)
+
+
 def _newest_start(self: PartitionState, start: int, now: float) -> None:
     """Only the last snapshot is remembered."""
     self.log_starts = ((start, now),)
@@ -209,7 +214,7 @@ def _other_guard(self: RunGuard, *about: Any) -> None:
     self._mode = mode
 
 
-_violated = RunGuard._violated
+_violated, _judge = RunGuard._violated, RunGuard.judge
 
 
 def _lives_forever(self: QueryTracker, run: QueryRun) -> bool:
@@ -275,6 +280,9 @@ BUGS = (
     Bug("an event counts each time", "twice", ((SequenceGuard, "follow", _unforgetting),)),
     Bug("a position's number is exact", "behind", ((query_run, "_is_at_end", _never_at_end),)),
     Bug("lost records are not looked for", "lossy", ((RunGuard, "_losses", _no_losses),)),
+    Bug(
+        "losses of the newest batch alone", "lossy and slow", ((RunGuard, "judge", _newest_alone),)
+    ),
     Bug(
         "one start of a log is kept",
         "lossy",

@@ -82,5 +82,6 @@ LARGE = {
         Scope("late after late", {"delayed": 2, "crash": 1, "snapshot": 1}, ticks=6),
         Scope("rewound zombies", {"zombie": 1, "rewind": 1}, ticks=5, on_rewind=OnRewind.ALLOW),
         Scope("guard and zombies", {"glitch": 1, "drop": 1, "zombie": 1}, ticks=5),
+        Scope("lossy and slow", {"forget": 1}, steps=_TWO, ticks=0, lossy=True),
     )
 }
