@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
-from eo_listener.model.counted_sources import CountedSources
+from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
@@ -47,6 +48,12 @@ class PlannedBatch:
         starts = {tp: one.start for ranges in self.sources.values() for tp, one in ranges.items()}
         unread = {tp for tp in self.continued if tp in initial and initial[tp] == starts.get(tp)}
         return replace(self, continued=self.continued - unread)
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """All that is read, BATCHES where there are counted sources."""
+        counted = () if self.counted is None else (BATCHES,)
+        return frozenset(chain(counted, *self.sources.values()))
 
     @property
     def count(self) -> OffsetRange:

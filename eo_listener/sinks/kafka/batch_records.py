@@ -47,9 +47,10 @@ class TargetEnds:
 class BatchRecord:
     """A batch that was begun, or was applied where `size` is set.
 
-    `number` counts the batches of a sink and query, from 1. `moves` are its ranges, `topic_ids`
-    those of their topics. `left` has what was begun under this number and is not applied: more than
-    the moves where a batch of another checkpoint was shorter than the one before it. `since` has
+    `number` counts the batches of a sink and query, from 1. `moves` are its ranges; `topic_ids` has
+    what tells the topics of all its ranges from others of their names. `left` has what was begun
+    under this number and is not applied: more than the moves where a batch of another checkpoint
+    was shorter than the one before it. `since` has
     the ends of the targets before the first row of this number, and `size` is how many offsets were
     behind them after the last. `identity` names the columns by which rows are known.
     """
@@ -87,21 +88,23 @@ class BatchRecord:
 
     def encode(self) -> bytes:
         """As it stands in Kafka."""
-        moves, left = _by_topic(self.moves), _by_topic(self.left)
         return _text(
             {
                 "v": FORMAT,
                 "number": self.number,
                 "moved": [self.query_id, self.run_id, self.batch_id],
                 "id": list(self.identity),
-                "moves": [[name, self.topic_ids[name], rows] for name, rows in moves.items()],
-                "left": list(left.items()),
+                "moves": self._topics(self.moves),
+                "left": self._topics(self.left),
                 "since": [
                     [name, one.id, sorted(one.ends.items())] for name, one in self.since.items()
                 ],
                 "size": self.size,
             }
         )
+
+    def _topics(self, ranges: Ranges) -> list[list[Any]]:
+        return [[name, self.topic_ids[name], rows] for name, rows in _by_topic(ranges).items()]
 
     @classmethod
     def decode(cls, given: Mapping[str, Any]) -> BatchRecord:
@@ -115,8 +118,10 @@ class BatchRecord:
                 batch_id=batch_id,
                 identity=tuple(given["id"]),
                 moves=_ranges((name, rows) for name, _, rows in given["moves"]),
-                topic_ids={name: topic_id for name, topic_id, _ in given["moves"]},
-                left=_ranges(given["left"]),
+                topic_ids={
+                    name: topic_id for name, topic_id, _ in (*given["moves"], *given["left"])
+                },
+                left=_ranges((name, rows) for name, _, rows in given["left"]),
                 since={
                     name: TargetEnds(topic_id, dict(ends))
                     for name, topic_id, ends in given["since"]
@@ -145,7 +150,10 @@ def newest(records: Iterable[BatchRecord]) -> BatchRecord | None:
         for other in found[:-1]:
             if other.number == last.number:
                 last = replace(
-                    last, since=_lowest(last.since, other.since), left={**other.left, **last.left}
+                    last,
+                    since=_lowest(last.since, other.since),
+                    left={**other.left, **last.left},
+                    topic_ids={**other.topic_ids, **last.topic_ids},
                 )
     return last
 

@@ -65,16 +65,7 @@ class Targets:
         """
         for name, now in self.ids.items():
             if known.get(name, now) != now:
-                raise TopicRecreatedError(
-                    f"batch {entry.batch_id} of {entry.query!r} was not written to {label}: topic "
-                    f"{name} was deleted and created again since the last batch",
-                    ranges={tp: move.range for tp, move in entry.moves.items()},
-                    cause="all that the ledger says is applied went to the older topic, and was "
-                    "deleted with it",
-                    fix='Give the sink another name, KafkaSink(..., name="..."). To go on after '
-                    'the last batch, also exactly_once(..., on_first="accept"); to write '
-                    "everything again, also a new checkpoint",
-                )
+                raise topic_recreated(name, entry, label=label)
 
     def refuse_changed(self, now: Targets, *, label: str) -> None:
         """Raise RetriableSinkError where a topic has changed since the batch was begun.
@@ -98,3 +89,17 @@ class Targets:
                 cause="somebody has changed the topic",
                 fix="Nothing to do: the batch is repeated",
             )
+
+
+def topic_recreated(name: str, entry: Entry, *, label: str) -> TopicRecreatedError:
+    """Return the error for a target that is an older one's successor."""
+    return TopicRecreatedError(
+        f"batch {entry.batch_id} of {entry.query!r} was not written to {label}: topic {name} was "
+        "deleted and created again since the last batch",
+        ranges={tp: move.range for tp, move in entry.moves.items()},
+        cause="all that the ledger says is applied went to the older topic, and was deleted with "
+        "it",
+        fix='Give the sink another name, KafkaSink(..., name="..."). To go on after the last '
+        'batch, also exactly_once(..., on_first="accept"); to write everything again, also a new '
+        "checkpoint",
+    )

@@ -24,6 +24,7 @@ from eo_listener.sinks.kafka.driver_writer import explained
 from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, RowIdentity
 from eo_listener.sinks.kafka.types import PARTITION, TOPIC, Record, RecordColumns
 from eo_listener.sinks.kafka.unfenced_batch import Places
+from eo_listener.sinks.newest_row import ORIGIN
 
 
 class RowsTarget(NamedTuple):
@@ -110,8 +111,9 @@ class OrderedRows:
         return sent
 
     def _twice(self, values: str) -> PoisonRowError:
+        shown = f", {values}" if self._identity.names == ORIGIN else ""  # no value of a row
         return PoisonRowError(
-            f"{self._label}: the batch has two rows of one identity, {values}",
+            f"{self._label}: the batch has two rows of one identity{shown}",
             cause=f"the columns {', '.join(self._identity.names)} are equal in both; after a crash "
             "it could not be said which of them is there. Rows before it were written already, and "
             "are not written again",

@@ -132,6 +132,6 @@ def _text(value: Any) -> str:
 def _parsed(text: str | bytes) -> dict[str, Any] | None:
     try:
         given = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return given if isinstance(given, dict) and "v" in given else None

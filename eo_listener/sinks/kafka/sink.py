@@ -240,6 +240,7 @@ class KafkaSink:
                 identity=settings.identity,
             ),
             entry=entry,
+            reads=plan.partitions,
         )
 
     def _connected(self) -> _Connections:

@@ -49,13 +49,14 @@ class UnfencedTarget:
 
 @dataclass(kw_only=True)
 class UnfencedBatch:
-    """The `UnfencedClient` of one try. For one thread; used once."""
+    """The `UnfencedClient` of one try; the query reads `reads`. For one thread; used once."""
 
     target: UnfencedTarget
     heads: LedgerTopic
     logs: TargetLogs
     rows: OrderedRows
     entry: Entry
+    reads: frozenset[TopicPartition]
     _producer: IdempotentProducer | None = None
     _topics: Mapping[str, TargetLog] | None = None
     _partition: int = -1  # of the ledger's topic
@@ -68,6 +69,7 @@ class UnfencedBatch:
             label=explain.label,
             writer=self._writer,
             identity=self.rows.identity,
+            reads=self.reads,
             accept=self.target.accept,
         )
         try:

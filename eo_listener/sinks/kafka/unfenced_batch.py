@@ -33,6 +33,7 @@ from eo_listener.model.ledger import Applied, Entry, Head, Unexpected, Unexpecte
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.batch_records import BatchRecord, Ranges, TargetEnds
 from eo_listener.sinks.kafka.batch_transaction import refuse_moved
+from eo_listener.sinks.kafka.catalog import topic_recreated
 from eo_listener.sinks.kafka.tail import Findings, Tail, TailRecord, judge_tail, size_of
 from eo_listener.sinks.newest_row import ORIGIN
 
@@ -97,30 +98,35 @@ class UnfencedClient(Protocol):
 class UnfencedHow:
     """What the steps need to know of a sink and query.
 
-    `writer` is what stands for both in records, `identity` the columns of a row's. `accept`: what
-    is there twice, or is lost, is named and no error.
+    `writer` is what stands for both in records, `identity` the columns of a row's, `reads` all
+    partitions that the query reads. `accept`: what is there twice, or is lost, is named and no
+    error.
     """
 
     label: str
     writer: str
     identity: tuple[str, ...]
+    reads: frozenset[TopicPartition]
     accept: bool
 
 
 def write_unfenced(client: UnfencedClient, entry: Entry, how: UnfencedHow) -> Applied:
     """Write the batch of `entry`, or what is missing of it.
 
-    Raises what `client` raises, ForeignWriterError, TargetRecordsError and UnfinishedBatchError.
+    Raises what `client` raises, ForeignWriterError, TopicRecreatedError, TargetRecordsError and
+    UnfinishedBatchError.
     """
     state = client.read_ledger(entry.query)
     refuse_moved(entry, state.heads, label=how.label)
     logs = client.read_targets()
     before, found = state.batch, Findings()
+    if before is not None and (before.is_finished or before.number > 1):
+        refuse_recreated(before, entry, logs, how)
     if before is not None and before.is_finished:
         found = check_finished(client, before, logs, how)
         refuse_found(found, entry, how, f"behind batch {before.batch_id}")
-    elif before is not None:
-        refuse_other(before, entry, logs, how)
+    elif before is not None and not is_finished_by(before, entry, logs, how):
+        before = replace(before, left={}, size=0)  # given up: this one begins behind its rows
     record = begin(entry, before, logs, how.identity)
     client.write_begun(record)
     tail, size = Tail(rows={}, findings=Findings()), 0
@@ -173,10 +179,18 @@ def begin(
     since = {name: before.since.get(name, ends) for name, ends in record.since.items()}
     # All that a topic holds which was made since was written since.
     kept = {
-        name: ends if ends.id == logs[name].id else TargetEnds(logs[name].id, {})
+        name: ends if _is_same(ends, logs[name]) else TargetEnds(logs[name].id, {})
         for name, ends in since.items()
     }
-    return replace(record, number=before.number, left=_around((before.left, moves)), since=kept)
+    left = _around((before.left, moves))
+    ids = {**before.topic_ids, **record.topic_ids}
+    return replace(
+        record,
+        number=before.number,
+        left=left,
+        topic_ids={tp.topic: ids[tp.topic] for tp in left},
+        since=kept,
+    )
 
 
 def finish(record: BatchRecord, size: int) -> BatchRecord:
@@ -280,30 +294,51 @@ def describe(found: UnexpectedRecords) -> str:
     return f"{found.count} {found.kind.value} (within {where})"
 
 
-def refuse_other(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedHow) -> None:
-    """Raise UnfinishedBatchError where a batch that was begun cannot be finished by this one."""
+def refuse_recreated(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedHow) -> None:
+    """Raise TopicRecreatedError where the rows of earlier batches went to an older topic."""
+    both = before.since.keys() & logs.keys()
+    for name in sorted(name for name in both if not _is_same(before.since[name], logs[name])):
+        if not how.accept:
+            raise topic_recreated(name, entry, label=how.label)
+        logger.warning("%s: topic %s was created again: its rows are gone", how.label, name)
+
+
+def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedHow) -> bool:
+    """Whether a batch that was begun is finished by this one; no where that is accepted.
+
+    Raises UnfinishedBatchError where it cannot be: what is there of it may be taken for rows that
+    this one has, or be left for ever.
+    """
     moves = {tp: move.range for tp, move in entry.moves.items()}
+    now = {tp.topic: move.topic_id for tp, move in entry.moves.items()}
+    ids = {tp.topic: before.topic_ids[tp.topic] for tp in before.left}
+    others = [name for name, known in ids.items() if not _alike(known, now.get(name))]
+    unread = before.left.keys() - how.reads
     if before.identity != how.identity:
         why = f"its rows are known by {before.identity}, and those of this batch by {how.identity}"
     elif before.since.keys() - logs.keys():
         why = f"its rows went to {few(sorted(before.since))} too, which the sink has no more"
+    elif others:
+        why = f"{few(sorted(others))} is not what it has read: it was created or planned again"
+    elif unread:
+        why = f"it has read {few(f'{tp}' for tp in sorted(unread))}, which the query reads no more"
     elif before.identity != ORIGIN and before.left != moves:
         why = (
             f"it has {few(f'{tp} {one}' for tp, one in before.left.items())}, and this batch "
             f"{few(f'{tp} {one}' for tp, one in moves.items())}: rows of one identity may differ"
         )
     else:
-        return
+        return True
     if how.accept:
         logger.warning("%s: batch %d is not finished: %s", how.label, before.batch_id, why)
-        return
+        return False
     raise UnfinishedBatchError(
         f"{how.label}: batch {before.batch_id} of query id {before.query_id} was begun, and is not "
         f"finished; batch {entry.batch_id} cannot finish it: {why}",
         ranges=before.left,
         cause="the query was started with another checkpoint, or the sink with other arguments",
-        fix="Start it as it was started before, until that batch is applied; or accept that some "
-        f"rows may be there twice: {_ACCEPT}, once",
+        fix="Start it as it was started before, until that batch is applied; or accept that the "
+        f"rows which are there of it are written again, behind them: {_ACCEPT}, once",
     )
 
 
@@ -337,7 +372,12 @@ def _places(since: Mapping[str, TargetEnds]) -> Iterator[tuple[TopicPartition, i
 
 
 def _is_same(stored: TargetEnds, log: TargetLog | None) -> bool:
-    return log is not None and log.id == stored.id
+    return log is not None and _alike(stored.id, log.id)
+
+
+def _alike(known: str | None, now: str | None) -> bool:
+    """Whether both may be one topic's; None: the broker, or whoever was asked, knows no ids."""
+    return known is None or now is None or known == now
 
 
 def _still_there(one: OffsetRange, tp: TopicPartition, logs: Logs) -> OffsetRange:

@@ -97,6 +97,7 @@ class Driver:
                 self._frame(ranges), plan_of(entry), label="out", one_topic=True, identity=None
             ),
             entry=entry,
+            reads=frozenset(tp for one in BATCHES for tp in one),
             _producer=cast(Any, self.producer),
         )
         batch.write()

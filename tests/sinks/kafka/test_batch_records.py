@@ -57,7 +57,7 @@ def test_a_batch_comes_back(
     size: int | None,
 ) -> None:
     """Whatever is in it."""
-    ids = dict.fromkeys({tp.topic for tp in moves})
+    ids = {tp.topic: f"id of {tp.topic}" for tp in (*moves, *left)}
     made = record(FAR, size, moves=moves, left=left, since=since, topic_ids=ids)
     assert BatchRecord.decode(json.loads(made.encode())) == made
 

@@ -15,6 +15,7 @@ from eo_listener.kafka.target_logs import TargetLog
 from eo_listener.model.errors import (
     RetriableSinkError,
     TargetRecordsError,
+    TopicRecreatedError,
     UnfinishedBatchError,
 )
 from eo_listener.model.ledger import Entry, Unexpected
@@ -23,13 +24,19 @@ from eo_listener.sinks.kafka import unfenced_batch
 from eo_listener.sinks.kafka.batch_records import BatchRecord, TargetEnds
 from eo_listener.sinks.kafka.row_identity import RowIdentity, writer_of
 from eo_listener.sinks.kafka.tail import Findings, TailRecord
-from eo_listener.sinks.kafka.unfenced_batch import UnfencedHow, begin, finish
+from eo_listener.sinks.kafka.unfenced_batch import StoredState, UnfencedHow, begin, finish
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 
 TP, OTHER = TopicPartition("flights", 0), TopicPartition("flights", 1)
 OUT = TopicPartition("out", 0)
-HOW = UnfencedHow(label="topic out", writer=writer_of("s", QUERY), identity=ORIGIN, accept=False)
+HOW = UnfencedHow(
+    label="topic out",
+    writer=writer_of("s", QUERY),
+    identity=ORIGIN,
+    reads=frozenset({TP, OTHER}),
+    accept=False,
+)
 
 
 def entry(start: int, until: int, number: int = 0) -> Entry:
@@ -50,6 +57,39 @@ class Client:
     def read_records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterable[TailRecord]:
         self.asked.append(ranges)
         return [one for one in self.records if one.offset in range(*ranges[one.partition])]
+
+
+class Steps(Client):
+    """All that a batch asks for; its ledger holds `batch`. What it was told is kept."""
+
+    def __init__(
+        self, batch: BatchRecord | None, *records: TailRecord, topic_id: str | None = "id"
+    ) -> None:
+        super().__init__(*records)
+        self.batch = batch
+        self.begun: list[BatchRecord] = []
+        self.there: Mapping[str, Any] = {}
+        end = max([10, *(one.offset + 1 for one in records)])
+        if batch is not None and batch.size is not None:
+            end += batch.size
+        self.logs = {"out": TargetLog(id=topic_id, ranges={0: OffsetRange(0, end)})}
+
+    def read_ledger(self, _: str) -> StoredState:
+        return StoredState({}, self.batch)
+
+    def read_targets(self) -> Mapping[str, TargetLog]:
+        return self.logs
+
+    def write_begun(self, record: BatchRecord) -> None:
+        self.begun.append(record)
+
+    def write_rows(self, _: int, there: dict[str, Any]) -> int:
+        self.there = dict(there)
+        there.clear()
+        return 1
+
+    def write_applied(self, record: BatchRecord) -> None:
+        pass
 
 
 def row(offset: int, at: int, batch: int = 1) -> TailRecord:
@@ -165,25 +205,70 @@ def test_a_tail_that_has_aged() -> None:
     assert kinds(tail.findings) == {Unexpected.LOST: 4}
 
 
-def refuse(before: BatchRecord, now: Entry, **more: Any) -> None:
-    unfenced_batch.refuse_other(before, now, more.pop("logs", logs(10)), replace(HOW, **more))
+def is_finished_by(before: BatchRecord, now: Entry, **more: Any) -> bool:
+    there = more.pop("logs", logs(10))
+    return unfenced_batch.is_finished_by(before, now, there, replace(HOW, **more))
 
 
 def test_a_batch_that_cannot_finish_another() -> None:
     """Other columns, other topics; other bounds only where the identity is not the source's own."""
     before = begin(entry(0, 5), None, logs(10), ORIGIN)
-    refuse(before, entry(0, 3))
-    refuse(before, entry(0, 9))
+    assert is_finished_by(before, entry(0, 3))
+    assert is_finished_by(before, entry(0, 9))
     with pytest.raises(UnfinishedBatchError, match="are known by"):
-        refuse(before, entry(0, 5), identity=("value",))
+        is_finished_by(before, entry(0, 5), identity=("value",))
     with pytest.raises(UnfinishedBatchError, match="the sink has no more"):
-        refuse(before, entry(0, 5), logs={})
+        is_finished_by(before, entry(0, 5), logs={})
     own = replace(before, identity=("value",))
-    refuse(own, entry(0, 5), identity=("value",))
+    assert is_finished_by(own, entry(0, 5), identity=("value",))
     with pytest.raises(UnfinishedBatchError, match="rows of one identity may differ") as caught:
-        refuse(own, entry(0, 3), identity=("value",))
+        is_finished_by(own, entry(0, 3), identity=("value",))
     assert caught.value.ranges == {TP: OffsetRange(0, 5)}
-    refuse(own, entry(0, 3), identity=("value",), accept=True)
+    assert not is_finished_by(own, entry(0, 3), identity=("value",), accept=True)
+
+
+def test_a_batch_of_a_topic_that_was_created_again() -> None:
+    """Its offsets are other records: what is there of the older ones is not taken for them."""
+    before = begin(entry(0, 5), None, logs(10), ORIGIN)
+    now = entry_of({}, {TP: OffsetRange(0, 8)}, topic_id="a newer one")
+    with pytest.raises(UnfinishedBatchError, match="flights is not what it has read"):
+        is_finished_by(before, now)
+    assert is_finished_by(before, entry_of({}, {TP: OffsetRange(0, 8)}, topic_id=None))
+    client = Steps(before, row(0, 10), row(1, 11))
+    with pytest.raises(UnfinishedBatchError, match="not what it has read"):
+        unfenced_batch.write_unfenced(client, now, HOW)
+    assert client.begun == []
+
+
+def test_a_batch_of_partitions_that_are_read_no_more() -> None:
+    """Is not left unfinished for ever, while each batch reads back all that came since."""
+    both = entry_of({}, {TP: OffsetRange(0, 5), OTHER: OffsetRange(0, 5)})
+    before = begin(both, None, logs(10), ORIGIN)
+    with pytest.raises(UnfinishedBatchError, match="which the query reads no more"):
+        is_finished_by(before, entry(0, 5), reads=frozenset({TP}))
+
+
+def test_a_batch_that_is_given_up() -> None:
+    """Where that is accepted the next one is written whole, behind what is there of it."""
+    before = begin(entry(0, 5), None, logs(10), ("value",))
+    client = Steps(before, *(row(offset, 10 + offset) for offset in range(3)))
+    how = replace(HOW, identity=("value",), accept=True)
+    unfenced_batch.write_unfenced(client, entry(0, 3), how)
+    (begun,) = client.begun
+    assert (begun.number, begun.left) == (2, {TP: OffsetRange(0, 3)})
+    assert begun.since == {"out": TargetEnds("id", {0: 13})}
+    assert client.there == {}
+
+
+def test_a_target_that_was_created_again_between_batches() -> None:
+    """Its rows are gone; before the first batch is over it had none that count."""
+    client = Steps(finished(), topic_id="a newer one")
+    with pytest.raises(TopicRecreatedError, match="topic out was deleted and created again"):
+        unfenced_batch.write_unfenced(client, entry(5, 9, 1), HOW)
+    unfenced_batch.write_unfenced(client, entry(5, 9, 1), replace(HOW, accept=True))
+    unfenced_batch.write_unfenced(Steps(finished(), topic_id=None), entry(5, 9, 1), HOW)
+    first = begin(entry(0, 5), None, logs(10), ORIGIN)
+    unfenced_batch.write_unfenced(Steps(first, topic_id="a newer one"), entry(0, 5), HOW)
 
 
 def test_a_topic_that_changes_in_the_middle() -> None:
