@@ -107,8 +107,7 @@ class LedgerRecords:
         """Those that are in records of heads: the last batch's may not be there yet."""
         return {
             tp: head
-            for key, record in self.records.items()
-            if key[:2] == (sink, query)
+            for record in self._records_of(sink, query)
             for tp, head in record.heads.items()
         }
 
@@ -138,8 +137,7 @@ class LedgerRecords:
         """The ids of the topics that hold what the heads say, by name."""
         return {
             topic: topic_id
-            for key, record in self.records.items()
-            if key[:2] == (sink, query)
+            for record in self._records_of(sink, query)
             for topic, topic_id in record.targets.items()
         }
 
@@ -148,12 +146,14 @@ class LedgerRecords:
 
         The one that their records are in; for the first record one by the CRC-32 of both names.
         """
-        for key, record in self.records.items():
-            if key[:2] == (sink, query):
-                return record.partition
-        for batch_key in self.batch_keys(sink, query):
-            return self.batches[batch_key].partition
+        for record in self._records_of(sink, query):
+            return record.partition
+        for key in self.batch_keys(sink, query):
+            return self.batches[key].partition
         return crc32(_text([sink, query])) % partitions
+
+    def _records_of(self, sink: str, query: str) -> Iterator[StoredRecord]:
+        return (one for key, one in self.records.items() if key[:2] == (sink, query))
 
 
 def records_of(
