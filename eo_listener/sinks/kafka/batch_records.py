@@ -32,7 +32,7 @@ class BatchKey(NamedTuple):
 
     def encode(self) -> bytes:
         """As it stands in Kafka."""
-        return _text({"v": FORMAT, **self._asdict()})
+        return encoded({"v": FORMAT, **self._asdict()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class BatchRecord:
 
     def encode(self) -> bytes:
         """As it stands in Kafka."""
-        return _text(
+        return encoded(
             {
                 "v": FORMAT,
                 "number": self.number,
@@ -185,5 +185,6 @@ def _ranges(topics: Iterable[tuple[str, list[list[int]]]]) -> dict[TopicPartitio
     }
 
 
-def _text(value: object) -> bytes:
+def encoded(value: object) -> bytes:
+    """JSON as the ledger's topic holds it: the same bytes for the same value."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()

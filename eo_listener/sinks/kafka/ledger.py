@@ -19,7 +19,7 @@ from zlib import crc32
 from eo_listener.model.errors import FormatError, SettingsError
 from eo_listener.model.ledger import FORMAT, Entry, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord, newest
+from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord, encoded, newest
 
 PER_RECORD: Final = 500
 PARTITIONS: Final = 16
@@ -44,7 +44,7 @@ class RecordKey(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the key as Kafka stores it: JSON."""
-        return _text({"v": FORMAT, **self._asdict()})
+        return encoded({"v": FORMAT, **self._asdict()})
 
     @classmethod
     def decode(cls, text: bytes) -> RecordKey:
@@ -150,7 +150,7 @@ class LedgerRecords:
             return record.partition
         for key in self.batch_keys(sink, query):
             return self.batches[key].partition
-        return crc32(_text([sink, query])) % partitions
+        return crc32(encoded([sink, query])) % partitions
 
     def _records_of(self, sink: str, query: str) -> Iterator[StoredRecord]:
         return (one for key, one in self.records.items() if key[:2] == (sink, query))
@@ -192,7 +192,7 @@ def encode_heads(heads: Heads, targets: Mapping[str, str]) -> bytes:
     for tp, head in sorted(heads.items()):
         mover = (head.query_id, head.run_id, head.batch_id, head.topic_id)
         rows.append([tp.partition, *head.range, movers.setdefault(mover, len(movers))])
-    return _text({"v": FORMAT, "moved": list(movers), "heads": rows, "targets": dict(targets)})
+    return encoded({"v": FORMAT, "moved": list(movers), "heads": rows, "targets": dict(targets)})
 
 
 def decode_heads(topic: str, text: bytes) -> dict[TopicPartition, Head]:
@@ -266,7 +266,7 @@ def concerns(sink: str, query: str) -> Callable[[bytes, bytes | None], bool]:
 
 def concerns_mover(query_id: str) -> Callable[[bytes, bytes | None], bool]:
     """Return whether a record, by key and value, may have a head that this query id has moved."""
-    quoted = _text(query_id)
+    quoted = encoded(query_id)
     return lambda _, value: value is not None and quoted in value
 
 
@@ -292,10 +292,6 @@ def _head(
     return Head(
         range=offset_range, topic_id=topic_id, query_id=query_id, run_id=run_id, batch_id=batch
     )
-
-
-def _text(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
