@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from eo_listener.cli.options import as_properties, seconds
+from eo_listener.cli.options import as_properties, require_one_of, seconds
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import require_group
@@ -164,10 +164,5 @@ def _pair(text: str) -> tuple[str, str | bool]:
 
 
 def _choice(kind: type[_Choice], option: str, value: str) -> _Choice:
-    try:
-        return kind(value)
-    except ValueError:
-        known = ", ".join(one.value for one in kind)
-        raise SettingsError(
-            f"--{option} must be one of {known}, got {value!r}", fix="Give one of these"
-        ) from None
+    require_one_of(option, value, (one.value for one in kind))
+    return kind(value)

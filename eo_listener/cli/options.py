@@ -6,12 +6,13 @@ import json
 import re
 import sys
 import threading
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from eo_listener.client_config.validation import require_ports
+from eo_listener.client_config.validation import require_name, require_ports
 from eo_listener.kafka.group_stores import check
 from eo_listener.model.errors import SettingsError
 
@@ -53,6 +54,23 @@ def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:
         properties[key.strip()] = value
     check(properties)
     return properties
+
+
+def require_names(what: str, names: Iterable[str]) -> None:
+    """Raise SettingsError for an empty name, and for one that Kafka would not get as written."""
+    for name in names:
+        if not name.strip():
+            raise SettingsError(f"a {what} is empty", fix=f"Name the {what} to check")
+        require_name(what, name)
+
+
+def require_one_of(option: str, value: str, known: Iterable[str]) -> None:
+    """Raise SettingsError for a value that is none of those that the option takes."""
+    known = tuple(known)
+    if value not in known:
+        raise SettingsError(
+            f"--{option} must be one of {', '.join(known)}, got {value!r}", fix="Give one of these"
+        )
 
 
 def seconds(option: str, value: float, *, least: float) -> float:

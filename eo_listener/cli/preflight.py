@@ -11,10 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from eo_listener.cli import sink_options
-from eo_listener.cli.options import KafkaProperties, as_properties, console, print_json, seconds
+from eo_listener.cli.options import (
+    KafkaProperties,
+    as_properties,
+    console,
+    print_json,
+    require_names,
+    seconds,
+)
 from eo_listener.client_config.identities import LEDGER_TOPIC
 from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
-from eo_listener.client_config.validation import require_name
 from eo_listener.commit.tracking.tracker_thread import RECOMMIT_INTERVAL
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.group_stores import check
@@ -123,11 +129,8 @@ def _request(
                 fix="Add -b HOST:PORT",
             )
         return None
-    for what, names in (("group", groups), ("topic", topics)):
-        for name in names or ():
-            if not name.strip():
-                raise SettingsError(f"a {what} is empty", fix=f"Name the {what} to check")
-            require_name(what, name)
+    require_names("group", groups or ())
+    require_names("topic", topics or ())
     given = as_properties(servers, properties)
     check(given, mode)
     return Request(

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from eo_listener.cli.options import seconds
+from eo_listener.cli.options import require_names, require_one_of, seconds
 from eo_listener.client_config.identities import sink_key
-from eo_listener.client_config.validation import require_name
 from eo_listener.model.errors import SettingsError
 from eo_listener.preflight.facts import SinkPlan
 
@@ -76,21 +75,11 @@ def sink_plan(
                 fix="Add --sink-topic TOPIC",
             )
         return None
-    for what, given in (
-        *(("topic", one) for one in topics),
-        ("ledger topic", ledger_topic),
-        ("topic of dead letters", dead_letters),
-        ("group", group),
-    ):
-        if given is not None and not given.strip():
-            raise SettingsError(f"a {what} is empty", fix=f"Name the {what} to check")
-        if given is not None:
-            require_name(what, given)
-    if write_method not in _METHODS:
-        raise SettingsError(
-            f"--sink-write-method must be one of {', '.join(_METHODS)}, got {write_method!r}",
-            fix="Give one of these",
-        )
+    require_names("topic", topics)
+    require_names("ledger topic", [ledger_topic])
+    require_names("topic of dead letters", () if dead_letters is None else [dead_letters])
+    require_names("group", () if group is None else [group])
+    require_one_of("sink-write-method", write_method, _METHODS)
     return SinkPlan(
         topics=tuple(dict.fromkeys(topics)),
         key=name or sink_key(topics),
