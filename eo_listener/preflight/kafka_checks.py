@@ -9,6 +9,7 @@ from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
 from eo_listener.client_config.validation import is_printable_ascii
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.errors import few
+from eo_listener.model.kafka_errors import NO_TOPIC
 from eo_listener.model.offsets import Position, TopicPartition
 from eo_listener.preflight.facts import CheckPlan, GroupFacts, TopicFacts
 from eo_listener.preflight.findings import CheckFinding, fine, note, problem, warning
@@ -44,7 +45,7 @@ def refused(
     )
 
 
-UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PARTITION"})
+UNKNOWN = NO_TOPIC | {"_UNKNOWN_TOPIC"}
 """Errors of a topic that does not exist."""
 # Commits need Read; where the logs start and end, which each commit is held against, Describe.
 _NEEDED = ("READ", "DESCRIBE")

@@ -85,10 +85,13 @@ def judge_ledger(
     sink: SinkPlan,
     plan: CheckPlan,
 ) -> Iterator[CheckFinding]:
-    """Judge the ledger's topic; `creation` is the trial of making it, where it is not."""
+    """Judge the ledger's topic; `creation` is the trial of making it.
+
+    That is None where the topic is there, or the sink is not to make it.
+    """
     about, servers = f"ledger {topic.name}", cluster.servers
     if topic.error in UNKNOWN:
-        yield _absent(about, topic.name, creation, servers, sink, plan)
+        yield _absent(about, topic.name, creation, servers, plan)
         return
     needed = ["READ", "WRITE", "DESCRIBE_CONFIGS"]
     if topic.error in _NO_RIGHT and sink.create:  # whether it exists is not said
@@ -132,7 +135,7 @@ def judge_transactions(
     elif longest is not None:
         yield fine(about, f"{_MOST} is {longest}: transaction_timeout fits")
     wanted, in_sync = cluster.number(_REPLICAS), cluster.number(_IN_SYNC)
-    replicas = topic_replicas(log)
+    replicas = None if log.error is not None else log.replicas
     if replicas is None and wanted is not None and wanted > cluster.brokers:
         yield warning(
             about,
@@ -213,24 +216,18 @@ def may_try(cluster: ClusterFacts) -> bool:
     return longest is not None and longest < LONGEST_MS
 
 
-def topic_replicas(log: TopicFacts) -> int | None:
-    """How many replicas it has; None where the client may not see it, or it is not there."""
-    return None if log.error is not None else log.replicas
-
-
 def _absent(
     about: str,
     name: str,
     creation: Tried | None,
     servers: str,
-    sink: SinkPlan,
     plan: CheckPlan,
 ) -> CheckFinding:
     create = (
         f"kafka-topics --bootstrap-server {servers} --create --topic {shlex.quote(name)} "
         f"--config {_POLICY}=compact --partitions 16"
     )
-    if not sink.create or creation is None:
+    if creation is None:
         return problem(about, "it does not exist, and create=False", create)
     if creation.error is None:
         return fine(about, "it does not exist yet: the first batch makes it")
