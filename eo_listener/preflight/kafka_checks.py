@@ -98,9 +98,7 @@ def judge_group(
     if group.protocol is not None:
         yield problem(about, f"it is a {group.protocol} group, not a consumer group", _OWN_GROUP)
         return
-    if group.error is not None and group.error != _NO_RIGHT:
-        yield note(about, f"it could not be described ({group.error})")
-    elif group.error is None:
+    if group.error is None:
         yield from _members(about, group, plan)
     if group.held is not None:
         yield from _held(about, group.held, topics)
@@ -125,7 +123,7 @@ def judge_group(
 def judge_group_rights(
     about: str, group: GroupFacts, servers: str, plan: CheckPlan
 ) -> Iterator[CheckFinding]:
-    """Say whether the client may commit to it."""
+    """Say whether the client may commit to it, or why that could not be found out."""
     resource = ["--group", group.name]
     if _NO_RIGHT in (group.error, group.held_error):
         yield refused(about, servers, plan.principal, ["READ"], resource)
@@ -137,6 +135,8 @@ def judge_group_rights(
             yield fine(about, "the client may commit to it (Read)")
     elif group.error is None:
         yield note(about, "Kafka does not report what the client may do with it")
+    if group.protocol is None and group.error not in (None, _NO_RIGHT):
+        yield note(about, f"it could not be described ({group.error})")
 
 
 def _transactional_id(about: str, name: str, servers: str, plan: CheckPlan) -> CheckFinding:

@@ -308,6 +308,9 @@ def test_the_group_that_is_moved_with_the_batches() -> None:
     assert "c at h" in told(judge_sink_group(joined, SERVERS, PLAN), Level.WARNING).what
     connect = replace(read, protocol="connect")
     assert "connect group" in told(judge_sink_group(connect, SERVERS, PLAN), Level.PROBLEM).what
+    unknown = GroupFacts(name="g", error="_TIMED_OUT")
+    one = told(judge_sink_group(unknown, SERVERS, PLAN), Level.NOTE)
+    assert "could not be described (_TIMED_OUT)" in one.what
 
 
 def test_a_request_about_a_sink_travels_whole() -> None:
