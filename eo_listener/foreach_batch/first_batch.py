@@ -37,9 +37,7 @@ class OtherHeads:
 
 def is_unknown(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
     """Whether the plan reads a partition that has no head, or the ledger has no head at all."""
-    if not applied or (plan.counted is not None and BATCHES not in applied):
-        return True
-    return any(tp not in applied for offset_ranges in plan.sources.values() for tp in offset_ranges)
+    return not applied or not plan.partitions <= applied.keys()
 
 
 def is_doubtful(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 FORMAT = 1
@@ -83,6 +84,11 @@ class Entry:
     run_id: str
     batch_id: int
     moves: Mapping[TopicPartition, Move]
+
+    @property
+    def kafka_moves(self) -> dict[TopicPartition, Move]:
+        """The moves of partitions that Kafka has: all but that of BATCHES."""
+        return {tp: move for tp, move in self.moves.items() if tp != BATCHES}
 
     def head(self, tp: TopicPartition) -> Head:
         """The head that `tp` has once this entry is written."""

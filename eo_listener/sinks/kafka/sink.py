@@ -10,7 +10,6 @@ from eo_listener.client_config.identities import LEDGER_TOPIC, sink_key, sink_tr
 from eo_listener.client_config.producer_options import TRANSACTION_TIMEOUT
 from eo_listener.kafka.logs import Logs
 from eo_listener.kafka.target_logs import TargetLogs
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.offsets import TopicPartition
@@ -153,7 +152,7 @@ class KafkaSink:
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` and `entry`: in one transaction, where the sink has them."""
-        read = {tp.topic for tp in entry.moves if tp != BATCHES}
+        read = {tp.topic for tp in entry.kafka_moves}
         explain = self._explanation(entry.query, () if self._group is None else sorted(read))
         if self._group is not None and not plan.sources:
             raise SettingsError(

@@ -11,7 +11,6 @@ from typing import Final
 from eo_listener.kafka.batch_producer import BatchProducer, Stage
 from eo_listener.kafka.logs import Logs
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import (
     KafkaError,
     SettingsError,
@@ -239,8 +238,7 @@ class BatchTransaction:
         """Offsets of another cluster's topics mean nothing in a group of this one."""
         if self.target.group is None:
             return
-        moves = self.entry.moves.items()
-        wanted = {tp.topic: move.topic_id for tp, move in moves if tp != BATCHES}
+        wanted = {tp.topic: move.topic_id for tp, move in self.entry.kafka_moves.items()}
         found = self.logs.topics(wanted, self._deadline())
         for topic, known in wanted.items():
             here = found.get(topic)
@@ -278,6 +276,5 @@ def _positions(entry: Entry) -> dict[TopicPartition, Position]:
     text = metadata.of_sink().text()
     return {
         tp: Position(offset=move.range.until, metadata=text)
-        for tp, move in entry.moves.items()
-        if tp != BATCHES
+        for tp, move in entry.kafka_moves.items()
     }
