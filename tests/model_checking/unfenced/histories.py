@@ -14,17 +14,14 @@ from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka import unfenced_batch
 from eo_listener.sinks.kafka.row_identity import RowIdentity
 from eo_listener.sinks.kafka.tail import Findings
+from eo_listener.testing.faults import Killed
 from eo_listener.testing.made_up_entries import QUERY
 from tests.model_checking.ledger import Broken, require
-from tests.model_checking.unfenced.cluster import TARGET, Cluster, LedgerTopic, Row
+from tests.model_checking.unfenced.cluster import SINK, TARGET, Cluster, LedgerTopic, Row
 from tests.model_checking.unfenced.drivers import BATCHES, EXPLAIN, Checkpoint, Driver
 
 MANY = 120  # more things than a driver does
-LATE = (frozenset[int](), frozenset({0}), frozenset({1}))
-
-
-class Killed(BaseException):
-    """The end of a process."""
+ONE, OTHER = frozenset({0}), frozenset({1})  # partitions that are behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,6 @@ class Stage:
     history: History
     cluster: Cluster = field(default_factory=Cluster)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
-    drivers: list[Driver] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     at: dict[tuple[str, int], Callable[[], None]] = field(default_factory=dict)
     first: dict[int, int] = field(default_factory=dict)  # where the target ended at first
@@ -61,7 +57,7 @@ class Stage:
     refused: list[EoListenerError] = field(default_factory=list)
 
     def driver(self, name: str, *, accept: bool = False) -> Driver:
-        made = Driver(
+        return Driver(
             name,
             self.cluster,
             self.checkpoint,
@@ -69,8 +65,6 @@ class Stage:
             keyed=self.history.keyed,
             accept=accept,
         )
-        self.drivers.append(made)
-        return made
 
     def reached(self, by: str, what: str) -> None:
         number = self.counts[by]
@@ -204,7 +198,7 @@ def _of_last_batch(stage: Stage) -> set[tuple[TopicPartition, int]]:
     """What is behind the last batch's ends: only a next one would find it."""
     records = LedgerTopic(stage.cluster, "judge")
     records.heads(QUERY, EXPLAIN, fenced=False)
-    batch = records.records.batch("sink", QUERY)
+    batch = records.records.batch(SINK, QUERY)
     assert batch is not None
     ends = batch.since[TARGET].ends
     return {(tp, offset) for tp, offset, _ in stage.cluster.rows() if offset >= ends[tp.partition]}
@@ -235,11 +229,11 @@ KINDS = {
     for kind in (
         Kind("crash", lambda first, _: History(first), both=False),
         Kind("crash with keys", lambda first, _: History(first, keyed=True), both=False),
-        Kind("crash, one behind", lambda first, _: History(first, late=LATE[1]), both=False),
-        Kind("crash, other behind", lambda first, _: History(first, late=LATE[2]), both=False),
+        Kind("crash, one behind", lambda first, _: History(first, late=ONE), both=False),
+        Kind("crash, other behind", lambda first, _: History(first, late=OTHER), both=False),
         Kind("crashes", History),
-        Kind("crashes, one behind", lambda one, two: History(one, two, late=LATE[1])),
-        Kind("crashes, other behind", lambda one, two: History(one, two, late=LATE[2])),
+        Kind("crashes, one behind", lambda one, two: History(one, two, late=ONE)),
+        Kind("crashes, other behind", lambda one, two: History(one, two, late=OTHER)),
         Kind("zombie", lambda first, _: History(first, suspended=True), both=False),
         Kind("zombie, crash", lambda first, second: History(first, second, suspended=True)),
         Kind("late row", lambda first, arrives: History(first, arrives=arrives)),
