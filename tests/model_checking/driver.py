@@ -1,6 +1,7 @@
 """One driver: the product's own event buffer, tracker and cluster state, without their threads.
 
-What `Router` does with an inbox and a desk, and `Worker` with a board, is done here by the search.
+What `TrackerThread` does with the buffer and the tracker, and `Worker` with the cluster's state, is
+done here by the search.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Driver:
         self.tracker = QueryTracker(
             routing,
             self.queries,
-            self.front,  # type: ignore[arg-type]  # of the committer it is what the desk uses
+            self.front,  # type: ignore[arg-type]  # of the committer it is what the tracker uses
             self.front,  # type: ignore[arg-type]  # of the observers too
             guard=setting.guard,
             recommit_interval=setting.recommit_interval,

@@ -1,4 +1,4 @@
-"""A desk on queries and groups that exist only in memory."""
+"""A tracker on queries and groups that exist only in memory."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def tracking(queries: MemoryQueries) -> Iterator[MemoryTracking]:
 
 @pytest.fixture
 def opened() -> Iterator[list[MemoryTracking]]:
-    """Desks that are closed again."""
-    offices: list[MemoryTracking] = []
-    yield offices
-    for tracking in offices:
+    """Trackers that a test opens, closed again at its end."""
+    made: list[MemoryTracking] = []
+    yield made
+    for tracking in made:
         tracking.committer.close(2.0)

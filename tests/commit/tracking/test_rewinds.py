@@ -15,7 +15,7 @@ from tests.commit.tracking.memory_tracking import P0, MemoryTracking, event, pos
 
 @pytest.fixture
 def allowing(queries: MemoryQueries) -> Iterator[MemoryTracking]:
-    """A desk of a listener with on_rewind="allow"."""
+    """The tracker of a listener with on_rewind="allow"."""
     made = MemoryTracking(queries, on_rewind=OnRewind.ALLOW)
     yield made
     made.committer.close(2.0)
