@@ -58,7 +58,7 @@ class UnfencedBatch:
     entry: Entry
     reads: frozenset[TopicPartition]
     _producer: IdempotentProducer | None = None
-    _topics: Mapping[str, TargetLog] | None = None
+    _found: Targets | None = None
     _partition: int = -1  # of the ledger's topic
     _sent: int = 0  # records of the ledger
 
@@ -98,17 +98,16 @@ class UnfencedBatch:
         """Ask for each topic. Raises SettingsError where one is missing, or is compacted."""
         topics = self.logs.topics(self.target.topics)
         missing = sorted(set(self.target.topics) - topics.keys())
-        if missing and self._topics is not None:
+        if missing and self._found is not None:
             raise RetriableSinkError(
                 f"{self.target.explain.label}: topic {missing[0]} was there when the batch began, "
                 "and is not any more",
                 cause="it was deleted, and may be on its way to be created again",
             )
-        self._targets(topics)
+        before, self._found = self._found, self._targets(topics)
         for name, log in topics.items():
-            if self._topics is None or self._topics[name].id != log.id:
+            if before is None or before.topics[name].id != log.id:
                 self._refuse_compacted(name)
-        self._topics = topics
         return topics
 
     def write_begun(self, record: BatchRecord) -> None:
@@ -138,8 +137,8 @@ class UnfencedBatch:
 
     def write_rows(self, batch: int, there: Places) -> int:
         """Send the rows that are not there."""
-        assert self._topics is not None  # noqa: S101  # the targets are read before
-        target = RowsTarget(self._own(), self._targets(self._topics), self._writer, batch)
+        assert self._found is not None  # noqa: S101  # the targets are read before
+        target = RowsTarget(self._own(), self._found, self._writer, batch)
         written = self.rows.write(target, there)
         reached("sink.rows-written")
         return written
