@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
+from confluent_kafka import OFFSET_END, KafkaException
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
@@ -31,22 +31,15 @@ from eo_listener.kafka.client import (
     answer_of,
     cleanup_policy,
     open_admin,
-    open_reader,
 )
 from eo_listener.kafka.logs import STALE, Logs
+from eo_listener.kafka.range_reader import RangeReader
 from eo_listener.model.errors import KafkaError
-from eo_listener.model.kafka_errors import COORDINATOR_MOVES
-from eo_listener.model.offsets import OffsetRange
+from eo_listener.model.offsets import OffsetRange, TopicPartition
 
 _REPLICAS: Final = 3
-_AT_ONCE: Final = 500
-_POLL: Final = 0.05  # seconds; a poll returns early only when it is full
 _PAUSE: Final = 0.02
-# librdkafka asks for the coordinator of a group that its consumer never joins.
-_OF_GROUPS: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", *COORDINATOR_MOVES})
-_END: Final = "_PARTITION_EOF"
 _PUSHED_OUT: Final = "_AUTO_OFFSET_RESET"  # the log begins later than where reading went on
-_QUICK: Final = {"fetch.wait.max.ms": "10", "fetch.error.backoff.ms": "20"}
 
 
 Concerns = Callable[[bytes, "bytes | None"], bool]
@@ -95,12 +88,7 @@ class CompactedTopic:
         self._admin: AdminClient = open_admin(properties)
         self._errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
         self._committed, self._uncommitted = (
-            open_reader(
-                {**properties, **_QUICK},
-                "eo-listener-ledger",
-                committed=committed,
-                error_cb=self._note,
-            )
+            RangeReader(properties, "eo-listener-ledger", committed=committed, errors=self._errors)
             for committed in (True, False)
         )
         self._id: str | None = None
@@ -249,52 +237,22 @@ class CompactedTopic:
         return PendingRecord(partition, *first, frozenset(hidden))
 
     def _records(
-        self, consumer: Consumer, ranges: Mapping[int, OffsetRange], deadline: float
+        self, reader: RangeReader, ranges: Mapping[int, OffsetRange], deadline: float
     ) -> Iterator[tuple[int, int, bytes, bytes | None]]:
         """Partition, offset, key and value of the records in these ranges."""
-        left = {
-            part: offset_range.until
-            for part, offset_range in ranges.items()
-            if offset_range.start < offset_range.until
-        }
-        if not left:
-            return
-        what = f"reading topic {self.topic}"
-        starts = {part: ranges[part].start or OFFSET_BEGINNING for part in left}
-        consumer.assign([Wire(self.topic, part, start) for part, start in starts.items()])
-        try:
-            while left:
-                if time.monotonic() >= deadline:
-                    raise self._errors.failure(what, Answer(TIMED_OUT))
-                for message in _messages(consumer):
-                    error, partition, offset = (
-                        message.error(),
-                        message.partition(),
-                        message.offset(),
-                    )
-                    if error is not None and error.name() != _END:
-                        if partition in left and error.name() not in _OF_GROUPS:
-                            raise self._errors.failure(what, error)
-                        self._note(error)  # of a connection: librdkafka goes on
-                        continue
-                    if partition not in left or offset is None:
-                        continue
-                    if error is None and offset < left[partition]:
-                        yield partition, offset, message.key() or b"", message.value()
-                    if offset + (error is None) >= left[partition]:
-                        del left[partition]
-        finally:
-            consumer.unassign()
+        wanted = {TopicPartition(self.topic, part): one for part, one in ranges.items()}
+        for message in reader.messages(wanted, deadline):
+            yield message.partition(), message.offset(), message.key() or b"", message.value()
 
     def _ends(
-        self, consumer: Consumer, partitions: tuple[int, ...] | list[int], deadline: float
+        self, reader: RangeReader, partitions: tuple[int, ...] | list[int], deadline: float
     ) -> dict[int, int]:
-        """Where each partition ends for this consumer; in order of partition."""
+        """Where each partition ends for this reader; in order of partition."""
         what = f"reading where topic {self.topic} ends"
         asked = [Wire(self.topic, part, OFFSET_END) for part in partitions]
         while True:
             try:
-                found = consumer.offsets_for_times(asked, timeout=_left(deadline))
+                found = reader.consumer.offsets_for_times(asked, timeout=_left(deadline))
                 bad = next((part.error for part in found if part.error is not None), None)
             except KafkaException as error:
                 bad = answer_of(error)
@@ -305,21 +263,8 @@ class CompactedTopic:
                 raise self._errors.failure(what, bad)
             time.sleep(_PAUSE)
 
-    def _note(self, error: Answer) -> None:
-        """Remember an error of a connection; not of a group, of which nothing is asked."""
-        if error.name() not in _OF_GROUPS:
-            self._errors.record(error)
-
     def _deadline(self) -> float:
         return time.monotonic() + self._timeout
-
-
-def _messages(consumer: Consumer) -> Iterator[Any]:
-    """What there is, at least one unless nothing comes for a moment."""
-    first = consumer.poll(_POLL)
-    if first is not None:
-        yield first
-        yield from consumer.consume(_AT_ONCE, timeout=0)
 
 
 def _left(deadline: float) -> float:

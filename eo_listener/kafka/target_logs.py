@@ -10,11 +10,10 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException
 from confluent_kafka import KafkaError as Answer
-from confluent_kafka import TopicPartition as Wire
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from eo_listener.kafka.client import (
@@ -23,18 +22,10 @@ from eo_listener.kafka.client import (
     answer_of,
     cleanup_policy,
     open_admin,
-    open_reader,
 )
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
-from eo_listener.model.kafka_errors import COORDINATOR_MOVES
+from eo_listener.kafka.range_reader import RangeReader
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-
-_AT_ONCE: Final = 1000
-_POLL: Final = 0.2  # seconds
-_END: Final = "_PARTITION_EOF"
-_QUICK: Final = {"fetch.wait.max.ms": "10", "fetch.error.backoff.ms": "20"}
-# librdkafka asks for the coordinator of a group that its consumer never joins.
-_OF_GROUPS: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", *COORDINATOR_MOVES})
 
 Headers = Sequence[tuple[str, "str | bytes | None"]]
 
@@ -71,7 +62,7 @@ class TargetLogs:
         self._errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
         self._logs = Logs(properties)
         self._admin: AdminClient | None = None
-        self._consumer: Consumer | None = None
+        self._reader: RangeReader | None = None
 
     def topics(self, names: Collection[str]) -> Mapping[str, TargetLog]:
         """Those of the topics that exist."""
@@ -106,57 +97,22 @@ class TargetLogs:
             raise self._errors.failure(what, Answer(TIMED_OUT)) from error
 
     def records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterator[StoredRecord]:
-        """The records in these ranges, which are not empty."""
-        consumer = self._opened()
-        left = {tp: one.until for tp, one in ranges.items()}
-        starts = {tp: one.start or OFFSET_BEGINNING for tp, one in ranges.items()}
-        consumer.assign([Wire(*tp, start) for tp, start in starts.items()])
+        """The records in these ranges."""
         deadline = time.monotonic() + self._timeout
-        try:
-            while left:
-                messages = consumer.consume(_AT_ONCE, timeout=_POLL)
-                if messages:
-                    deadline = time.monotonic() + self._timeout
-                elif time.monotonic() >= deadline:
-                    raise self._errors.failure(f"reading {min(left)}", Answer(TIMED_OUT))
-                for message in messages:
-                    yield from self._taken(message, left)
-        finally:
-            consumer.unassign()
+        for message in self._opened().messages(ranges, deadline, silence=self._timeout):
+            tp = TopicPartition(message.topic(), message.partition())
+            yield StoredRecord(tp, message.offset(), message.headers() or ())
 
     def close(self) -> None:
         """Let go of the connections."""
         self._logs.close()
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
-    def _taken(self, message: Any, left: dict[TopicPartition, int]) -> Iterator[StoredRecord]:
-        tp = TopicPartition(message.topic() or "", message.partition() or 0)
-        error, offset = message.error(), message.offset()
-        if error is not None and error.name() != _END:
-            if tp in left and error.name() not in _OF_GROUPS:
-                raise self._errors.failure(f"reading {tp}", error)
-            self._note(error)  # of a connection: librdkafka goes on
-            return
-        if tp not in left or offset is None:
-            return
-        if error is None and offset < left[tp]:
-            yield StoredRecord(tp, offset, message.headers() or ())
-        if offset + (error is None) >= left[tp]:
-            del left[tp]
-
-    def _opened(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = open_reader(
-                {**self._properties, **_QUICK},
-                "eo-listener-target",
-                committed=False,
-                error_cb=self._note,
+    def _opened(self) -> RangeReader:
+        if self._reader is None:
+            self._reader = RangeReader(
+                self._properties, "eo-listener-target", committed=False, errors=self._errors
             )
-        return self._consumer
-
-    def _note(self, error: Answer) -> None:
-        """Remember an error of a connection; not of a group, of which nothing is asked."""
-        if error.name() not in _OF_GROUPS:
-            self._errors.record(error)
+        return self._reader
