@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Generator, Iterator, Mapping
 
 from eo_listener.client_config import acls
 from eo_listener.client_config.identities import sink_transactional_id
+from eo_listener.client_config.topic_commands import alter_topic, create_ledger, create_topic
 from eo_listener.model.errors import few
 from eo_listener.preflight.facts import (
     LONGEST_MS,
@@ -44,8 +44,7 @@ def judge_target(
         yield problem(
             about,
             "it does not exist, and a sink makes no topic that rows go to",
-            shlex.join(["kafka-topics", "--bootstrap-server", servers, "--create", "--topic"])
-            + f" {shlex.quote(topic.name)} --partitions N",
+            create_topic(servers, topic.name),
         )
         return
     lacking = yield from _described(about, topic, needed, servers, plan)
@@ -63,7 +62,7 @@ def judge_target(
         yield problem(
             about,
             f"its {_POLICY} has compact, and dead letters have no key: brokers refuse them",
-            _alter(servers, topic.name, f"{_POLICY}=delete"),
+            alter_topic(servers, topic.name, f"{_POLICY}=delete"),
         )
     elif "compact" in (settings or {}).get(_POLICY, ""):
         yield note(about, "it is compacted: brokers refuse a batch that has a row without a key")
@@ -73,7 +72,7 @@ def judge_target(
             about,
             f"its {_RECORD} is {largest}: a larger row fails its batch, and is not refused alone",
             f'{{"kafka.max.request.size": "{largest}"}} in the sink\'s options; or '
-            + _alter(servers, topic.name, f"{_RECORD}={_LARGEST}"),
+            + alter_topic(servers, topic.name, f"{_RECORD}={_LARGEST}"),
         )
 
 
@@ -106,7 +105,8 @@ def judge_ledger(
         yield problem(
             about,
             f"its {_POLICY} is {policy}: heads would be deleted when they are old",
-            _alter(servers, topic.name, f"{_POLICY}=compact") + "; or name another, ledger_topic=",
+            alter_topic(servers, topic.name, f"{_POLICY}=compact")
+            + "; or name another, ledger_topic=",
         )
     else:
         yield fine(about, "it is compacted; the client may read and write it")
@@ -223,10 +223,7 @@ def _absent(
     servers: str,
     plan: CheckPlan,
 ) -> CheckFinding:
-    create = (
-        f"kafka-topics --bootstrap-server {servers} --create --topic {shlex.quote(name)} "
-        f"--config {_POLICY}=compact --partitions 16"
-    )
+    create = create_ledger(servers, name)
     if creation is None:
         return problem(about, "it does not exist, and create=False", create)
     if creation.error is None:
@@ -256,13 +253,6 @@ def _described(
     else:
         return False
     return True
-
-
-def _alter(servers: str, topic: str, setting: str) -> str:
-    return (
-        f"kafka-configs --bootstrap-server {servers} --alter --topic {shlex.quote(topic)} "
-        f"--add-config {setting}"
-    )
 
 
 def _number(settings: Settings, name: str) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from eo_listener.client_config.topic_commands import create_topic
 from eo_listener.model.errors import (
     RetriableSinkError,
     SettingsError,
@@ -39,8 +40,7 @@ class Targets:
                 f"{label}: Kafka at {servers} has no topic {few(missing)}",
                 cause="it was deleted or misspelled, or this user has no right to Describe it; the "
                 "sink does not create it, since the number of partitions is yours to choose",
-                fix=f"kafka-topics --bootstrap-server {servers} --create --topic {missing[0]} "
-                "--partitions N",
+                fix=create_topic(servers, missing[0]),
             )
         return cls(topics=found)
 

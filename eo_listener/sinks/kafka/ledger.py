@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from eo_listener.client_config.topic_commands import alter_topic
 from eo_listener.model.errors import FormatError, SettingsError
 from eo_listener.model.ledger import FORMAT, Entry, Head, LedgerKey
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord, encoded, newest
 
 PER_RECORD: Final = 500
-PARTITIONS: Final = 16
-"""Of a topic that is created here. Only queries with a partition in common wait for each other."""
 SETTINGS: Final = {
     "cleanup.policy": "compact",
     # Each batch appends its heads: without these a log of a week is read at each start.
@@ -277,8 +276,8 @@ def refuse_policy(topic: str, policy: str, servers: str) -> None:
     raise SettingsError(
         f"the ledger's topic {topic} has cleanup.policy={policy}",
         cause="with delete, heads are deleted when they are old, though they are still valid",
-        fix=f"kafka-configs --bootstrap-server {servers} --alter --topic {topic} --add-config "
-        "cleanup.policy=compact; or name another topic, ledger_topic=",
+        fix=alter_topic(servers, topic, "cleanup.policy=compact")
+        + "; or name another topic, ledger_topic=",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from eo_listener.client_config.identities import sink_transactional_id
+from eo_listener.client_config.topic_commands import LEDGER_PARTITIONS, create_ledger
 from eo_listener.kafka.compacted_topic import CompactedTopic, Concerns, PendingRecord
 from eo_listener.model.errors import (
     FormatError,
@@ -93,10 +94,9 @@ class LedgerTopic:
             if not self._create:
                 raise SettingsError(
                     f"there is no topic {self.name} for the ledger, and create=False",
-                    fix=f"kafka-topics --bootstrap-server {self._access.servers} --create --topic "
-                    f"{self.name} --config cleanup.policy=compact --partitions {ledger.PARTITIONS}",
+                    fix=create_ledger(self._access.servers, self.name),
                 )
-            self._topic.create(ledger.PARTITIONS, ledger.SETTINGS)
+            self._topic.create(LEDGER_PARTITIONS, ledger.SETTINGS)
             policy = self._topic.policy()
         if policy is None:
             code = "UNKNOWN_TOPIC_OR_PART"

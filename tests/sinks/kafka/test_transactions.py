@@ -21,7 +21,7 @@ from eo_listener.model.errors import (
 )
 from eo_listener.model.ledger import Applied
 from eo_listener.model.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka import ledger
+from eo_listener.sinks.kafka import ledger_topic
 from eo_listener.sinks.kafka.batch_transaction import TaskReport
 from eo_listener.sinks.kafka.method_choice import MethodChoice
 from eo_listener.sinks.kafka.transaction import BatchTransaction
@@ -180,7 +180,7 @@ def test_a_commit_that_was_not_confirmed(place: Place, monkeypatch: pytest.Monke
 
 def test_another_querys_open_transaction(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps nobody from reading who has nothing behind it; else it is waited for, and named."""
-    monkeypatch.setattr(ledger, "PARTITIONS", 1)
+    monkeypatch.setattr(ledger_topic, "LEDGER_PARTITIONS", 1)
     sink = place.sink(timeout=2)
     write(sink)
     with left_open(monkeypatch), pytest.raises(Killed):
