@@ -48,17 +48,18 @@ class Place:
         return sorted(one.value().decode() for one in found)
 
 
+def place_at(servers: str) -> Place:
+    """A target of two partitions there."""
+    topics = Topics(servers)
+    target = topics.create("target", 2)
+    return Place(servers=servers, topics=topics, target=target, ledger=unique("ledger"))
+
+
 @pytest.fixture
 def place(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """Where batches of Arrow tables are written to."""
     without_spark(monkeypatch)
-    topics = Topics(broker.bootstrap_servers)
-    made = Place(
-        servers=broker.bootstrap_servers,
-        topics=topics,
-        target=topics.create("target", 2),
-        ledger=unique("ledger"),
-    )
+    made = place_at(broker.bootstrap_servers)
     with made.opened:
         yield made
 

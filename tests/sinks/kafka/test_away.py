@@ -11,9 +11,8 @@ from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, heads_of, plan_of
 from tests.conftest import StartBroker
-from tests.sinks.kafka.conftest import Place, batch, table, write
+from tests.sinks.kafka.conftest import batch, place_at, table, write
 from tests.sinks.kafka.frames import without_spark
-from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -26,13 +25,7 @@ def test_a_broker_that_is_restarted(
     """With the broker killed at each point of a batch, the batch is there once when it is back."""
     without_spark(monkeypatch)
     broker = start_broker()
-    topics = Topics(broker.bootstrap_servers)
-    place = Place(
-        servers=broker.bootstrap_servers,
-        topics=topics,
-        target=topics.create("target", 2),
-        ledger=unique("ledger"),
-    )
+    place = place_at(broker.bootstrap_servers)
     writer = SinkWriter(RetryLimits(timeout=120), time.sleep, time.monotonic)
     with place.opened:
         sink = place.sink(timeout=5)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.devtools.broker import Broker
 from eo_listener.kafka.batch_producer import BatchProducer
 from eo_listener.model.errors import KafkaError
 from eo_listener.model.offsets import OffsetRange, TopicPartition
@@ -18,10 +16,10 @@ from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.attack.messages import Messages
 from tests.conftest import StartBroker, kafka_version
 from tests.groups import positions
-from tests.sinks.kafka.conftest import Place, put, table, write
+from tests.sinks.kafka.conftest import Place, place_at, put, table, write
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.records import is_settled
-from tests.topics import Topics, unique
+from tests.topics import unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -34,28 +32,6 @@ FORGETS = {
     "producer.id.expiration.ms": "3000",
     "producer.id.expiration.check.interval.ms": "1000",
 }
-
-
-@contextmanager
-def place_on(broker: Broker) -> Iterator[Place]:
-    """A target of two partitions there."""
-    topics = Topics(broker.bootstrap_servers)
-    made = Place(
-        servers=broker.bootstrap_servers,
-        topics=topics,
-        target=topics.create("target", 2),
-        ledger=unique("ledger"),
-    )
-    with made.opened:
-        yield made
-
-
-@pytest.fixture
-def fresh(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """A place on the shared broker."""
-    without_spark(monkeypatch)
-    with place_on(broker) as made:
-        yield made
 
 
 def identity(place: Place) -> tuple[int, int]:
@@ -75,7 +51,8 @@ def test_kafka_has_forgotten_the_group_and_the_transactional_id(
 ) -> None:
     """The ledger has forgotten nothing: the next batch follows the last, and the group is back."""
     without_spark(monkeypatch)
-    with place_on(start_broker(properties=FORGETS)) as place:
+    place = place_at(start_broker(properties=FORGETS).bootstrap_servers)
+    with place.opened:
         source = TopicPartition(place.topics.create("source", 1), 0)
         group = unique("group")
         sink = place.sink(group=group)
@@ -110,33 +87,33 @@ def held(place: Place, group: str) -> dict[TopicPartition, int]:
             time.sleep(0.2)
 
 
-def test_the_epochs_of_a_producer_id_run_out(fresh: Place) -> None:
+def test_the_epochs_of_a_producer_id_run_out(place: Place) -> None:
     """33,000 times one transactional id is taken over: batches before and after are there once."""
-    sink = fresh.sink()
+    sink = place.sink()
     write(sink)
-    producer, epoch = identity(fresh)
-    taken = _take_over(fresh, until=LONGEST - 60)
+    producer, epoch = identity(place)
+    taken = _take_over(place, until=LONGEST - 60)
     assert taken > LONGEST - 70 - epoch
     for number in range(1, 101):
         write(sink, number)
-    after, _ = identity(fresh)
+    after, _ = identity(place)
     assert after != producer, "the epochs did not run out"
-    assert fresh.values() == sorted(f"row {number}" for number in range(101))
-    assert is_settled(fresh.servers, fresh.target)
-    assert is_settled(fresh.servers, fresh.ledger)
+    assert place.values() == sorted(f"row {number}" for number in range(101))
+    assert is_settled(place.servers, place.target)
+    assert is_settled(place.servers, place.ledger)
 
 
 @pytest.mark.campaign
 @pytest.mark.timeout(7200)
-def test_very_many_transactions_of_one_id(fresh: Place) -> None:
+def test_very_many_transactions_of_one_id(place: Place) -> None:
     """33,000 batches, each in a transaction of its own, without a shortcut."""
-    sink = fresh.sink()
-    producer, _ = identity(fresh)
+    sink = place.sink()
+    producer, _ = identity(place)
     for number in range(33_000):
         write(sink, number)
-    after, _ = identity(fresh)
+    after, _ = identity(place)
     assert after != producer, "the epochs did not run out"
-    assert fresh.values() == sorted(f"row {number}" for number in range(33_000))
+    assert place.values() == sorted(f"row {number}" for number in range(33_000))
 
 
 def _take_over(place: Place, *, until: int) -> int:

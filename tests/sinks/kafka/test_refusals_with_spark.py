@@ -28,20 +28,13 @@ from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY
 from tests.conftest import StartBroker
-from tests.sinks.kafka.conftest import Place, batch, put
+from tests.sinks.kafka.conftest import Place, batch, place_at, put
 from tests.sinks.kafka.records import committed
-from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 METHODS = ("driver", "executors")
 ROWS = "SELECT string(id) AS value FROM range(5)"
-
-
-def place_at(servers: str) -> Place:
-    topics = Topics(servers)
-    target = topics.create("target", 2)
-    return Place(servers=servers, topics=topics, target=target, ledger=unique("ledger"))
 
 
 @pytest.fixture
