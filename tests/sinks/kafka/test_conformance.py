@@ -154,37 +154,35 @@ class TestWithoutTransactions(TestThroughTheDriver):
         self.check(rows_of(entry), heads_of(entry))
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-class TestWithSpark(TestThroughTheDriver):
-    """With write_method="driver"."""
+class _RowsOfSpark:
+    """Frames are DataFrames that the JVM makes by itself."""
+
+    identity: Sequence[str] = ()
 
     @pytest.fixture(autouse=True)
     def _rows(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
         self.spark = request.getfixturevalue("spark")
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
-        """A DataFrame that the JVM makes by itself: each row as JSON, a record's value."""
-        given = json.dumps([dict(zip(_NAMES, row, strict=True)) for row in rows])
-        sql = f"SELECT inline(from_json(:rows, 'array<struct<{FRAME}>>'))"
-        return self.spark.sql(sql, args={"rows": given}).selectExpr("to_json(struct(*)) AS value")
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-class TestWithoutTransactionsWithSpark(TestWithoutTransactions):
-    """With transactions=False, and rows that Spark sorts."""
-
-    @pytest.fixture(autouse=True)
-    def _rows(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-        self.spark = request.getfixturevalue("spark")
-
-    def make_frame(self, rows: Sequence[Row]) -> Any:
-        """The same as a DataFrame that the JVM makes by itself."""
+        """Each row as JSON, a record's value, beside the columns of its identity."""
         given = json.dumps([dict(zip(_NAMES, row, strict=True)) for row in rows])
         sql = f"SELECT inline(from_json(:rows, 'array<struct<{FRAME}>>'))"
         made = self.spark.sql(sql, args={"rows": given})
-        return made.selectExpr(*_NAMES[:3], "to_json(struct(*)) AS value")
+        return made.selectExpr(*self.identity, "to_json(struct(*)) AS value")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+class TestWithSpark(_RowsOfSpark, TestThroughTheDriver):
+    """With write_method="driver"."""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+class TestWithoutTransactionsWithSpark(_RowsOfSpark, TestWithoutTransactions):
+    """With transactions=False, and rows that Spark sorts."""
+
+    identity = _NAMES[:3]
 
 
 @pytest.mark.spark
