@@ -12,10 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
-    AdminClient,
-    NewTopic,
-)
 
 from eo_listener.model.errors import (
     ForeignWriterError,
@@ -76,9 +72,8 @@ def numbers(place: Place) -> list[int]:
 
 def await_topic(place: Place) -> None:
     """Wait until the broker answers questions about the target."""
-    admin = AdminClient({"bootstrap.servers": place.servers, "log_level": "0"})
     deadline = time.monotonic() + 30
-    while place.target not in admin.list_topics(timeout=10).topics:
+    while not place.topics.exists(place.target):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -255,10 +250,7 @@ def test_a_row_that_cannot_be_written(place: Place) -> None:
 
 def test_a_target_that_is_compacted(place: Place) -> None:
     """It may lose the rows by which a replay knows what is there."""
-    admin = AdminClient({"bootstrap.servers": place.servers, "log_level": "0"})
-    name = f"{place.target}-compacted"
-    new = NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})
-    admin.create_topics([new])[name].result(timeout=30)
+    name = place.topics.create("compacted", 1, cleanup_policy="compact")
     with pytest.raises(SettingsError, match="is compacted"):
         write(open_sink(place, topic=name))
 
