@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from confluent_kafka import Producer
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.ratios import Ratio, environment, keep, print_table
-from benchmarks.sinks import session
+from benchmarks.sinks import run, session
 from eo_listener.devtools.broker import DEFAULT, Broker
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.model import fault_points
@@ -191,24 +191,6 @@ def _timed(write: Write, frame: DataFrame, number: int) -> float:
     return time.perf_counter() - begun
 
 
-def run(bench: Bench, spark: SparkSession, servers: str, checkpoint: Path) -> None:
-    """Run the query, a record of each partition a batch."""
-    query = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", bench.source)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", PARTITIONS)
-        .load()
-        .writeStream.queryName(bench.source)
-        .foreachBatch(bench.batch)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-
-
 def report(bench: Bench, rows: int, size: int, console: Console) -> None:
     """Print tables, and write the document."""
     ratios = bench.ratios()
@@ -244,7 +226,14 @@ def main(batches: int = 4, small: int = 2_000_000, large: int = 500_000) -> None
             for size, rows in ((100, small), (1000, large)):
                 bench = Bench(servers, batches, rows, size, console)
                 bench.fill()
-                run(bench, spark, servers, Path(folder, str(size)))
+                run(
+                    bench.batch,
+                    spark,
+                    servers,
+                    Path(folder, str(size)),
+                    bench.source,
+                    maxOffsetsPerTrigger=PARTITIONS,  # a record of each
+                )
                 report(bench, rows, size, console)
         finally:
             spark.stop()

@@ -225,13 +225,15 @@ def run(
     servers: str,
     checkpoint: Path,
     topic: str = TOPIC,
+    **options: int,
 ) -> None:
-    """Run the query of one batch, which `each` is given."""
+    """Run the query, whose batches `each` is given: one, unless the reader's `options` say less."""
     query = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
+        .options(**options)
         .load()
         .writeStream.queryName(QUERY)
         .foreachBatch(each)
