@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -213,6 +213,13 @@ def following(last: Batch | None, step: Mapping[TopicPartition, int]) -> Batch:
     reached: Mapping[TopicPartition, int] = start or {}
     end = Offsets({tp: reached.get(tp, 0) + step.get(tp, 0) for tp in {*reached, *step}})
     return Batch(start=start, end=end)
+
+
+def glitches_after(last: Batch, glitches: Sequence[Glitch]) -> list[Glitch]:
+    """Those that can spoil the batch after this one: no offset goes below 0."""
+    reached = next(iter(last.end.values()), None)
+    lower = {Glitch.REPEAT, Glitch.BACKWARD}
+    return [how for how in glitches if reached or (reached == 0 and how not in lower)]
 
 
 def spoilt(last: Batch, step: Mapping[TopicPartition, int], how: Glitch) -> Batch:

@@ -30,6 +30,7 @@ from tests.model_checking.spark import (
     Phase,
     QueryRun,
     following,
+    glitches_after,
     spoilt,
 )
 
@@ -209,8 +210,10 @@ class World:
                 return []
             case Phase.IDLE if run.batch < self.wanted(run.checkpoint) and self.kafka.topics:
                 steps: list[Step] = [("plan", *at)]
-                if self.left.get("glitch") and run.batch:
-                    steps += [("plan", *at, glitch.value) for glitch in self.scope.glitches]
+                if self.left.get("glitch"):
+                    for last in run.checkpoint.batches[: run.batch][-1:]:
+                        possible = glitches_after(last, self.scope.glitches)
+                        steps += [("plan", *at, glitch.value) for glitch in possible]
                 return steps
             case Phase.PLANNED:
                 return [("finish", *at)]
