@@ -37,10 +37,17 @@ class Topics:
         return name
 
     def create_as(self, name: str, partitions: int = 3, **config: str) -> None:
-        """Create a topic of this name."""
+        """Create a topic of this name, and wait until the broker knows it.
+
+        The answer is the controller's: for a moment after it, the broker may still know none.
+        """
         settings = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, 1, config=settings)
         self._admin.create_topics([new])[name].result(timeout=30)
+        deadline = time.monotonic() + 30
+        while not self.exists(name):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until the broker no longer knows it."""
