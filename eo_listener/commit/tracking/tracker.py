@@ -49,7 +49,7 @@ class Moment:
 
     def monotonic(self, wall: float) -> float:
         """When that was by the monotonic clock."""
-        return self.now - (self.wall - wall)
+        return wall + (self.now - self.wall)
 
 
 class QueryTracker:
