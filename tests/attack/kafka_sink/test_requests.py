@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.kafka import client
-from eo_listener.sinks.kafka import ledger
+from eo_listener.sinks.kafka import ledger_topic
 from tests.attack.conftest import Attacked
 from tests.attack.kafka_sink.cases import ALL, FEW, Case
 from tests.attack.kafka_sink.course import Course
@@ -22,7 +22,7 @@ def course(attacked: Attacked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cour
     """A sink that writes through the driver, in a hurry."""
     without_spark(monkeypatch)
     monkeypatch.setitem(client._COMMON, "socket.timeout.ms", "1000")
-    monkeypatch.setattr(ledger, "PARTITIONS", 1)
+    monkeypatch.setattr(ledger_topic, "LEDGER_PARTITIONS", 1)
     with Course.begun(attacked, rows, group=True) as begun:
         yield begun
 
