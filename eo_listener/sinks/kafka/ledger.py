@@ -19,8 +19,9 @@ from zlib import crc32
 from eo_listener.client_config.topic_commands import alter_topic
 from eo_listener.model.errors import FormatError, SettingsError
 from eo_listener.model.ledger import FORMAT, Entry, Head, LedgerKey
-from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.offsets import TopicPartition
 from eo_listener.sinks.kafka.batch_records import BatchKey, BatchRecord, encoded, newest
+from eo_listener.sinks.packed_heads import Heads, Movers, read_row
 
 PER_RECORD: Final = 500
 SETTINGS: Final = {
@@ -29,8 +30,6 @@ SETTINGS: Final = {
     "segment.bytes": str(32 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
-
-Heads = Mapping[TopicPartition, Head]
 
 
 class RecordKey(NamedTuple):
@@ -186,23 +185,17 @@ def encode_heads(heads: Heads, targets: Mapping[str, str]) -> bytes:
 
     Each mover (query, run, batch and topic id) stands there once.
     """
-    movers: dict[tuple[str, str, int, str | None], int] = {}
-    rows = []
-    for tp, head in sorted(heads.items()):
-        mover = (head.query_id, head.run_id, head.batch_id, head.topic_id)
-        rows.append([tp.partition, *head.range, movers.setdefault(mover, len(movers))])
-    return encoded({"v": FORMAT, "moved": list(movers), "heads": rows, "targets": dict(targets)})
+    movers = Movers()
+    rows = [movers.row(tp, head) for tp, head in sorted(heads.items())]
+    written = {"moved": movers.listed, "heads": rows, "targets": dict(targets)}
+    return encoded({"v": FORMAT, **written})
 
 
 def decode_heads(topic: str, text: bytes) -> dict[TopicPartition, Head]:
     """Decode heads of one topic. Raises FormatError."""
     given = _parsed(text)
     try:
-        movers = given["moved"]
-        return {
-            TopicPartition(topic, number): _head(OffsetRange(start, until), *movers[mover])
-            for number, start, until, mover in given["heads"]
-        }
+        return dict(read_row(topic, row, given["moved"]) for row in given["heads"])
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise _foreign(f"a value cannot be read: {type(error).__name__}") from error
 
@@ -283,14 +276,6 @@ def refuse_policy(topic: str, policy: str, servers: str) -> None:
 
 def _key(sink: str, query: str, tp: TopicPartition) -> RecordKey:
     return RecordKey(sink, query, tp.topic, tp.partition - tp.partition % PER_RECORD)
-
-
-def _head(
-    offset_range: OffsetRange, query_id: str, run_id: str, batch: int, topic_id: str | None
-) -> Head:
-    return Head(
-        range=offset_range, topic_id=topic_id, query_id=query_id, run_id=run_id, batch_id=batch
-    )
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
