@@ -67,8 +67,9 @@ class PartitionState:
     `snapshot_at` is when the group and the log were last read, `log_starts` what the log began
     with and by when that was known, the newest last; `needs_snapshot` asks for a snapshot though
     there is nothing to commit. `reported_foreign` is a foreign commit that was reported.
-    `by_sink`: a sink moves the group, in the transactions of its batches. Then the group is read
-    before each commit, and what it holds already is not sent, but where it `renews` that.
+    `sink_run` is the run whose sink moves the group, in the transactions of its batches. Then the
+    group is read before each commit, and what it holds already is not sent, but where it `renews`
+    that; with an offer of another run it is asked anew who moves the group.
     """
 
     confirmed: Position | None = None
@@ -83,7 +84,7 @@ class PartitionState:
     log_starts: tuple[tuple[int, float], ...] = ()
     reported_foreign: Position | None = None
     retry_state: RetryState | None = None
-    by_sink: bool = False
+    sink_run: str | None = None
     renews: bool = False
 
     @property
@@ -140,9 +141,11 @@ class PartitionState:
         With `rivals` another live run may have committed what it is below: no rewind is allowed.
         """
         below = self._offer(position, policy, recommit=recommit, rivals=rivals)
-        if self.by_sink and self.wanted is not None:
+        if self.sink_run is not None and self.wanted is not None:
             self.renews = self.renews or recommit
             self.snapshot_at = None
+            if _run(self.wanted) != self.sink_run:
+                self.sink_run = None
         return below
 
     def _offer(
@@ -188,12 +191,12 @@ class PartitionState:
 
     def confirm(self, position: Position, now: float, repeat_after: float) -> None:
         """Record that Kafka confirmed a position."""
-        first = self.confirmed is None and not self.by_sink
+        first = self.confirmed is None and self.sink_run is None
         if first or (self.retry_state is not None and self.retry_state.unknown):
             self.repeat = now + repeat_after
         elif self.repeat is not None and self.repeat <= now:
             self.repeat = None
-        self.confirmed = None if self.by_sink else position
+        self.confirmed = position if self.sink_run is None else None
         self.retry_state, self.renews = None, False
         if self.pending == position:
             self.pending = None
@@ -224,7 +227,7 @@ class PartitionState:
         ours = self.wanted or self.confirmed
         if ours is not None and (found.offset < ours.offset or _differ(found, ours)):
             return False
-        self.by_sink = True
+        self.sink_run = metadata.run_id
         self.confirmed = self.refused = self.obstacle = self.repeat = self.retry_state = None
         self.pending = found if self.renews else None
         return True
@@ -338,6 +341,11 @@ def _parse(position: Position) -> CommitMetadata | None:
 @lru_cache(256)  # the partitions of one commit all have the same
 def _read(text: str) -> CommitMetadata | None:
     return CommitMetadata.parse(text)
+
+
+def _run(position: Position) -> str | None:
+    metadata = _parse(position)
+    return metadata.run_id if metadata else None
 
 
 def _differ(one: Position, other: Position) -> bool:

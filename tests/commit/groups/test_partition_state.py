@@ -372,6 +372,34 @@ def test_what_a_sink_has_committed_is_renewed_as_it_is() -> None:
     assert state.next_try(REFUSE) is None
 
 
+def test_a_run_without_the_sink_commits_by_itself_again() -> None:
+    """As before a sink had the group: what it confirmed it knows, and a loss of it is reported."""
+    state = fresh(5)
+    assert [*state.compare(by_sink(5), END, REFUSE)] == [Discrepancy.BY_SINK]
+    assert state.offer(by(6, run="r2"), REFUSE, recommit=False) is None
+    assert state.snapshot_due(REFUSE) == 0.0
+    assert [*state.compare(by_sink(5), END, REFUSE)] == []
+    state.snapshot_at = 1.0
+    state.confirm(by(6, run="r2"), 1.0, 60.0)
+    assert state.confirmed == by(6, run="r2")
+    assert state.offer(by(7, run="r2"), REFUSE, recommit=False) is None
+    assert state.snapshot_due(REFUSE) > 1.0
+    state.confirm(by(7, run="r2"), 2.0, 60.0)
+    assert [*state.compare(None, END, REFUSE)] == [Discrepancy.VANISHED]
+
+
+def test_a_sink_of_the_next_run_has_the_group_too() -> None:
+    """The group is asked once more, and shows it."""
+    state = fresh(5)
+    assert [*state.compare(by_sink(5), END, REFUSE)] == [Discrepancy.BY_SINK]
+    for run, offset in (("r2", 6), ("r2", 7), ("r3", 7)):
+        assert state.offer(by(offset, run=run), REFUSE, recommit=False) is None
+        assert state.snapshot_due(REFUSE) == 0.0
+        assert [*state.compare(by_sink(offset, run=run), END, REFUSE)] == [Discrepancy.BY_SINK]
+        assert state.sendable(1.0) is None
+        state.snapshot_at = 1.0
+
+
 def test_a_sink_of_another_query_is_foreign() -> None:
     """One group, two queries: named as ever."""
     state = settled(5)
