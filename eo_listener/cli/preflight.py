@@ -68,6 +68,7 @@ def preflight(
     sink_dead_letters: sink_options.DeadLetters = None,
     sink_group: sink_options.Group = None,
     sink_write_method: sink_options.Method = "driver",
+    sink_transactions: sink_options.Transactions = True,
     sink_transaction_timeout: sink_options.Timeout = TRANSACTION_TIMEOUT,
     stdin: Annotated[bool, typer.Option("--stdin", hidden=True)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -86,6 +87,7 @@ def preflight(
         dead_letters=sink_dead_letters,
         group=sink_group,
         write_method=sink_write_method,
+        transactions=sink_transactions,
         transaction_timeout=sink_transaction_timeout,
     )
     request = _request(servers, groups, topics, mode, recommit_interval, properties, sink)

@@ -46,6 +46,10 @@ Group = Annotated[
     ),
 ]
 Method = Annotated[str, typer.Option("--sink-write-method", help="The sink's write_method=")]
+Transactions = Annotated[
+    bool,
+    typer.Option("--sink-transactions/--no-sink-transactions", help="The sink's transactions=."),
+]
 Timeout = Annotated[
     float,
     typer.Option(
@@ -65,11 +69,12 @@ def sink_plan(
     dead_letters: str | None,
     group: str | None,
     write_method: str,
+    transactions: bool,
     transaction_timeout: float,
 ) -> SinkPlan | None:
     """What was asked for; None where no topic is named. Raises SettingsError."""
     if not topics:
-        if any(one is not None for one in (query, name, dead_letters, group)):
+        if not transactions or any(one is not None for one in (query, name, dead_letters, group)):
             raise SettingsError(
                 "options of a sink were given, and no topic that it writes to",
                 fix="Add --sink-topic TOPIC",
@@ -80,6 +85,8 @@ def sink_plan(
     require_names("topic of dead letters", () if dead_letters is None else [dead_letters])
     require_names("group", () if group is None else [group])
     require_one_of("sink-write-method", write_method, _METHODS)
+    if not transactions:
+        _refuse_with_none(group=group, dead_letters=dead_letters, write_method=write_method)
     return SinkPlan(
         topics=tuple(dict.fromkeys(topics)),
         key=name or sink_key(topics),
@@ -89,5 +96,22 @@ def sink_plan(
         dead_letters=dead_letters,
         group=group,
         write_method=write_method,
+        transactions=transactions,
         transaction_timeout=seconds("sink-transaction-timeout", transaction_timeout, least=1.0),
     )
+
+
+def _refuse_with_none(*, group: str | None, dead_letters: str | None, write_method: str) -> None:
+    """Raise SettingsError for what a sink refuses with transactions=False."""
+    given = {
+        "--sink-group": group is not None,
+        "--sink-dead-letters": dead_letters is not None,
+        "--sink-write-method executors": write_method != "driver",
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise SettingsError(
+                f"{option} is not possible with --no-sink-transactions",
+                cause="the sink refuses it with transactions=False",
+                fix="Leave one of them out",
+            )

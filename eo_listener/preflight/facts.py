@@ -111,6 +111,7 @@ class SinkPlan:
     dead_letters: str | None = None
     group: str | None = None
     write_method: str = "driver"
+    transactions: bool = True
     transaction_timeout: float = TRANSACTION_TIMEOUT
 
 

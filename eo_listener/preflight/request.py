@@ -141,10 +141,12 @@ def _sink_findings(
     sink: SinkPlan, cluster: Cluster, facts: ClusterFacts, plan: CheckPlan
 ) -> Iterator[CheckFinding]:
     targets = (*sink.topics, *(() if sink.dead_letters is None else (sink.dead_letters,)))
-    topics = cluster.topics(frozenset({*targets, sink.ledger_topic, TRANSACTIONS}))
+    asked = {*targets, sink.ledger_topic, *([TRANSACTIONS] if sink.transactions else [])}
+    topics = cluster.topics(frozenset(asked))
     there = (name for name in (*targets, sink.ledger_topic) if topics[name].error is None)
     settings = {name: cluster.settings(name) for name in there}
-    yield from judge_transactions(facts, topics[TRANSACTIONS], sink)
+    if sink.transactions:
+        yield from judge_transactions(facts, topics[TRANSACTIONS], sink)
     for name in targets:
         yield from judge_target(topics[name], settings.get(name), facts.servers, sink, plan)
     ledger = topics[sink.ledger_topic]
@@ -152,6 +154,8 @@ def _sink_findings(
     if sink.create and ledger.error in UNKNOWN:
         creation = cluster.try_creating(ledger.name)
     yield from judge_ledger(ledger, settings.get(ledger.name), creation, facts, sink, plan)
+    if not sink.transactions:
+        return  # neither an id, nor a group
     tried = None
     if sink.query is not None and may_try(facts):
         tried = cluster.try_transactional_id(sink_transactional_id(sink.key, sink.query))

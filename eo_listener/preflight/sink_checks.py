@@ -39,7 +39,7 @@ def judge_target(
 ) -> Iterator[CheckFinding]:
     """Judge a topic that rows, or dead letters, are written to."""
     about = f"topic {topic.name}"
-    needed = ("WRITE",)
+    needed = ("WRITE",) if sink.transactions else ("READ", "WRITE", "DESCRIBE_CONFIGS")
     if topic.error in UNKNOWN:
         yield problem(
             about,
@@ -50,7 +50,8 @@ def judge_target(
     lacking = yield from _described(about, topic, needed, servers, plan)
     if lacking:
         return
-    yield fine(about, f"{len(topic.ends)} partitions; the client may write to it (Write)")
+    may = "write to it (Write)" if sink.transactions else "read and write it (Read, Write)"
+    yield fine(about, f"{len(topic.ends)} partitions; the client may {may}")
     is_letters = topic.name == sink.dead_letters
     if sink.write_method == "executors" and len(topic.ends) == 1 and not is_letters:
         yield note(
@@ -63,6 +64,13 @@ def judge_target(
             about,
             f"its {_POLICY} has compact, and dead letters have no key: brokers refuse them",
             alter_topic(servers, topic.name, f"{_POLICY}=delete"),
+        )
+    elif "compact" in (settings or {}).get(_POLICY, "") and not sink.transactions:
+        yield problem(
+            about,
+            f"its {_POLICY} has compact, which is refused with transactions=False: a row that "
+            "Kafka has deleted for a newer one would be written again after a crash",
+            "use transactions, or " + alter_topic(servers, topic.name, f"{_POLICY}=delete"),
         )
     elif "compact" in (settings or {}).get(_POLICY, ""):
         yield note(about, "it is compacted: brokers refuse a batch that has a row without a key")

@@ -118,6 +118,19 @@ def test_a_machine_without_spark_can_be_all_right(
             ["-b", "127.0.0.1:1", "--sink-topic", "t", "--sink-transaction-timeout", "0"],
             ["--sink-transaction-timeout"],
         ),
+        (["-b", "127.0.0.1:1", "--no-sink-transactions"], ["--sink-topic TOPIC"]),
+        (
+            [
+                "-b",
+                "127.0.0.1:1",
+                "--sink-topic",
+                "t",
+                "--no-sink-transactions",
+                "--sink-group",
+                "g",
+            ],
+            ["--sink-group", "--no-sink-transactions"],
+        ),
         (["--recommit-interval", "inf"], ["--recommit-interval", "at least 1, got inf"]),
     ],
 )

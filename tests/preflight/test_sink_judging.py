@@ -118,6 +118,57 @@ def test_one_partition_is_one_task() -> None:
     well(target(replace(single, name="dead"), {}, by_executors))
 
 
+def test_a_topic_that_is_read_back() -> None:
+    """Without transactions the sink reads its topic, which must keep every row."""
+    unfenced = replace(SINK, transactions=False)
+    well(target(TARGET, {"cleanup.policy": "delete"}, unfenced))
+    one = told(target(TARGET, {"cleanup.policy": "compact"}, unfenced), Level.PROBLEM)
+    assert "transactions=False" in one.what
+    assert "cleanup.policy=delete" in one.advice
+    denied = replace(TARGET, operations=frozenset({"WRITE", "DESCRIBE"}))
+    well(target(denied, {}))
+    one = told(target(denied, {}, unfenced), Level.PROBLEM)
+    assert "--operation Read --operation DescribeConfigs" in one.advice
+
+
+class OfSinks:
+    """A cluster in which all is well; keeps which transactional ids were tried."""
+
+    def __init__(self) -> None:
+        self.tried: list[str] = []
+
+    def cluster(self) -> ClusterFacts:
+        return replace(THREE, settings={"transaction.max.timeout.ms": "900000"})
+
+    def group(self, name: str) -> GroupFacts:
+        return GroupFacts(name=name, state="Empty", operations=frozenset({"READ"}))
+
+    def topics(self, names: frozenset[str]) -> Mapping[str, TopicFacts]:
+        return {name: replace(TARGET, name=name) for name in names}
+
+    def settings(self, topic: str) -> Settings:
+        return {"cleanup.policy": "compact" if topic == "eo-ledger" else "delete"}
+
+    def try_creating(self, topic: str) -> Tried:
+        return Tried()
+
+    def try_transactional_id(self, transactional_id: str) -> Tried:
+        self.tried.append(transactional_id)
+        return Tried()
+
+
+def test_without_transactions_none_is_asked_about() -> None:
+    """Neither their limits, nor the right to an id; the same cluster is asked with them."""
+    asked = {}
+    for transactions in (True, False):
+        sink = replace(SINK, dead_letters=None, transactions=transactions)
+        cluster = OfSinks()
+        request = Request(properties={"bootstrap.servers": SERVERS}, sink=sink)
+        abouts = " ".join(one.about for one in request.findings(cluster))
+        asked[transactions] = (cluster.tried, "transactional id" in abouts)
+    assert asked == {True: (["eo-listener/delays/flights"], True), False: ([], False)}
+
+
 def ledger(
     topic: TopicFacts,
     settings: Settings | None,
@@ -315,5 +366,6 @@ def test_the_group_that_is_moved_with_the_batches() -> None:
 
 def test_a_request_about_a_sink_travels_whole() -> None:
     """To the child that asks Kafka."""
-    request = Request(properties={"bootstrap.servers": SERVERS}, sink=SINK)
-    assert Request.parse(request.text()) == request
+    for sink in (SINK, replace(SINK, transactions=False)):
+        request = Request(properties={"bootstrap.servers": SERVERS}, sink=sink)
+        assert Request.parse(request.text()) == request
