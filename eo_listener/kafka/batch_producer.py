@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
 from itertools import islice
@@ -30,6 +31,8 @@ FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH
 """Kafka's answers when another producer has the transactional id, or the broker has aborted."""
 
 _MARGIN: Final = 1.0  # seconds that a call may take beyond the timeout that it was given
+_ASK: Final = 0.5  # seconds for an answer with metadata
+_PAUSE: Final = 0.01  # between two such questions
 _OFFSETS: Final = 1000  # in one request: more than 4,500 make a record that is too large
 
 
@@ -85,10 +88,24 @@ class BatchProducer(RecordProducer):
         """Whether the broker may have ended the transaction by itself, for its age."""
         return self._age is not None and self._age.outlived
 
-    def take_over(self, timeout: float) -> None:
-        """Fence older producers of the transactional id, and end the transaction they left open."""
+    def take_over(self, timeout: float, *, topic: str | None = None) -> None:
+        """Fence older producers of the transactional id, and end the transaction they left open.
+
+        `topic` is one that exists. librdkafka looks for the coordinator at once, when it has no
+        connection yet, then when metadata come, and every 500 ms (rd_kafka_idemp_pid_fsm); so does
+        it after CONCURRENT_TRANSACTIONS. So metadata are asked for meanwhile.
+        """
         self.stage = Stage.STARTING
-        self._bounded("init_transactions", self._producer.init_transactions, timeout)
+        done = threading.Event()
+
+        def init(left: float) -> None:
+            try:
+                self._producer.init_transactions(left)
+            finally:
+                done.set()
+
+        ask = None if topic is None else partial(self._ask_until, done, topic, timeout)
+        self._bounded("init_transactions", init, timeout, begun=ask)
         self.stage = Stage.READY
 
     def identity(self, timeout: float) -> tuple[int, int]:
@@ -149,6 +166,14 @@ class BatchProducer(RecordProducer):
         # next try has begun would fence that one, so this one is closed now.
         super().leave()
 
+    def _ask_until(self, done: threading.Event, topic: str, timeout: float) -> None:
+        """Ask for metadata again and again, for `timeout` seconds at most."""
+        ends = time.monotonic() + timeout
+        while not done.is_set() and (left := ends - time.monotonic()) > 0:
+            with suppress(KafkaException):
+                self._producer.list_topics(topic, timeout=min(left, _ASK))
+            done.wait(_PAUSE)
+
     def _bounded(
         self,
         what: str,
@@ -167,10 +192,11 @@ class BatchProducer(RecordProducer):
                 raised.append(error)
 
         thread = threading.Thread(target=run, name="eo-listener-transaction", daemon=True)
+        ends = time.monotonic() + timeout + _MARGIN
         thread.start()
         if begun is not None:
             begun()
-        thread.join(timeout + _MARGIN)
+        thread.join(max(0.0, ends - time.monotonic()))
         if thread.is_alive():
             self._stuck = True
             raise self._failure(what, Answer(TIMED_OUT))

@@ -25,6 +25,7 @@ from eo_listener.model.errors import KafkaError
 
 _SETTINGS: Final = {
     "retry.backoff.ms": "10",  # how soon CONCURRENT_TRANSACTIONS is asked about again
+    "reconnect.backoff.ms": "10",  # half of it: how soon a second broker is connected to
     "linger.ms": "5",
     "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default is another
     "queue.buffering.max.messages": "1000000",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
+from confluent_kafka import KafkaError as Answer
+from confluent_kafka import KafkaException
 
-from eo_listener.kafka.batch_producer import BatchProducer
+from eo_listener.kafka.batch_producer import BatchProducer, Stage
 from eo_listener.model.errors import KafkaError, SettingsError
 from eo_listener.preflight.facts import LONGEST_MS
 
@@ -21,6 +24,43 @@ def test_one_that_gave_up_is_closed() -> None:
     producer.leave()
     with pytest.raises(RuntimeError, match="closed"):
         producer._producer.poll(0)
+
+
+class Waiting:
+    """In the place of librdkafka's producer: is ready only when it was asked for metadata."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def init_transactions(self, timeout: float) -> None:
+        assert self.asked.wait(timeout)
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        assert topic == "ledger"
+        self.asked.set()
+        raise KafkaException(Answer(Answer._TRANSPORT))
+
+    def close(self) -> None:
+        pass
+
+
+def test_metadata_are_asked_for_while_an_epoch_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else librdkafka may wait half a second before it looks for the coordinator again."""
+    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
+    waiting = Waiting()
+    monkeypatch.setattr(producer, "_producer", waiting)
+    producer.take_over(5.0, topic="ledger")
+    assert producer.stage is Stage.READY
+
+
+def test_an_epoch_that_is_not_to_be_had_is_given_up_in_time() -> None:
+    """However often metadata are asked for."""
+    producer = BatchProducer(NOWHERE, "tx", transaction_timeout=60)
+    begun = time.monotonic()
+    with pytest.raises(KafkaError, match="init_transactions at"):
+        producer.take_over(0.5, topic="ledger")
+    assert time.monotonic() - begun < 5.0
+    producer.leave()
 
 
 def test_a_call_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:

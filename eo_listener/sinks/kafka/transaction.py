@@ -97,7 +97,7 @@ class BatchTransaction:
         """Fence whoever had the transactional id, and end what it had open."""
         access = self.target.access
         producer = self._producer = self._new_producer(joined=self.writer.joined)
-        producer.take_over(access.timeout)
+        producer.take_over(access.timeout, topic=self.heads.name)
         reached("sink.fenced")
         if not self.writer.joined:
             return _NOT_ASKED
@@ -180,7 +180,7 @@ class BatchTransaction:
     def _end(self) -> None:
         producer = self._new_producer(joined=False)
         try:
-            producer.take_over(_END)
+            producer.take_over(_END, topic=self.heads.name)
         except KafkaError as error:
             logger.warning(
                 "what was sent to %s for batch %d is not aborted yet, so that readers under "
