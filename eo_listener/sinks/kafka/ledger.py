@@ -5,6 +5,8 @@ of 0 to 499, of 500 to 999, and so on. So a new partition moves no head from one
 and the heads of 10,000 partitions are 20 records, each of which fits Kafka's default for the size
 of a message. All records of a sink and query are in one partition of the topic, where their first
 one is: so of other queries' transactions that stay open, most are not in the way.
+
+A record that cannot be read stops the query that it may be of, and no other one.
 """
 
 from __future__ import annotations
@@ -56,10 +58,15 @@ class RecordKey(NamedTuple):
 def decode_key(text: bytes) -> RecordKey | BatchKey:
     """Read the key of any record. Raises FormatError for what no ledger has written."""
     given = _parsed(text)
+    named = all(isinstance(one, str) for name, one in given.items() if name not in ("v", "first"))
     for kind in (RecordKey, BatchKey):
-        if given.keys() == {"v", *kind._fields}:
+        if (
+            given.keys() == {"v", *kind._fields}
+            and named
+            and isinstance(given.get("first", 0), int)
+        ):
             return kind(**{name: given[name] for name in kind._fields})
-    raise _foreign(f"a key has the parts {', '.join(map(str, given))}")
+    raise _foreign(f"a key has the parts {', '.join(given)}")
 
 
 class LedgerRecord(NamedTuple):
@@ -90,14 +97,30 @@ class StoredBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadableRecord:
+    """A record that no ledger of format 1 has written: why it cannot be read, and where it lies."""
+
+    value: bytes
+    partition: int
+    error: FormatError
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerRecords:
     """The newest record of each key in the ledger's topic, at one moment."""
 
     records: Mapping[RecordKey, StoredRecord]
     batches: Mapping[BatchKey, StoredBatch] = field(default_factory=dict)
+    unreadable: Mapping[bytes, UnreadableRecord] = field(default_factory=dict)
 
     def heads(self, sink: str, query: str) -> dict[TopicPartition, Head]:
-        """Return all heads of a sink and query."""
+        """Return all heads of a sink and query.
+
+        Raises FormatError where a record cannot be read that is of these, or may be.
+        """
+        for key, record in self.unreadable.items():
+            if owner(key) == (sink, query) or _may_be_anybodys(key):
+                raise record.error
         batch = self.batch(sink, query)
         return self.written_heads(sink, query) | ({} if batch is None else batch.heads())
 
@@ -118,7 +141,14 @@ class LedgerRecords:
         return [key for key in self.batches if key[:2] == (sink, query)]
 
     def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Return all heads that a query id has moved last, of any sink and query."""
+        """Return all heads that a query id has moved last, of any sink and query.
+
+        Raises FormatError where a record cannot be read that has this id.
+        """
+        names_it = concerns_mover(query_id)
+        for key, record in self.unreadable.items():
+            if names_it(key, record.value):
+                raise record.error
         heads: defaultdict[LedgerKey, dict[TopicPartition, Head]] = defaultdict(dict)
         for key, record in self.records.items():
             heads[LedgerKey(key.sink, key.query)].update(record.heads)
@@ -215,7 +245,7 @@ class Decoder:
         self._known: dict[bytes, tuple[bytes, _Decoded]] = {}
 
     def decode(self, values: Mapping[bytes, tuple[bytes, int]]) -> LedgerRecords:
-        """Decode `values`, by key the value and its partition. Raises FormatError."""
+        """Decode `values`, by key the value and its partition."""
         known, self._known = self._known, {}
         for key, (value, partition) in values.items():
             had = known.get(key)
@@ -224,31 +254,43 @@ class Decoder:
             self._known[key] = had
         heads: dict[RecordKey, StoredRecord] = {}
         batches: dict[BatchKey, StoredBatch] = {}
-        for _, decoded in self._known.values():
-            of, record = decoded
-            if isinstance(of, BatchKey) and isinstance(record, StoredBatch):
+        unreadable: dict[bytes, UnreadableRecord] = {}
+        for key, (_, (of, record)) in self._known.items():
+            if isinstance(record, UnreadableRecord):
+                unreadable[key] = record
+            elif isinstance(of, BatchKey) and isinstance(record, StoredBatch):
                 batches[of] = record
             elif isinstance(of, RecordKey) and isinstance(record, StoredRecord):
                 heads[of] = record
-        return LedgerRecords(heads, batches)
+        return LedgerRecords(heads, batches, unreadable)
 
 
-_Decoded = tuple["RecordKey | BatchKey", "StoredRecord | StoredBatch"]
+_Decoded = tuple["RecordKey | BatchKey | None", "StoredRecord | StoredBatch | UnreadableRecord"]
 
 
 def _decoded(key: bytes, value: bytes, partition: int) -> _Decoded:
-    of = decode_key(key)
-    if isinstance(of, BatchKey):
-        return of, StoredBatch(BatchRecord.decode(_parsed(value)), partition)
-    return of, StoredRecord(decode_heads(of.topic, value), partition, decode_targets(value))
+    try:
+        of = decode_key(key)
+        if isinstance(of, BatchKey):
+            return of, StoredBatch(BatchRecord.decode(_parsed(value)), partition)
+        return of, StoredRecord(decode_heads(of.topic, value), partition, decode_targets(value))
+    except FormatError as error:
+        return None, UnreadableRecord(value, partition, error)
 
 
 def owner(text: bytes) -> LedgerKey | None:
-    """Return the sink and query of a record's key; None for what is no key of this format."""
-    try:
-        return LedgerKey(*decode_key(text)[:2])
-    except FormatError:
+    """Return the sink and query that a record's key names, of any format; None if it names none."""
+    given = _json(text)
+    if not isinstance(given, dict):
         return None
+    sink, query = given.get("sink"), given.get("query")
+    return LedgerKey(sink, query) if isinstance(sink, str) and isinstance(query, str) else None
+
+
+def _may_be_anybodys(key: bytes) -> bool:
+    """Whether it is of another format, which may name sink and query in a way of its own."""
+    given = _json(key)
+    return isinstance(given, dict) and given.get("v", FORMAT) != FORMAT and owner(key) is None
 
 
 def concerns(sink: str, query: str) -> Callable[[bytes, bytes | None], bool]:
@@ -278,11 +320,18 @@ def _key(sink: str, query: str, tp: TopicPartition) -> RecordKey:
     return RecordKey(sink, query, tp.topic, tp.partition - tp.partition % PER_RECORD)
 
 
-def _parsed(text: bytes) -> dict[str, Any]:
+def _json(text: bytes) -> Any:
+    """Parse it; None for what is not JSON."""
     try:
-        given = json.loads(text)
-    except ValueError:
-        raise _foreign("a record is not JSON") from None
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    given = _json(text)
+    if given is None:
+        raise _foreign("a record is not JSON")
     if not isinstance(given, dict) or given.get("v") != FORMAT:
         raise _foreign(f"a record is not of format {FORMAT}")
     return given

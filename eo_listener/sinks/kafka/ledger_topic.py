@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.client_config.topic_commands import LEDGER_PARTITIONS, create_ledger
@@ -24,6 +25,9 @@ from eo_listener.sinks.kafka.errors import Explanation
 _GRACE: Final = 1.0
 """Seconds to wait for an open transaction of the same sink and query: after its commit was answered
 it stays open for some milliseconds, until its markers are written."""
+_Found = TypeVar("_Found")
+
+logger = logging.getLogger("eo_listener")
 
 
 class LedgerTopic:
@@ -35,6 +39,7 @@ class LedgerTopic:
         self._create = create
         self._decoder = ledger.Decoder()
         self._topic = CompactedTopic(access.properties(), topic, timeout=access.timeout)
+        self._told = False  # of records that cannot be read
         self.records = ledger.LedgerRecords({})
         self.partitions = 0
 
@@ -54,15 +59,16 @@ class LedgerTopic:
         another query's transaction stays open.
         """
         concerns = ledger.concerns(self._sink, query)
-        self.records = self._read(concerns, explain, ours=not fenced)
-        return self.records.heads(self._sink, query)
+        records = self.records = self._read(concerns, explain, ours=not fenced)
+        return _readable(lambda: records.heads(self._sink, query))
 
     def moved_by(
         self, query_id: str, explain: Explanation
     ) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read all heads that a query id has moved; not those of transactions that stay open."""
         concerns = ledger.concerns_mover(query_id)
-        return self._read(concerns, explain, ours=True).moved_by(query_id)
+        records = self._read(concerns, explain, ours=True)
+        return _readable(lambda: records.moved_by(query_id))
 
     def check_written(self, query: str, partition: int, count: int) -> None:
         """Raise RetriableSinkError unless the `count` records are all that `query` has had since.
@@ -118,10 +124,32 @@ class LedgerTopic:
             named = None if owner is None else sink_transactional_id(*owner)
             raise explain.locked(first.partition, first.offset, named, self._access.timeout)
         self.partitions = reading.partitions
-        try:
-            return self._decoder.decode(reading.values)
-        except FormatError as error:
-            raise SinkError(error.problem, cause=error.cause, fix=error.fix) from error
+        records = self._decoder.decode(reading.values)
+        self._tell(records)
+        return records
+
+    def _tell(self, records: ledger.LedgerRecords) -> None:
+        """Say once that there are records which cannot be read, whosever they are."""
+        if self._told or not records.unreadable:
+            return
+        self._told = True
+        first = next(iter(records.unreadable.values()))
+        logger.warning(
+            "the ledger's topic %s has %d records that cannot be read, the first of them in "
+            "partition %d. They stop only the sink and query whose they are: %s",
+            self.name,
+            len(records.unreadable),
+            first.partition,
+            first.error,
+        )
+
+
+def _readable(ask: Callable[[], _Found]) -> _Found:
+    """What it returns. Raises SinkError for a record that cannot be read."""
+    try:
+        return ask()
+    except FormatError as error:
+        raise SinkError(error.problem, cause=error.cause, fix=error.fix) from error
 
 
 def _is_of_one(pending: PendingRecord) -> bool:

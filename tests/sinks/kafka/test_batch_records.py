@@ -119,7 +119,7 @@ def test_what_no_ledger_has_written(value: bytes) -> None:
     """Is an error, and never the absence of a batch."""
     key = BatchKey("s", "q", "r").encode()
     with pytest.raises(FormatError):
-        Decoder().decode({key: (value, 0)})
+        Decoder().decode({key: (value, 0)}).heads("s", "q")
 
 
 def test_a_record_is_plain_json() -> None:

@@ -186,16 +186,55 @@ def test_only_what_is_new_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_no_ledger_has_written(value: bytes) -> None:
     """A record of another program raises FormatError, and does not count as no heads."""
+    found = Decoder().decode({RecordKey("s", "q", "t", 0).encode(): (value, 0)})
     with pytest.raises(FormatError, match="format 1"):
-        Decoder().decode({RecordKey("s", "q", "t", 0).encode(): (value, 0)})
+        found.heads("s", "q")
+    assert found.heads("s", "another") == found.heads("another", "q") == {}
 
 
-@pytest.mark.parametrize("key", [b"", b"1", b'{"v":1,"sink":"s"}', b'{"v":9}'])
+@pytest.mark.parametrize(
+    "key", [b"", b"1", b"\xff", b"[" * 9000, b'{"v":1,"sink":"s"}', b'{"sink":{},"query":[]}']
+)
 def test_a_key_that_no_ledger_has_written(key: bytes) -> None:
-    """A foreign key raises FormatError when it is decoded, and belongs to no sink and query."""
-    with pytest.raises(FormatError, match="format 1"):
-        Decoder().decode({key: (b"{}", 0)})
+    """Is of another program: it belongs to no sink and query, and stops none of them."""
+    entry = entry_of({}, {TopicPartition("t", 0): OffsetRange(0, 1)})
+    mine = stored(*records_of("s", entry, {}, {}))
+    found = Decoder().decode({key: (b"{}", 2)} | mine)
     assert owner(key) is None
+    assert found.heads("s", QUERY) == heads_of(entry)
+    assert found.moved_by("query-1").keys() == {("s", QUERY)}
+    assert found.unreadable[key].partition == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "stops"),
+    [
+        (b'{"v":2,"sink":"s","query":"q","part":7}', {("s", "q")}),
+        (b'{"v":1,"sink":"s","query":"q"}', {("s", "q")}),
+        (b'{"v":1,"sink":"s","query":"q","topic":"t","first":"0"}', {("s", "q")}),
+        (b'{"v":2,"of":["s","q"]}', {("s", "q"), ("s", "another")}),
+        (b'{"v":2,"sink":"other","query":"q"}', set()),
+    ],
+)
+def test_a_key_of_another_format(key: bytes, stops: set[tuple[str, str]]) -> None:
+    """Stops those whose it may be: a newer release may have moved their heads."""
+    found = Decoder().decode({key: (b"{}", 0)})
+    stopped = set()
+    for one in (("s", "q"), ("s", "another")):
+        try:
+            assert found.heads(*one) == {}
+        except FormatError:
+            stopped.add(one)
+    assert stopped == stops
+
+
+def test_an_unreadable_record_of_a_query_id() -> None:
+    """Stops the question what this id has moved, and none about another."""
+    key = RecordKey("s", "q", "t", 0).encode()
+    found = Decoder().decode({key: (b'{"v":2,"moved":[["query-1"]]}', 0)})
+    assert found.moved_by("query-2") == {}
+    with pytest.raises(FormatError, match="not of format 1"):
+        found.moved_by("query-1")
 
 
 def test_a_policy_that_would_lose_heads_is_refused() -> None:
