@@ -45,7 +45,8 @@ class RangeReader:
     ) -> Iterator[Any]:
         """The records in these ranges. Raises KafkaError, also where the deadline has passed.
 
-        With `silence`, each message puts the deadline off until so many seconds after it.
+        With `silence`, each message of a partition that is not read to its end yet puts the
+        deadline off until so many seconds after it.
         """
         left = {tp: one.until for tp, one in ranges.items() if one.start < one.until}
         if not left:
@@ -57,8 +58,9 @@ class RangeReader:
                 if time.monotonic() >= deadline:
                     raise self._errors.failure(f"reading {min(left)}", Answer(TIMED_OUT))
                 for message in self._polled():
+                    is_progress = _place(message) in left
                     yield from self._taken(message, left)
-                    if silence is not None:
+                    if silence is not None and is_progress:
                         deadline = time.monotonic() + silence
         finally:
             self.consumer.unassign()
@@ -76,7 +78,7 @@ class RangeReader:
 
     def _taken(self, message: Any, left: dict[TopicPartition, int]) -> Iterator[Any]:
         """The message, if it is a record in what is `left`; a partition at its end leaves it."""
-        tp = TopicPartition(message.topic() or "", message.partition() or 0)
+        tp = _place(message)
         error, offset = message.error(), message.offset()
         if error is not None and error.name() != _END:
             if tp in left and error.name() not in _OF_GROUPS:
@@ -94,3 +96,7 @@ class RangeReader:
         """Remember an error of a connection; not of a group, of which nothing is asked."""
         if error.name() not in _OF_GROUPS:
             self._errors.record(error)
+
+
+def _place(message: Any) -> TopicPartition:
+    return TopicPartition(message.topic() or "", message.partition() or 0)

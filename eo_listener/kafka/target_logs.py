@@ -52,8 +52,8 @@ class StoredRecord(NamedTuple):
 class TargetLogs:
     """Reads them, by a consumer that joins no group. For one thread.
 
-    `timeout` bounds each question, and each silence while records are read, in seconds. All
-    questions raise KafkaError.
+    `timeout` bounds each question, in seconds, and while records are read each silence of what is
+    still to be read. All questions raise KafkaError.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float) -> None:

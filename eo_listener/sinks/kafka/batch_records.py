@@ -52,7 +52,8 @@ class BatchRecord:
     under this number and is not applied: more than the moves where a batch of another checkpoint
     was shorter than the one before it. `since` has
     the ends of the targets before the first row of this number, and `size` is how many offsets were
-    behind them after the last. `identity` names the columns by which rows are known.
+    behind them after the last. `rows` is how many of these are rows of this number; None where the
+    record does not say. `identity` names the columns by which rows are known.
     """
 
     number: int
@@ -65,6 +66,7 @@ class BatchRecord:
     left: Ranges
     since: Mapping[str, TargetEnds]
     size: int | None = None
+    rows: int | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -100,6 +102,7 @@ class BatchRecord:
                     [name, one.id, sorted(one.ends.items())] for name, one in self.since.items()
                 ],
                 "size": self.size,
+                "rows": self.rows,
             }
         )
 
@@ -127,6 +130,7 @@ class BatchRecord:
                     for name, topic_id, ends in given["since"]
                 },
                 size=given["size"],
+                rows=given.get("rows"),
             )
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import chain
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -58,6 +59,7 @@ class OrderedRows:
             self._without_origin(schema, one_topic=one_topic), one_topic=one_topic
         )
         self._filter = RowFilter(columns=tuple(schema.names), marked=REASON in schema.names)
+        self._frame, self._plan = frame, plan
         ordered = in_order(frame, self._identity.names)
         self._batches = explained(stream(ordered, plan, task_rows=sys.maxsize))
         self._rows: Iterator[pa.RecordBatch] = self._batches
@@ -72,6 +74,18 @@ class OrderedRows:
         """Have Spark compute the first rows, which may be all of the work."""
         first = next(self._batches, None)
         self._rows = chain(() if first is None else (first,), self._batches)
+
+    def absent(self, there: Places) -> Places:
+        """Those of them that no row has. Spark computes the rows once more for it."""
+        left = dict(there)
+        only = identities(self._frame, self._identity.names)
+        with closing(explained(stream(only, self._plan, task_rows=sys.maxsize))) as batches:
+            for batch in batches:
+                for values in self._identity.values(batch):
+                    left.pop(values, None)
+                if not left:
+                    break
+        return left
 
     def write(self, target: RowsTarget, there: Places) -> int:
         """Send each row that is not `there`; returns how many. What it meets is taken out of it.
@@ -115,10 +129,10 @@ class OrderedRows:
         return PoisonRowError(
             f"{self._label}: the batch has two rows of one identity{shown}",
             cause=f"the columns {', '.join(self._identity.names)} are equal in both; after a crash "
-            "it could not be said which of them is there. Rows before it were written already, and "
-            "are not written again",
-            fix="Drop one of them in the transform; for a next start with other columns, that no "
-            'two rows share: id=("column", ...)',
+            "it could not be said which of them is there. Rows before it were written already",
+            fix="Drop one of them in the transform: what is there is then not written again. Or "
+            'name other columns, that no two rows share, id=("column", ...), and start with '
+            'on_repeated="accept", once: the batch is then written whole, behind what is there',
         )
 
     def _without_origin(self, schema: pa.Schema, *, one_topic: bool) -> pa.Schema:
@@ -134,9 +148,18 @@ class OrderedRows:
         return pa.schema([field for field in schema if field.name not in taken])
 
 
+def identities(frame: Any, names: Sequence[str]) -> Any:
+    """The rows of a DataFrame, of these columns alone."""
+    return frame.select(*map(_quoted, names))
+
+
 def in_order(frame: Any, names: Sequence[str]) -> Any:
     """The rows of a DataFrame in the order of these columns."""
-    return frame.sort(*("`" + name.replace("`", "``") + "`" for name in names))
+    return frame.sort(*map(_quoted, names))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def place_of(values: str, partitions: int) -> int:

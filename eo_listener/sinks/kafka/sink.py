@@ -29,7 +29,7 @@ from eo_listener.sinks.kafka.method_choice import MethodChoice, WriteMethod
 from eo_listener.sinks.kafka.ordered_rows import OrderedRows
 from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction
 from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
-from eo_listener.sinks.kafka.unfenced_settings import OnRepeated, UnfencedSettings
+from eo_listener.sinks.kafka.unfenced_settings import MAX_TAIL, OnRepeated, UnfencedSettings
 from eo_listener.sinks.kafka.write_methods import BatchTry
 
 
@@ -66,6 +66,7 @@ class KafkaSink:
     partition and offset. No two rows of a batch may share them; each record carries them in the
     header `eo-identity`, and rows are written in their order. Named so, the columns topic and
     partition do not say where a row goes. A row without a key goes to a partition by its identity.
+    While the target is read back the driver keeps the identities of `max_tail` rows at most.
 
     Its limit: Kafka keeps nobody out. Readers see rows before the batch is whole. Where a second
     driver of the query runs, a suspended one goes on, or what was sent arrives after it was given
@@ -92,6 +93,7 @@ class KafkaSink:
         transactions: bool = True,
         id: str | Sequence[str] | None = None,  # noqa: A002  # what identifies a row
         on_repeated: OnRepeated = "fail",
+        max_tail: int = MAX_TAIL,
         timeout: float = 30.0,
         transaction_timeout: float = TRANSACTION_TIMEOUT,
     ) -> None:
@@ -99,16 +101,18 @@ class KafkaSink:
         require_options(options, self._topics)
         require_method(write_method, dead_letters)
         require_names(name=name, group=group)
+        self._access = ConnectionSettings.of(
+            options, timeout=timeout, transaction_timeout=transaction_timeout
+        )
         self._unfenced = UnfencedSettings.of(
             transactions=transactions,
             identity=id,
             on_repeated=on_repeated,
+            max_tail=max_tail,
+            tuning=self._access.tuning,
             group=group,
             dead_letters=dead_letters,
             write_method=write_method,
-        )
-        self._access = ConnectionSettings.of(
-            options, timeout=timeout, transaction_timeout=transaction_timeout
         )
         self._name = name or sink_key(self._topics)
         self._group = group
@@ -228,6 +232,7 @@ class KafkaSink:
                 access=self._access,
                 explain=explain,
                 accept=settings.accept,
+                max_tail=settings.max_tail,
             ),
             heads=opened.heads,
             logs=opened.targets,

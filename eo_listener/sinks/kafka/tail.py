@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from eo_listener.model.errors import SettingsError
 from eo_listener.model.ledger import Unexpected, UnexpectedRecords
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.row_identity import RowIdentity
@@ -58,8 +59,11 @@ class Tail:
     findings: Findings
 
 
-def judge_tail(records: Iterable[TailRecord], *, writer: str, batch: int) -> Tail:
-    """Judge the records behind the ends that `writer` has stored for its batch of that number."""
+def judge_tail(records: Iterable[TailRecord], *, writer: str, batch: int, max_tail: int) -> Tail:
+    """Judge the records behind the ends that `writer` has stored for its batch of that number.
+
+    Raises SettingsError where these are more than `max_tail` rows of the batch.
+    """
     rows: dict[str, tuple[TopicPartition, int]] = {}
     findings = Findings()
     for tp, offset, identity in records:
@@ -70,9 +74,22 @@ def judge_tail(records: Iterable[TailRecord], *, writer: str, batch: int) -> Tai
             findings.add(Unexpected.LATE, tp, here)
         elif identity.values in rows:
             findings.add(Unexpected.REPEATED, tp, here)
+        elif len(rows) == max_tail:
+            raise _too_many(max_tail)
         else:
             rows[identity.values] = tp, offset
     return Tail(rows=rows, findings=findings)
+
+
+def _too_many(max_tail: int) -> SettingsError:
+    return SettingsError(
+        f"the target holds more than max_tail={max_tail:,} rows of one batch, which have to be "
+        "read back",
+        cause="the batch was broken off, or others have written beside it; the driver keeps the "
+        "identity of each of its rows meanwhile, some 320 bytes",
+        fix=f"Give the driver's Python more memory, and KafkaSink(..., max_tail={2 * max_tail}); "
+        "smaller batches from the next one on: maxOffsetsPerTrigger at the reader",
+    )
 
 
 def size_of(ranges: Mapping[TopicPartition, OffsetRange]) -> int:

@@ -34,17 +34,19 @@ from eo_listener.sinks.kafka.unfenced_batch import (
     UnfencedHow,
     write_unfenced,
 )
+from eo_listener.sinks.kafka.unfenced_settings import MAX_TAIL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfencedTarget:
-    """Where a batch goes; `accept` as in `UnfencedHow`."""
+    """Where a batch goes; `accept` and `max_tail` as in `UnfencedHow`."""
 
     sink: str
     topics: tuple[str, ...]
     access: ConnectionSettings
     explain: Explanation
     accept: bool
+    max_tail: int = MAX_TAIL
 
 
 @dataclass(kw_only=True)
@@ -71,6 +73,7 @@ class UnfencedBatch:
             identity=self.rows.identity,
             reads=self.reads,
             accept=self.target.accept,
+            max_tail=self.target.max_tail,
         )
         try:
             self.rows.prepare()
@@ -134,6 +137,10 @@ class UnfencedBatch:
         except FormatError as error:
             raise SinkError(error.problem, cause=error.cause, fix=error.fix) from error
         reached("sink.tail-read")
+
+    def absent(self, there: Places) -> Places:
+        """Have Spark compute the identities of the batch, and nothing else."""
+        return self.rows.absent(there)
 
     def write_rows(self, batch: int, there: Places) -> int:
         """Send the rows that are not there."""

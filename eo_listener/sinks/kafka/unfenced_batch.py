@@ -6,7 +6,8 @@
 3. The targets' ends are made durable in the ledger: the batch is begun. Where one was begun and is
    not finished, its ends stay, for all rows that are there lie behind them.
 4. A batch that had begun reads its targets from those ends on, and leaves out each row that is
-   there, by its identity.
+   there, by its identity. What is there and is no row of the batch stops it before anything is
+   sent: where identities change, each try would write all rows once more.
 5. The rows are written, always in the same order, so that what an earlier try has written is the
    beginning of each partition's rows.
 6. The batch is marked as applied, by a single record, which moves its heads.
@@ -25,16 +26,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from eo_listener.model.errors import (
     RetriableSinkError,
-    TargetRecordsError,
     UnfinishedBatchError,
     few,
 )
-from eo_listener.model.ledger import Applied, Entry, Head, Unexpected, UnexpectedRecords
+from eo_listener.model.ledger import Applied, Entry, Head, Unexpected
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.batch_records import BatchRecord, Ranges, TargetEnds
 from eo_listener.sinks.kafka.batch_transaction import refuse_moved
 from eo_listener.sinks.kafka.catalog import topic_recreated
 from eo_listener.sinks.kafka.tail import Findings, Tail, TailRecord, judge_tail, size_of
+from eo_listener.sinks.kafka.unexpected import ACCEPT, around, describe, records_error
+from eo_listener.sinks.kafka.unfenced_settings import MAX_TAIL
 from eo_listener.sinks.newest_row import ORIGIN
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ Logs = Mapping[str, "TargetLog"]
 Places = dict[str, tuple[TopicPartition, int]]
 """Where rows lie, by their identity."""
 
-_ACCEPT = 'on_repeated="accept"'
+_EARLIER = "by an earlier try of this batch"
 
 logger = logging.getLogger("eo_listener")
 
@@ -78,6 +80,10 @@ class UnfencedClient(Protocol):
         """The records between these offsets, of no transaction or of any."""
         ...
 
+    def absent(self, there: Places) -> Places:
+        """Those of them that no row of the batch has; writes nothing."""
+        ...
+
     def write_rows(self, batch: int, there: Places) -> int:
         """Write the rows that are not `there`, acknowledged; returns how many.
 
@@ -100,7 +106,7 @@ class UnfencedHow:
 
     `writer` is what stands for both in records, `identity` the columns of a row's, `reads` all
     partitions that the query reads. `accept`: what is there twice, or is lost, is named and no
-    error.
+    error. `max_tail` is of how many rows the identities may be kept.
     """
 
     label: str
@@ -108,13 +114,14 @@ class UnfencedHow:
     identity: tuple[str, ...]
     reads: frozenset[TopicPartition]
     accept: bool
+    max_tail: int = MAX_TAIL
 
 
 def write_unfenced(client: UnfencedClient, entry: Entry, how: UnfencedHow) -> Applied:
     """Write the batch of `entry`, or what is missing of it.
 
-    Raises what `client` raises, ForeignWriterError, TopicRecreatedError, TargetRecordsError and
-    UnfinishedBatchError.
+    Raises what `client` raises, ForeignWriterError, TopicRecreatedError, TargetRecordsError,
+    UnfinishedBatchError, and SettingsError for too long a tail.
     """
     state = client.read_ledger(entry.query)
     refuse_moved(entry, state.heads, label=how.label)
@@ -133,14 +140,17 @@ def write_unfenced(client: UnfencedClient, entry: Entry, how: UnfencedHow) -> Ap
     if before is not None and before.number == record.number:
         logs = client.read_targets()
         tail, size = read_tail(client, record, logs, how)
-        refuse_found(tail.findings, entry, how, "by an earlier try of this batch")
+        refuse_found(tail.findings, entry, how, _EARLIER)
+        if tail.rows and not how.accept and not finish(record, 0, 0).left:
+            absent = client.absent(dict(tail.rows))
+            refuse_found(not_of_batch(absent, state.heads, how), entry, how, _EARLIER)
     there = dict(tail.rows)
     written = client.write_rows(record.number, there)
     refuse_changed(logs, client.read_targets(), how)
-    applied = finish(record, size + written)
+    applied = finish(record, size + written, len(tail.rows) + written)
     if not applied.left:  # else they may be of the rest, which the next batch has
         unknown = not_of_batch(there, state.heads, how)
-        refuse_found(unknown, entry, how, "by an earlier try of this batch")
+        refuse_found(unknown, entry, how, _EARLIER)
         tail = replace(tail, findings=tail.findings.with_those_of(unknown))
     client.write_applied(applied)
     return Applied(
@@ -182,7 +192,7 @@ def begin(
         name: ends if _is_same(ends, logs[name]) else TargetEnds(logs[name].id, {})
         for name, ends in since.items()
     }
-    left = _around((before.left, moves))
+    left = around((before.left, moves))
     ids = {**before.topic_ids, **record.topic_ids}
     return replace(
         record,
@@ -193,12 +203,14 @@ def begin(
     )
 
 
-def finish(record: BatchRecord, size: int) -> BatchRecord:
-    """The record of a batch whose rows are all there; `size` offsets are behind its ends."""
+def finish(record: BatchRecord, size: int, rows: int | None = None) -> BatchRecord:
+    """The record of a batch whose rows are all there: `rows` of the `size` offsets behind its ends.
+
+    Without `rows` it does not say how many they are.
+    """
     left = {tp: _rest(one, record.moves.get(tp)) for tp, one in record.left.items()}
-    return replace(
-        record, size=size, left={tp: one for tp, one in left.items() if one.start < one.until}
-    )
+    left = {tp: one for tp, one in left.items() if one.start < one.until}
+    return replace(record, size=size, rows=rows, left=left)
 
 
 def check_finished(
@@ -207,7 +219,7 @@ def check_finished(
     """What is behind the ends that a finished batch has stored, and is not its rows.
 
     Every row was acknowledged, so each has an offset there. If there are no more offsets than that,
-    nobody else has written. A topic that was made again since is another.
+    nobody else has written, unless as many were lost. A topic that was made again since is another.
     """
     since = {name: one for name, one in before.since.items() if _is_same(one, logs.get(name))}
     ranges, gone = tail_ranges(since, logs)
@@ -215,8 +227,11 @@ def check_finished(
     if size == before.size and is_whole and not gone:
         return Findings()
     kept = {tp: _still_there(one, tp, logs) for tp, one in ranges.items()}
-    found = judge(client, kept, how, before.number).findings
+    tail = judge(client, kept, how, before.number)
+    found = tail.findings
     lost = (before.size or 0) - size if is_whole else 0
+    if before.rows is not None and is_whole and kept == ranges:  # none of them has aged
+        lost = max(lost, before.rows - len(tail.rows))
     if lost > 0 or gone:
         places = gone or ranges or {tp: OffsetRange(end, end) for tp, end in _places(since)}
         for number, (tp, one) in enumerate(places.items()):  # of each partition nobody knows
@@ -259,7 +274,7 @@ def judge(client: UnfencedClient, ranges: Ranges, how: UnfencedHow, batch: int) 
     """Read these ranges, as far as there is anything in them."""
     wanted = {tp: one for tp, one in ranges.items() if one.start < one.until}
     records = client.read_records(wanted) if wanted else ()
-    return judge_tail(records, writer=how.writer, batch=batch)
+    return judge_tail(records, writer=how.writer, batch=batch, max_tail=how.max_tail)
 
 
 def refuse_found(found: Findings, entry: Entry, how: UnfencedHow, where: str) -> None:
@@ -273,25 +288,7 @@ def refuse_found(found: Findings, entry: Entry, how: UnfencedHow, where: str) ->
             logger.warning("%s: %s there are %s", how.label, where, describe(one))
     if not wrong or how.accept:
         return
-    lost = any(one.kind is Unexpected.LOST for one in wrong)
-    raise TargetRecordsError(
-        f"{how.label}: batch {entry.batch_id} is not written, since {where} there are "
-        + "; ".join(describe(one) for one in wrong),
-        ranges=_around(one.ranges for one in wrong),
-        cause="a broker lost what it had acknowledged, Kafka deleted records before they were read "
-        "back, or somebody truncated the log"
-        if lost
-        else "another driver of this query wrote at the same time, or what a driver or a task sent "
-        "came after it was given up. Without transactions nobody can be fenced",
-        fix="See to it that a single driver runs, and make the target right, by the header "
-        f"eo-identity; then start with {_ACCEPT}, once",
-    )
-
-
-def describe(found: UnexpectedRecords) -> str:
-    """Say what it is, and where."""
-    where = few(f"{tp} {one}" for tp, one in sorted(found.ranges.items()))
-    return f"{found.count} {found.kind.value} (within {where})"
+    raise records_error(wrong, entry, label=how.label, where=where)
 
 
 def refuse_recreated(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedHow) -> None:
@@ -338,7 +335,7 @@ def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, how: UnfencedH
         ranges=before.left,
         cause="the query was started with another checkpoint, or the sink with other arguments",
         fix="Start it as it was started before, until that batch is applied; or accept that the "
-        f"rows which are there of it are written again, behind them: {_ACCEPT}, once",
+        f"rows which are there of it are written again, behind them: {ACCEPT}, once",
     )
 
 
@@ -383,16 +380,6 @@ def _alike(known: str | None, now: str | None) -> bool:
 def _still_there(one: OffsetRange, tp: TopicPartition, logs: Logs) -> OffsetRange:
     first = logs[tp.topic].ranges[tp.partition].start
     return OffsetRange(min(max(one.start, first), one.until), one.until)
-
-
-def _around(many: Iterable[Ranges]) -> dict[TopicPartition, OffsetRange]:
-    """One range for each partition, around all of its ranges."""
-    found: dict[TopicPartition, OffsetRange] = {}
-    for ranges in many:
-        for tp, one in ranges.items():
-            before = found.get(tp, one)
-            found[tp] = OffsetRange(min(before.start, one.start), max(before.until, one.until))
-    return found
 
 
 def _rest(left: OffsetRange, moved: OffsetRange | None) -> OffsetRange:

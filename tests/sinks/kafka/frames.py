@@ -24,7 +24,11 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def in_order(frame: pa.Table, names: Sequence[str]) -> pa.Table:
         return frame.sort_by([(name, "ascending") for name in names])
 
+    def identities(frame: pa.Table, names: Sequence[str]) -> pa.Table:
+        return frame.select(list(names))
+
     for module in (driver_writer, ordered_rows):
         monkeypatch.setattr(module, "schema_of", lambda frame: frame.schema)
         monkeypatch.setattr(module, "stream", stream)
     monkeypatch.setattr(ordered_rows, "in_order", in_order)
+    monkeypatch.setattr(ordered_rows, "identities", identities)

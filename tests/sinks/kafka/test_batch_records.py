@@ -135,4 +135,5 @@ def test_a_record_is_plain_json() -> None:
         "left": [],
         "since": [["delays", "other", [[0, 7]]]],
         "size": 4,
+        "rows": None,
     }

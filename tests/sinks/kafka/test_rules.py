@@ -79,6 +79,13 @@ def test_a_sink_has_a_key_and_a_label() -> None:
         (SERVERS, "t", {"id": "a"}, "id= has no meaning with transactions"),
         (SERVERS, "t", {"on_repeated": "accept"}, "no meaning with transactions"),
         (SERVERS, "t", {**PLAIN, "on_repeated": "warn"}, "on_repeated must be"),
+        (SERVERS, "t", {"max_tail": 7}, "no meaning with transactions"),
+        (SERVERS, "t", {**PLAIN, "max_tail": 0}, "max_tail must be"),
+        (SERVERS, "t", {**PLAIN, "max_tail": True}, "max_tail must be"),
+        *(
+            ({**SERVERS, "kafka.delivery.timeout.ms": ms}, "t", PLAIN, "must be from 1 to 900,000")
+            for ms in ("0", "900001", "2147483647", "-1", "long")
+        ),
         (SERVERS, "t", {**PLAIN, "group": "g"}, r"group=.*eo\.commit\.group=g"),
         (SERVERS, "t", {**PLAIN, "dead_letters": "d"}, "dead_letters= is not possible"),
         (SERVERS, "t", {**PLAIN, "write_method": "executors"}, "write_method='executors'"),

@@ -18,6 +18,7 @@ from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.ordered_rows import place_of
 from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, RowIdentity, writer_of
 from eo_listener.sinks.kafka.tail import TailRecord, judge_tail
+from eo_listener.sinks.kafka.unfenced_settings import MAX_TAIL
 from eo_listener.testing.made_up_entries import HOSTILE
 
 OURS = writer_of("sink", "query")
@@ -48,7 +49,7 @@ def tails(draw: st.DrawFn) -> list[TailRecord]:
 @given(tails())
 def test_each_record_is_of_one_kind(records: list[TailRecord]) -> None:
     """A row of the batch at its first place, or something unexpected, whose place is named."""
-    tail = judge_tail(records, writer=OURS, batch=BATCH)
+    tail = judge_tail(records, writer=OURS, batch=BATCH, max_tail=MAX_TAIL)
     found = {one.kind: one for one in tail.findings.records()}
     assert len(tail.rows) + sum(one.count for one in found.values()) == len(records)
     met: set[str] = set()
@@ -75,7 +76,7 @@ def test_what_is_missing_is_known_by_identity(rows: int, first: int, others: int
         TailRecord(TopicPartition("out", 0), others + at, RowIdentity(OURS, BATCH, f"[{at}]"))
         for at in range(min(first, rows))
     ]
-    tail = judge_tail(there, writer=OURS, batch=BATCH)
+    tail = judge_tail(there, writer=OURS, batch=BATCH, max_tail=MAX_TAIL)
     missing = [at for at in range(rows) if f"[{at}]" not in tail.rows]
     assert missing == list(range(min(first, rows), rows))
 
@@ -155,5 +156,20 @@ def test_a_range_covers_what_it_names() -> None:
     """The first and the last of a kind; others may lie between."""
     tp = TopicPartition("out", 0)
     records = [TailRecord(tp, 3, None), TailRecord(tp, 9, None)]
-    (found,) = judge_tail(records, writer=OURS, batch=BATCH).findings.records()
+    tail = judge_tail(records, writer=OURS, batch=BATCH, max_tail=MAX_TAIL)
+    (found,) = tail.findings.records()
     assert (found.count, found.ranges) == (2, {tp: OffsetRange(3, 10)})
+
+
+@pytest.mark.parametrize("max_tail", [1, 3])
+def test_a_tail_that_does_not_fit(max_tail: int) -> None:
+    """Is refused, with the setting to change; records of others and repeated ones take no room."""
+    tp = TopicPartition("out", 0)
+    made = [TailRecord(tp, at, RowIdentity(OURS, BATCH, f"[{at}]")) for at in range(max_tail)]
+    more = [TailRecord(tp, 10 + at, None) for at in range(9)] + made
+    tail = judge_tail([*made, *more], writer=OURS, batch=BATCH, max_tail=max_tail)
+    assert len(tail.rows) == max_tail
+    one_more = TailRecord(tp, 99, RowIdentity(OURS, BATCH, "[99]"))
+    with pytest.raises(SettingsError, match=f"more than max_tail={max_tail} rows") as caught:
+        judge_tail([*made, one_more], writer=OURS, batch=BATCH, max_tail=max_tail)
+    assert f"max_tail={2 * max_tail})" in str(caught.value)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -69,6 +70,8 @@ class Steps(Client):
         self.batch = batch
         self.begun: list[BatchRecord] = []
         self.there: Mapping[str, Any] = {}
+        self.rows: frozenset[str] = frozenset()  # identities of the batch
+        self.writes = 0
         end = max([10, *(one.offset + 1 for one in records)])
         if batch is not None and batch.size is not None:
             end += batch.size
@@ -83,7 +86,11 @@ class Steps(Client):
     def write_begun(self, record: BatchRecord) -> None:
         self.begun.append(record)
 
+    def absent(self, there: dict[str, Any]) -> dict[str, Any]:
+        return {values: place for values, place in there.items() if values not in self.rows}
+
     def write_rows(self, _: int, there: dict[str, Any]) -> int:
+        self.writes += 1
         self.there = dict(there)
         there.clear()
         return 1
@@ -292,6 +299,44 @@ def test_rows_that_an_earlier_part_of_the_batch_has() -> None:
     assert kinds(unfenced_batch.not_of_batch(there, {TP: done.head(TP)}, own)) == {
         Unexpected.UNKNOWN: 3
     }
+
+
+def test_identities_that_change_stop_a_batch_before_it_is_sent() -> None:
+    """Else each start would write all of its rows once more; where it is accepted, it is."""
+    before = begin(entry(0, 3), None, logs(10), ORIGIN)
+    client = Steps(before, *(row(offset, 10 + offset) for offset in range(3)))
+    client.rows = frozenset(f'["flights",0,{offset}]' for offset in range(2))
+    for _ in range(2):
+        with pytest.raises(TargetRecordsError, match="1 rows that their batch no longer") as caught:
+            unfenced_batch.write_unfenced(client, entry(0, 3), HOW)
+        assert "identity of a row changes" in str(caught.value)
+        assert caught.value.ranges == {OUT: OffsetRange(12, 13)}
+    assert client.writes == 0
+    unfenced_batch.write_unfenced(client, entry(0, 3), replace(HOW, accept=True))
+    assert client.writes == 1
+
+
+def test_what_is_there_of_the_rest_stops_no_batch() -> None:
+    """Of a batch that was broken off, and is finished by two that are shorter."""
+    before = begin(entry(0, 3), None, logs(10), ORIGIN)
+    client = Steps(before, *(row(offset, 10 + offset) for offset in range(3)))
+    client.rows = frozenset({'["flights",0,0]'})
+    unfenced_batch.write_unfenced(client, entry(0, 1), HOW)
+    assert client.writes == 1
+
+
+def test_rows_that_others_hide_the_loss_of() -> None:
+    """As many records of others, or more, as there were lost: the rows are counted by identity."""
+    before = finish(begin(entry(0, 5), None, logs(10), ORIGIN), 5, 5)
+    assert BatchRecord.decode(json.loads(before.encode())) == before
+    rows = [row(offset, 10 + offset) for offset in (0, 1, 4)]
+    others = [TailRecord(OUT, at, None) for at in (12, 13, 15)]
+    found = check(Client(*rows, *others), before, logs(16))
+    assert kinds(found) == {Unexpected.FOREIGN: 3, Unexpected.LOST: 2}
+    aged = check(Client(*rows, *others), before, logs(16, start=11))
+    assert kinds(aged) == {Unexpected.FOREIGN: 3}
+    uncounted = check(Client(*rows, *others), replace(before, rows=None), logs(16))
+    assert kinds(uncounted) == {Unexpected.FOREIGN: 3}
 
 
 def test_heads_of_all_partitions_move_together() -> None:
