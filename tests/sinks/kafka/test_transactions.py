@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -23,6 +24,7 @@ from eo_listener.model.ledger import Applied
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import ledger_topic
 from eo_listener.sinks.kafka.batch_transaction import TaskReport
+from eo_listener.sinks.kafka.ledger import RecordKey
 from eo_listener.sinks.kafka.method_choice import MethodChoice
 from eo_listener.sinks.kafka.transaction import BatchTransaction
 from eo_listener.sinks.kafka.write_methods import BegunTransaction
@@ -220,15 +222,26 @@ def test_a_ledger_topic_is_not_made_against_the_users_will(place: Place) -> None
     assert f"--topic {place.ledger} --config cleanup.policy=compact" in str(caught.value)
 
 
-def test_a_foreign_record_in_the_ledger(place: Place) -> None:
-    """A record that cannot be read is an error, since it may be a head."""
-    sink = place.sink()
-    write(sink)
+def test_a_foreign_record_in_the_ledger(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """Stops the sink and query whose head it may be; of another program it is only told of."""
+    sink, other = place.sink(), place.sink(name="other")
+    entry = batch(sink.applied(QUERY))
     producer = Producer({"bootstrap.servers": place.servers, "log_level": 0})
-    producer.produce(place.ledger, b"{}", b"mine")
-    producer.flush(10)
+    producer.produce(place.ledger, b"{}", b"mine", partition=3)
+    assert producer.flush(10) == 0
+    with caplog.at_level(logging.WARNING, "eo_listener"):
+        put(sink, entry, table("a"))
+        write(sink, 1)
+    told = [one.getMessage() for one in caplog.records if "cannot be read" in one.getMessage()]
+    assert len(told) == 1
+    assert f"{place.ledger} has 1 records" in told[0]
+    assert "in partition 3" in told[0]
+    key = RecordKey(sink.key, QUERY, TP.topic, 0).encode()
+    producer.produce(place.ledger, b'{"v":2}', key, partition=3)
+    assert producer.flush(10) == 0
     with pytest.raises(SinkError, match="something else than a ledger"):
         sink.applied(QUERY)
+    write(other)
 
 
 def test_dead_letters(place: Place) -> None:
