@@ -14,13 +14,14 @@ import org.apache.kafka.clients.producer.Partitioner;
 import org.apache.kafka.common.Cluster;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
+import org.slf4j.LoggerFactory;
 
 /**
  * The user's {@code partitioner.class}, which is asked before the shuffle: the producers that send
- * are given each row's partition. One instance in each task; it knows the topics of the sink, each
- * partition with a leader.
+ * are given each row's partition. One instance in each task, which is to close it; it knows the
+ * topics of the sink, each partition with a leader.
  */
-public final class UserPartitioner implements Serializable {
+public final class UserPartitioner implements Serializable, AutoCloseable {
   private static final long serialVersionUID = 1L;
   private static final Node LEADER = new Node(0, "", -1);
   private static final Node[] REPLICAS = {LEADER};
@@ -49,7 +50,7 @@ public final class UserPartitioner implements Serializable {
   public static Map<String, Object> check(CallArguments arguments) {
     String failed = null;
     try {
-      find(arguments).ifPresent(one -> one.opened().close());
+      find(arguments).ifPresent(UserPartitioner::tried);
     } catch (RefusedException refused) {
       failed = refused.getMessage();
     }
@@ -83,6 +84,27 @@ public final class UserPartitioner implements Serializable {
               Collections.emptySet());
     }
     return asked.partition(topic, key, key, value, value, cluster);
+  }
+
+  /** Closes what was opened, if anything; what it throws then does no harm to rows. */
+  @Override
+  public void close() {
+    Partitioner opened = partitioner;
+    partitioner = null;
+    if (opened == null) {
+      return;
+    }
+    try {
+      opened.close();
+    } catch (RuntimeException failed) {
+      LoggerFactory.getLogger(UserPartitioner.class)
+          .warn("eo_listener: closing {} failed: {}", name, ErrorClasses.of(failed));
+    }
+  }
+
+  private void tried() {
+    opened();
+    close();
   }
 
   private Partitioner opened() {

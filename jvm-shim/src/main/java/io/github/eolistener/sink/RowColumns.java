@@ -10,6 +10,7 @@ import io.github.eolistener.protocol.CallArguments;
 import java.util.Arrays;
 import java.util.Set;
 import java.util.TreeSet;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -18,6 +19,7 @@ import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.TaskCompletionListener;
 
 /**
  * Makes the rows of a user's DataFrame into those that {@link RowWriter} sends, which know their
@@ -122,12 +124,12 @@ public final class RowColumns {
   }
 
   /** A class of its own: a lambda is not found by every class loader that executors have. */
-  private static final class Choice
-      implements UDF5<String, byte[], byte[], Integer, Long, Integer> {
+  static final class Choice implements UDF5<String, byte[], byte[], Integer, Long, Integer> {
     private static final long serialVersionUID = 1L;
 
     private final TargetPartitions targets;
     private final UserPartitioner user;
+    private transient boolean closes;
 
     Choice(TargetPartitions targets, UserPartitioner user) {
       this.targets = targets;
@@ -138,9 +140,19 @@ public final class RowColumns {
     public Integer call(String topic, byte[] key, byte[] value, Integer partition, Long place) {
       Integer named = partition;
       if (named == null && user != null) {
+        closeWithTask();
         named = user.choose(targets, topic, key, value);
       }
       return targets.choose(topic, key, named, place);
+    }
+
+    /** Each task has a copy of this, and its thread and class loader outlive it. */
+    private void closeWithTask() {
+      TaskContext task = TaskContext.get();
+      if (!closes && task != null) {
+        closes = true;
+        task.addTaskCompletionListener((TaskCompletionListener) ended -> user.close());
+      }
     }
   }
 

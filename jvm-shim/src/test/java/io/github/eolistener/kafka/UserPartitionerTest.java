@@ -16,6 +16,8 @@ class UserPartitionerTest {
   private static final TargetPartitions TARGETS =
       TargetPartitions.of(CallArguments.of("{\"topics\":[[\"a\",3],[\"b\",2]]}"));
 
+  private static int closed;
+
   /** Goes by what it is configured with, and by the value. */
   public static final class ByValue implements Partitioner {
     private int added;
@@ -34,7 +36,12 @@ class UserPartitionerTest {
     }
 
     @Override
-    public void close() {}
+    public void close() {
+      closed++;
+      if (added < 0) {
+        throw new IllegalStateException("hunter2");
+      }
+    }
   }
 
   private static CallArguments named(String name, String added) {
@@ -50,6 +57,24 @@ class UserPartitionerTest {
     assertEquals(1, user.choose(TARGETS, "b", null, new byte[] {0}));
     assertEquals(9, user.choose(TARGETS, "b", null, new byte[] {8}));
     assertNull(user.choose(TARGETS, "c", null, new byte[] {0}));
+  }
+
+  @Test
+  @DisplayName("It is closed once, also where that fails; one that was not opened is not")
+  void closed() {
+    for (String added : Arrays.asList("1", "-1")) {
+      UserPartitioner user =
+          UserPartitioner.find(named(ByValue.class.getName(), added)).orElseThrow();
+      closed = 0;
+      user.close();
+      assertEquals(0, closed);
+      user.choose(TARGETS, "b", null, new byte[] {2});
+      user.close();
+      user.close();
+      assertEquals(1, closed);
+    }
+    UserPartitioner.check(named(ByValue.class.getName(), "-1"));
+    assertEquals(2, closed);
   }
 
   @Test
