@@ -28,7 +28,8 @@ Without transactions:
   when it began. A count would be wrong: partitions are written side by side, and others may write.
 - A finished batch is checked by a count all the same. Each row that was acknowledged has an offset
   behind those ends; where there are no more offsets than rows, there can be nothing else. Only
-  where there are more is the target read back.
+  where they are not as many is the target read back, and its rows are counted by their identity:
+  what others have written may hide that some were lost.
 - The producer stops at the first record that it cannot deliver (`enable.gapless.guarantee`): else
   what is behind it would be there before it, and a replay could not put it in its place.
 - A row without a key goes to a partition by its identity. Kafka's own choice is another each time,
