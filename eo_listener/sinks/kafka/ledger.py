@@ -118,9 +118,9 @@ class LedgerRecords:
 
         Raises FormatError where a record cannot be read that is of these, or may be.
         """
-        for key, record in self.unreadable.items():
-            if owner(key) == (sink, query) or _may_be_anybodys(key):
-                raise record.error
+        for text, unread in self.unreadable.items():
+            if owner(text) == (sink, query) or _may_be_anybodys(text):
+                raise unread.error
         batch = self.batch(sink, query)
         return self.written_heads(sink, query) | ({} if batch is None else batch.heads())
 
@@ -146,9 +146,9 @@ class LedgerRecords:
         Raises FormatError where a record cannot be read that has this id.
         """
         names_it = concerns_mover(query_id)
-        for key, record in self.unreadable.items():
-            if names_it(key, record.value):
-                raise record.error
+        for text, unread in self.unreadable.items():
+            if names_it(text, unread.value):
+                raise unread.error
         heads: defaultdict[LedgerKey, dict[TopicPartition, Head]] = defaultdict(dict)
         for key, record in self.records.items():
             heads[LedgerKey(key.sink, key.query)].update(record.heads)

@@ -39,7 +39,7 @@ class LedgerTopic:
         self._create = create
         self._decoder = ledger.Decoder()
         self._topic = CompactedTopic(access.properties(), topic, timeout=access.timeout)
-        self._told = False  # of records that cannot be read
+        self._reported = False  # of records that cannot be read
         self.records = ledger.LedgerRecords({})
         self.partitions = 0
 
@@ -125,14 +125,14 @@ class LedgerTopic:
             raise explain.locked(first.partition, first.offset, named, self._access.timeout)
         self.partitions = reading.partitions
         records = self._decoder.decode(reading.values)
-        self._tell(records)
+        self._report(records)
         return records
 
-    def _tell(self, records: ledger.LedgerRecords) -> None:
+    def _report(self, records: ledger.LedgerRecords) -> None:
         """Say once that there are records which cannot be read, whosever they are."""
-        if self._told or not records.unreadable:
+        if self._reported or not records.unreadable:
             return
-        self._told = True
+        self._reported = True
         first = next(iter(records.unreadable.values()))
         logger.warning(
             "the ledger's topic %s has %d records that cannot be read, the first of them in "

@@ -35,7 +35,7 @@ class UnfencedSettings:
         transactions: bool,
         identity: str | Sequence[str] | None,
         on_repeated: str,
-        max_tail: int,
+        max_tail: object,
         tuning: Mapping[str, str],
         group: str | None,
         dead_letters: str | None,
