@@ -53,6 +53,36 @@ class Head:
     batch_id: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedBatch:
+    """What the history records of one partition: `head` is the one that a batch has moved it to.
+
+    `rows` are those of the whole batch. `verdict` is `first`, `next` or `gap accepted`; `gap` are
+    offsets that are lost. `applied_at` is a time in the store's own format.
+    """
+
+    partition: TopicPartition
+    head: Head
+    rows: int
+    verdict: str
+    gap: OffsetRange | None
+    applied_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLedger:
+    """What a store holds of one sink and query, as it was read at one moment.
+
+    `moved_at` has times in the store's own format, where the store has any. `begun` is a batch that
+    was begun and not finished, of a sink without transactions.
+    """
+
+    key: LedgerKey
+    heads: Mapping[TopicPartition, Head]
+    moved_at: Mapping[TopicPartition, str]
+    begun: int | None = None
+
+
 class Move(NamedTuple):
     """One partition's step: the sink writes it only if the ledger still holds `found`.
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from eo_listener.model.errors import KafkaError
-from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
+from eo_listener.model.ledger import (
+    Applied,
+    AppliedBatch,
+    Entry,
+    Head,
+    LedgerKey,
+    StoredLedger,
+)
 from eo_listener.model.offsets import Offsets, Position, TopicPartition
 from eo_listener.model.planned_batch import PlannedBatch
 
@@ -200,4 +207,32 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of the connections, within a few seconds."""
+        ...
+
+
+class LedgerReader(Protocol):
+    """Reads the ledger of a store, of all its sinks and queries; makes and changes nothing.
+
+    `label` names the store to people and holds no secret. Reading raises SinkError or KafkaError
+    when the store cannot be asked, SettingsError where it has no ledger, and FormatError for one
+    of a newer release. For one thread.
+    """
+
+    @property
+    def label(self) -> str: ...
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        """Read all heads, as they were at one moment."""
+        ...
+
+    def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
+        """Read what was applied, each partition's in the order of offsets.
+
+        Kafka's ledger has none. Old batches are pruned, but for the first of a partition and those
+        with a gap.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the connections."""
         ...

@@ -13,7 +13,16 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from eo_listener.model.errors import ForeignWriterError, FormatError
-from eo_listener.model.ledger import FORMAT, BatchVerdict, Entry, Head, LedgerKey, Move
+from eo_listener.model.ledger import (
+    FORMAT,
+    AppliedBatch,
+    BatchVerdict,
+    Entry,
+    Head,
+    LedgerKey,
+    Move,
+    StoredLedger,
+)
 from eo_listener.model.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.foreign_writer import ledger_changed
 
@@ -115,6 +124,27 @@ class LedgerSql:
             f"WHERE query_id = {self.placeholder}"
         )
         return Statement(text, (query_id,))
+
+    def all_heads(self) -> Statement:
+        """Read the heads of every sink and query; `all_rows` reads the answer."""
+        text = (
+            'SELECT sink, query, format, topic, "partition", topic_id, start_offset, next_offset, '
+            f"batch_id, query_id, run_id, CAST(moved_at AS text) FROM {self.table(HEADS)}"
+        )
+        return Statement(text)
+
+    def applied_batches(self, sink: str, query: str) -> Statement:
+        """Read the history of a sink and query, each partition's in the order of offsets.
+
+        `read_applied_batch` reads a row of the answer.
+        """
+        text = (
+            'SELECT format, topic, "partition", topic_id, start_offset, next_offset, batch_id, '
+            'query_id, run_id, "rows", verdict, gap_start, gap_until, CAST(applied_at AS text) '
+            f"FROM {self.table(HISTORY)} WHERE {self._each(('sink', 'query'), ' AND ')} "
+            'ORDER BY topic, "partition", start_offset, next_offset'
+        )
+        return Statement(text, (sink, query))
 
     def insert(self, sink: str, entry: Entry, now: datetime) -> Many:
         """Make the heads that `entry` has found missing."""
@@ -232,13 +262,7 @@ def read_ledger_row(row: Sequence[Any]) -> LedgerRow:
     Raises FormatError for a format that is not ours.
     """
     row_format, topic, partition, topic_id, start, until, batch_id, query_id, run_id, moved_at = row
-    if row_format != FORMAT:
-        raise FormatError(
-            f"the ledger holds a row of format {row_format}, and this version "
-            f"knows format {FORMAT}",
-            cause="a newer eo-listener has written it",
-            fix="Install that version of eo-listener here too",
-        )
+    _check_format(row_format)
     head = Head(
         range=OffsetRange(start, until),
         topic_id=topic_id,
@@ -247,6 +271,50 @@ def read_ledger_row(row: Sequence[Any]) -> LedgerRow:
         batch_id=batch_id,
     )
     return LedgerRow(TopicPartition(topic, partition), head, moved_at)
+
+
+def all_rows(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition, LedgerRow]]:
+    """Read the rows of `LedgerSql.all_heads`. Raises FormatError as `read_ledger_row` does."""
+    found: dict[LedgerKey, dict[TopicPartition, LedgerRow]] = {}
+    for sink, query, *rest in rows:
+        there = read_ledger_row(rest)
+        found.setdefault(LedgerKey(sink, query), {})[there.partition] = there
+    return found
+
+
+def stored(
+    found: Mapping[LedgerKey, Mapping[TopicPartition, LedgerRow]],
+) -> dict[LedgerKey, StoredLedger]:
+    """Return what `all_rows` has read as values that every store has."""
+    return {
+        key: StoredLedger(
+            key=key,
+            heads={tp: row.head for tp, row in rows.items()},
+            moved_at={tp: row.moved_at for tp, row in rows.items()},
+        )
+        for key, rows in found.items()
+    }
+
+
+def read_applied_batch(row: Sequence[Any]) -> AppliedBatch:
+    """Read a row of `LedgerSql.applied_batches`. Raises FormatError as `read_ledger_row` does."""
+    row_format, topic, partition, topic_id, start, until, batch_id, query_id, run_id, *rest = row
+    _check_format(row_format)
+    rows, word, gap_start, gap_until, applied_at = rest
+    return AppliedBatch(
+        partition=TopicPartition(topic, partition),
+        head=Head(
+            range=OffsetRange(start, until),
+            topic_id=topic_id,
+            query_id=query_id,
+            run_id=run_id,
+            batch_id=batch_id,
+        ),
+        rows=rows,
+        verdict=word,
+        gap=None if gap_start is None else OffsetRange(gap_start, gap_until),
+        applied_at=applied_at,
+    )
 
 
 def moved(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition, Head]]:
@@ -268,3 +336,13 @@ def rows_changed(
         {tp: row.head for tp, row in rows.items()},
         {tp: row.moved_at for tp, row in rows.items()},
     )
+
+
+def _check_format(row_format: int) -> None:
+    if row_format != FORMAT:
+        raise FormatError(
+            f"the ledger holds a row of format {row_format}, and this version "
+            f"knows format {FORMAT}",
+            cause="a newer eo-listener has written it",
+            fix="Install that version of eo-listener here too",
+        )

@@ -1,0 +1,64 @@
+"""The commands and the code that an audit advises to type. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from eo_listener.audit.positions import LedgerPositions
+from eo_listener.model.offsets import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What is known of where things are: `servers`, and the `checkpoint` that was named.
+
+    `properties`: further client properties were given, which a command needs too.
+    """
+
+    servers: str | None = None
+    checkpoint: str | None = None
+    properties: bool = False
+
+    def commit_checkpoint(self, group: str, *, rewind: bool) -> str:
+        """Bring a group to where the checkpoint is."""
+        if self.checkpoint is None:
+            return "name the query's checkpoint to `eo-listener audit`, and the command is shown"
+        words = ["eo-listener", "follow", self.checkpoint, "-g", group, "--once"]
+        return self._kafka(words[:3], [*words[3:], *(["--on-rewind", "allow"] if rewind else [])])
+
+    def begin_from_ledger(self, ledger: LedgerPositions, *, recreated: bool = False) -> str:
+        """Start a query with a new checkpoint where a ledger stands."""
+        more = ', recreated="earliest"' if recreated else ""
+        also = ', and exactly_once(..., on_recreated="restart")' if recreated else ""
+        query = ledger.key.query.replace('"', '\\"')
+        return (
+            "stop the query; start it with a new checkpointLocation and "
+            f'.option("startingOffsets", starting_offsets(ledger=sink, query="{query}"'
+            f"{more}, options=...)){also}"
+        )
+
+    def begin_from_group(self, group: str) -> str:
+        """Start a query with a new checkpoint where a group stands."""
+        quoted = group.replace('"', '\\"')
+        return (
+            "start the query with a new checkpointLocation and "
+            f'.option("startingOffsets", starting_offsets(group="{quoted}", options=...))'
+        )
+
+    def end_transaction(self, tp: TopicPartition, start: int) -> str:
+        """See whose transaction it is, and abort it, by Kafka's own tool."""
+        where = ["--topic", tp.topic, "--partition", str(tp.partition)]
+        tool = ["kafka-transactions", "--bootstrap-server", self.servers or "HOST:PORT"]
+        describe = shlex.join([*tool, "describe-producers", *where])
+        abort = shlex.join([*tool, "abort", *where, "--start-offset", str(start)])
+        return f"see whose it is: {describe}; if its producer is gone: {abort}"
+
+    def preflight(self, topic: str) -> str:
+        """See what the client may do with a topic."""
+        return self._kafka(["eo-listener", "preflight"], ["-t", topic])
+
+    def _kafka(self, words: list[str], more: list[str]) -> str:
+        where = ["-b", self.servers or "HOST:PORT"]
+        command = shlex.join([*words, *where, *more])
+        return f"{command} (with the same -X)" if self.properties else command

@@ -1,0 +1,207 @@
+"""Whether a consumer group stands where the query does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from eo_listener.audit.advice import Advice
+from eo_listener.audit.position_finding import (
+    PositionFinding,
+    PositionFindingKind,
+    Severity,
+    listed,
+    single,
+    size,
+)
+from eo_listener.audit.positions import GroupPositions, Positions
+from eo_listener.audit.source_checks import misplaced
+from eo_listener.model.errors import few
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+
+def check_groups(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
+    """Say of each group what is wrong with it."""
+    done = _durable(positions)
+    for group in positions.groups:
+        check = _GroupCheck(positions, group, done, advice)
+        found = list(check.findings())
+        yield from found
+        if not any(one.matters for one in found):
+            yield PositionFinding(
+                kind=PositionFindingKind.AGREED,
+                severity=Severity.FINE,
+                about=check.about,
+                what=f"{len(group.after)} partitions, none behind and none ahead of the query"
+                if done
+                else f"{len(group.after)} partitions",
+            )
+
+
+def _durable(positions: Positions) -> Mapping[TopicPartition, int]:
+    """What a group may hold: the end of the committed batch, else what every ledger has."""
+    checkpoint = positions.checkpoint
+    if checkpoint is not None and checkpoint.exists:
+        return checkpoint.done
+    lowest: dict[TopicPartition, int] = {}
+    for ledger in positions.ledgers:
+        for tp, head in ledger.heads.items():
+            lowest[tp] = min(head.range.until, lowest.get(tp, head.range.until))
+    return lowest
+
+
+class _GroupCheck:
+    def __init__(
+        self,
+        positions: Positions,
+        group: GroupPositions,
+        done: Mapping[TopicPartition, int],
+        advice: Advice,
+    ) -> None:
+        self._positions = positions
+        self._group = group
+        self._advice = advice
+        self._incomparable = misplaced(positions)
+        topics = {tp.topic for tp in group.after} | {tp.topic for tp in group.before}
+        self._done = {
+            tp: at
+            for tp, at in done.items()
+            if (tp.topic in topics or not topics) and tp not in self._incomparable
+        }
+        self.about = f"group {group.name}"
+
+    def findings(self) -> Iterator[PositionFinding]:
+        group = self._group
+        if not group.after and not group.before:
+            yield self._empty()
+            return
+        if group.unstable:
+            yield PositionFinding(
+                kind=PositionFindingKind.GROUP_UNSTABLE,
+                severity=Severity.NOTE,
+                about=self.about,
+                what="a transaction that commits to it is open",
+            )
+        yield from self._writers()
+        yield from self._lacking()
+        yield from self._ahead()
+        yield from self._behind()
+
+    def _empty(self) -> PositionFinding:
+        expiry = (
+            "it had members: all its offsets expire at once, offsets.retention.minutes after the "
+            "last member left"
+            if self._group.had_members
+            else "its offsets expired (offsets.retention.minutes after the last commit), it was "
+            "deleted, nothing was ever committed, or it is misspelled"
+        )
+        return PositionFinding(
+            kind=PositionFindingKind.GROUP_EMPTY,
+            severity=Severity.WARNING,
+            about=self.about,
+            what="it holds no offsets: lag cannot be seen, and whoever starts from it begins at "
+            "auto.offset.reset",
+            cause=expiry,
+            fix=self._advice.commit_checkpoint(self._group.name, rewind=False),
+        )
+
+    def _writers(self) -> Iterator[PositionFinding]:
+        writers = {tp: self._group.writer(tp) for tp in self._group.after}
+        strange = sorted(tp for tp, writer in writers.items() if writer is None)
+        own = (self._positions.checkpoint and self._positions.checkpoint.query_id) or None
+        ids = {writer.query_id for writer in writers.values() if writer is not None}
+        others = sorted(
+            {
+                str(writer)
+                for writer in writers.values()
+                if writer is not None and own is not None and not own.startswith(writer.query_id)
+            }
+        )
+        if not others and len(ids) > 1:
+            others = sorted({str(writer) for writer in writers.values() if writer is not None})
+        if strange or others:
+            who = [*others, *(["another program"] if strange else [])]
+            yield PositionFinding(
+                kind=PositionFindingKind.GROUP_FOREIGN,
+                severity=Severity.WARNING,
+                about=self.about,
+                what=f"others commit to it: {few(who)}",
+                cause="a second driver, another query or a tool uses the same group; the last one "
+                "wins",
+                fix="stop the other one, or give each query a group of its own; then "
+                + self._advice.commit_checkpoint(self._group.name, rewind=True),
+            )
+        marked = sorted(tp for tp, one in writers.items() if one is not None and one.withheld)
+        if marked:
+            yield PositionFinding(
+                kind=PositionFindingKind.GROUP_WITHHELD,
+                severity=Severity.WARNING,
+                about=self.about,
+                what=f"the listener's guard withholds newer offsets of {few(map(str, marked))}",
+                cause="a batch did not continue the one before it",
+                fix='look for GuardViolation in the log; to accept it, start with guard="warn"',
+            )
+
+    def _lacking(self) -> Iterator[PositionFinding]:
+        lacking = sorted(self._done.keys() - self._group.after.keys())
+        if lacking:
+            yield PositionFinding(
+                kind=PositionFindingKind.GROUP_LACKS,
+                severity=Severity.WARNING,
+                about=self.about,
+                what=f"it holds no offset of {few(map(str, lacking))}, which the query has read",
+                cause="these offsets expired or were deleted, or were never committed",
+                fix=self._advice.commit_checkpoint(self._group.name, rewind=False),
+            )
+
+    def _ahead(self) -> Iterator[PositionFinding]:
+        ahead = {}
+        for tp, at in self._group.before.items():
+            limit = self._limit(tp)
+            if limit is not None and at.offset > limit:
+                ahead[tp] = OffsetRange(limit, at.offset)
+        if ahead:
+            yield PositionFinding(
+                kind=PositionFindingKind.GROUP_AHEAD,
+                severity=Severity.WARNING,
+                about=self.about,
+                what=f"it is ahead of what the query has done: {listed(ahead)}; whoever starts "
+                f"from it skips {size(ahead):,} records",
+                cause="another driver or tool has committed, or the checkpoint or the store was "
+                "restored from an older copy",
+                fix=self._advice.commit_checkpoint(self._group.name, rewind=True),
+                ranges=single(ahead),
+            )
+
+    def _limit(self, tp: TopicPartition) -> int | None:
+        """The greatest offset that may be committed; a sink commits with its batch, thus before
+        the checkpoint does.
+        """
+        checkpoint, writer = self._positions.checkpoint, self._group.writer(tp)
+        done = self._done.get(tp)
+        if done is not None and checkpoint is not None and writer is not None and writer.by_sink:
+            return max(done, checkpoint.ahead.get(tp, done))
+        return done
+
+    def _behind(self) -> Iterator[PositionFinding]:
+        behind = {
+            tp: OffsetRange(self._group.after[tp].offset, done)
+            for tp, done in self._done.items()
+            if tp in self._group.after and self._group.after[tp].offset < done
+        }
+        withheld = {
+            tp
+            for tp in behind
+            if (writer := self._group.writer(tp)) is not None and writer.withheld
+        }
+        behind = {tp: one for tp, one in behind.items() if tp not in withheld}
+        if behind:
+            yield PositionFinding(
+                kind=PositionFindingKind.GROUP_BEHIND,
+                severity=Severity.WARNING,
+                about=self.about,
+                what=f"it is behind what the query has done: {listed(behind)}; its lag is shown "
+                f"{size(behind):,} records too high",
+                cause="no listener runs, or its commits fail; the query's log says why",
+                fix=self._advice.commit_checkpoint(self._group.name, rewind=False),
+                ranges=single(behind),
+            )

@@ -1,0 +1,80 @@
+"""One walk over a ledger's history: where it began, what was given up, what does not fit. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from eo_listener.model.ledger import AppliedBatch, BatchVerdict, Head
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFacts:
+    """What `read_history` has found, by partition; a partition without any is left out.
+
+    `began` is where the first batch started, `gaps` what was accepted as lost. `missing` are
+    offsets between two batches that no accepted gap explains, `repeated` those that two batches
+    have.
+    """
+
+    began: dict[TopicPartition, int] = field(default_factory=dict)
+    gaps: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
+    missing: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
+    repeated: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
+
+
+def read_history(
+    batches: Iterable[AppliedBatch], heads: Mapping[TopicPartition, Head]
+) -> HistoryFacts:
+    """Walk over the batches, each partition's in the order of offsets.
+
+    Those of a topic before the present one of its name do not count. Of old batches only the first
+    of a partition is kept, and those with a gap: what followed them is not recorded any more, and
+    counts as applied. Memory grows with what is found, not with the batches.
+    """
+    found = HistoryFacts()
+    last: dict[TopicPartition, AppliedBatch] = {}
+    for batch in batches:
+        tp = batch.partition
+        if not _is_of(heads.get(tp), batch):
+            continue
+        before = last.get(tp)
+        if before is not None:
+            _compare(found, before, batch)
+        elif _is_kept(batch):
+            found.began[tp] = _start(batch)
+        if batch.gap is not None:
+            found.gaps.setdefault(tp, []).append(batch.gap)
+        if before is None or batch.head.range.until >= before.head.range.until:
+            last[tp] = batch
+    return found
+
+
+def _compare(found: HistoryFacts, before: AppliedBatch, batch: AppliedBatch) -> None:
+    tp, reached = batch.partition, before.head.range.until
+    start, until = _start(batch), batch.head.range.until
+    follows = (
+        batch.head.query_id == before.head.query_id
+        and batch.head.batch_id == before.head.batch_id + 1
+    )
+    if start > reached and (follows or not _is_kept(before)):
+        found.missing.setdefault(tp, []).append(OffsetRange(reached, start))
+    elif start < min(reached, until):
+        found.repeated.setdefault(tp, []).append(OffsetRange(start, min(reached, until)))
+
+
+def _start(batch: AppliedBatch) -> int:
+    start = batch.head.range.start
+    return start if batch.gap is None else min(start, batch.gap.start)
+
+
+def _is_kept(batch: AppliedBatch) -> bool:
+    """Whether it is never pruned, so that batches right after it may have been."""
+    return batch.gap is not None or batch.verdict == BatchVerdict.FIRST.value
+
+
+def _is_of(head: Head | None, batch: AppliedBatch) -> bool:
+    """Whether it is of the topic that the head is of, as far as their ids are known."""
+    was, now = batch.head.topic_id, None if head is None else head.topic_id
+    return was is None or now is None or was == now

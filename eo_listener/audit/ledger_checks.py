@@ -1,0 +1,290 @@
+"""Whether each sink's ledger stands where the checkpoint does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from eo_listener.audit.advice import Advice
+from eo_listener.audit.position_finding import (
+    Harm,
+    PositionFinding,
+    PositionFindingKind,
+    Severity,
+    listed,
+    single,
+    size,
+)
+from eo_listener.audit.positions import LedgerPositions, Positions, StorePositions
+from eo_listener.audit.source_checks import misplaced
+from eo_listener.model.errors import few
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+
+def check_ledgers(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
+    """Say of each ledger what is wrong with it."""
+    for store in positions.stores:
+        if not store.ledgers:
+            yield _nothing(store, positions)
+        for ledger in store.ledgers:
+            check = _LedgerCheck(positions, ledger, advice)
+            found = list(check.findings())
+            yield from found
+            if not any(one.matters for one in found):
+                yield PositionFinding(
+                    kind=PositionFindingKind.AGREED,
+                    severity=Severity.FINE,
+                    about=check.about,
+                    what=f"{len(ledger.heads)} partitions, {check.agreement}",
+                )
+    yield from _differing(positions)
+
+
+def _nothing(store: StorePositions, positions: Positions) -> PositionFinding:
+    wanted = "the query" if positions.query is None else f"query {positions.query!r}"
+    if store.renamed:
+        key = store.renamed[0]
+        return PositionFinding(
+            kind=PositionFindingKind.LEDGER_RENAMED,
+            severity=Severity.PROBLEM,
+            about=store.store,
+            what=f"its ledger has nothing of {wanted}, and has heads of this checkpoint under "
+            f"query {key.query!r}, sink {key.sink!r}",
+            cause="the query, its name= or the sink's table was renamed",
+            fix=f"give the query its old name again: exactly_once(..., name={key.query!r})",
+        )
+    others = few(f"query {key.query!r}, sink {key.sink!r}" for key in store.others)
+    return PositionFinding(
+        kind=PositionFindingKind.LEDGER_EMPTY,
+        severity=Severity.PROBLEM,
+        about=store.store,
+        what=f"its ledger has nothing of {wanted}"
+        + (f"; it has {others}" if others else ": it is empty"),
+        cause="it is the ledger of other queries, the name is another one, or the store was "
+        "emptied or restored from a copy older than the query",
+        fix="name the query as the ledger does: --query NAME; or restore the store, or empty the "
+        "sink's table and start the query with a new checkpoint",
+    )
+
+
+class _LedgerCheck:
+    def __init__(self, positions: Positions, ledger: LedgerPositions, advice: Advice) -> None:
+        self._positions = positions
+        self._ledger = ledger
+        self._advice = advice
+        self._incomparable = misplaced(positions)
+        self.about = ledger.label
+        checkpoint = positions.checkpoint
+        self._checkpoint = checkpoint if checkpoint is not None and checkpoint.exists else None
+
+    @property
+    def agreement(self) -> str:
+        """What is said of it where nothing is wrong."""
+        if self._checkpoint is None:
+            return "nothing to compare them with"
+        return "none behind and none ahead of the checkpoint"
+
+    def findings(self) -> Iterator[PositionFinding]:
+        ledger = self._ledger
+        yield from self._recorded()
+        if ledger.begun is not None:
+            yield PositionFinding(
+                kind=PositionFindingKind.BATCH_BEGUN,
+                severity=Severity.WARNING,
+                about=self.about,
+                what=f"batch {ledger.begun} was begun and not finished: the target may have a part "
+                "of its rows",
+                cause="the driver works on it, or ended in it; this sink has no transactions",
+                fix="start the query again with its checkpoint: it finishes that batch first",
+            )
+        if self._checkpoint is None:
+            return
+        yield from self._lacking(self._checkpoint.done, self._checkpoint.began)
+        yield from self._behind(self._checkpoint.done)
+        yield from self._ahead(self._checkpoint.done, self._checkpoint.ahead)
+
+    def _recorded(self) -> Iterator[PositionFinding]:
+        """What the history says of itself."""
+        for kind, found, harm, what, cause in (
+            (
+                PositionFindingKind.HISTORY_MISSING,
+                self._ledger.missing,
+                Harm.LOST,
+                "its history lacks offsets between two batches",
+                "rows of the ledger were deleted or edited",
+            ),
+            (
+                PositionFindingKind.HISTORY_REPEATED,
+                self._ledger.repeated,
+                Harm.DOUBLED,
+                "its history has offsets in two batches",
+                "rows of the ledger were edited, or the ledger was moved back by hand",
+            ),
+        ):
+            if found:
+                yield PositionFinding(
+                    kind=kind,
+                    severity=Severity.PROBLEM,
+                    about=self.about,
+                    what=f"{what}: {_every(found)}",
+                    cause=cause,
+                    fix="count the rows: add --rows to this command",
+                    ranges=found,
+                    harm=harm,
+                )
+        if self._ledger.gaps:
+            yield PositionFinding(
+                kind=PositionFindingKind.GAP_ACCEPTED,
+                severity=Severity.NOTE,
+                about=self.about,
+                what=f"it records gaps that were accepted: {_every(self._ledger.gaps)}",
+                ranges=self._ledger.gaps,
+                harm=Harm.ACCEPTED,
+            )
+
+    def _lacking(
+        self, done: Mapping[TopicPartition, int], began: Mapping[TopicPartition, int]
+    ) -> Iterator[PositionFinding]:
+        lacking = {
+            tp: OffsetRange(began.get(tp, 0), until)
+            for tp, until in done.items()
+            if tp not in self._ledger.heads
+            and until > began.get(tp, 0)
+            and tp not in self._incomparable
+        }
+        if lacking:
+            yield PositionFinding(
+                kind=PositionFindingKind.LEDGER_LACKS,
+                severity=Severity.PROBLEM,
+                about=self.about,
+                what=f"it has nothing of partitions that the query has read: {listed(lacking)}",
+                cause="rows of the ledger were deleted, the query or the table was renamed, or the "
+                "sink is newer than the query",
+                fix="restore the ledger with its store; for a sink that is new to the query, "
+                'exactly_once(..., on_first="accept") begins and records it',
+                ranges=single(lacking),
+                harm=Harm.LOST,
+            )
+
+    def _behind(self, done: Mapping[TopicPartition, int]) -> Iterator[PositionFinding]:
+        behind = {
+            tp: OffsetRange(head.range.until, done[tp])
+            for tp, head in self._ledger.heads.items()
+            if tp in done and head.range.until < done[tp] and tp not in self._incomparable
+        }
+        if not behind:
+            return
+        gone = self._deleted(behind)
+        rest = f", of which Kafka has deleted up to {size(gone):,}" if gone else ""
+        yield PositionFinding(
+            kind=PositionFindingKind.LEDGER_BEHIND,
+            severity=Severity.PROBLEM,
+            about=self.about,
+            what=f"it is behind the checkpoint: {listed(behind)}; {size(behind):,} records that "
+            f"the query has done are not in the sink{rest}",
+            cause="the store was restored from an older copy, batches were done without "
+            "exactly_once, or rows of the ledger were edited",
+            fix=self._advice.begin_from_ledger(self._ledger),
+            ranges=single(behind),
+            harm=Harm.LOST,
+        )
+
+    def _deleted(
+        self, behind: Mapping[TopicPartition, OffsetRange]
+    ) -> dict[TopicPartition, OffsetRange]:
+        """What Kafka no longer has of these ranges."""
+        source = self._positions.source
+        if source is None:
+            return {}
+        return {
+            tp: OffsetRange(one.start, min(one.until, source.logs[tp].start))
+            for tp, one in behind.items()
+            if tp in source.logs and source.logs[tp].start > one.start
+        }
+
+    def _ahead(
+        self, done: Mapping[TopicPartition, int], planned: Mapping[TopicPartition, int]
+    ) -> Iterator[PositionFinding]:
+        ahead: dict[TopicPartition, OffsetRange] = {}
+        between: dict[TopicPartition, OffsetRange] = {}
+        for tp, head in self._ledger.heads.items():
+            at, until = head.range.until, planned.get(tp, done.get(tp))
+            if until is None or tp in self._incomparable:
+                continue
+            if at > until:
+                ahead[tp] = OffsetRange(until, at)
+            elif done.get(tp, 0) < at < until and tp in done:
+                between[tp] = OffsetRange(at, until)
+        if ahead:
+            yield self._is_ahead(ahead)
+        if between:
+            yield PositionFinding(
+                kind=PositionFindingKind.LEDGER_MISFIT,
+                severity=Severity.PROBLEM,
+                about=self.about,
+                what=f"it ends inside the planned batch, at the first of each: {listed(between)}; "
+                "the batch will be refused",
+                cause=self._who(between),
+                fix=self._advice.begin_from_ledger(self._ledger),
+                ranges=single(between),
+            )
+
+    def _is_ahead(self, ahead: Mapping[TopicPartition, OffsetRange]) -> PositionFinding:
+        return PositionFinding(
+            kind=PositionFindingKind.LEDGER_AHEAD,
+            severity=Severity.WARNING,
+            about=self.about,
+            what=f"it is ahead of the checkpoint, by {size(ahead):,} records: {listed(ahead)}; "
+            "batches that do not end where the ledger's did will be refused",
+            cause=self._who(ahead),
+            fix="stop the other driver, if one runs; "
+            + self._advice.begin_from_ledger(self._ledger),
+            ranges=single(ahead),
+        )
+
+    def _who(self, ranges: Mapping[TopicPartition, OffsetRange]) -> str:
+        own = self._checkpoint.query_id if self._checkpoint is not None else None
+        head = self._ledger.heads[min(ranges)]
+        who = f"run {head.run_id}, batch {head.batch_id}"
+        if own is not None and head.query_id != own:
+            return (
+                f"another checkpoint has moved it (query id {head.query_id}, {who}; this one has "
+                f"{own}): a second driver, or the query was started with that checkpoint since"
+            )
+        return (
+            f"{who} has moved it: the checkpoint was restored from an older copy, or a second "
+            "driver runs on a copy of it"
+        )
+
+
+def _every(ranges: Mapping[TopicPartition, tuple[OffsetRange, ...]]) -> str:
+    return few(f"{tp} {one}" for tp, ones in sorted(ranges.items()) for one in ones)
+
+
+def _differing(positions: Positions) -> Iterator[PositionFinding]:
+    """Several sinks of one query; where there is a checkpoint each was compared with it."""
+    by_query: dict[str, list[LedgerPositions]] = {}
+    for ledger in positions.ledgers:
+        by_query.setdefault(ledger.key.query, []).append(ledger)
+    checkpoint = positions.checkpoint
+    if checkpoint is not None and checkpoint.exists:
+        return
+    for ledgers in by_query.values():
+        first = ledgers[0]
+        for other in ledgers[1:]:
+            differing = {
+                tp: OffsetRange(*sorted((head.range.until, other.heads[tp].range.until)))
+                for tp, head in first.heads.items()
+                if tp in other.heads and head.range.until != other.heads[tp].range.until
+            }
+            if differing:
+                yield PositionFinding(
+                    kind=PositionFindingKind.SINKS_DIFFER,
+                    severity=Severity.WARNING,
+                    about=f"{first.label} and {other.label}",
+                    what=f"their ledgers differ: {listed(differing)}",
+                    cause="the last batch reached only one of them before the query ended, or one "
+                    "store was restored from an older copy",
+                    fix="start the query again with its checkpoint: it writes that batch to the "
+                    "other; name it here to have them compared with it",
+                    ranges=single(differing),
+                )

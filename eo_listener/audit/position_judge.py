@@ -1,0 +1,131 @@
+"""Source log, checkpoint, groups and ledgers side by side, judged into findings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from eo_listener.audit.advice import Advice
+from eo_listener.audit.checkpoint_checks import check_checkpoint
+from eo_listener.audit.group_checks import check_groups
+from eo_listener.audit.ledger_checks import check_ledgers
+from eo_listener.audit.position_finding import (
+    Harm,
+    PositionFinding,
+    PositionFindingKind,
+    Severity,
+)
+from eo_listener.audit.positions import LedgerPositions, Positions
+from eo_listener.audit.result import AuditFinding, AuditFindingKind, Gravity
+from eo_listener.audit.source_checks import check_source
+from eo_listener.model.errors import EoListenerError, few
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+
+def judge_positions(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
+    """Say what is right and wrong; what was not read is not judged."""
+    yield from check_source(positions, advice)
+    yield from check_checkpoint(positions, advice)
+    yield from check_groups(positions, advice)
+    yield from check_ledgers(positions, advice)
+
+
+def not_read(about: str, error: EoListenerError) -> PositionFinding:
+    """Say what could not be read, in the error's own words."""
+    return PositionFinding(
+        kind=PositionFindingKind.NOT_READ,
+        severity=Severity.PROBLEM,
+        about=about,
+        what=error.problem,
+        cause=error.cause or "",
+        fix=error.fix or "",
+    )
+
+
+def judge_rows(
+    ledger: LedgerPositions, table: str, rows: Iterable[AuditFinding], advice: Advice
+) -> Iterator[PositionFinding]:
+    """What the proof of a table comes to: a finding for each kind, with the offsets counted."""
+    found: dict[AuditFindingKind, list[AuditFinding]] = {}
+    for one in rows:
+        found.setdefault(one.kind, []).append(one)
+    for kind, ones in found.items():
+        yield from _of_kind(ledger, table, kind, ones, advice)
+    if not any(kind.gravity is Gravity.WRONG for kind in found):
+        yield PositionFinding(
+            kind=PositionFindingKind.AGREED,
+            severity=Severity.FINE,
+            about=f"rows of {table}",
+            what="each offset that the ledger has is there once, or explained",
+        )
+
+
+_LOST = frozenset({AuditFindingKind.MISSING, AuditFindingKind.TAIL, AuditFindingKind.UNEXPLAINED})
+
+
+def _of_kind(
+    ledger: LedgerPositions,
+    table: str,
+    kind: AuditFindingKind,
+    ones: list[AuditFinding],
+    advice: Advice,
+) -> Iterator[PositionFinding]:
+    count = sum(one.range.until - one.range.start for one in ones)
+    about = f"rows of {table}"
+    shown = few(f"{one.partition} {one.range}" for one in ones)
+    what = f"{count:,} offsets, {kind.value}: {shown}"
+    if kind.gravity is not Gravity.WRONG:
+        is_explained = kind.gravity is Gravity.EXPLAINED
+        yield PositionFinding(
+            kind=PositionFindingKind.ROWS_EXPLAINED
+            if is_explained
+            else PositionFindingKind.ROWS_UNPROVABLE,
+            severity=Severity.NOTE,
+            about=about,
+            what=what,
+        )
+        return
+    lost, doubled = kind in _LOST, kind is AuditFindingKind.DUPLICATE
+    ranges: dict[TopicPartition, list[OffsetRange]] = {}
+    for one in ones:
+        ranges.setdefault(one.partition, []).append(one.range)
+    yield PositionFinding(
+        kind=_kind(lost=lost, doubled=doubled),
+        severity=Severity.PROBLEM,
+        about=about,
+        what=what,
+        cause=_CAUSES.get(kind, ""),
+        fix=_fix(ledger, kind, advice),
+        ranges={tp: tuple(every) for tp, every in ranges.items()},
+        harm=Harm.LOST if lost else Harm.DOUBLED if doubled else Harm.NONE,
+    )
+
+
+def _kind(*, lost: bool, doubled: bool) -> PositionFindingKind:
+    if lost:
+        return PositionFindingKind.ROWS_MISSING
+    return PositionFindingKind.ROWS_DOUBLED if doubled else PositionFindingKind.ROWS_WRONG
+
+
+_CAUSES = {
+    AuditFindingKind.MISSING: "rows were deleted, the transform leaves rows out, or the columns "
+    "are not the source's",
+    AuditFindingKind.TAIL: "the table was restored from a copy older than the ledger, or rows were "
+    "deleted",
+    AuditFindingKind.DUPLICATE: "rows were copied or written without the sink, or the transform "
+    "makes several of one record",
+    AuditFindingKind.UNCLAIMED: "another query or program writes to the table, or the ledger was "
+    "restored from an older copy",
+}
+
+
+def _fix(ledger: LedgerPositions, kind: AuditFindingKind, advice: Advice) -> str:
+    if kind is AuditFindingKind.DUPLICATE:
+        return "delete all but one of each topic, partition and offset, while no driver runs"
+    if kind in _LOST:
+        return (
+            "restore the table and its ledger from one copy; or read these offsets once more by a "
+            "query of another name and checkpoint, with startingOffsets and endingOffsets"
+        )
+    if kind is AuditFindingKind.RECREATED:
+        return advice.begin_from_ledger(ledger, recreated=True)
+    return "find out who else writes to the table, and restore it together with its ledger"

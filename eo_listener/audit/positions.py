@@ -1,0 +1,131 @@
+"""The four places that say where a query stands, as an audit has read them. Pure values.
+
+They are read in the order group, committed batch, ledgers, planned batch, source log, group once
+more. A query that works meanwhile moves them in the opposite order. So what was read earlier can
+never be ahead of what was read later, unless something is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from eo_listener.audit.evidence import LogFacts
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
+
+
+def _none() -> Mapping[TopicPartition, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePositions:
+    """The logs of the source's topics; partitions that do not exist are left out.
+
+    `open_since` is when the first record was written of a transaction that is still open, in
+    seconds before the audit.
+    """
+
+    servers: str
+    logs: Mapping[TopicPartition, LogFacts]
+    open_since: Mapping[TopicPartition, float] = field(default_factory=_none)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPositions:
+    """One checkpoint. `committed` and `planned` are batches, None where there is none.
+
+    `done` is where the newest committed batch ended, `ahead` where the newest planned one ends, and
+    `began` where the query began to read, as far as that is recorded. `damaged` names files that
+    cannot be used. `counted`: it has sources that are not Kafka.
+    """
+
+    label: str
+    exists: bool = True
+    query_id: str | None = None
+    committed: int | None = None
+    planned: int | None = None
+    done: Mapping[TopicPartition, int] = field(default_factory=_none)
+    ahead: Mapping[TopicPartition, int] = field(default_factory=_none)
+    began: Mapping[TopicPartition, int] = field(default_factory=_none)
+    damaged: tuple[str, ...] = ()
+    counted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPositions:
+    """What a group holds: `before` all else was read, and `after` it.
+
+    `members` name its live members; `had_members` says that it had some once. `unstable`: a
+    transaction that commits to it is open.
+    """
+
+    name: str
+    before: Mapping[TopicPartition, Position]
+    after: Mapping[TopicPartition, Position]
+    members: tuple[str, ...] = ()
+    had_members: bool = False
+    unstable: bool = False
+
+    def writer(self, tp: TopicPartition) -> CommitMetadata | None:
+        """Who has committed the offset of a partition; None for another program."""
+        held = self.after.get(tp) or self.before.get(tp)
+        return None if held is None else CommitMetadata.parse(held.metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerPositions:
+    """What a store's ledger holds of one sink and query; `store` names it to people.
+
+    Of the history there are `began`, where each partition's first batch started, `gaps`, what was
+    accepted as lost, and what does not continue the batch before it: `missing` and `repeated`
+    offsets. `begun` is a batch that was begun and not finished (a sink without transactions).
+    """
+
+    store: str
+    key: LedgerKey
+    heads: Mapping[TopicPartition, Head]
+    began: Mapping[TopicPartition, int] = field(default_factory=_none)
+    gaps: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
+    missing: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
+    repeated: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
+    begun: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The sink and the query, for people."""
+        return f"sink {self.key.sink}, query {self.key.query}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorePositions:
+    """A store: the ledgers in it that are of the query, and the keys of all others."""
+
+    store: str
+    ledgers: tuple[LedgerPositions, ...]
+    others: tuple[LedgerKey, ...] = ()
+    # Of the checkpoint's own query, under other names than was asked for.
+    renamed: tuple[LedgerKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positions:
+    """All that was read; what was not asked for, or could not be read, is None or not there.
+
+    `query` is the name of the query, where one was given.
+    """
+
+    source: SourcePositions | None = None
+    checkpoint: CheckpointPositions | None = None
+    groups: tuple[GroupPositions, ...] = ()
+    stores: tuple[StorePositions, ...] = ()
+    query: str | None = None
+
+    @property
+    def ledgers(self) -> tuple[LedgerPositions, ...]:
+        """The ledgers of all stores."""
+        return tuple(ledger for store in self.stores for ledger in store.ledgers)

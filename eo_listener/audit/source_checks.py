@@ -1,0 +1,271 @@
+"""Whether what the others hold lies within the source's logs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from eo_listener.audit.advice import Advice
+from eo_listener.audit.position_finding import (
+    Harm,
+    PositionFinding,
+    PositionFindingKind,
+    Severity,
+    listed,
+    single,
+    size,
+)
+from eo_listener.audit.positions import Positions, SourcePositions
+from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.errors import few
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+
+HANGING = 900.0
+"""Seconds after which a coordinator ends each: Kafka's default for transaction.max.timeout.ms."""
+
+
+def held_positions(positions: Positions) -> dict[TopicPartition, int]:
+    """The greatest offset that checkpoint, groups or ledgers hold of each partition of Kafka."""
+    found: dict[TopicPartition, int] = {}
+    checkpoint = positions.checkpoint
+    groups = ({tp: at.offset for tp, at in one.after.items()} for one in positions.groups)
+    ledgers = ({tp: at.range.until for tp, at in one.heads.items()} for one in positions.ledgers)
+    done = () if checkpoint is None else (checkpoint.done,)
+    for held in (*done, *groups, *ledgers):
+        for tp, offset in held.items():
+            if tp != BATCHES:
+                found[tp] = max(offset, found.get(tp, offset))
+    return found
+
+
+def recreated_partitions(positions: Positions) -> dict[TopicPartition, tuple[str, str]]:
+    """Partitions whose topic has another id than a ledger knows: that id, and the present one."""
+    if positions.source is None:
+        return {}
+    logs = positions.source.logs
+    return {
+        tp: (head.topic_id, logs[tp].topic_id or "")
+        for ledger in positions.ledgers
+        for tp, head in ledger.heads.items()
+        if head.topic_id is not None
+        and tp in logs
+        and logs[tp].topic_id not in (None, head.topic_id)
+    }
+
+
+def misplaced(positions: Positions) -> frozenset[TopicPartition]:
+    """Partitions whose offsets cannot be compared: their log is gone, recreated or cut back."""
+    if positions.source is None:
+        return frozenset()
+    held, logs = held_positions(positions), positions.source.logs
+    outside = {tp for tp, offset in held.items() if tp not in logs or offset > logs[tp].end}
+    return frozenset(outside | recreated_partitions(positions).keys())
+
+
+def check_source(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
+    """Say what is wrong with the logs, as far as the query is concerned."""
+    source = positions.source
+    if source is None:
+        return
+    held = held_positions(positions)
+    found = [
+        *_gone(held, source, advice),
+        *_recreated(positions, advice),
+        *_beyond(positions, held, source, advice),
+        *_deleted(positions, source, advice),
+        *_transactions(source, advice),
+    ]
+    yield from found
+    new = sorted(tp for tp in source.logs.keys() - held.keys())
+    if new and held:
+        yield PositionFinding(
+            kind=PositionFindingKind.NEW_PARTITIONS,
+            severity=Severity.NOTE,
+            about=f"cluster {source.servers}",
+            what=f"nothing holds an offset of {few(map(str, new))} yet",
+        )
+    if not any(one.matters for one in found):
+        yield PositionFinding(
+            kind=PositionFindingKind.AGREED,
+            severity=Severity.FINE,
+            about=f"cluster {source.servers}",
+            what=f"{len(held)} partitions, every position lies within its log",
+        )
+
+
+def _gone(
+    held: Mapping[TopicPartition, int], source: SourcePositions, advice: Advice
+) -> Iterator[PositionFinding]:
+    topics = {tp.topic for tp in source.logs}
+    gone = sorted(tp for tp in held if tp not in source.logs)
+    for topic in sorted({tp.topic for tp in gone}):
+        of_topic = [tp for tp in gone if tp.topic == topic]
+        whole = topic not in topics
+        what = "it does not exist" if whole else f"it has no partition {few(map(str, of_topic))}"
+        yield PositionFinding(
+            kind=PositionFindingKind.TOPIC_GONE,
+            severity=Severity.PROBLEM,
+            about=f"topic {topic}",
+            what=f"{what}, and positions in it are held",
+            cause="it was deleted, or the client may not see it; or this is another cluster"
+            if whole
+            else "it was deleted and recreated with fewer partitions; or this is another cluster",
+            fix=f"check -b, and the rights: {advice.preflight(topic)}",
+            ranges=single({tp: OffsetRange(held[tp], held[tp]) for tp in of_topic}),
+        )
+
+
+def _recreated(positions: Positions, advice: Advice) -> Iterator[PositionFinding]:
+    recreated = recreated_partitions(positions)
+    for topic in sorted({tp.topic for tp in recreated}):
+        ids = {pair for tp, pair in recreated.items() if tp.topic == topic}
+        was, now = min(ids)
+        ledger = next(
+            one
+            for one in positions.ledgers
+            if any(tp in recreated and tp.topic == topic for tp in one.heads)
+        )
+        yield PositionFinding(
+            kind=PositionFindingKind.TOPIC_RECREATED,
+            severity=Severity.PROBLEM,
+            about=f"topic {topic}",
+            what=f"it is not the topic that was read: its id was {was}, and is {now}",
+            cause="it was deleted and created again, so every offset now means another record",
+            fix=advice.begin_from_ledger(ledger, recreated=True),
+            ranges=single(
+                {
+                    tp: OffsetRange(0, ledger.heads[tp].range.until)
+                    for tp in recreated
+                    if tp.topic == topic and tp in ledger.heads
+                }
+            ),
+        )
+
+
+def _beyond(
+    positions: Positions,
+    held: Mapping[TopicPartition, int],
+    source: SourcePositions,
+    advice: Advice,
+) -> Iterator[PositionFinding]:
+    recreated = recreated_partitions(positions)
+    beyond = {
+        tp: OffsetRange(source.logs[tp].end, offset)
+        for tp, offset in held.items()
+        if tp in source.logs and tp not in recreated and offset > source.logs[tp].end
+    }
+    if not beyond:
+        return
+    same = any(
+        ledger.heads[tp].topic_id is not None
+        for ledger in positions.ledgers
+        for tp in beyond
+        if tp in ledger.heads
+    )
+    fix = "check -b; "
+    if positions.ledgers:
+        fix += advice.begin_from_ledger(positions.ledgers[0], recreated=not same)
+    else:
+        fix += 'start the query with a new checkpointLocation and "startingOffsets", "earliest"'
+    yield PositionFinding(
+        kind=PositionFindingKind.BEYOND_END,
+        severity=Severity.PROBLEM,
+        about=f"cluster {source.servers}",
+        what=f"positions are beyond the end of the log: {listed(beyond)}",
+        cause="the log was cut back (an unclean election): the topic's id is the same"
+        if same
+        else "the topic was deleted and created again, or its log was cut back (an unclean "
+        "election); or this is another cluster",
+        fix=fix,
+        ranges=single(beyond),
+    )
+
+
+def _deleted(
+    positions: Positions, source: SourcePositions, advice: Advice
+) -> Iterator[PositionFinding]:
+    """Records that were deleted before the query, or whoever starts from the group, read them."""
+    next_read = _next_read(positions)
+    lost = _below(next_read, source)
+    if lost:
+        yield PositionFinding(
+            kind=PositionFindingKind.RETENTION,
+            severity=Severity.PROBLEM,
+            about=f"cluster {source.servers}",
+            what=f"Kafka has deleted up to {size(lost):,} records before the query read them: "
+            f"{listed(lost)}",
+            cause="retention or a tool deleted them while the query was stopped, or too slow",
+            fix='restore them to the topic, or accept the loss: exactly_once(..., on_gap="accept") '
+            "records it, and the source needs failOnDataLoss=false; then raise retention.ms",
+            ranges=single(lost),
+            harm=Harm.LOST,
+        )
+    for group in positions.groups:
+        held = {tp: at.offset for tp, at in group.after.items() if tp not in lost}
+        behind = _below(held, source)
+        if behind and next_read:
+            yield PositionFinding(
+                kind=PositionFindingKind.RETENTION,
+                severity=Severity.WARNING,
+                about=f"group {group.name}",
+                what=f"it is below the start of the log: {listed(behind)}; the query is not",
+                cause="nothing has been committed to it for longer than the topic's retention",
+                fix=advice.commit_checkpoint(group.name, rewind=False),
+                ranges=single(behind),
+            )
+
+
+def _next_read(positions: Positions) -> Mapping[TopicPartition, int]:
+    """Where the query goes on: by its checkpoint, else its ledgers, else the groups."""
+    checkpoint = positions.checkpoint
+    if checkpoint is not None and checkpoint.done:
+        return checkpoint.done
+    lowest: dict[TopicPartition, int] = {}
+    for ledger in positions.ledgers:
+        for tp, head in ledger.heads.items():
+            lowest[tp] = min(head.range.until, lowest.get(tp, head.range.until))
+    if lowest:
+        return lowest
+    for group in positions.groups:
+        for tp, at in group.after.items():
+            lowest[tp] = min(at.offset, lowest.get(tp, at.offset))
+    return lowest
+
+
+def _below(
+    held: Mapping[TopicPartition, int], source: SourcePositions
+) -> dict[TopicPartition, OffsetRange]:
+    return {
+        tp: OffsetRange(offset, source.logs[tp].start)
+        for tp, offset in held.items()
+        if tp in source.logs and offset < source.logs[tp].start
+    }
+
+
+def _transactions(source: SourcePositions, advice: Advice) -> Iterator[PositionFinding]:
+    still_open = {
+        tp: OffsetRange(log.stable, log.end)
+        for tp, log in source.logs.items()
+        if log.stable < log.end
+    }
+    old = {tp: one for tp, one in still_open.items() if source.open_since.get(tp, 0.0) > HANGING}
+    for tp, one in sorted(old.items()):
+        yield PositionFinding(
+            kind=PositionFindingKind.HANGING_TRANSACTION,
+            severity=Severity.WARNING,
+            about=str(tp),
+            what=f"a transaction has been open since offset {one.start}, for "
+            f"{source.open_since[tp] / 60:,.0f} minutes: consumers under read_committed wait there",
+            cause="its coordinator has lost it, or its transaction.timeout.ms is that long",
+            fix=advice.end_transaction(tp, one.start),
+            ranges={tp: (one,)},
+        )
+    young = {tp: one for tp, one in still_open.items() if tp not in old}
+    if young:
+        yield PositionFinding(
+            kind=PositionFindingKind.OPEN_TRANSACTION,
+            severity=Severity.NOTE,
+            about=f"cluster {source.servers}",
+            what=f"transactions are open: {listed(young)}; what is behind them is no lag of a "
+            "query that reads committed records only",
+            ranges=single(young),
+        )

@@ -1,0 +1,77 @@
+"""Reads a ledger in a topic from outside; creates no topic and fences nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from eo_listener.kafka.compacted_topic import CompactedTopic
+from eo_listener.model.errors import SettingsError, SinkLockedError
+from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
+from eo_listener.sinks.kafka.ledger import Decoder, LedgerRecords, owner
+
+_GRACE: Final = 2.0
+"""Seconds to wait for a transaction: after its commit was answered it stays open for some
+milliseconds."""
+
+
+class KafkaLedgerReader:
+    """The `LedgerReader` of a topic; `properties` are librdkafka's, and may hold secrets.
+
+    `timeout` bounds each question, in seconds.
+    """
+
+    def __init__(self, properties: Mapping[str, str], topic: str, *, timeout: float = 10.0) -> None:
+        self._topic = topic
+        self._servers = properties.get("bootstrap.servers", "")
+        self._reader = CompactedTopic(properties, topic, timeout=timeout)
+        self.open: tuple[LedgerKey, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The topic, and where it is."""
+        return f"Kafka topic {self._topic} at {self._servers}"
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        """Read all heads; `open` is then whose transactions stay open.
+
+        What such a transaction would move is not among the heads. Raises SinkLockedError where it
+        hides what others have committed.
+        """
+        if self._reader.policy() is None:
+            raise SettingsError(
+                f"there is no topic {self._topic} at {self._servers}",
+                cause="no Kafka sink has written to this cluster yet, or ledger_topic= is another",
+                fix="Name the ledger's topic: kafka:TOPIC",
+            )
+        reading = self._reader.read(lambda key, value: True, pending_timeout=_GRACE)  # noqa: ARG005  # all are asked for
+        found: list[LedgerKey] = []
+        for pending in reading.pending:
+            owners = {owner(key) for key in pending.hidden}
+            whose = owner(pending.key)
+            if whose is None or owners != {whose}:
+                raise SinkLockedError(
+                    f"a transaction hides a part of {self.label}: it has been open since offset "
+                    f"{pending.offset} of partition {pending.partition}",
+                    cause="a query is writing a long batch, or its driver was killed in one",
+                    fix="Wait until it has ended, at the latest after its transaction_timeout",
+                )
+            found.append(whose)
+        self.open = tuple(found)
+        records = Decoder().decode(reading.values)
+        keys = {LedgerKey(*key[:2]) for key in (*records.records, *records.batches)}
+        return {key: _stored(key, records) for key in keys}
+
+    def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:  # noqa: ARG002  # there is none
+        """Nothing: a topic has heads only."""
+        return iter(())
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._reader.close()
+
+
+def _stored(key: LedgerKey, records: LedgerRecords) -> StoredLedger:
+    batch = records.batch(*key)
+    begun = None if batch is None or batch.is_finished else batch.batch_id
+    return StoredLedger(key=key, heads=records.heads(*key), moved_at={}, begun=begun)

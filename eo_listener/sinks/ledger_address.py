@@ -1,0 +1,82 @@
+"""How a command line names a ledger, and what reads it: `sqlite:FILE`, a dsn, `kafka:TOPIC`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Final
+
+from eo_listener.client_config.validation import require_name, require_ports
+from eo_listener.model.errors import MissingExtraError, SettingsError
+from eo_listener.model.protocols import LedgerReader
+
+_KAFKA: Final = re.compile(r"kafka:(?://(?P<servers>[^/]+)/)?(?P<topic>[^/]*)")
+_POSTGRES: Final = ("postgresql://", "postgres://", "postgresql:")
+_PACKAGES: Final = {"pyarrow", "psycopg"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerAddress:
+    """Where a ledger is; `place` is a file, a dsn (secret) or a topic, by `kind`.
+
+    `servers` are those of a topic on a cluster of its own; None: the cluster that is read anyway.
+    """
+
+    kind: str
+    place: str = field(repr=False)
+    servers: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> LedgerAddress:
+        """Read an address. Raises SettingsError, which quotes no dsn."""
+        if text.startswith(_POSTGRES):
+            plain = text.startswith("postgresql:") and not text.startswith("postgresql://")
+            return cls(kind="postgres", place=text.removeprefix("postgresql:") if plain else text)
+        if text.startswith("sqlite:") and text != "sqlite:":
+            return cls(kind="sqlite", place=text.removeprefix("sqlite:"))
+        found = _KAFKA.fullmatch(text)
+        if found is not None and found["topic"]:
+            require_name("topic", found["topic"])
+            if found["servers"] is not None:
+                require_ports(found["servers"])
+            return cls(kind="kafka", place=found["topic"], servers=found["servers"])
+        raise SettingsError(
+            "the address of a ledger is none of the forms that are known",
+            cause="it may hold a password, so it is not shown",
+            fix="Write sqlite:FILE, postgresql://user@host/database, kafka:TOPIC or "
+            "kafka://host:port/TOPIC",
+        )
+
+    def open(self, properties: Mapping[str, str] | None, *, schema: str | None) -> LedgerReader:
+        """Return its reader. `properties` are those of the Kafka client, with the servers.
+
+        Raises SettingsError, and MissingExtraError where the store's package is not installed.
+        """
+        reader: LedgerReader
+        if self.kind == "sqlite":
+            reader = _loaded("sqlite", "SqliteLedgerReader")(self.place)
+        elif self.kind == "postgres":
+            reader = _loaded("postgres", "PostgresLedgerReader")(self.place, schema=schema)
+        else:
+            own = {} if self.servers is None else {"bootstrap.servers": self.servers}
+            given = {**(properties or {}), **own}
+            if "bootstrap.servers" not in given:
+                raise SettingsError(
+                    f"no cluster is named for the ledger in topic {self.place}",
+                    fix=f"Add -b HOST:PORT; or name it: kafka://HOST:PORT/{self.place}",
+                )
+            reader = _loaded("kafka", "KafkaLedgerReader")(given, self.place)
+        return reader
+
+
+def _loaded(store: str, name: str) -> Any:
+    try:
+        return getattr(import_module(f"eo_listener.sinks.{store}.ledger_reader"), name)
+    except ImportError as error:
+        lacking = (error.name or "").partition(".")[0]
+        if lacking not in _PACKAGES:
+            raise
+        what = f"reading a ledger ({store})"
+        raise MissingExtraError(what, package=lacking, extra=store) from error

@@ -1,0 +1,126 @@
+"""Reads the ledger of a PostgreSQL schema from outside; needs the right to SELECT only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+from psycopg import errors
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
+from eo_listener.sinks.ledger_sql import HEADS, LedgerSql, all_rows, read_applied_batch, stored
+from eo_listener.sinks.postgres.catalog import identifier, run
+from eo_listener.sinks.postgres.connection import connect
+from eo_listener.sinks.postgres.conninfo import ConnectionSettings
+from eo_listener.sinks.postgres.errors import translated
+from eo_listener.sinks.postgres.ledger import MOMENT, PLACE
+
+if TYPE_CHECKING:
+    from eo_listener.sinks.postgres.connection import Connection
+
+_AT_ONCE: Final = 10_000  # rows that a cursor brings at once
+_SCHEMAS: Final = """
+SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = %s AND c.relkind IN ('r', 'p', 'v')
+ORDER BY array_position(current_schemas(false), n.nspname) NULLS LAST, n.nspname
+"""
+
+
+class PostgresLedgerReader:
+    """The `LedgerReader` of a database. Connects at first use.
+
+    `dsn` is a connection string or URI, and secret. Without `schema` it is the first of the
+    search_path that has a ledger, or else the only one that has.
+    """
+
+    def __init__(self, dsn: str, *, schema: str | None = None, timeout: float = 10.0) -> None:
+        self._access = ConnectionSettings(
+            dsn=dsn,
+            schema=schema,
+            connect_timeout=timeout,
+            lock_timeout=timeout,
+            statement_timeout=3600.0,
+        )
+        self._link: Connection | None = None
+        self._schema = schema
+
+    @property
+    def label(self) -> str:
+        """The database, without user and password."""
+        schema = "" if self._schema is None else f", schema {self._schema}"
+        return f"PostgreSQL {self._access.place()}{schema}"
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        """Read all heads."""
+        try:
+            link = self.connection()
+            return stored(all_rows(run(link, self._sql(link).all_heads()).fetchall()))
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+
+    def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
+        """Read what was applied, some rows at a time."""
+        try:
+            link = self.connection()
+            text, values = self._sql(link).applied_batches(*key)
+            with link.transaction(), link.cursor("eo_history") as cursor:
+                cursor.itersize = _AT_ONCE
+                cursor.execute(text.encode(), values)
+                for row in cursor:
+                    yield read_applied_batch(row)
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def connection(self) -> Connection:
+        """Return a connection that cannot write. Raises SinkError and psycopg.Error."""
+        if self._link is None:
+            self._link = connect(self._access, self.label, "eo_listener reader")
+            self._link.execute("SET default_transaction_read_only = on")
+        return self._link
+
+    def _sql(self, link: Connection) -> LedgerSql:
+        if self._schema is None:
+            self._schema = self._found(link)
+        return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=self._schema)
+
+    def _found(self, link: Connection) -> str:
+        seen = [str(name) for (name,) in link.execute("SELECT unnest(current_schemas(false))")]
+        there = [str(name) for (name,) in link.execute(_SCHEMAS, (HEADS,))]
+        if not there:
+            raise SettingsError(
+                f"{self.label} has no ledger: no schema has a table {HEADS}",
+                cause="no sink has written to it yet, or it is another database",
+                fix="Name the database of PostgresSink's dsn",
+            )
+        if there[0] not in seen and len(there) > 1:
+            raise SettingsError(
+                f"{self.label} has {len(there)} ledgers, none of them in the search_path",
+                cause=f"they are in the schemas {', '.join(there[:5])}"
+                + (", ..." if there[5:] else ""),
+                fix="Name one of them: --schema NAME",
+            )
+        return there[0]
+
+    def _translated(self, error: psycopg.Error) -> Exception:
+        if isinstance(error, errors.UndefinedTable):
+            return SettingsError(
+                f"{self.label} has no ledger: there is no table {HEADS}",
+                fix="Name the schema of PostgresSink's table: --schema NAME",
+            )
+        if isinstance(error, errors.InsufficientPrivilege) and self._schema is not None:
+            tables = identifier(self._schema, HEADS).as_string(None)
+            history = identifier(self._schema, f"{HEADS}_history").as_string(None)
+            return SettingsError(
+                f"the role may not read the ledger of {self.label}",
+                fix=f"GRANT SELECT ON {tables}, {history} TO the role of the dsn, and USAGE ON "
+                f"SCHEMA {identifier(None, self._schema).as_string(None)}",
+            )
+        return translated(error, self.label, "reading its ledger")

@@ -1,0 +1,76 @@
+"""Reads the ledger of a SQLite file from outside; opens the file for reading only."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
+from eo_listener.sinks.ledger_sql import HEADS, LedgerSql, all_rows, read_applied_batch, stored
+from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of
+from eo_listener.sinks.sqlite.errors import explained
+
+_SQL: Final = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
+
+
+class SqliteLedgerReader:
+    """The `LedgerReader` of a file. `busy_timeout` is in seconds. Connects at first use."""
+
+    def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
+        self._path = Path(path).expanduser().absolute()
+        self._busy_timeout = busy_timeout
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def label(self) -> str:
+        """The file."""
+        return f"SQLite file {self._path}"
+
+    def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
+        """Read all heads."""
+        try:
+            connection = self.connection()
+            if not columns_of(connection, HEADS):
+                raise SettingsError(
+                    f"{self.label} has no ledger: there is no table {HEADS}",
+                    cause="no sink has written to it yet, or it is another file",
+                    fix="Name the file that SqliteSink was given",
+                )
+            return stored(all_rows(connection.execute(*_SQL.all_heads())))
+        except sqlite3.Error as error:
+            raise explained(error, self._path, waited=self._busy_timeout) from error
+
+    def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
+        """Read what was applied."""
+        try:
+            for row in self.connection().execute(*_SQL.applied_batches(*key)):
+                yield read_applied_batch(row)
+        except sqlite3.Error as error:
+            raise explained(error, self._path, waited=self._busy_timeout) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def connection(self) -> sqlite3.Connection:
+        """Return a connection that cannot write.
+
+        Raises SettingsError where there is no such file, and sqlite3.Error.
+        """
+        if self._connection is None:
+            if not self._path.is_file():
+                raise SettingsError(
+                    f"there is no file {self._path}", fix="Name the file of the SqliteSink"
+                )
+            self._connection = sqlite3.connect(
+                f"{self._path.as_uri()}?mode=ro",
+                uri=True,
+                timeout=self._busy_timeout,
+                isolation_level=None,
+            )
+        return self._connection
