@@ -6,7 +6,7 @@ For commands of their own: topic settings are asked of the AdminClient, and reco
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as Late
 from typing import Final
 
@@ -62,10 +62,11 @@ class RecordReader:
         compacted = {
             topic: self._is_compacted(topic) for topic in sorted({t for t, _ in snapshot.ends})
         }
+        stable = self._stable_ends(sorted(snapshot.ends))
         return {
             tp: LogFacts(
                 start=snapshot.starts[tp],
-                stable=self._stable(tp),
+                stable=min(stable[tp], end),
                 end=end,
                 topic_id=snapshot.topic_ids.get(tp.topic),
                 compacted=compacted[tp.topic],
@@ -112,16 +113,24 @@ class RecordReader:
                     return
                 yield offset
 
-    def _stable(self, tp: TopicPartition) -> int:
+    def _stable_ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the first transaction begins that is still open, or the end of the log."""
-        wire = [Wire(tp.topic, tp.partition, OFFSET_END)]
-        try:
-            (found,) = self._consumer(committed=True).offsets_for_times(wire, timeout=self._timeout)
-        except KafkaException as error:
-            raise self._connection_errors.failure(f"reading {tp}", answer_of(error)) from error
-        if found.error is not None:
-            raise self._connection_errors.failure(f"reading {tp}", found.error)
-        return found.offset
+        consumer = self._consumer(committed=True)
+        found: dict[TopicPartition, int] = {}
+        for first in range(0, len(partitions), _AT_ONCE):
+            some = partitions[first : first + _AT_ONCE]
+            asked = [Wire(tp.topic, tp.partition, OFFSET_END) for tp in some]
+            try:
+                parts = consumer.offsets_for_times(asked, timeout=self._timeout)
+            except KafkaException as error:
+                what = f"reading {some[0]}"
+                raise self._connection_errors.failure(what, answer_of(error)) from error
+            for part in parts:
+                tp = TopicPartition(part.topic, part.partition)
+                if part.error is not None:
+                    raise self._connection_errors.failure(f"reading {tp}", part.error)
+                found[tp] = part.offset
+        return found
 
     def _is_compacted(self, topic: str) -> bool | None:
         """Whether single records may be deleted; None where Kafka does not report it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -230,6 +230,14 @@ class LedgerReader(Protocol):
 
         Kafka's ledger has none. Old batches are pruned, but for the first of a partition and those
         with a gap.
+        """
+        ...
+
+    def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+        """Read topic, partition and offset of each row of a sink's table, in this order.
+
+        `columns` are their names. Rows that lack one of them come last. Raises SettingsError where
+        there is no such table or column, or where rows do not say of which offset they are.
         """
         ...
 

@@ -84,7 +84,9 @@ def group(
     return GroupPositions(name="g", before=first, after=first if after is None else after, **more)  # type: ignore[arg-type]  # its own fields
 
 
-def checkpoint(*done: int, ahead: Iterable[int] | None = None, **more: object) -> CheckpointPositions:
+def checkpoint(
+    *done: int, ahead: Iterable[int] | None = None, **more: object
+) -> CheckpointPositions:
     def named(offsets: Iterable[int]) -> dict[TopicPartition, int]:
         return {TopicPartition("flights", number): one for number, one in enumerate(offsets)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from eo_listener.kafka.compacted_topic import CompactedTopic
@@ -65,6 +65,14 @@ class KafkaLedgerReader:
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:  # noqa: ARG002  # there is none
         """Nothing: a topic has heads only."""
         return iter(())
+
+    def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+        """Raises SettingsError: a record does not say of which offset it is."""
+        raise SettingsError(
+            f"the rows of sink {sink} in {self.label} cannot be counted",
+            cause=f"a record in Kafka has no columns {', '.join(columns)}",
+            fix="Leave --rows out; what its ledger says is compared all the same",
+        )
 
     def close(self) -> None:
         """Let go of the connections."""

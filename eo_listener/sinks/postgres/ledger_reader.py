@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -16,6 +16,7 @@ from eo_listener.sinks.postgres.connection import connect
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
 from eo_listener.sinks.postgres.errors import translated
 from eo_listener.sinks.postgres.ledger import MOMENT, PLACE
+from eo_listener.sinks.postgres.row_origins import row_origins
 
 if TYPE_CHECKING:
     from eo_listener.sinks.postgres.connection import Connection
@@ -70,6 +71,13 @@ class PostgresLedgerReader:
                 cursor.execute(text.encode(), values)
                 for row in cursor:
                     yield read_applied_batch(row)
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+
+    def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+        """Read of which offset each row of a sink's table is, some rows at a time."""
+        try:
+            yield from row_origins(self.connection(), sink, columns)
         except psycopg.Error as error:
             raise self._translated(error) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.ledger_sql import HEADS, LedgerSql, all_rows, read_applied_batch, stored
 from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of
 from eo_listener.sinks.sqlite.errors import explained
+from eo_listener.sinks.sqlite.row_origins import row_origins
 
 _SQL: Final = LedgerSql(placeholder="?", moment="text", schema=SCHEMA, index_in_schema=True)
 
@@ -48,6 +49,13 @@ class SqliteLedgerReader:
         try:
             for row in self.connection().execute(*_SQL.applied_batches(*key)):
                 yield read_applied_batch(row)
+        except sqlite3.Error as error:
+            raise explained(error, self._path, waited=self._busy_timeout) from error
+
+    def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+        """Read of which offset each row of a sink's table is."""
+        try:
+            yield from row_origins(self.connection(), sink, columns)
         except sqlite3.Error as error:
             raise explained(error, self._path, waited=self._busy_timeout) from error
 
