@@ -155,6 +155,18 @@ class AuditOutcome:
                     found.setdefault(tp, []).extend(ranges)
         return sum(one.until - one.start for every in found.values() for one in union(every))
 
+    def document(self) -> dict[str, object]:
+        """Its form in JSON."""
+        return {
+            "verdict": self.verdict,
+            "complete": self.complete,
+            "lost": self.count(Harm.LOST),
+            "doubled": self.count(Harm.DOUBLED),
+            "accepted": self.count(Harm.ACCEPTED),
+            "to_act_on": len(self.to_act_on),
+            "findings": [finding.document() for finding in self.findings],
+        }
+
     @property
     def verdict(self) -> str:
         """One line."""

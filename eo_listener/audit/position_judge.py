@@ -42,9 +42,17 @@ def not_read(about: str, error: EoListenerError) -> PositionFinding:
 
 
 def judge_rows(
-    ledger: LedgerPositions, table: str, rows: Iterable[AuditFinding], advice: Advice
+    ledger: LedgerPositions,
+    table: str,
+    rows: Iterable[AuditFinding],
+    advice: Advice,
+    count: int,
+    without: int = 0,
 ) -> Iterator[PositionFinding]:
-    """What the proof of a table comes to: a finding for each kind, with the offsets counted."""
+    """What the proof of a table comes to: a finding for each kind, with the offsets counted.
+
+    The table has `count` rows, `without` of them without topic, partition or offset.
+    """
     found: dict[AuditFindingKind, list[AuditFinding]] = {}
     for one in rows:
         found.setdefault(one.kind, []).append(one)
@@ -55,7 +63,16 @@ def judge_rows(
             kind=PositionFindingKind.AGREED,
             severity=Severity.FINE,
             about=f"rows of {table}",
-            what="each offset that the ledger has is there once, or explained",
+            what=f"{count:,} rows: each offset that the ledger has is there once, or explained",
+        )
+    if without:
+        yield PositionFinding(
+            kind=PositionFindingKind.ROWS_UNPROVABLE,
+            severity=Severity.WARNING,
+            about=f"rows of {table}",
+            what=f"{without:,} of {count:,} rows do not say of which source offset they are",
+            cause="another program writes to the table, or the transform leaves a column empty",
+            fix="name the columns that have topic, partition and offset: --columns A,B,C",
         )
 
 

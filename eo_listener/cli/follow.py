@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from eo_listener.cli import follow_options as options
-from eo_listener.cli.options import KafkaProperties, print_json, seconds
+from eo_listener.cli.options import KafkaProperties, Storage, print_json, seconds
 from eo_listener.follow import FollowedCheckpoint, Follower, Report
 from eo_listener.follow.config import read
 from eo_listener.model.errors import SettingsError
@@ -31,7 +31,7 @@ def follow(
     servers: options.Servers = None,
     group: options.Groups = None,
     properties: KafkaProperties = None,
-    storage: options.Storage = None,
+    storage: Storage = None,
     config: options.ConfigFile = None,
     name: options.Name = None,
     interval: options.Interval = None,

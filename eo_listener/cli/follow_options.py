@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from eo_listener.cli.options import as_properties, require_one_of, seconds
+from eo_listener.cli.options import as_properties, require_one_of, seconds, storage_options
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.policy import CommitMode, OnRewind, Policy
 from eo_listener.commit.tracking.group_names import require_group
@@ -37,10 +37,6 @@ Groups = Annotated[
     typer.Option(
         "-g", "--group", help="The group of all topics, or TOPIC=GROUP for one; repeatable."
     ),
-]
-Storage = Annotated[
-    list[str] | None,
-    typer.Option("--storage", help="An option of the storage's driver, key=value; repeatable."),
 ]
 ConfigFile = Annotated[
     Path | None, typer.Option(help="A TOML file with many checkpoints, their servers and groups.")
@@ -119,7 +115,7 @@ def typed_targets(
             location=location,
             cluster=cluster,
             groups=parse_groups(groups),
-            storage=dict(map(_pair, storage)),
+            storage=storage_options(storage),
             name=name,
         )
         for location in checkpoints
@@ -152,15 +148,6 @@ def build(targets: Sequence[FollowedCheckpoint], service: Mapping[str, Any]) -> 
             "recommit-interval", service.get("recommit_interval", RECOMMIT_INTERVAL), least=1.0
         ),
     )
-
-
-def _pair(text: str) -> tuple[str, str | bool]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise SettingsError(f"--storage {key!r} is not of the form key=value", fix="Correct it")
-    # Drivers take any text for true, "false" as well.
-    words: dict[str, str | bool] = {"true": True, "false": False}
-    return key.strip(), words.get(value.lower(), value)
 
 
 def _choice(kind: type[_Choice], option: str, value: str) -> _Choice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import sys
@@ -27,6 +28,36 @@ KafkaProperties = Annotated[
         "-X", "--kafka", help="A client property in librdkafka's names, key=value; repeatable."
     ),
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Storage = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage", help="An option of a checkpoint's storage driver, key=value; repeatable."
+    ),
+]
+
+
+def storage_options(given: Iterable[str]) -> dict[str, str | bool]:
+    """Read the options of a storage's driver. Raises SettingsError."""
+    return dict(map(_storage_option, given))
+
+
+def _storage_option(text: str) -> tuple[str, str | bool]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise SettingsError(f"--storage {key!r} is not of the form key=value", fix="Correct it")
+    # Drivers take any text for true, "false" as well.
+    words: dict[str, str | bool] = {"true": True, "false": False}
+    return key.strip(), words.get(value.lower(), value)
+
+
+def utc(milliseconds: int) -> str:
+    """A moment for people: `2013-01-01 05:00:00 UTC`, from milliseconds since 1970."""
+    try:
+        moment = dt.datetime.fromtimestamp(milliseconds / 1000, dt.timezone.utc)
+    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+        return f"{milliseconds} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def as_properties(servers: str, given: list[str] | None) -> dict[str, str]:

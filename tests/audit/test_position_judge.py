@@ -67,10 +67,10 @@ def store(*ledgers: LedgerPositions, **more: object) -> StorePositions:
 
 
 def held(
-    *offsets: int, query: str = QUERY_ID, run: str = "11111111", **marks: bool
+    *offsets: int, query: str = QUERY_ID, by_sink: bool = False, withheld: bool = False
 ) -> Mapping[TopicPartition, Position]:
-    written = CommitMetadata.of(name="flights", query_id=query, run_id=run, batch_id=4)
-    text = replace(written, **marks).text()
+    written = CommitMetadata.of(name="flights", query_id=query, run_id="11111111", batch_id=4)
+    text = replace(written, by_sink=by_sink, withheld=withheld).text()
     return {
         TopicPartition("flights", number): Position(offset=offset, metadata=text)
         for number, offset in enumerate(offsets)
@@ -537,7 +537,7 @@ def test_rows_are_counted_by_kind() -> None:
         AuditFinding(kind=AuditFindingKind.DUPLICATE, partition=TP, range=OffsetRange(1, 2))
     )
     rows.append(AuditFinding(kind=AuditFindingKind.MARKER, partition=TP, range=OffsetRange(3, 4)))
-    found = outcome(judge_rows(ledger(60), "delays", rows, ADVICE))
+    found = outcome(judge_rows(ledger(60), "delays", rows, ADVICE, 9))
     kinds = [one.kind for one in found.findings]
     assert kinds == [Kind.ROWS_EXPLAINED, Kind.ROWS_MISSING, Kind.ROWS_DOUBLED]
     assert found.verdict == "1,007 records lost or not applied, 1 record doubled, to act on: 2"
@@ -548,7 +548,7 @@ def test_rows_are_counted_by_kind() -> None:
 
 def test_rows_that_are_all_there() -> None:
     """One line says so."""
-    (found,) = judge_rows(ledger(60), "delays", [], ADVICE)
+    (found,) = judge_rows(ledger(60), "delays", [], ADVICE, 9)
     assert (found.kind, found.severity) == (Kind.AGREED, Severity.FINE)
 
 

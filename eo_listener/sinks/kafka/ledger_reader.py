@@ -59,7 +59,8 @@ class KafkaLedgerReader:
             found.append(whose)
         self.open = tuple(found)
         records = Decoder().decode(reading.values)
-        keys = {LedgerKey(*key[:2]) for key in (*records.records, *records.batches)}
+        keys = {LedgerKey(key.sink, key.query) for key in records.records}
+        keys |= {LedgerKey(key.sink, key.query) for key in records.batches}
         return {key: _stored(key, records) for key in keys}
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:  # noqa: ARG002  # there is none

@@ -47,12 +47,11 @@ def row_origins(
     order = sql.SQL('{} COLLATE "C", {}, {}').format(*three)
     text = sql.SQL("SELECT {} FROM {} ORDER BY {}, {}").format(
         sql.SQL(", ").join(three),
-        sql.SQL(name),  # type: ignore[arg-type]  # no literal, but written by the server itself
+        sql.SQL(name),  # written by the server itself
         empty,
         order,
     )
     with link.transaction(), link.cursor("eo_origins") as cursor:
         cursor.itersize = _AT_ONCE
         cursor.execute(text)
-        for topic, partition, offset in cursor:
-            yield topic, partition, offset
+        yield from cursor

@@ -1,0 +1,221 @@
+"""`eo-listener audit`: source log, checkpoint, groups and ledgers side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from eo_listener.audit.advice import Advice
+from eo_listener.audit.position_finding import AuditOutcome, PositionFinding, outcome
+from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
+from eo_listener.audit.positions import LedgerPositions, Positions
+from eo_listener.audit.proof import prove
+from eo_listener.cli import audit_screen
+from eo_listener.cli.ledger_choice import claims
+from eo_listener.cli.options import (
+    Json,
+    KafkaProperties,
+    Storage,
+    as_properties,
+    print_json,
+    require_names,
+    storage_options,
+)
+from eo_listener.cli.position_reader import AuditRequest, PositionReader
+from eo_listener.model.errors import EoListenerError, MissingExtraError, SettingsError
+from eo_listener.model.protocols import LedgerReader
+from eo_listener.sinks.ledger_address import LedgerAddress
+
+EXAMPLE = (
+    "Example: eo-listener audit --checkpoint /flights-c -b localhost:9092 -g flights-to-pg "
+    "--ledger postgresql://host/db"
+)
+UNREACHABLE = 3
+_COLUMNS = "topic,partition,offset"
+
+
+def audit(
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", "-c", help="The query's checkpointLocation, or a URL of it."),
+    ] = None,
+    servers: Annotated[
+        str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, host:port.")
+    ] = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option("-g", "--group", help="A group that the query commits to; repeatable."),
+    ] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("-t", "--topic", help="A topic to read beside those found; repeatable."),
+    ] = None,
+    ledgers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ledger",
+            help="A sink's ledger: sqlite:FILE, postgresql://user@host/database (the password by "
+            "PGPASSWORD or ~/.pgpass), kafka:TOPIC or kafka://host:port/TOPIC; repeatable.",
+        ),
+    ] = None,
+    schema: Annotated[str | None, typer.Option(help="The schema of PostgreSQL's ledgers.")] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(help="The name that the ledger has the query under: its queryName or name=."),
+    ] = None,
+    sink: Annotated[str | None, typer.Option(help="One sink of the ledger, by its name.")] = None,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="Count the rows of the sinks' tables by source offset.")
+    ] = False,
+    columns: Annotated[
+        str, typer.Option(help="With --rows: the columns of topic, partition and offset.")
+    ] = _COLUMNS,
+    read_committed: Annotated[
+        bool,
+        typer.Option(
+            "--read-committed", help="With --rows: the query reads committed records only."
+        ),
+    ] = False,
+    properties: KafkaProperties = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Say where a query stands, whether anything is lost or doubled, and what to type.
+
+    Compares the source's log, the checkpoint, consumer groups and the sinks' ledgers; any of them
+    may be left out. Changes nothing; the query may run meanwhile. Exit status: 1 when there is
+    something to act on, 3 when something could not be read.
+    """
+    if not (checkpoint or groups or ledgers or topics):
+        raise SettingsError(
+            "nothing is named that could be compared",
+            fix="Name what there is: --checkpoint FOLDER, -b HOST:PORT -g GROUP, --ledger ADDRESS",
+        )
+    if servers is None and (groups or topics or properties):
+        raise SettingsError(
+            "groups, topics and properties need a cluster, and none is named",
+            fix="Add -b HOST:PORT",
+        )
+    require_names("group", groups or ())
+    require_names("topic", topics or ())
+    request = AuditRequest(
+        properties=None if servers is None else as_properties(servers, properties),
+        checkpoint=checkpoint,
+        storage=storage_options(storage or ()),
+        groups=tuple(dict.fromkeys(groups or ())),
+        topics=tuple(topics or ()),
+        ledgers=[LedgerAddress.parse(one) for one in ledgers or ()],
+        schema=schema,
+        query=query,
+        sink=sink,
+    )
+    three = _three(columns) if rows else None
+    _report(request, three, read_committed=read_committed, as_json=as_json)
+
+
+def _three(columns: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in columns.split(","))
+    if len(names) != len(_COLUMNS.split(",")) or "" in names:
+        raise SettingsError(
+            f"--columns must name three columns, got {columns!r}",
+            fix=f"Write those of topic, partition and offset: --columns {_COLUMNS}",
+        )
+    return names
+
+
+def _report(
+    request: AuditRequest, columns: Sequence[str] | None, *, read_committed: bool, as_json: bool
+) -> None:
+    """Read, judge, print, and end with the exit code."""
+    advice = Advice(
+        servers=request.servers,
+        checkpoint=request.checkpoint,
+        properties=len(request.properties or ()) > 1,
+    )
+    reader = PositionReader(request)
+    try:
+        positions = reader.read()
+        findings = [*judge_positions(positions, advice), *reader.failures]
+        if columns is not None:
+            findings.extend(_rows(reader, positions, columns, advice, committed=read_committed))
+    finally:
+        reader.close()
+    found = outcome(findings)
+    if as_json:
+        print_json(_document(positions, found))
+    else:
+        audit_screen.show(positions, found)
+    if not found.complete:
+        raise typer.Exit(UNREACHABLE)
+    if found.to_act_on:
+        raise typer.Exit(1)
+
+
+def _rows(
+    reader: PositionReader,
+    positions: Positions,
+    columns: Sequence[str],
+    advice: Advice,
+    *,
+    committed: bool,
+) -> Iterator[PositionFinding]:
+    """Count the rows of each table once, whatever queries write to it."""
+    if reader.logs is None:
+        error = SettingsError(
+            "rows cannot be counted without the source's log",
+            cause="what a table lacks is explained by what Kafka has",
+            fix="Add -b HOST:PORT; if it is there, see what is said of the cluster",
+        )
+        yield not_read("rows", error)
+        return
+    for store in positions.stores:
+        for sink in sorted({ledger.key.sink for ledger in store.ledgers}):
+            ledger = next(one for one in store.ledgers if one.key.sink == sink)
+            try:
+                yield from _table(reader, ledger, columns, advice, committed=committed)
+            except MissingExtraError:
+                raise
+            except EoListenerError as error:
+                yield not_read(f"rows of {sink}", error)
+
+
+def _table(
+    reader: PositionReader,
+    ledger: LedgerPositions,
+    columns: Sequence[str],
+    advice: Advice,
+    *,
+    committed: bool,
+) -> Iterator[PositionFinding]:
+    store: LedgerReader = reader.readers[ledger.store]
+    sink = ledger.key.sink
+    counted = _Counted(store.row_origins(sink, columns))
+    assert reader.logs is not None  # noqa: S101  # checked by the caller
+    proof = prove(claims(store, sink), counted, reader.logs, read_committed=committed)
+    yield from judge_rows(ledger, sink, proof, advice, counted.rows, counted.without)
+
+
+class _Counted:
+    """Rows on their way to the proof; those without an origin are counted, and left out."""
+
+    def __init__(self, rows: Iterator[tuple[str, int, int]]) -> None:
+        self._rows = rows
+        self.rows = 0
+        self.without = 0
+
+    def __iter__(self) -> Iterator[tuple[str, int, int]]:
+        for row in self._rows:
+            self.rows += 1
+            if None in row:
+                self.without += 1
+            else:
+                yield row
+
+
+def _document(positions: Positions, found: AuditOutcome) -> dict[str, object]:
+    return {
+        **found.document(),
+        "partitions": [row.document() for row in audit_screen.side_by_side(positions)],
+    }

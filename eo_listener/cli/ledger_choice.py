@@ -1,0 +1,114 @@
+"""Which ledgers of a store are those of the query that is audited, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eo_listener.audit.evidence import AppliedRange
+from eo_listener.audit.history import read_history
+from eo_listener.audit.intervals import union
+from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, StorePositions
+from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.ledger import LedgerKey, StoredLedger
+from eo_listener.model.offsets import OffsetRange, TopicPartition
+from eo_listener.model.protocols import LedgerReader
+
+_Ledgers = Mapping[LedgerKey, StoredLedger]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerChoice:
+    """By the names that were given; without a `query`, by the checkpoint's id or its partitions."""
+
+    query: str | None
+    sink: str | None
+    checkpoint: CheckpointPositions | None
+
+    def read(self, reader: LedgerReader) -> StorePositions:
+        """Read a store. Raises what the reader does."""
+        every = reader.ledgers()
+        chosen = self.chosen(every)
+        moved = self._moved(every)
+        return StorePositions(
+            store=reader.label,
+            ledgers=tuple(positions(reader, every[key]) for key in sorted(chosen)),
+            others=tuple(sorted(every.keys() - chosen)),
+            renamed=tuple(sorted(moved - chosen)),
+        )
+
+    def chosen(self, every: _Ledgers) -> set[LedgerKey]:
+        """The keys of the query that is meant."""
+        keys = {key for key in every if self.sink is None or key.sink == self.sink}
+        if self.query is not None:
+            return {key for key in keys if key.query == self.query}
+        if self.checkpoint is None or not self.checkpoint.exists:
+            return keys
+        moved = self._newest(every, keys & self._moved(every))
+        if moved:
+            return moved
+        read = self.checkpoint.ahead.keys() | self.checkpoint.done.keys()
+        return {key for key in keys if every[key].heads.keys() & read}
+
+    def _moved(self, every: _Ledgers) -> set[LedgerKey]:
+        """Keys of which the checkpoint's query has moved a head last."""
+        own = None if self.checkpoint is None else self.checkpoint.query_id
+        return {
+            key
+            for key, ledger in every.items()
+            if any(head.query_id == own for head in ledger.heads.values())
+        }
+
+    def _newest(self, every: _Ledgers, moved: set[LedgerKey]) -> set[LedgerKey]:
+        """Of each sink the key that has the newest batch: the query may have been renamed."""
+        found: dict[str, LedgerKey] = {}
+        for key in moved:
+            last = found.get(key.sink)
+            if last is None or _batch(every[key]) > _batch(every[last]):
+                found[key.sink] = key
+        return set(found.values())
+
+
+def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
+    """What a ledger and its history say."""
+    history = read_history(reader.history(ledger.key), ledger.heads)
+    return LedgerPositions(
+        store=reader.label,
+        key=ledger.key,
+        heads=ledger.heads,
+        began=history.began,
+        gaps={tp: tuple(ranges) for tp, ranges in history.gaps.items()},
+        missing={tp: tuple(ranges) for tp, ranges in history.missing.items()},
+        repeated={tp: tuple(ranges) for tp, ranges in history.repeated.items()},
+        begun=ledger.begun,
+    )
+
+
+def claims(reader: LedgerReader, sink: str) -> dict[TopicPartition, AppliedRange]:
+    """What the table of a sink must have, by the ledgers of every query that writes to it.
+
+    Where the history does not say how a partition began, it counts from 0.
+    """
+    found: dict[TopicPartition, AppliedRange] = {}
+    for key, stored in reader.ledgers().items():
+        if key.sink != sink:
+            continue
+        ledger = positions(reader, stored)
+        for tp, head in ledger.heads.items():
+            if tp == BATCHES:
+                continue
+            before = found.get(tp)
+            start = ledger.began.get(tp, 0)
+            until = head.range.until
+            gaps = ledger.gaps.get(tp, ())
+            if before is not None:
+                start, until = min(start, before.range.start), max(until, before.range.until)
+                gaps = union((*before.gaps, *gaps))
+            found[tp] = AppliedRange(
+                range=OffsetRange(start, until), topic_id=head.topic_id, gaps=gaps
+            )
+    return found
+
+
+def _batch(ledger: StoredLedger) -> int:
+    return max(head.batch_id for head in ledger.heads.values())

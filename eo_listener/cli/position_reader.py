@@ -1,0 +1,213 @@
+"""Reads the positions that `eo-listener audit` compares, in the order that `audit.positions` says.
+
+What cannot be read becomes a finding, and the rest is read all the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from eo_listener.audit.evidence import LogFacts
+from eo_listener.audit.position_finding import PositionFinding
+from eo_listener.audit.position_judge import not_read
+from eo_listener.audit.positions import (
+    CheckpointPositions,
+    GroupPositions,
+    Positions,
+    SourcePositions,
+    StorePositions,
+)
+from eo_listener.cli.checkpoint_positions import CheckpointReading
+from eo_listener.cli.ledger_choice import LedgerChoice
+from eo_listener.kafka.cluster_describer import ClusterDescriber
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.oldest_records import oldest_records
+from eo_listener.kafka.record_reader import RecordReader
+from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.errors import EoListenerError, KafkaError, MissingExtraError
+from eo_listener.model.offsets import Position, TopicPartition
+from eo_listener.model.protocols import LedgerReader
+from eo_listener.preflight.facts import GroupFacts
+from eo_listener.sinks.ledger_address import LedgerAddress
+
+_SETTLE: Final = 3.0  # seconds that a listener at work is given to commit what was just done
+_PAUSE: Final = 0.5
+_OLDEST: Final = 5.0  # seconds for the times of open transactions
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRequest:
+    """What to compare; what was not named is None or empty. `properties` and `storage` are secret.
+
+    `query` and `sink` choose among the ledgers of a store.
+    """
+
+    properties: Mapping[str, str] | None = field(default=None, repr=False)
+    checkpoint: str | None = None
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    groups: Sequence[str] = ()
+    topics: Sequence[str] = ()
+    ledgers: Sequence[LedgerAddress] = ()
+    schema: str | None = None
+    query: str | None = None
+    sink: str | None = None
+
+    @property
+    def servers(self) -> str | None:
+        """The bootstrap servers."""
+        return None if self.properties is None else self.properties.get("bootstrap.servers")
+
+
+class PositionReader:
+    """Reads once; `failures` are then what could not be read. `close` lets go of connections."""
+
+    def __init__(self, request: AuditRequest) -> None:
+        self._request = request
+        self._opened = ExitStack()
+        self.failures: list[PositionFinding] = []
+        self.readers: dict[str, LedgerReader] = {}
+        self.logs: RecordReader | None = None
+
+    def read(self) -> Positions:
+        """Read all that was asked for. Raises SettingsError for what cannot be asked for."""
+        request = self._request
+        cluster = self._cluster()
+        groups = {} if cluster is None else self._groups(cluster)
+        reading = None
+        if request.checkpoint is not None:
+            reading = CheckpointReading(request.checkpoint, request.storage)
+        checkpoint = None
+        if reading is not None:
+            checkpoint = self._tried(f"checkpoint {reading.label}", reading.committed)
+        stores = self._stores(checkpoint)
+        if reading is not None and checkpoint is not None:
+            before = checkpoint
+            checkpoint = self._tried(
+                f"checkpoint {reading.label}", lambda: reading.with_planned(before)
+            )
+        source = None if cluster is None else self._source(groups, checkpoint, stores)
+        done = {} if checkpoint is None else checkpoint.done
+        return Positions(
+            source=source,
+            checkpoint=checkpoint,
+            groups=()
+            if cluster is None
+            else tuple(self._settled(cluster, facts, done) for facts in groups.values()),
+            stores=tuple(stores),
+            query=request.query,
+        )
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._opened.close()
+
+    def _tried(self, about: str, read: Callable[[], _T]) -> _T | None:
+        """What was read; None where it could not be, which is a failure then."""
+        try:
+            return read()
+        except MissingExtraError:
+            raise
+        except EoListenerError as error:
+            self.failures.append(not_read(about, error))
+            return None
+
+    def _cluster(self) -> ClusterDescriber | None:
+        if self._request.properties is None:
+            return None
+        describer = ClusterDescriber(self._request.properties)
+        self._opened.enter_context(closing(describer))
+        reached = self._tried(f"cluster {self._request.servers}", describer.cluster)
+        return None if reached is None else describer
+
+    def _groups(self, cluster: ClusterDescriber) -> dict[str, GroupFacts]:
+        found: dict[str, GroupFacts] = {}
+        for name in self._request.groups:
+            facts = cluster.group(name)
+            if facts.held is None:
+                error = KafkaError(
+                    f"its offsets cannot be read: {facts.held_error}",
+                    code=facts.held_error or "",
+                    fix=f"eo-listener preflight -b {self._request.servers} -g {name}",
+                )
+                self.failures.append(not_read(f"group {name}", error))
+            else:
+                found[name] = facts
+        return found
+
+    def _settled(
+        self, cluster: ClusterDescriber, facts: GroupFacts, done: Mapping[TopicPartition, int]
+    ) -> GroupPositions:
+        """The group once more; one that is behind is given a moment."""
+        before: Mapping[TopicPartition, Position] = facts.held or {}
+        deadline = time.monotonic() + _SETTLE
+        while True:
+            after = cluster.group(facts.name).held or {}
+            behind = any(at.offset < done.get(tp, 0) for tp, at in after.items())
+            if not behind or time.monotonic() >= deadline:
+                break
+            time.sleep(_PAUSE)
+        return GroupPositions(
+            name=facts.name,
+            before=before,
+            after=after,
+            members=tuple(f"{one.client} at {one.host}" for one in facts.members),
+            had_members=facts.simple is False,
+            unstable=facts.unstable,
+        )
+
+    def _stores(self, checkpoint: CheckpointPositions | None) -> list[StorePositions]:
+        found = []
+        for address in self._request.ledgers:
+            reader = address.open(self._request.properties, schema=self._request.schema)
+            self._opened.enter_context(closing(reader))
+            choice = LedgerChoice(self._request.query, self._request.sink, checkpoint)
+            store = self._tried(reader.label, lambda: choice.read(reader))  # noqa: B023  # called at once
+            if store is not None:
+                self.readers[store.store] = reader
+                found.append(store)
+        return found
+
+    def _source(
+        self,
+        groups: Mapping[str, GroupFacts],
+        checkpoint: CheckpointPositions | None,
+        stores: Iterable[StorePositions],
+    ) -> SourcePositions | None:
+        topics = set(self._request.topics)
+        topics |= {tp.topic for facts in groups.values() for tp in facts.held or ()}
+        topics |= {tp.topic for tp in (() if checkpoint is None else checkpoint.ahead)}
+        topics |= {tp.topic for tp in (() if checkpoint is None else checkpoint.done)}
+        topics |= {tp.topic for one in stores for ledger in one.ledgers for tp in ledger.heads}
+        topics.discard(BATCHES.topic)
+        if not topics:
+            return None
+        about = f"cluster {self._request.servers}"
+        return self._tried(about, lambda: self._read_logs(topics))
+
+    def _read_logs(self, topics: set[str]) -> SourcePositions:
+        properties = self._request.properties or {}
+        self.logs = RecordReader(properties)
+        self._opened.enter_context(closing(self.logs))
+        with closing(ClusterReader(properties)) as reader:
+            partitions = reader.partitions(topics)
+        logs = self.logs.facts(partitions)
+        return SourcePositions(
+            servers=self._request.servers or "",
+            logs=logs,
+            open_since=_open_since(properties, logs),
+        )
+
+
+def _open_since(
+    properties: Mapping[str, str], logs: Mapping[TopicPartition, LogFacts]
+) -> dict[TopicPartition, float]:
+    still_open = {tp: log.stable for tp, log in logs.items() if log.stable < log.end}
+    times = oldest_records(properties, still_open, committed=False, seconds=_OLDEST)
+    now = time.time()
+    return {tp: max(0.0, now - written / 1000) for tp, written in times.items()}
