@@ -27,7 +27,7 @@ def check_checkpoint(positions: Positions, advice: Advice) -> Iterator[PositionF
             what=f"files cannot be used: {few(checkpoint.damaged)}",
             cause="the disk or the machine failed while they were written or copied, or they were "
             "edited",
-            fix=f"restore them from a copy; or {_elsewhere(positions, advice)}",
+            fix=f"restore them from a copy; or {_way_on(positions, advice)}",
         )
     if checkpoint.counted:
         yield PositionFinding(
@@ -57,11 +57,11 @@ def _missing(about: str, positions: Positions, advice: Advice) -> PositionFindin
         what="there is none: a query that starts with it begins at its startingOffsets (by default "
         "latest), and not where it was",
         cause="it was deleted or moved; or the path is another one",
-        fix=_elsewhere(positions, advice),
+        fix=_way_on(positions, advice),
     )
 
 
-def _elsewhere(positions: Positions, advice: Advice) -> str:
+def _way_on(positions: Positions, advice: Advice) -> str:
     """How to go on without the checkpoint."""
     for ledger in positions.ledgers:
         if ledger.heads:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
-
 import typer
 
 from eo_listener.audit.advice import Advice
@@ -12,6 +10,7 @@ from eo_listener.audit.position_finding import AuditOutcome, PositionFinding, ou
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
 from eo_listener.audit.positions import LedgerPositions, Positions
 from eo_listener.audit.proof import prove
+from eo_listener.cli import audit_options as options
 from eo_listener.cli import audit_screen
 from eo_listener.cli.ledger_choice import claims
 from eo_listener.cli.options import (
@@ -33,51 +32,20 @@ EXAMPLE = (
     "--ledger postgresql://host/db"
 )
 UNREACHABLE = 3
-_COLUMNS = "topic,partition,offset"
 
 
 def audit(
-    checkpoint: Annotated[
-        str | None,
-        typer.Option("--checkpoint", "-c", help="The query's checkpointLocation, or a URL of it."),
-    ] = None,
-    servers: Annotated[
-        str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, host:port.")
-    ] = None,
-    groups: Annotated[
-        list[str] | None,
-        typer.Option("-g", "--group", help="A group that the query commits to; repeatable."),
-    ] = None,
-    topics: Annotated[
-        list[str] | None,
-        typer.Option("-t", "--topic", help="A topic to read beside those found; repeatable."),
-    ] = None,
-    ledgers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--ledger",
-            help="A sink's ledger: sqlite:FILE, postgresql://user@host/database (the password by "
-            "PGPASSWORD or ~/.pgpass), kafka:TOPIC or kafka://host:port/TOPIC; repeatable.",
-        ),
-    ] = None,
-    schema: Annotated[str | None, typer.Option(help="The schema of PostgreSQL's ledgers.")] = None,
-    query: Annotated[
-        str | None,
-        typer.Option(help="The name that the ledger has the query under: its queryName or name=."),
-    ] = None,
-    sink: Annotated[str | None, typer.Option(help="One sink of the ledger, by its name.")] = None,
-    rows: Annotated[
-        bool, typer.Option("--rows", help="Count the rows of the sinks' tables by source offset.")
-    ] = False,
-    columns: Annotated[
-        str, typer.Option(help="With --rows: the columns of topic, partition and offset.")
-    ] = _COLUMNS,
-    read_committed: Annotated[
-        bool,
-        typer.Option(
-            "--read-committed", help="With --rows: the query reads committed records only."
-        ),
-    ] = False,
+    checkpoint: options.CheckpointUrl = None,
+    servers: options.Servers = None,
+    groups: options.Groups = None,
+    topics: options.Topics = None,
+    ledgers: options.Ledgers = None,
+    schema: options.Schema = None,
+    query: options.Query = None,
+    sink: options.Sink = None,
+    rows: options.Rows = False,
+    columns: options.Columns = options.COLUMNS,
+    read_committed: options.ReadCommitted = False,
     properties: KafkaProperties = None,
     storage: Storage = None,
     as_json: Json = False,
@@ -117,10 +85,10 @@ def audit(
 
 def _three(columns: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in columns.split(","))
-    if len(names) != len(_COLUMNS.split(",")) or "" in names:
+    if len(names) != len(options.COLUMNS.split(",")) or "" in names:
         raise SettingsError(
             f"--columns must name three columns, got {columns!r}",
-            fix=f"Write those of topic, partition and offset: --columns {_COLUMNS}",
+            fix=f"Write those of topic, partition and offset: --columns {options.COLUMNS}",
         )
     return names
 

@@ -1,0 +1,49 @@
+"""The options of `eo-listener audit`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+COLUMNS = "topic,partition,offset"
+
+CheckpointUrl = Annotated[
+    str | None,
+    typer.Option("--checkpoint", "-c", help="The query's checkpointLocation: a folder or a URL."),
+]
+Servers = Annotated[
+    str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, host:port.")
+]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("-g", "--group", help="A group that the query commits to; repeatable."),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("-t", "--topic", help="A topic to read beside those found; repeatable."),
+]
+Ledgers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ledger",
+        help="A sink's ledger: sqlite:FILE, postgresql://user@host/database (the password by "
+        "PGPASSWORD or ~/.pgpass), kafka:TOPIC or kafka://host:port/TOPIC; repeatable.",
+    ),
+]
+Schema = Annotated[str | None, typer.Option(help="The schema of PostgreSQL's ledgers.")]
+Query = Annotated[
+    str | None,
+    typer.Option(help="The name that the ledger has the query under: its queryName or name=."),
+]
+Sink = Annotated[str | None, typer.Option(help="One sink of the ledger, by its name.")]
+Rows = Annotated[
+    bool, typer.Option("--rows", help="Count the rows of the sinks' tables by source offset.")
+]
+Columns = Annotated[
+    str, typer.Option(help="With --rows: the columns of topic, partition and offset.")
+]
+ReadCommitted = Annotated[
+    bool,
+    typer.Option("--read-committed", help="With --rows: the query reads committed records only."),
+]

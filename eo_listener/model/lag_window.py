@@ -1,0 +1,127 @@
+"""How a group's lag develops over several readings: Burrow's verdicts, and the time to drain. Pure.
+
+The rules are those of Burrow's evaluator (Lag Evaluation Rules), which need no threshold. Burrow
+reads each commit with its time; here a commit is seen when offset or metadata have changed between
+two readings, and its time is that of the reading.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+COMMITS: Final = 10
+"""How many commits a window holds, as Burrow's `intervals`."""
+
+_READINGS: Final = 10  # without a commit, before a group counts as stopped
+_FEW: Final = 3  # commits before it is said that lag does not decrease
+
+
+class LagVerdict(Enum):
+    """What a partition's commits say, the gravest last."""
+
+    OK = "OK"
+    WARN = "WARN"
+    STALL = "STALL"
+    STOP = "STOP"
+    REWIND = "REWIND"
+
+    @property
+    def gravity(self) -> int:
+        """The greater, the graver."""
+        return list(LagVerdict).index(self)
+
+
+class SeenCommit(NamedTuple):
+    """A commit: when it was first seen (monotonic seconds), its offset, metadata and lag then."""
+
+    at: float
+    offset: int
+    metadata: str
+    lag: int
+
+
+class LagWindow:
+    """The last commits of one partition of a group."""
+
+    def __init__(self) -> None:
+        self._commits: deque[SeenCommit] = deque(maxlen=COMMITS)
+        self._idle = 0  # readings since the last commit
+        self._begun: tuple[float, int] | None = None  # the first reading: its time and lag
+        self._last: tuple[float, int] | None = None
+
+    def add(self, at: float, offset: int, metadata: str, lag: int) -> None:
+        """Take a reading; `at` is in monotonic seconds."""
+        before = self._commits[-1] if self._commits else None
+        if before is None or (before.offset, before.metadata) != (offset, metadata):
+            self._commits.append(SeenCommit(at, offset, metadata, lag))
+            self._idle = 0
+        else:
+            self._idle += 1
+        if self._begun is None or (before is not None and offset < before.offset):
+            self._begun = at, lag
+        self._last = at, lag
+
+    @property
+    def verdict(self) -> LagVerdict | None:
+        """Burrow's verdict; None while there were too few readings for one."""
+        if self._last is None:
+            return None
+        commits = list(self._commits)
+        offsets = [commit.offset for commit in commits]
+        if self._last[1] <= 0:
+            return LagVerdict.OK
+        if any(later < earlier for earlier, later in pairwise(offsets)):
+            return LagVerdict.REWIND
+        quiet = self._last[0] - commits[-1].at
+        if self._idle >= _READINGS and quiet > commits[-1].at - commits[0].at:
+            return LagVerdict.STOP
+        if any(commit.lag <= 0 for commit in commits):
+            return LagVerdict.OK
+        if len(commits) < _FEW:
+            return None
+        if offsets[0] == offsets[-1]:
+            return LagVerdict.STALL
+        lags = [commit.lag for commit in commits]
+        if all(later >= earlier for earlier, later in pairwise(lags)):
+            return LagVerdict.WARN
+        return LagVerdict.OK
+
+    @property
+    def quiet(self) -> float | None:
+        """Seconds since the last commit that was seen; None while none was."""
+        if self._last is None or len(self._commits) < 2:  # the first was there before
+            return None
+        return self._last[0] - self._commits[-1].at
+
+
+def gravest(verdicts: list[LagVerdict | None]) -> LagVerdict | None:
+    """The verdict of a group: the gravest of its partitions; None where nothing is known yet."""
+    known = [one for one in verdicts if one is not None]
+    worst = max(known, key=lambda one: one.gravity, default=None)
+    return None if worst is LagVerdict.OK and len(known) < len(verdicts) else worst
+
+
+class LagTrend:
+    """The total lag of a group over time."""
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[float, int]] = deque(maxlen=COMMITS + 1)
+
+    def add(self, at: float, lag: int) -> None:
+        """Take a reading; `at` is in monotonic seconds."""
+        self._readings.append((at, lag))
+
+    @property
+    def drained_in(self) -> float | None:
+        """Seconds until the lag is zero at the rate of the last readings; None if it never is."""
+        if len(self._readings) < 2:
+            return None
+        (begun, first), (now, last) = self._readings[0], self._readings[-1]
+        if last <= 0:
+            return 0.0
+        if now <= begun or last >= first:
+            return None
+        return last * (now - begun) / (first - last)
