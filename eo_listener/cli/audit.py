@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+
 import typer
 
 from eo_listener.audit.advice import Advice
