@@ -1,0 +1,262 @@
+"""`eo-listener audit` on a real Kafka: disasters that were made, what is said, and what repairs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from eo_listener import cli
+from eo_listener.audit import source_checks
+from eo_listener.devtools.broker import Broker
+from eo_listener.kafka.record_reader import RecordReader
+from eo_listener.kafka.simple_groups import SimpleGroups
+from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.ledger import Head
+from eo_listener.model.offsets import OffsetRange, Position, TopicPartition
+from eo_listener.sinks.kafka.ledger import SETTINGS, records_of
+from eo_listener.testing.made_up_entries import QUERY, entry_of
+from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles, StoreFile
+from tests.cli.test_status import landed
+from tests.topics import Topics, unique
+
+pytestmark = pytest.mark.kafka
+
+Said = tuple[int, dict[str, Any]]
+
+
+@dataclass
+class Pipeline:
+    """A query that has done ten batches of ten records, as all four places have it."""
+
+    servers: str
+    topics: Topics
+    topic: str
+    group: str
+    checkpoint: CheckpointFiles
+    store: StoreFile
+    heads: dict[TopicPartition, Head]
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def topic_id(self) -> str | None:
+        return self.heads[self.tp].topic_id
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, 0)
+
+    def commit(self, offset: int, query_id: str = QUERY_ID) -> None:
+        """Commit to the group, as a listener of this query id does."""
+        metadata = CommitMetadata.of(name=QUERY, query_id=query_id, run_id="r" * 36, batch_id=1)
+        held = {self.tp: Position(offset=offset, metadata=metadata.text())}
+        store = SimpleGroups({"bootstrap.servers": self.servers})
+        deadline = time.monotonic() + 60
+        while not landed(store, self.group, held):  # its coordinator is made at its first use
+            assert time.monotonic() < deadline
+        store.close()
+
+    def audit(self, *more: str) -> Said:
+        """Run the command over all four: its exit code and document."""
+        words = ["audit", "-b", self.servers, "-g", self.group]
+        words += ["-c", str(self.checkpoint.folder), "--ledger", f"sqlite:{self.store.path}"]
+        return self.run([*words, *more, "--json"])
+
+    def run(self, words: list[str]) -> Said:
+        code = cli.app(words, standalone_mode=False)
+        return code or 0, json.loads(self.capsys.readouterr().out)
+
+    def type(self, command: str) -> None:
+        """Do what a finding says."""
+        words = shlex.split(command)
+        assert words[0] == "eo-listener"
+        assert not cli.app(words[1:], standalone_mode=False)
+        self.capsys.readouterr()
+
+
+@pytest.fixture
+def pipeline(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Pipeline:
+    servers = broker.bootstrap_servers
+    topics = Topics(servers)
+    topic = topics.create("audited", partitions=1)
+    topics.fill(topic, 100)
+    tp = TopicPartition(topic, 0)
+    reader = RecordReader({"bootstrap.servers": servers})
+    topic_id = reader.facts([tp])[tp].topic_id
+    reader.close()
+    checkpoint = CheckpointFiles(tmp_path / "checkpoint", {tp: 0})
+    store = StoreFile(tmp_path / "store.db")
+    heads: dict[TopicPartition, Head] = {}
+    for batch in range(9):
+        ranges = {tp: OffsetRange(10 * batch, 10 * batch + 10)}
+        checkpoint.plan(batch, {tp: 10 * batch + 10})
+        entry = entry_of(heads, ranges, batch_id=batch, topic_id=topic_id)
+        heads = store.apply(replace(entry, query_id=QUERY_ID))
+        checkpoint.commit(batch)
+    made = Pipeline(servers, topics, topic, unique("g"), checkpoint, store, heads, capsys)
+    made.commit(90)
+    return made
+
+
+def findings(said: Said) -> dict[str, dict[str, Any]]:
+    """What is to be acted on, by its kind."""
+    return {
+        one["kind"]: one for one in said[1]["findings"] if one["severity"] in ("warning", "problem")
+    }
+
+
+def test_all_four_agree(pipeline: Pipeline) -> None:
+    """Exit 0; log, checkpoint, group and ledger stand side by side."""
+    said = pipeline.audit()
+    assert (said[0], findings(said)) == (0, {})
+    assert said[1]["verdict"] == "nothing lost, nothing doubled, nothing to act on"
+    (row,) = said[1]["partitions"]
+    assert (row["log"]["start"], row["log"]["end"], row["committed"]) == (0, 100, 90)
+    assert row["groups"] == {pipeline.group: 90}
+    assert row["ledgers"][0]["offset"] == 90
+
+
+def test_a_topic_recreated(pipeline: Pipeline) -> None:
+    """By its id, though the new topic has more records than the old one."""
+    pipeline.topics.delete(pipeline.topic)
+    pipeline.topics.create_as(pipeline.topic, 1)
+    pipeline.topics.fill(pipeline.topic, 200)
+    said = pipeline.audit()
+    assert said[0] == 1
+    assert 'recreated="earliest"' in findings(said)["topic recreated"]["fix"]
+
+
+def test_retention_past_the_query(pipeline: Pipeline) -> None:
+    """What was deleted unread is lost, and counted."""
+    pipeline.topics.forget_before(pipeline.topic, {0: 95})
+    said = pipeline.audit()
+    assert (said[0], said[1]["lost"]) == (1, 5)
+    assert set(findings(said)) == {"deleted before it was read"}
+
+
+def test_retention_past_the_group_is_repaired_by_the_command(pipeline: Pipeline) -> None:
+    """The query has read it all; the printed command brings the group to the checkpoint."""
+    pipeline.commit(20)
+    pipeline.topics.forget_before(pipeline.topic, {0: 50})
+    said = pipeline.audit()
+    assert (said[0], said[1]["lost"]) == (1, 0)
+    found = findings(said)
+    assert set(found) == {"deleted before it was read", "group behind"}
+    pipeline.type(found["group behind"]["fix"])
+    assert pipeline.audit()[0] == 0
+
+
+def test_an_expired_group_is_repaired_by_the_command(pipeline: Pipeline) -> None:
+    """A group that holds nothing."""
+    pipeline.group = unique("expired")
+    said = pipeline.audit()
+    assert said[0] == 1
+    pipeline.type(findings(said)["group empty"]["fix"])
+    assert pipeline.audit()[0] == 0
+
+
+def test_two_drivers_on_the_group_are_repaired_by_the_command(pipeline: Pipeline) -> None:
+    """A commit of another query id is named; after it has stopped the command takes it back."""
+    pipeline.commit(97, query_id="deadbeef" + QUERY_ID[8:])
+    said = pipeline.audit()
+    assert said[0] == 1
+    found = findings(said)
+    assert set(found) == {"group with foreign commits", "group ahead"}
+    assert "id deadbeef" in found["group with foreign commits"]["what"]
+    pipeline.type(found["group ahead"]["fix"])
+    assert pipeline.audit()[0] == 0
+
+
+def test_a_restored_store(pipeline: Pipeline) -> None:
+    """Batches that the checkpoint has as done are not in it: counted, with what Kafka deleted."""
+    pipeline.checkpoint.plan(9, {pipeline.tp: 100})
+    pipeline.checkpoint.commit(9)
+    pipeline.commit(100)
+    pipeline.topics.forget_before(pipeline.topic, {0: 93})
+    said = pipeline.audit()
+    found = findings(said)["ledger behind"]
+    assert said[1]["lost"] == 10
+    assert "Kafka has deleted up to 3" in found["what"]
+
+
+def test_two_drivers_on_the_store(pipeline: Pipeline) -> None:
+    """Another checkpoint has moved the ledger on."""
+    ranges = {pipeline.tp: OffsetRange(90, 100)}
+    entry = entry_of(pipeline.heads, ranges, batch_id=3, topic_id=pipeline.topic_id)
+    pipeline.store.apply(replace(entry, query_id="another"))
+    said = pipeline.audit()
+    assert set(findings(said)) == {"ledger ahead"}
+    assert "query id another" in findings(said)["ledger ahead"]["cause"]
+
+
+def test_a_hanging_transaction(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A young one is a note; an old one is named, with the abort that Kafka's tool takes."""
+    producer = Producer(
+        {
+            "bootstrap.servers": pipeline.servers,
+            "transactional.id": unique("tx"),
+            "log_level": "0",
+        }
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(pipeline.topic, value="open", partition=0)
+    assert producer.flush(30) == 0
+    said = pipeline.audit()
+    assert (said[0], findings(said)) == (0, {})
+    assert any(one["kind"] == "open transaction" for one in said[1]["findings"])
+    monkeypatch.setattr(source_checks, "HANGING", 0.0)
+    said = pipeline.audit()
+    fix = findings(said)["hanging transaction"]["fix"]
+    assert fix.endswith(f"abort --topic {pipeline.topic} --partition 0 --start-offset 100")
+    producer.abort_transaction(30)
+    assert pipeline.audit()[0] == 0
+
+
+def test_rows_lost_and_doubled_are_counted(pipeline: Pipeline) -> None:
+    """By source offset, in the sink's table; nothing else is wrong."""
+    assert pipeline.audit("--rows")[0] == 0
+    pipeline.store.execute('DELETE FROM delays WHERE "offset" IN (5, 6, 89)')
+    pipeline.store.execute('INSERT INTO delays SELECT * FROM delays WHERE "offset" < 2')
+    said = pipeline.audit("--rows")
+    assert (said[0], said[1]["lost"], said[1]["doubled"]) == (1, 3, 2)
+    assert set(findings(said)) == {"rows missing", "rows doubled"}
+    code, document = pipeline.audit("--rows", "--columns", "topic,partition,nosuch")
+    assert code == 3
+    assert any("no column 'nosuch'" in one["what"] for one in document["findings"])
+
+
+def test_a_ledger_in_a_topic(pipeline: Pipeline) -> None:
+    """Its heads are read from outside, and its rows cannot be counted."""
+    ledger = pipeline.topics.create("ledger", partitions=2, **_settings())
+    ranges = {pipeline.tp: OffsetRange(80, 85)}
+    entry = entry_of({}, ranges, batch_id=9, topic_id=pipeline.topic_id)
+    producer = Producer({"bootstrap.servers": pipeline.servers, "log_level": "0"})
+    for record in records_of("copied", replace(entry, query_id=QUERY_ID), {}, {}):
+        producer.produce(ledger, key=record.key, value=record.value, partition=1)
+    assert producer.flush(30) == 0
+    said = pipeline.audit("--ledger", f"kafka:{ledger}")
+    found = findings(said)
+    assert found["ledger behind"]["about"] == f"sink copied, query {QUERY}"
+    assert said[1]["lost"] == 5
+    code, document = pipeline.audit("--ledger", "kafka:nosuch")
+    assert code == 3
+    assert any("there is no topic nosuch" in one["what"] for one in document["findings"])
+
+
+def test_a_topic_that_is_gone(pipeline: Pipeline) -> None:
+    """Positions in it are held, and it does not exist."""
+    pipeline.topics.delete(pipeline.topic)
+    said = pipeline.audit()
+    assert said[0] == 1
+    assert "eo-listener preflight" in findings(said)["topic gone"]["fix"]
+
+
+def _settings() -> dict[str, str]:
+    return {name.replace(".", "_"): value for name, value in SETTINGS.items()}
