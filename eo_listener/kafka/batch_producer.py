@@ -192,11 +192,10 @@ class BatchProducer(RecordProducer):
                 raised.append(error)
 
         thread = threading.Thread(target=run, name="eo-listener-transaction", daemon=True)
-        ends = time.monotonic() + timeout + _MARGIN
         thread.start()
         if begun is not None:
             begun()
-        thread.join(max(0.0, ends - time.monotonic()))
+        thread.join(timeout + _MARGIN)
         if thread.is_alive():
             self._stuck = True
             raise self._failure(what, Answer(TIMED_OUT))

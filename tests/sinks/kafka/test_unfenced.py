@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -253,7 +253,8 @@ def test_two_rows_of_one_identity_get_other_columns(place: Place) -> None:
     numbered = made.append_column("n", pa.array(range(4)))
     names = ("topic", "partition", "offset", "n")
     put(open_sink(place, id=names, on_repeated="accept"), entry, numbered)
-    assert sorted(numbers(place)) == [0, 0, 1, 1, 2, 2, 2]  # 0 to 2 were there
+    # Of the first try some may be there too: it did not wait for them.
+    assert not Counter([0, 1, 2, 2]) - Counter(numbers(place))
     later = batch(sink.applied(QUERY), 1, size=1)
     put(open_sink(place, id=names), later, rows(later).append_column("n", pa.array([0])))
 
