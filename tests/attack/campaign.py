@@ -37,7 +37,7 @@ POLICY: Final = Policy(snapshot_max_age=0.5)
 # Shorter than the product's, so that a lost reply is noticed while the run lasts.
 IMPATIENT: Final = {"socket.timeout.ms": "1000", "socket.connection.setup.timeout.ms": "1000"}
 PACE: Final = 0.03  # seconds between two offers
-STRIKE: Final = 30.0  # seconds for the request that is meant to come
+STRIKE: Final = 90.0  # seconds for the request that is meant to come
 # Seconds for the group to move on after a fault. In a transaction librdkafka's producer hangs now
 # and then, and has to be replaced, which takes about 25 s.
 RESUME: Final[Mapping[str, float]] = {"simple": 30.0, "member": 30.0, "transactional": 45.0}

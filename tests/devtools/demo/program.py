@@ -51,6 +51,11 @@ class Demo:
         for reader in self._readers:
             reader.start()
 
+    def only_error(self) -> str:
+        """The one line on stderr."""
+        assert len(self.err) == 1, self.err
+        return self.err[0]
+
     def wait_for(self, text: str) -> None:
         """Wait until a line on stdout or stderr holds `text`."""
         deadline = time.monotonic() + PATIENCE

@@ -48,7 +48,7 @@ def test_ctrl_c_while_flights_stream() -> None:
         running.ctrl_c()
         assert running.end() == 130
         assert running.left() == []
-        (line,) = running.err
+        line = running.only_error()
         assert line.startswith("eo-listener: stopped")
         assert "\x1b" not in "".join(running.out)
 
@@ -62,7 +62,7 @@ def test_ctrl_c_at_other_moments(moment: str) -> None:
         running.ctrl_c()
         assert running.end() == 130
         assert running.left() == []
-        (line,) = running.err
+        line = running.only_error()
         assert line.startswith("eo-listener: stopped")
 
 
@@ -107,7 +107,7 @@ def test_a_part_that_dies_ends_the_demo(victim: str, problem: str, tmp_path: Pat
         assert running.end() == 3
         assert time.monotonic() - killed < 60
         assert running.left() == []
-        (line,) = running.err
+        line = running.only_error()
         assert line.startswith("eo-listener: ")
         assert problem in line
         (log,) = re.findall(r"log: (/\S+\.log)", line)
@@ -122,7 +122,7 @@ def test_what_spark_throws_is_shown_in_one_line(tmp_path: Path) -> None:
     with demo("--rows", "1000", TMPDIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=conf) as running:
         assert running.end() == 3
         assert running.left() == []
-        (line,) = running.err
+        line = running.only_error()
         assert line.startswith("eo-listener: Spark has failed")
         assert "ClassNotFoundException: no.such.Manager" in line
         (log,) = re.findall(r"log: (/\S+\.log)", line)

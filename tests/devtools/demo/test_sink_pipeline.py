@@ -120,7 +120,7 @@ def test_ctrl_c_in_the_middle_of_it() -> None:
         os.killpg(running.process.pid, signal.SIGINT)
         assert running.end() == 130
         assert running.left() == []
-        (line,) = running.err
+        line = running.only_error()
         assert line.startswith("eo-listener: stopped")
 
 
@@ -135,7 +135,7 @@ def test_a_driver_that_dies_unasked_ends_the_demo(victim: str, tmp_path: Path) -
         running.kill(victim)
         assert running.end() == 3
         assert running.left() == []
-        (line,) = running.err
+        line = running.only_error()
         assert line.startswith("eo-listener: ")
         assert "log: " in line
 
@@ -146,6 +146,6 @@ def test_a_server_that_is_not_there_is_named() -> None:
     with demo("--sink", "postgres", EO_LISTENER_DEMO_DSN=nowhere) as running:
         assert running.end() == 3
         assert running.out == []
-        (line,) = running.err
+        line = running.only_error()
         assert "PostgreSQL could not be reached" in line
         assert "geheim" not in "".join([*running.err, *running.out])
