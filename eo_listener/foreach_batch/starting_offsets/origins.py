@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.errors import SettingsError
+from eo_listener.model.ledger import Head
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import Sink
 from eo_listener.spark.checkpoint import (
+    BatchOffsets,
     Checkpoint,
     CheckpointError,
     FileFinding,
@@ -44,21 +46,33 @@ def of_ledger(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
                 fix="Give the name that the ledger has; for a first start, no startingOffsets; "
                 "without a ledger, begin from checkpoint= or group=",
             )
-        if not heads.keys() - {BATCHES}:
-            raise SettingsError(
-                f"the ledger of {sink.label} holds no offsets of Kafka for query {query!r}",
-                cause="the query reads other sources alone, of which it has the number of batches",
-                fix="Let such a source begin by its own options",
-            )
-        kafka = {tp: head for tp, head in heads.items() if tp != BATCHES}
-        found = {tp: head.range.until for tp, head in kafka.items()}
-        ids = {tp: head.topic_id for tp, head in kafka.items() if head.topic_id is not None}
+        of_sink = of_heads(sink.label, query, heads)
+        found, ids = of_sink.offsets, of_sink.topic_ids
         _refuse_disagreement(sinks[0], offsets, sink, found)
         _refuse_two_topics(sinks[0], topic_ids, sink, ids)
-        offsets, topic_ids = found, topic_ids | ids
+        offsets, topic_ids = dict(found), topic_ids | dict(ids)
     labels = " and ".join(sink.label for sink in sinks)
     return Origin(
         what=f"the ledger of {labels} (query {query!r})", offsets=offsets, topic_ids=topic_ids
+    )
+
+
+def of_heads(label: str, query: str, heads: Mapping[TopicPartition, Head]) -> Origin:
+    """How far a query was applied, by its heads in one ledger, of the sink or store `label`.
+
+    Raises SettingsError where none of them is of Kafka.
+    """
+    kafka = {tp: head for tp, head in heads.items() if tp != BATCHES}
+    if not kafka:
+        raise SettingsError(
+            f"the ledger of {label} holds no offsets of Kafka for query {query!r}",
+            cause="the query reads other sources alone, of which it has the number of batches",
+            fix="Let such a source begin by its own options",
+        )
+    return Origin(
+        what=f"the ledger of {label} (query {query!r})",
+        offsets={tp: head.range.until for tp, head in kafka.items()},
+        topic_ids={tp: head.topic_id for tp, head in kafka.items() if head.topic_id is not None},
     )
 
 
@@ -73,30 +87,43 @@ def of_checkpoint(location: str) -> Origin:
 
     found_at = location if has_scheme(location) else qualified(location) or location
     checkpoint = Checkpoint(found_at)
+    return of_batch(shown(location), newest_batch(checkpoint, shown(location)))
+
+
+def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
+    """The newest committed batch, with errors as those of `of_checkpoint`.
+
+    `where` names the checkpoint to people.
+    """
     durable = checkpoint.committed() if checkpoint.exists() else None
     if durable is None or durable.offsets is None:
         found = "; ".join(map(str, durable.findings)) if durable is not None else ""
         raise SettingsError(
-            f"the checkpoint {shown(location)} has no finished batch",
+            f"the checkpoint {where} has no finished batch",
             cause=found or "the query has not finished one yet, or the path is another one",
             fix="Check the path; it is the query's checkpointLocation",
         )
     newest = checkpoint.batches().committed[-1]
     if durable.findings or durable.offsets.batch < newest:
         lost = FileFinding(file=f"offsets/{newest}", kind=FileFindingKind.MISSING)
-        raise CheckpointError(shown(location), durable.findings[0] if durable.findings else lost)
+        raise CheckpointError(where, durable.findings[0] if durable.findings else lost)
+    return durable.offsets
+
+
+def of_batch(where: str, batch: BatchOffsets) -> Origin:
+    """Where a batch of a checkpoint ended."""
     offsets: dict[TopicPartition, int] = {}
-    for held in durable.offsets.kafka().values():
+    for held in batch.kafka().values():
         for tp, offset in held.items():  # of a topic that is read twice, what both have
             offsets[tp] = min(offset, offsets.get(tp, offset))
-    return Origin(what=f"batch {durable.offsets.batch} of {shown(location)}", offsets=offsets)
+    return Origin(what=f"batch {batch.batch} of {where}", offsets=offsets)
 
 
 def _refuse_disagreement(
     first: Sink,
     before: dict[TopicPartition, int],
     sink: Sink,
-    found: dict[TopicPartition, int],
+    found: Mapping[TopicPartition, int],
 ) -> None:
     wrong = sorted(tp for tp in before.keys() | found.keys() if before.get(tp) != found.get(tp))
     if before and wrong:
@@ -114,7 +141,7 @@ def _refuse_two_topics(
     first: Sink,
     before: dict[TopicPartition, str],
     sink: Sink,
-    found: dict[TopicPartition, str],
+    found: Mapping[TopicPartition, str],
 ) -> None:
     wrong = sorted(tp for tp in before.keys() & found.keys() if before[tp] != found[tp])
     if wrong:

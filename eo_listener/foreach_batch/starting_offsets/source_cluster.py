@@ -9,29 +9,18 @@ from typing import Final
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.subscription import Subscription
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.group_stores import librdkafka_properties
 from eo_listener.kafka.logs import NOTHING_HELD, Logs
-from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.errors import SettingsError, few
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.protocols import GroupSnapshot
-from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 _TIMEOUT: Final = 30.0  # seconds for each question
 
 
 class SourceCluster:
-    """The cluster that a reader with these options reads. Every question may raise KafkaError.
+    """One cluster, by librdkafka's properties. Every question may raise KafkaError."""
 
-    Raises SettingsError for options that lead to no cluster, or to one that only Spark's own
-    client can reach.
-    """
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        shim_client = JvmShimClient()
-        cluster = SourceLogs(shim_client).cluster(options)
-        cluster.require_librdkafka(f"the partitions at {cluster} cannot be listed from Python")
-        properties = librdkafka_properties(cluster, shim_client)
+    def __init__(self, properties: Mapping[str, str]) -> None:
         self._reader = ClusterReader(properties, timeout=_TIMEOUT)
         self._logs = Logs(properties)
 

@@ -18,11 +18,14 @@ from eo_listener.foreach_batch.starting_offsets.resolve import (
 )
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
 from eo_listener.foreach_batch.starting_offsets.subscription import Subscription
+from eo_listener.kafka.group_stores import librdkafka_properties
+from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.errors import SettingsError
 from eo_listener.model.offsets import TopicPartition
 from eo_listener.model.offsets_json import write_offsets
 from eo_listener.model.protocols import Sink
 from eo_listener.spark.checkpoint import Checkpoint, has_scheme, shown
+from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -76,7 +79,7 @@ def starting_offsets(
     wanted = Subscription.of(topics, given)
     when = None if timestamp is None else _milliseconds(timestamp, wanted)
     _refuse_existing(checkpoint_location)
-    cluster = SourceCluster(given)
+    cluster = _cluster(given)
     try:
         there = cluster.partitions(wanted)
         if ledger is not None:
@@ -90,6 +93,18 @@ def starting_offsets(
         return write_offsets(_begun(cluster, wanted, there, origin, rules))
     finally:
         cluster.close()
+
+
+def _cluster(options: Mapping[str, str]) -> SourceCluster:
+    """The cluster that a reader with these options reads.
+
+    Raises SettingsError for options that lead to no cluster, or to one that only Spark's own
+    client can reach.
+    """
+    shim_client = JvmShimClient()
+    cluster = SourceLogs(shim_client).cluster(options)
+    cluster.require_librdkafka(f"the partitions at {cluster} cannot be listed from Python")
+    return SourceCluster(librdkafka_properties(cluster, shim_client))
 
 
 def _begun(

@@ -134,6 +134,11 @@ class Checkpoint:
                 return None
             raise
 
+    def folders(self, name: str) -> tuple[str, ...]:
+        """The names in one of its folders, but for hidden ones. Raises StorageError."""
+        names = self.location.names(name) or ()
+        return tuple(one for one in names if not one.startswith("."))
+
     def _numbers(self, folder: str) -> tuple[int, ...]:
         names = self.location.names(folder) or ()
         return tuple(sorted(int(name) for name in names if _BATCH.fullmatch(name)))

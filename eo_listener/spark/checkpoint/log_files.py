@@ -210,6 +210,20 @@ class BatchOffsets:
         """Whether continuous processing wrote it: then the batch is an epoch."""
         return not self.metadata
 
+    @property
+    def planned_at(self) -> int | None:
+        """When it was planned, in milliseconds since 1970; None where that is not recorded."""
+        return self._number(_TIMESTAMP)
+
+    @property
+    def watermark(self) -> int | None:
+        """The watermark under which it was planned, in milliseconds since 1970; None without."""
+        return self._number(_WATERMARK) or None
+
+    def _number(self, name: str) -> int | None:
+        found = decode_object(self.metadata).get(name) if self.metadata else None
+        return int(found) if found is not None else None
+
     def kafka(self) -> Mapping[str, Offsets]:
         """The offsets of the Kafka sources, by the id of the source."""
         return {source.id: source.offsets for source in self.sources if source.offsets is not None}

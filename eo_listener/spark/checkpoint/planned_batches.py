@@ -69,7 +69,7 @@ class CheckpointPlans:
             batch_id=batch_id,
             sources=MappingProxyType(sources),
             counted=self._counted(batch_id, others),
-            stateful=bool(self._folders("state")),
+            stateful=bool(self._checkpoint.folders("state")),
             topic_ids=logs.topic_ids,
             log_starts=logs.starts,
             log_ends=logs.ends,
@@ -94,13 +94,7 @@ class CheckpointPlans:
     ) -> Iterator[tuple[int, SourceOffsets]]:
         """The lines of a batch, one for each source, with the source's index."""
         planned = self._checkpoint.offsets(batch_id)
-        lines = planned.sources
-        if len(self._folders("sources")) < len(lines):
-            lines = _distinct(lines, before)
-        for place, line in enumerate(lines):
-            # In version 1 an id is a place among all lines, in version 2 the source's own.
-            named = planned.version > 1 and line.id.isdigit()
-            yield int(line.id) if named else place, line
+        return distinct_sources(planned, before, self._checkpoint.folders("sources"))
 
     def _check_batch(self, batch_id: int) -> None:
         """Refuse a batch that is done, or that another was planned after.
@@ -142,9 +136,21 @@ class CheckpointPlans:
             raise CheckpointError(str(self._checkpoint.location), where)
         return found
 
-    def _folders(self, name: str) -> tuple[str, ...]:
-        names = self._checkpoint.location.names(name) or ()
-        return tuple(one for one in names if not one.startswith("."))
+
+def distinct_sources(
+    planned: BatchOffsets, before: Mapping[str, Offsets], folders: Collection[str]
+) -> Iterator[tuple[int, SourceOffsets]]:
+    """The lines of a batch, one for each source, with the source's index.
+
+    `before` are the offsets of the batch before, `folders` the names in `sources/`.
+    """
+    lines = planned.sources
+    if len(folders) < len(lines):
+        lines = _distinct(lines, before)
+    for place, line in enumerate(lines):
+        # In version 1 an id is a place among all lines, in version 2 the source's own.
+        named = planned.version > 1 and line.id.isdigit()
+        yield int(line.id) if named else place, line
 
 
 def _distinct(

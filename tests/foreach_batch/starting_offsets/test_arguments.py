@@ -66,7 +66,7 @@ class Cluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Cluster]]:
     """In the place of Kafka; what was opened is closed."""
     monkeypatch.setattr(
-        "eo_listener.foreach_batch.starting_offsets.starting_offsets.SourceCluster", Cluster
+        "eo_listener.foreach_batch.starting_offsets.starting_offsets._cluster", Cluster
     )
     yield Cluster
     assert Cluster.open == 0

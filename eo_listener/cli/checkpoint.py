@@ -1,0 +1,291 @@
+"""`eo-listener checkpoint`: what Spark's checkpoint of a query says, and how two places differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from eo_listener.cli.checkpoint_argument import newest_end, open_checkpoint
+from eo_listener.cli.options import (
+    Json,
+    KafkaProperties,
+    Storage,
+    as_properties,
+    console,
+    print_json,
+    require_names,
+    utc,
+)
+from eo_listener.foreach_batch.starting_offsets.difference import (
+    Difference,
+    PartitionDifference,
+    compare_origins,
+)
+from eo_listener.foreach_batch.starting_offsets.resolve import Origin
+from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.model.errors import SettingsError
+from eo_listener.model.offsets import TopicPartition
+from eo_listener.spark.checkpoint import (
+    BatchOffsets,
+    CheckpointContents,
+    SourceContents,
+    read_contents,
+)
+
+app = typer.Typer(
+    help="What the checkpoint of a query says; changes nothing.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Location = Annotated[
+    str,
+    typer.Argument(
+        metavar="CHECKPOINT",
+        help="The checkpoint of a query: a folder, or a URL such as s3a://bucket/folder.",
+    ),
+]
+
+
+@app.command(epilog="Example: eo-listener checkpoint show s3a://bucket/flights-checkpoint")
+def show(
+    location: Location,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=0, help="The offsets of this batch. Default: the newest committed one."),
+    ] = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Show batches, offsets and sources, and the batch in doubt.
+
+    That is a batch that was planned and is not committed: the query writes it once more when it
+    starts. Exit status 1 where a file cannot be used.
+    """
+    checkpoint = open_checkpoint(location, storage)
+    contents = read_contents(checkpoint, batch)
+    if as_json:
+        print_json(_document(str(checkpoint.location), contents))
+    else:
+        _print(str(checkpoint.location), contents)
+    if contents.findings:
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog="Example: eo-listener checkpoint diff /data/flights-c -g flights-to-pg -b localhost:9092"
+)
+def diff(
+    location: Location,
+    other: Annotated[
+        str | None, typer.Argument(metavar="[OTHER]", help="Another checkpoint, such as a copy.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("-g", "--group", help="Compare with what this group holds.")
+    ] = None,
+    servers: Annotated[
+        str | None, typer.Option("-b", "--bootstrap-server", help="Kafka's address, for --group.")
+    ] = None,
+    properties: KafkaProperties = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Compare where a checkpoint's newest committed batch ended with another place.
+
+    That is another checkpoint, or a group. Exit status 1 where they differ.
+    """
+    first = newest_end(open_checkpoint(location, storage))
+    if (other is None) == (group is None):
+        raise SettingsError(
+            "diff compares a checkpoint with one other place",
+            fix="Name another checkpoint, or a group: -g GROUP -b SERVERS",
+        )
+    if other is not None:
+        second = newest_end(open_checkpoint(other, storage))
+    else:
+        second = _of_group(str(group), servers, properties, first)
+    found = compare_origins(first, second)
+    if as_json:
+        print_json(_difference_document(first, second, found))
+    else:
+        _print_difference(first, second, found)
+    if found.unequal:
+        raise typer.Exit(1)
+
+
+def _of_group(
+    group: str, servers: str | None, properties: list[str] | None, first: Origin
+) -> Origin:
+    if servers is None:
+        raise SettingsError("no Kafka is named", fix="Add -b HOST:PORT")
+    require_names("group", [group])
+    with closing(ClusterReader(as_properties(servers, properties))) as reader:
+        there = reader.partitions({tp.topic for tp in first.offsets})
+        held = reader.group(group, there, stable=True)
+    return Origin(what=f"group {group}", offsets={tp: at.offset for tp, at in held.items()})
+
+
+def _print(where: str, contents: CheckpointContents) -> None:
+    out = console()
+    planned, committed = contents.batches.planned, contents.batches.committed
+    facts = [
+        ("checkpoint", where),
+        ("query id", contents.query_id or "not readable"),
+        ("batches", f"planned {_numbers(planned)}; committed {_numbers(committed)}"),
+        ("batch", "none is done" if contents.batch is None else _batch(contents.batch)),
+    ]
+    if contents.in_doubt is not None:
+        facts.append(("in doubt", _batch(contents.in_doubt)))
+    for name, text in facts:
+        out.print(Text(f"{name:<11} {text}"), soft_wrap=True)
+    table = _table(contents)
+    if table.row_count:
+        out.print(table)
+    lines = [Text(line) for line in _others(contents)]
+    lines += (Text(f"{one}. Cause: {one.cause}", style="red") for one in contents.findings)
+    for line in lines:
+        out.print(line, soft_wrap=True)
+
+
+def _table(contents: CheckpointContents) -> Table:
+    table = Table()
+    for name in ("source", "topic"):
+        table.add_column(name)
+    doubted = contents.in_doubt is not None
+    for name in ("partition", "began at", "next offset", *(["in doubt up to"] if doubted else [])):
+        table.add_column(name, justify="right")
+    for source in contents.sources:
+        for cells in _cells(source):
+            table.add_row(*map(Text, cells if doubted else cells[:-1]))
+    return table
+
+
+def _others(contents: CheckpointContents) -> Iterator[str]:
+    for source in contents.sources:
+        if not source.kafka:
+            said = source.text if source.text is not None else "no offset yet"
+            yield f"source {source.id} is not Kafka: {said}"
+
+
+def _batch(batch: BatchOffsets) -> str:
+    parts = [f"{batch.batch}, format v{batch.version}"]
+    if batch.continuous:
+        parts.append("an epoch of continuous processing")
+    if batch.planned_at is not None:
+        parts.append(f"planned {utc(batch.planned_at)}")
+    if batch.watermark is not None:
+        parts.append(f"watermark {utc(batch.watermark)}")
+    return ", ".join(parts)
+
+
+def _numbers(batches: Sequence[int]) -> str:
+    """`3 to 9`, with how many there are where some between are gone."""
+    if not batches:
+        return "none"
+    first, last = batches[0], batches[-1]
+    text = str(first) if first == last else f"{first} to {last}"
+    whole = len(batches) == last - first + 1
+    return text if whole else f"{text} ({len(batches)} of them)"
+
+
+def _partitions(source: SourceContents) -> Iterator[tuple[TopicPartition, list[int | None]]]:
+    of_each = (source.initial or {}, source.ended or {}, source.planned or {})
+    for tp in sorted(set().union(*of_each)):
+        yield tp, [one.get(tp) for one in of_each]
+
+
+def _cells(source: SourceContents) -> Iterator[tuple[str, ...]]:
+    for tp, offsets in _partitions(source):
+        shown = ("-" if offset is None else str(offset) for offset in offsets)
+        yield (source.id, tp.topic, str(tp.partition), *shown)
+
+
+def _document(where: str, contents: CheckpointContents) -> Mapping[str, object]:
+    return {
+        "checkpoint": where,
+        "query_id": contents.query_id,
+        "planned": list(contents.batches.planned),
+        "committed": list(contents.batches.committed),
+        "batch": _batch_document(contents.batch),
+        "in_doubt": _batch_document(contents.in_doubt),
+        "sources": [
+            {
+                "id": source.id,
+                "kafka": source.kafka,
+                "offset": source.text,
+                "partitions": [
+                    {
+                        "topic": tp.topic,
+                        "partition": tp.partition,
+                        "initial": initial,
+                        "next_offset": ended,
+                        "in_doubt_until": planned,
+                    }
+                    for tp, (initial, ended, planned) in _partitions(source)
+                ],
+            }
+            for source in contents.sources
+        ],
+        "findings": [str(finding) for finding in contents.findings],
+    }
+
+
+def _batch_document(batch: BatchOffsets | None) -> Mapping[str, object] | None:
+    if batch is None:
+        return None
+    return {
+        "batch": batch.batch,
+        "format": batch.version,
+        "continuous": batch.continuous,
+        "planned_at": batch.planned_at,
+        "watermark": batch.watermark,
+    }
+
+
+def _print_difference(first: Origin, second: Origin, found: Difference) -> None:
+    out = console()
+    out.print(Text(f"first   {first.what}"), soft_wrap=True)
+    out.print(Text(f"second  {second.what}"), soft_wrap=True)
+    table = Table()
+    table.add_column("topic")
+    for name in ("partition", "first", "second", "first is ahead by"):
+        table.add_column(name, justify="right")
+    for row in found.unequal:
+        table.add_row(*map(Text, _difference_cells(row)))
+    if found.unequal:
+        out.print(table)
+    out.print(
+        Text(f"{found.verdict()}: {len(found.unequal)} of {len(found.rows)} partitions differ")
+    )
+
+
+def _difference_cells(row: PartitionDifference) -> tuple[str, ...]:
+    numbers = (row.first, row.second, row.ahead)
+    shown = ["-" if number is None else str(number) for number in numbers]
+    if row.topic_ids is not None:
+        shown[-1] = "another topic"
+    return (row.partition.topic, str(row.partition.partition), *shown)
+
+
+def _difference_document(first: Origin, second: Origin, found: Difference) -> Mapping[str, object]:
+    return {
+        "first": first.what,
+        "second": second.what,
+        "verdict": found.verdict(),
+        "partitions": [
+            {
+                "topic": row.partition.topic,
+                "partition": row.partition.partition,
+                "first": row.first,
+                "second": row.second,
+                "ahead": row.ahead,
+                "topic_ids": row.topic_ids,
+            }
+            for row in found.rows
+        ],
+    }

@@ -1,0 +1,135 @@
+"""What a checkpoint holds, as a whole: for people who ask where a query stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from eo_listener.model.offsets import Offsets
+from eo_listener.spark.checkpoint.checkpoint import Batches, Checkpoint
+from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding
+from eo_listener.spark.checkpoint.log_files import BatchOffsets
+from eo_listener.spark.checkpoint.planned_batches import distinct_sources
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceContents:
+    """One source of the query: where it began, where it ended, where the batch in doubt ends.
+
+    Each is None where no file says so, and `kafka` is False where it is not a Kafka source; then
+    `text` is what its last offset says.
+    """
+
+    id: str
+    kafka: bool
+    text: str | None
+    initial: Offsets | None
+    ended: Offsets | None
+    planned: Offsets | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointContents:
+    """All that is known of a query by its checkpoint.
+
+    `batch` is the newest that is done and can be read, or the one that was asked for; None where
+    there is none. `in_doubt` is the newest planned batch that is not done: it is written once more
+    at the next start. `findings` name files that cannot be used.
+    """
+
+    query_id: str | None
+    batches: Batches
+    batch: BatchOffsets | None
+    in_doubt: BatchOffsets | None
+    sources: tuple[SourceContents, ...]
+    findings: tuple[FileFinding, ...]
+
+
+class _Findings:
+    """Reads on where a file cannot be used, and keeps what is wrong with it, once."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, FileFinding] = {}
+
+    def add(self, findings: Iterable[FileFinding]) -> None:
+        self.found.update({one.file: one for one in findings})
+
+    def of(self, read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except CheckpointError as error:
+            self.add([error.finding])
+            return None
+
+
+def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> CheckpointContents:
+    """Read a checkpoint, with the offsets of its newest committed batch, or of `batch`.
+
+    What cannot be used is a finding. Raises StorageError, CheckpointError for a folder that holds
+    something else, and for a `batch` of which there is no file that can be used.
+    """
+    findings = _Findings()
+    query_id = findings.of(checkpoint.query_id)
+    batches = checkpoint.batches()
+    last = batches.committed[-1] if batches.committed else -1
+    if batch is None:
+        durable = checkpoint.committed()
+        findings.add(durable.findings)
+        shown = durable.offsets
+    else:
+        shown = checkpoint.offsets(batch)
+    newest = batches.planned[-1] if batches.planned else -1
+    in_doubt = None
+    if batch is None and newest > last:
+        in_doubt = findings.of(lambda: checkpoint.offsets(newest))
+    sources = _sources(checkpoint, shown or in_doubt, shown, in_doubt, findings)
+    return CheckpointContents(
+        query_id=query_id,
+        batches=batches,
+        batch=shown,
+        in_doubt=in_doubt,
+        sources=sources,
+        findings=tuple(findings.found.values()),
+    )
+
+
+def _sources(
+    checkpoint: Checkpoint,
+    named: BatchOffsets | None,
+    ended: BatchOffsets | None,
+    planned: BatchOffsets | None,
+    findings: _Findings,
+) -> tuple[SourceContents, ...]:
+    """The sources as they stand in `named`, each stream once."""
+    if named is None:
+        return ()
+    before = {} if ended is None else ended.kafka()
+    folders = checkpoint.folders("sources")
+    of_end, of_plan = _by_id(ended), _by_id(planned)
+    found = []
+    for index, line in sorted(distinct_sources(named, before, folders), key=lambda one: one[0]):
+        newest = planned if planned is not None else named
+        text = next((one.text for one in newest.sources if one.id == line.id), line.text)
+        initial = findings.of(partial(checkpoint.initial, index))
+        if initial is None and not line.id.isdigit():
+            initial = findings.of(partial(checkpoint.initial, line.id))
+        kafka = line.id in of_end or line.id in of_plan or initial is not None
+        found.append(
+            SourceContents(
+                id=line.id,
+                kafka=kafka,
+                text=None if kafka else text,
+                initial=initial,
+                ended=of_end.get(line.id),
+                planned=of_plan.get(line.id),
+            )
+        )
+    return tuple(found)
+
+
+def _by_id(batch: BatchOffsets | None) -> Mapping[str, Offsets]:
+    return {} if batch is None else batch.kafka()

@@ -1,0 +1,87 @@
+"""What a checkpoint holds as a whole, of real Spark versions and in the states of a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eo_listener.model.offsets import Offsets
+from eo_listener.spark.checkpoint import Checkpoint, CheckpointError, read_contents
+from tests.attack import surgery
+from tests.spark.checkpoint.recorded import VERSIONS, read, unpack
+
+DATA = [(version, name) for version in VERSIONS for name in read(version)]
+
+
+@pytest.mark.parametrize(("version", "name"), DATA)
+def test_nothing_is_found_fault_with(version: str, name: str, tmp_path: Path) -> None:
+    """Every format of Spark's is read: query id, newest batch, and where each source ended."""
+    checkpoint = Checkpoint(str(unpack(version, name, tmp_path)))
+    contents = read_contents(checkpoint)
+    assert contents.findings == ()
+    assert contents.query_id == checkpoint.query_id()
+    assert contents.batch is not None
+    assert contents.batch.batch == contents.batches.committed[-1]
+    ended = {one.id: one.ended for one in contents.sources if one.ended is not None}
+    assert ended.items() <= contents.batch.kafka().items()
+    assert {one.kafka for one in contents.sources if one.ended is not None} <= {True}
+    assert contents.batch.continuous == (name == "continuous")
+    assert (contents.batch.planned_at is None) == contents.batch.continuous
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_stream_that_is_used_twice_is_one_source(version: str, tmp_path: Path) -> None:
+    """Spark writes a line for each use; where it began is known all the same."""
+    (source,) = read_contents(Checkpoint(str(unpack(version, "twice", tmp_path)))).sources
+    assert source.initial == Offsets.of({f"twice-{version}": {0: 0, 1: 0, 2: 0}})
+
+
+def test_the_batch_in_doubt(tmp_path: Path) -> None:
+    """A batch that was planned and is not committed is shown, with where it would end."""
+    checkpoint = Checkpoint(str(unpack("4.0.0", "plain", tmp_path)))
+    assert read_contents(checkpoint).in_doubt is None
+    surgery.before_commit(tmp_path)
+    contents = read_contents(checkpoint)
+    assert contents.batch is not None
+    assert contents.in_doubt is not None
+    assert (contents.batch.batch, contents.in_doubt.batch) == (1, 2)
+    (source,) = contents.sources
+    assert source.ended == Offsets.of({"plain-4.0.0": {0: 16, 1: 14, 2: 10}})
+    assert source.planned == Offsets.of({"plain-4.0.0": {0: 24, 1: 21, 2: 15}})
+
+
+def test_a_query_of_which_no_batch_is_done(tmp_path: Path) -> None:
+    """Only its first batch is planned: no offset is durable, and where it begins is known."""
+    unpack("4.0.0", "plain", tmp_path)
+    for file in (*tmp_path.glob("commits/*"), *tmp_path.glob("offsets/[12]")):
+        file.unlink()
+    contents = read_contents(Checkpoint(str(tmp_path)))
+    assert contents.batch is None
+    assert contents.in_doubt is not None
+    (source,) = contents.sources
+    assert (source.ended, contents.findings) == (None, ())
+    assert source.initial == Offsets.of({"plain-4.0.0": {0: 0, 1: 0, 2: 0}})
+
+
+def test_files_that_cannot_be_used_are_findings(tmp_path: Path) -> None:
+    """Metadata, the newest offsets and the start: each named, and the batch before is shown."""
+    unpack("4.0.0", "plain", tmp_path)
+    for file in ("metadata", "offsets/2", "sources/0/0"):
+        (tmp_path / file).write_bytes(b"")
+    contents = read_contents(Checkpoint(str(tmp_path)))
+    assert {one.file for one in contents.findings} == {"metadata", "offsets/2", "sources/0/0"}
+    assert contents.query_id is None
+    assert contents.batch is not None
+    assert contents.batch.batch == 1
+
+
+def test_one_batch_is_asked_for(tmp_path: Path) -> None:
+    """Its offsets are shown, and nothing is in doubt; one that is not there is an error."""
+    checkpoint = Checkpoint(str(unpack("4.0.0", "plain", tmp_path)))
+    contents = read_contents(checkpoint, 0)
+    (source,) = contents.sources
+    assert source.ended == Offsets.of({"plain-4.0.0": {0: 8, 1: 7, 2: 5}})
+    assert contents.in_doubt is None
+    with pytest.raises(CheckpointError, match="offsets/9 is missing"):
+        read_contents(checkpoint, 9)
